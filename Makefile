@@ -1,0 +1,68 @@
+# make demo       the whole journey on a small generated corpus: a translator, in minutes
+# make test       the test suite (make test-long adds the slow checks)
+# make check      format, lint, types, import order, doctests      (make fix mends what it can)
+# make clean      remove what these commands made, runs/ and data/ excepted
+#
+# Each makes .venv when it is missing and installs the versions of constraints.txt into it.
+#   PYTHON        the Python to make .venv with (3.11 or newer):  make demo PYTHON=python3.12
+#   PIP_OPTIONS   passed on to pip. The usual torch for Linux brings gigabytes for GPUs; for the
+#                 CPU alone give PyTorch's CPU index (its address: pytorch.org, "get started"):
+#                 make demo PIP_OPTIONS="--extra-index-url ADDRESS"
+
+PYTHON ?= python3
+PIP_OPTIONS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-long check fix clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+
+demo: $(VENV)/.core
+	$(BIN)/transduce demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest --durations=10 --durations-min=1
+
+test-long: $(VENV)/.test
+	$(BIN)/python -m pytest --durations=10 -m slow
+
+check: $(VENV)/.dev $(VENV)/.test
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest --quiet src
+
+fix: $(VENV)/.dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf $(VENV) build dist src/transduce.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp a set of packages, so that a second call costs nothing.
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
+	@echo "installing transduce and what it needs into $(VENV); torch is large"
+	@$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	@$(INSTALL) --quiet -e ".[test]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	@$(INSTALL) --quiet -e ".[dev]"
+	@touch $@
+
+# pip arrives last: where it is missing, .venv is missing or was left half made.
+$(BIN)/pip:
+	@command -v $(PYTHON) >/dev/null || { echo "make: there is no '$(PYTHON)': install Python 3.11 or newer (apt install python3 python3-venv), or name one: make $(MAKECMDGOALS) PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: transduce needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1): name a newer one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) lacks the venv module: install it (Debian, Ubuntu: apt install python3-venv), then run make again" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "make: no virtual environment could be made in $(VENV): see the message above" >&2; exit 1; }

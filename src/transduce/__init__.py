@@ -1,0 +1,69 @@
+"""Train, look into, evaluate and ship your own encoder-decoder Transformer.
+
+    from transduce import Translator
+
+    translator = Translator.load("runs/tiny")
+    print(translator.translate(["A dog runs."])[0].text)
+
+The names below are what other programs may rely on. Each is fetched when it is first asked for
+(PEP 562), so `import transduce` costs nothing and brings no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transduce.bundle import Bundle as Bundle
+    from transduce.bundle import Provenance as Provenance
+    from transduce.config import Recipe as Recipe
+    from transduce.config import load_recipe as load_recipe
+    from transduce.evaluate import Score as Score
+    from transduce.model.config import ModelConfig as ModelConfig
+    from transduce.model.transformer import Transformer as Transformer
+    from transduce.run import carry_out as carry_out
+    from transduce.search.config import SearchConfig as SearchConfig
+    from transduce.text.tokenizer import Tokenizer as Tokenizer
+    from transduce.translate import Translation as Translation
+    from transduce.translate import Translator as Translator
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bundle",
+    "ModelConfig",
+    "Provenance",
+    "Recipe",
+    "Score",
+    "SearchConfig",
+    "Tokenizer",
+    "Transformer",
+    "Translation",
+    "Translator",
+    "__version__",
+    "carry_out",
+    "load_recipe",
+]
+
+
+def __getattr__(name: str) -> object:
+    room = {
+        "Bundle": "bundle",
+        "ModelConfig": "model.config",
+        "Provenance": "bundle",
+        "Recipe": "config",
+        "Score": "evaluate",
+        "SearchConfig": "search.config",
+        "Tokenizer": "text.tokenizer",
+        "Transformer": "model.transformer",
+        "Translation": "translate",
+        "Translator": "translate",
+        "carry_out": "run",
+        "load_recipe": "config",
+    }.get(name)
+    if room is None:
+        raise AttributeError(f"module 'transduce' has no attribute {name!r}")
+    return getattr(import_module(f"transduce.{room}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,454 @@
+"""The command line: one call per command. Only this file exits, and only it writes to stdout.
+
+stdout is data and stderr is talk. A person's mistake is one line on stderr and exit code 2, a run
+that fails is one line and 1, Ctrl-C is 130 and SIGTERM 143; a traceback is a bug of ours. Rooms are
+imported inside the commands, so that `--help` answers before torch would have been read.
+"""
+
+import errno
+import json
+import os
+import signal
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transduce.streams import read_lines, whole_output
+
+if TYPE_CHECKING:
+    from transduce.results import Finished, Metric
+    from transduce.translate import Translation
+
+app = typer.Typer(
+    name="transduce",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+_CHUNK = 1024  # lines translated together, so that a long input comes out as it goes in
+_FAILURES = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.ENOMEM,
+)  # of the machine, not of the input
+
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="a.b=c", help="Change one setting of the recipe; repeatable."),
+]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` asks for and return the exit code."""
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = app(args=argv, prog_name="transduce", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except typer.TyperException as error:
+        return _fail(_usage(error), code=2)
+    except ValueError as error:
+        return _fail(str(error), code=2)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{place}{error.strerror or error}", code=1 if error.errno in _FAILURES else 2)
+    except (FloatingPointError, MemoryError) as error:
+        return _fail(str(error) or "out of memory: lower batch.micro_tokens", code=1)
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not be imported
+            raise
+        return _fail("the device is out of memory: lower batch.micro_tokens", code=1)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        _flush()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from transduce import __version__
+
+        typer.echo(f"transduce {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
+    ] = False,
+) -> None:
+    """Train, look into, evaluate and ship your own encoder-decoder Transformer.
+
+    From two text files to a translator:
+
+    \b
+      transduce train --source corpus.en --target corpus.de --out runs/mine
+      transduce translate runs/mine < in.txt > out.txt
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path, typer.Option(help="The run's folder; an earlier demo in it is replaced.")
+    ] = Path("runs/demo"),
+) -> None:
+    """Take the whole journey, on a small corpus that it writes itself.
+
+    Example:
+
+    \b
+      transduce demo
+    """
+    from transduce.demo.journey import journey
+    from transduce.watch import watching
+
+    with watching(sys.stderr) as tell, _hint_to_resume(out):
+        told = journey(out, tell=tell)
+    _say_results(told.finished)
+    _say("\nSentences it has never seen:\n")
+    for shown in told.examples:
+        _say(f"  {shown.source}\n    → {shown.translation}")
+        if shown.translation != shown.reference:
+            _say(f"    expected: {shown.reference}")
+    _say(
+        f"\nTry your own:                 echo '{told.examples[0].source}' | "
+        f"transduce translate {out}"
+    )
+    _say(
+        "Train on your own two files:  transduce train --source FILE --target FILE --out runs/mine"
+    )
+
+
+@app.command()
+def prepare(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or a TOML file.")],
+    settings: Set = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder [default: runs/NAME].")] = None,
+) -> None:
+    """Clean a corpus, train its tokenizer and encode it, for `train`.
+
+    Example:
+
+    \b
+      transduce prepare multi30k --set data.folder=corpora/multi30k
+    """
+    from transduce.config import load_recipe
+
+    chosen = load_recipe(recipe, settings or [])
+    folder = out or Path("runs") / chosen.name
+
+    from transduce.run import check_out, prepare_run
+    from transduce.watch import watching
+
+    check_out(chosen, folder, resume=False)
+    with watching(sys.stderr) as tell:
+        prepare_run(chosen, folder, tell=tell)
+
+
+@app.command()
+def train(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A shipped recipe's name, or a TOML file [default: tiny].")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Source side of your corpus; short for --set data.train=…")
+    ] = None,
+    target: Annotated[Path | None, typer.Option(help="Its translation, line by line.")] = None,
+    settings: Set = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder [default: runs/NAME].")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run that the folder holds.")
+    ] = False,
+) -> None:
+    """Train a translator: prepare, train, average, evaluate, bundle.
+
+    Examples:
+
+    \b
+      transduce train --source corpus.en --target corpus.de --out runs/mine
+      transduce train multi30k --set train.updates=500 --set model.dropout=0.3
+      transduce train --resume --out runs/mine
+
+    Shipped recipes: tiny, base and big for your own two files; multi30k and multi30k-tok for that
+    corpus; demo. All settings of a run are in OUT/recipe.toml; the model is OUT/model.
+    """
+    from transduce.config import load_recipe
+
+    if (source is None) != (target is None):
+        raise ValueError("--source and --target belong together: name both files")
+    if recipe is None and resume and out is not None and (out / "recipe.toml").is_file():
+        recipe = str(out / "recipe.toml")
+    chosen = load_recipe(recipe or "tiny", [*_corpus(source, target), *(settings or [])])
+    folder = out or Path("runs") / chosen.name
+
+    from transduce.run import carry_out
+    from transduce.watch import watching
+
+    with watching(sys.stderr) as tell, _hint_to_resume(folder):
+        finished = carry_out(chosen, folder, resume=resume, tell=tell)
+    _say_results(finished)
+    _say(f"model: {folder / 'model'}")
+
+
+@app.command()
+def translate(
+    model: Annotated[Path, typer.Argument(help="A model's folder, or a run's.")],
+    input: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Text, a sentence a line [default: stdin].")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Written whole or not at all [stdout].")
+    ] = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses a sentence [the model's].")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Length penalty [the model's].")] = None,
+    nbest: Annotated[
+        int | None, typer.Option(help="So many translations a line: number, rank, score, text.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, with scores and pieces.")
+    ] = False,
+    batch_tokens: Annotated[
+        int | None, typer.Option(help="Most pieces in one batch; memory grows with it.")
+    ] = None,
+    device: Annotated[str, typer.Option(help='Where to compute: "cpu", "cuda" or "auto".')] = "cpu",
+) -> None:
+    """Translate text, a sentence a line.
+
+    As many lines come out as go in; an empty line stays empty, and a line too long for the model is
+    translated in parts, which stderr says.
+
+    Examples:
+
+    \b
+      transduce translate runs/mine < in.txt > out.txt
+      transduce translate runs/mine -i in.txt -o out.txt --beam 1
+      echo 'A dog runs.' | transduce translate runs/mine --nbest 3
+    """
+    lines = read_lines(input)  # opened first: a wrong name should not have to wait for torch
+
+    from transduce.train.process import find_device
+    from transduce.translate import BATCH_TOKENS, Translator
+    from transduce.watch import counting
+
+    translator = Translator.load(model, device=find_device(device))
+    if beam is None and nbest is not None:
+        beam = max(nbest, translator.search.beam)
+    together = 1 if input is None and sys.stdin.isatty() else _CHUNK
+    with whole_output(output) as out, counting(sys.stderr) as count:
+        done = 0
+        while chunk := list(islice(lines, together)):
+            found = translator.translate(
+                chunk,
+                beam=beam,
+                alpha=alpha,
+                nbest=1 if nbest is None else nbest,
+                batch_tokens=BATCH_TOKENS if batch_tokens is None else batch_tokens,
+                first_line=done + 1,
+                progress=lambda now, before=done: count(before + now),
+            )
+            for number, one in enumerate(found, done + 1):
+                if one.parts > 1:
+                    _talk(
+                        f"line {number} is too long for the model: translated in {one.parts} parts"
+                    )
+                out.write(_shown(number, one, as_json=as_json, nbest=nbest).encode())
+            out.flush()
+            done += len(chunk)
+
+
+@app.command()
+def evaluate(
+    model: Annotated[
+        Path | None, typer.Argument(help="A model's folder, or a run's; none with --hypotheses.")
+    ] = None,
+    source: Annotated[Path | None, typer.Option(help="Text to translate.")] = None,
+    target: Annotated[
+        Path | None, typer.Option(help="What it should become, line by line.")
+    ] = None,
+    hypotheses: Annotated[
+        Path | None, typer.Option(help="Score these translations in place of a model's.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this: bleu, chrf, ter or perplexity; repeatable [default: all]."),
+    ] = None,
+    language: Annotated[
+        str, typer.Option(help="Code of the target language [default: the model's].")
+    ] = "",
+    tokenize: Annotated[
+        str, typer.Option(help="BLEU's tokeniser over the language's; \"none\" for tokenised text.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Score translations: BLEU, chrF, TER, with signatures; perplexity.
+
+    They are made by a model from --source, or read from --hypotheses.
+
+    Examples:
+
+    \b
+      transduce evaluate runs/mine --source test.en --target test.de
+      transduce evaluate --hypotheses out.de --target test.de --language de --metric bleu
+    """
+    if target is None:
+        raise ValueError("there is nothing to compare with: name the references with --target FILE")
+    wanted = _metrics(metric or [])
+    references = list(read_lines(target))
+    if hypotheses is not None:
+        if model is not None or source is not None:
+            raise ValueError(
+                "--hypotheses takes the place of a model and --source: leave those out"
+            )
+        if metric and "perplexity" in metric:
+            raise ValueError("perplexity is a model's: name a model and --source FILE for it")
+
+        from transduce.results import score_lines
+
+        scores = score_lines(
+            list(read_lines(hypotheses)),
+            references,
+            language=language,
+            tokenize=tokenize,
+            metrics=wanted,
+        )
+    else:
+        if model is None or source is None:
+            raise ValueError(
+                "name a model and its input, MODEL --source FILE, or translations, --hypotheses FILE"
+            )
+
+        from transduce.bundle import Bundle
+        from transduce.results import score_model
+
+        scores = score_model(
+            Bundle.load(model),
+            list(read_lines(source)),
+            references=references,
+            language=language,
+            tokenize=tokenize,
+            metrics=wanted,
+        )
+    if as_json:
+        _say(json.dumps([asdict(score) for score in scores], ensure_ascii=False))
+    else:
+        for score in scores:
+            _say(str(score))
+
+
+@app.command()
+def average(
+    checkpoints: Annotated[list[Path], typer.Argument(help="Checkpoints of a run, or bundles.")],
+    out: Annotated[Path, typer.Option(help="The bundle to write.")],
+) -> None:
+    """Average the weights of some checkpoints into one model.
+
+    Example:
+
+    \b
+      transduce average runs/mine/checkpoints/update-* --out averaged
+    """
+    from transduce.run import average_checkpoints
+
+    average_checkpoints(checkpoints, out)
+
+
+def _metrics(names: Sequence[str]) -> list["Metric"]:
+    """The metrics of these names; all of them where none is named."""
+    known: tuple[Metric, ...] = ("bleu", "chrf", "ter", "perplexity")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--metric must be one of {', '.join(known)}, not {name!r}")
+    return [metric for metric in known if not names or metric in names]
+
+
+def _corpus(source: Path | None, target: Path | None) -> list[str]:
+    """The settings that --source and --target stand for; two-letter endings name the languages."""
+    if source is None or target is None:
+        return []
+    settings = [f"data.train={json.dumps([str(source), str(target)], ensure_ascii=False)}"]
+    for side, file in (("source", source), ("target", target)):
+        ending = Path(file.name.removesuffix(".gz")).suffix[1:]
+        if len(ending) == 2 and ending.isalpha():
+            settings.append(f"languages.{side}={json.dumps(ending.lower())}")
+    return settings
+
+
+@contextmanager
+def _hint_to_resume(out: Path) -> Generator[None]:
+    """Say how to go on where a run was stopped."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if (out / "checkpoints").is_dir():
+            _talk(f"stopped; go on with: transduce train --resume --out {out}")
+        raise
+
+
+def _shown(number: int, one: "Translation", *, as_json: bool, nbest: int | None) -> str:
+    """A translation as the lines that go to stdout."""
+    if as_json:
+        return json.dumps({"line": number, **asdict(one)}, ensure_ascii=False) + "\n"
+    if nbest is None:
+        return f"{one.text}\n"
+    ranked = [(one.score, one.text), *((other.score, other.text) for other in one.others)]
+    return "".join(
+        f"{number}\t{rank}\t{score:.4f}\t{text}\n"
+        for rank, (score, text) in enumerate(ranked, start=1)
+    )
+
+
+def _say_results(finished: "Finished") -> None:
+    """The scores of a run."""
+    for name, result in (("validation", finished.validation), ("test", finished.test)):
+        if result is not None:
+            _say(f"{name}, {result.pairs:,} pairs: perplexity {result.perplexity:.2f}")
+            for score in result.scores:
+                _say(f"  {score}")
+
+
+def _say(text: str) -> None:
+    sys.stdout.buffer.write(f"{text}\n".encode())
+
+
+def _talk(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def _fail(message: str, *, code: int) -> int:
+    _talk(f"transduce: {' '.join(message.split())}")
+    return code
+
+
+def _usage(error: typer.TyperException) -> str:
+    """A usage error, and where to read on."""
+    context = getattr(error, "ctx", None)
+    command = getattr(context, "command_path", "transduce")
+    return f"{error.format_message().rstrip('.')} (try `{command} --help`)"
+
+
+def _terminate(number: int, frame: object) -> None:
+    """Leave as if by an exception, so that files are left whole or not at all."""
+    raise SystemExit(128 + number)
+
+
+def _flush() -> None:
+    """Write out what is left; whoever stopped listening is no error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,326 @@
+"""A recipe: the settings of every room in one file, and the one way in and out of it.
+
+A recipe is TOML. It may extend another one, name a preset for the shape of the model, and leave
+out whatever the defaults (the paper's) say already. What comes out is frozen and complete, so a
+run never depends on a hidden default: `to_toml` writes all of it beside the weights. A key nobody
+knows is refused with the nearest one that somebody does. Free of torch, like every `config`.
+"""
+
+import difflib
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import tomlkit
+from pydantic import TypeAdapter, ValidationError
+
+from transduce.data.config import BatchConfig
+from transduce.model.config import PRESETS, ModelConfig
+from transduce.search.config import SearchConfig
+from transduce.text.config import CorpusConfig, Languages, ScoreConfig, TokenizerConfig
+from transduce.train.config import TrainConfig
+
+Table = dict[str, object]
+"""A TOML table as it was read: nothing is known of its values yet."""
+
+_Room = TypeVar("_Room")
+_Value = TypeVar("_Value")
+
+_SHAPE = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """All that decides what a run learns. Made by `load_recipe`; each part belongs to its room."""
+
+    name: str = "recipe"
+    """What the run is called: its folder is `runs/NAME` unless another is given."""
+
+    languages: Languages = field(default_factory=Languages)
+    data: CorpusConfig = field(default_factory=CorpusConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """Its `vocab_size` is the one the tokenizer was asked for; training takes the one it got."""
+
+    batch: BatchConfig = field(default_factory=BatchConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    score: ScoreConfig = field(default_factory=ScoreConfig)
+
+
+_SECTIONS: Mapping[str, type] = {
+    "languages": Languages,
+    "data": CorpusConfig,
+    "tokenizer": TokenizerConfig,
+    "model": ModelConfig,
+    "batch": BatchConfig,
+    "train": TrainConfig,
+    "search": SearchConfig,
+    "score": ScoreConfig,
+}
+
+
+def shipped_recipes() -> tuple[str, ...]:
+    """Name the recipes that come with the package, in alphabetical order.
+
+    >>> "tiny" in shipped_recipes()
+    True
+    """
+    folder = resources.files("transduce").joinpath("recipes")
+    return tuple(sorted(file.name[:-5] for file in folder.iterdir() if file.name.endswith(".toml")))
+
+
+def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe and complete it.
+
+    Args:
+        recipe: a shipped recipe's name, or a TOML file.
+        overrides: settings over it, each "section.key=value" with a TOML value; a value that is
+            no TOML is taken as text.
+
+    Returns:
+        The recipe with every setting said.
+
+    Raises:
+        ValueError: for a recipe that is not there or is no TOML, a setting nobody knows, or a value
+            that cannot be; one line that names the key, the value and what is allowed.
+
+    >>> load_recipe("tiny", ["train.updates=500"]).train.updates
+    500
+    """
+    table = _read(recipe, seen=())
+    _merge(table, _from_overrides(overrides))
+    name = table.pop("name", Path(recipe).stem)
+    for section in table:
+        if section not in _SECTIONS:
+            raise ValueError(_unknown(section))
+    tokenizer = _build(TokenizerConfig, "tokenizer", table=table)
+    follows: Table = {"vocab_size": tokenizer.vocab_size}
+    return Recipe(
+        name=_checked("name", name, str),
+        languages=_build(Languages, "languages", table=table),
+        data=_build(CorpusConfig, "data", table=table),
+        tokenizer=tokenizer,
+        model=_build(ModelConfig, "model", table=table, fixed=follows),
+        batch=_build(BatchConfig, "batch", table=table),
+        train=_build(TrainConfig, "train", table=table),
+        search=_build(SearchConfig, "search", table=table),
+        score=_build(ScoreConfig, "score", table=table),
+    )
+
+
+def to_toml(recipe: Recipe) -> str:
+    """Write a recipe out with every setting said; `load_recipe` of that text gives it back.
+
+    `model.vocab_size` alone is left out: it follows `tokenizer.vocab_size`.
+    """
+    document = tomlkit.document()
+    document.add("name", tomlkit.item(recipe.name))
+    for section in _SECTIONS:
+        table = tomlkit.table()
+        values: Table = asdict(getattr(recipe, section))
+        for key, value in values.items():
+            if f"{section}.{key}" != "model.vocab_size":
+                table.add(key, list(value) if isinstance(value, tuple) else value)
+        document.add(section, table)
+    return tomlkit.dumps(document)
+
+
+def differences(one: Recipe, other: Recipe) -> Iterator[str]:
+    """Name the settings in which two recipes differ, as "section.key".
+
+    >>> list(differences(load_recipe("tiny"), load_recipe("tiny", ["train.seed=2"])))
+    ['train.seed']
+    """
+    if one.name != other.name:
+        yield "name"
+    for section, kind in _SECTIONS.items():
+        ours, theirs = getattr(one, section), getattr(other, section)
+        for entry in fields(kind):
+            if getattr(ours, entry.name) != getattr(theirs, entry.name):
+                yield f"{section}.{entry.name}"
+
+
+def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
+    """The tables of a recipe laid over those of the one it extends, presets filled in."""
+    place = _find(recipe)
+    try:
+        table: Table = tomllib.loads(place.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{place} is not TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{place} is not UTF-8 text, as a recipe must be") from None
+    _fill_preset(table)
+    parent = table.pop("extends", None)
+    if parent is None:
+        return table
+    parent = _checked("extends", parent, str)
+    if str(place) in seen:
+        raise ValueError(f"the recipe {place} extends itself: take the line `extends` out of one")
+    if parent not in shipped_recipes():
+        parent = str(place.parent / parent)  # a file is looked up beside the one that names it
+    base = _read(parent, seen=(*seen, str(place)))
+    base.pop("name", None)
+    _merge(base, table)
+    return base
+
+
+def _find(recipe: str | Path) -> Path:
+    if isinstance(recipe, str) and recipe in shipped_recipes():
+        return Path(str(resources.files("transduce").joinpath("recipes", f"{recipe}.toml")))
+    path = Path(recipe)
+    if path.is_file():
+        return path
+    if path.exists():
+        raise ValueError(f"{path} is not a recipe but a folder: name a TOML file")
+    if path.suffix == ".toml":
+        raise ValueError(f"there is no recipe file {path}")
+    near = _nearest(str(recipe), shipped_recipes())
+    hint = f"did you mean {near}? " if near else ""
+    raise ValueError(
+        f"there is no recipe {str(recipe)!r}: {hint}"
+        f"Shipped are {', '.join(shipped_recipes())}; or name a TOML file"
+    )
+
+
+def _fill_preset(table: Table) -> None:
+    """Turn `model.preset` into the shape it names; keys said beside it win."""
+    model = table.get("model")
+    if not isinstance(model, dict) or "preset" not in model:
+        return
+    said: Table = dict(model)
+    preset = said.pop("preset")
+    if not isinstance(preset, str) or preset not in PRESETS:
+        allowed = ", ".join(f'"{name}"' for name in PRESETS)
+        raise ValueError(f"model.preset must be one of {allowed}, not {_shown(preset)}")
+    defaults: Table = {entry.name: entry.default for entry in fields(ModelConfig)}
+    shape: Table = {key: defaults[key] for key in _SHAPE}
+    table["model"] = shape | dict(PRESETS[preset]) | said
+
+
+def _from_overrides(overrides: Sequence[str]) -> Table:
+    """The tables that "section.key=value" settings stand for."""
+    table: Table = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        section, dot, name = key.strip().partition(".")
+        if not (equals and (dot or section == "name")):
+            raise ValueError(f"a setting is written section.key=value, not {override!r}")
+        if not dot:
+            table[section] = text.strip()
+            continue
+        value = _parsed(text.strip())
+        kind = get_type_hints(_SECTIONS[section]).get(name) if section in _SECTIONS else None
+        if kind is str and not isinstance(value, str):
+            value = text.strip()  # a folder may be called 2024
+        if kind is float and isinstance(value, str):
+            value = _number(value)
+        if get_origin(kind) is tuple and isinstance(value, str):
+            value = [value]  # one TSV file
+        part = table.setdefault(section, {})
+        assert isinstance(part, dict)
+        part[name] = value
+    _fill_preset(table)
+    return table
+
+
+def _parsed(text: str) -> object:
+    try:
+        table: Table = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return table["value"] if len(table) == 1 else text
+
+
+def _number(text: str) -> float | str:
+    """A number as people type it: TOML wants a digit before the point, they may not."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _merge(base: Table, over: Table) -> None:
+    """Lay the tables of `over` upon `base`, key by key."""
+    for section, part in over.items():
+        below = base.get(section)
+        if isinstance(below, dict) and isinstance(part, dict):
+            base[section] = below | part
+        else:
+            base[section] = part
+
+
+def _build(kind: type[_Room], section: str, *, table: Table, fixed: Table | None = None) -> _Room:
+    """One room's settings from its table: known keys only, each of the right type."""
+    part = table.get(section, {})
+    if not isinstance(part, dict):
+        raise ValueError(f"{section} must be a table of settings, [{section}], not {_shown(part)}")
+    said: Table = part
+    kinds = get_type_hints(kind)
+    for key, value in (fixed or {}).items():
+        if key in said:
+            raise ValueError(f"{section}.{key} follows the tokenizer: set tokenizer.{key} instead")
+        kinds.pop(key)
+        said = said | {key: value}
+    for key in said.keys() - (fixed or {}).keys():
+        if key not in kinds:
+            raise ValueError(_unknown(f"{section}.{key}"))
+        said[key] = _checked(f"{section}.{key}", said[key], kinds[key])
+    return kind(**said)
+
+
+def _checked(key: str, value: object, kind: type[_Value]) -> _Value:
+    """`value` if it is of `kind`; "12" is no number, and 1 is no truth."""
+    try:
+        given = tuple(value) if isinstance(value, list) else value
+        checked = TypeAdapter(kind).validate_python(given, strict=True)
+    except ValidationError:
+        raise ValueError(f"{key} must be {_allowed(kind)}, not {_shown(value)}") from None
+    if isinstance(checked, float) and not math.isfinite(checked):
+        raise ValueError(f"{key} must be a finite number, not {value}")
+    return checked
+
+
+def _allowed(kind: object) -> str:
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(f'"{choice}"' for choice in get_args(kind))
+    if get_origin(kind) is tuple:
+        return 'a list of file names such as ["a.en", "a.de"]'
+    return "a whole number" if kind is int else "a number" if kind is float else "text"
+
+
+def _shown(value: object) -> str:
+    """A value as TOML writes it, cut where it is long."""
+    try:
+        text = tomlkit.item(value).as_string()
+    except (TypeError, ValueError):
+        text = repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _unknown(key: str) -> str:
+    """One line for a setting nobody knows: what it may have meant."""
+    section, dot, name = key.partition(".")
+    if not dot:
+        known = [*_SECTIONS, "name", "extends"]
+        near = _nearest(key, known)
+        return f"unknown section {key!r}: " + (
+            f"the nearest known one is {near!r}" if near else f"there are {', '.join(known)}"
+        )
+    every = [f"{room}.{entry.name}" for room, kind in _SECTIONS.items() for entry in fields(kind)]
+    every = [known for known in [*every, "model.preset"] if known != "model.vocab_size"]
+    here = [known.partition(".")[2] for known in every if known.startswith(f"{section}.")]
+    near = _nearest(name, here)
+    elsewhere = next((known for known in every if known.endswith(f".{name}")), "")
+    if near or elsewhere:
+        return f"unknown setting {key}: the nearest known one is {elsewhere or f'{section}.{near}'}"
+    return f"unknown setting {key}: {section} has {', '.join(here)}"
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.5)), "")

@@ -1,0 +1,25 @@
+"""Settings of the data room: how many tokens make an update, and how many fit in the memory."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchConfig:
+    """How sentences are gathered. The first number is about learning, the second only about memory.
+
+    Raises:
+        ValueError: if a value is below 1; the message names the setting and the value.
+    """
+
+    tokens: int = 25000
+    """Target tokens of one update, EOS counted, padding not (about; paper, 5.1)."""
+
+    micro_tokens: int = 4096
+    """Most positions one forward sees: rows x the longest source or target, padding counted.
+    It decides how an update is cut, never which sentences are in it."""
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise ValueError(f"batch.tokens must be 1 or more, not {self.tokens}")
+        if self.micro_tokens < 1:
+            raise ValueError(f"batch.micro_tokens must be 1 or more, not {self.micro_tokens}")

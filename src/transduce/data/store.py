@@ -1,0 +1,251 @@
+"""The store: cleaned text and its ids on disk, written once, checked when opened, never read whole.
+
+A store is a folder of four columns (`source.ids`, `source.text`, and the target's; text in UTF-8)
+and `lines`, each pair's line number in its corpus. `store.json` says with which tokenizer the ids
+were made and what was left out; `manifest.json` has the size and SHA-256 of every file. The folder
+is written under another name and renamed when it is whole.
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from jaxtyping import Int64, Integer
+from pydantic import Field, TypeAdapter, ValidationError
+
+from transduce.data.column import Column, ColumnWriter, mapped
+from transduce.folder import MANIFEST, check_folder, whole_folder
+from transduce.text.corpus import NumberedPair, Pair
+from transduce.text.tokenizer import Tokenizer
+
+_FACTS = "store.json"
+_CHUNK = 8192  # pairs encoded and written at once
+
+Count = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoreFacts:
+    """What `store.json` says of a store."""
+
+    format: Literal["transduce store"] = "transduce store"
+    version: Literal[1] = 1
+
+    tokenizer: str
+    """SHA-256 of the tokenizer model that made the ids."""
+
+    dtype: Literal["<u2", "<i4"]
+    """Of an id on disk: two bytes where the vocabulary allows, or else four."""
+
+    pairs: Count
+    """Pairs in the store."""
+
+    max_pieces: Count
+    """Most pieces that a source or a target was allowed to have."""
+
+    over_long: Count
+    """Pairs left out because one side had more."""
+
+    over_long_line: Count
+    """The line of the first of them; 0 if there is none."""
+
+
+class Store:
+    """The pairs of a corpus on disk. Reading one touches only its own pages."""
+
+    def __init__(self, folder: Path, *, facts: StoreFacts) -> None:
+        """Use `write` or `open`: they make sure that `facts` describe `folder`."""
+        self.facts = facts
+        rows = facts.pairs
+        self._source_ids = Column(folder / "source.ids", dtype=facts.dtype, rows=rows)
+        self._target_ids = Column(folder / "target.ids", dtype=facts.dtype, rows=rows)
+        self._source_text = Column(folder / "source.text", dtype="|u1", rows=rows)
+        self._target_text = Column(folder / "target.text", dtype="|u1", rows=rows)
+        self._lines = mapped(folder / "lines", dtype="<i8")
+        if len(self._lines) != rows:
+            raise ValueError(f"{folder / 'lines'} is not {rows} numbers; prepare the corpus again")
+        self.lengths: Int64[np.ndarray, "pairs 2"] = np.stack(
+            [np.diff(self._source_ids.starts), np.diff(self._target_ids.starts)], axis=1
+        )
+        """Source and target ids of every pair, EOS not counted."""
+
+    @staticmethod
+    def write(
+        folder: Path,
+        pairs: Iterable[NumberedPair],
+        *,
+        tokenizer: Tokenizer,
+        max_pieces: int,
+        progress: Callable[[int], None] | None = None,
+    ) -> "Store":
+        """Encode pairs and write them; the memory used does not grow with the corpus.
+
+        Args:
+            folder: becomes the store. A store that is there already is replaced, once the new one
+                is whole.
+            pairs: cleaned.
+            tokenizer: makes the ids.
+            max_pieces: pairs with a side of more pieces are left out and counted.
+            progress: told now and then how many pairs were read.
+
+        Raises:
+            ValueError: if no pair is left, or `folder` holds something that is no store.
+        """
+        if folder.exists() and not _replaceable(folder):
+            raise ValueError(f"{folder} holds something that is no store; name another folder")
+        with whole_folder(folder) as fresh:
+            with _Writer(fresh, tokenizer=tokenizer, max_pieces=max_pieces) as writer:
+                numbered = iter(pairs)
+                while chunk := list(itertools.islice(numbered, _CHUNK)):
+                    writer.add(chunk)
+                    if progress is not None:
+                        progress(writer.read)
+            text = json.dumps(asdict(writer.facts()), indent=2)
+            (fresh / _FACTS).write_text(f"{text}\n", encoding="utf-8")
+        return Store.open(folder, tokenizer_checksum=tokenizer.checksum, verify=False)
+
+    @staticmethod
+    def open(
+        folder: Path, *, tokenizer_checksum: str | None = None, verify: bool = True
+    ) -> "Store":
+        """Open a store, after a look at whether it is whole.
+
+        Args:
+            folder: where `write` wrote.
+            tokenizer_checksum: of the tokenizer in use; None takes the ids of any.
+            verify: read every file and compare its SHA-256; whether the sizes agree with each other
+                is looked at anyway.
+
+        Raises:
+            ValueError: in one line, if a file is missing, damaged or foreign, or the ids were made
+                with another tokenizer.
+        """
+        for name in (MANIFEST, _FACTS):
+            if not (folder / name).is_file():
+                raise ValueError(f"{folder} is not a store: it has no {name}")
+        if verify:
+            check_folder(folder, what="a store")
+        facts = _read_facts(folder / _FACTS)
+        if tokenizer_checksum is not None and facts.tokenizer != tokenizer_checksum:
+            raise ValueError(
+                f"{folder} was encoded with another tokenizer (checksum {facts.tokenizer[:12]}, "
+                f"not {tokenizer_checksum[:12]}); prepare the corpus again"
+            )
+        return Store(folder, facts=facts)
+
+    def __len__(self) -> int:
+        return self.facts.pairs
+
+    @property
+    def dropped(self) -> int:
+        """Pairs left out because one side had more than `max_pieces` pieces."""
+        return self.facts.over_long
+
+    def source(self, index: int) -> Integer[np.ndarray, " pieces"]:
+        """The ids of a source, without EOS; a view of the file."""
+        return self._source_ids[self._checked(index)]
+
+    def target(self, index: int) -> Integer[np.ndarray, " pieces"]:
+        """The ids of a target, without EOS; a view of the file."""
+        return self._target_ids[self._checked(index)]
+
+    def pair(self, index: int) -> Pair:
+        """The text of a pair, as it was encoded."""
+        row = self._checked(index)
+        return Pair(
+            self._source_text[row].tobytes().decode(), self._target_text[row].tobytes().decode()
+        )
+
+    def line(self, index: int) -> int:
+        """The line of a pair in its corpus, counted from 1."""
+        return int(self._lines[self._checked(index)])
+
+    def _checked(self, index: int) -> int:
+        if not 0 <= index < len(self):
+            raise IndexError(f"pair {index} of a store of {len(self)}")
+        return index
+
+
+class _Writer:
+    """The columns of a store being written, and what was left out."""
+
+    def __init__(self, folder: Path, *, tokenizer: Tokenizer, max_pieces: int) -> None:
+        self.read = 0
+        self._tokenizer = tokenizer
+        self._max_pieces = max_pieces
+        self._over_long: list[int] = [0, 0]  # count, first line
+        self._dtype: Literal["<u2", "<i4"] = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<i4"
+        self._columns = {
+            "source.ids": ColumnWriter(folder / "source.ids", dtype=self._dtype),
+            "target.ids": ColumnWriter(folder / "target.ids", dtype=self._dtype),
+            "source.text": ColumnWriter(folder / "source.text", dtype="|u1"),
+            "target.text": ColumnWriter(folder / "target.text", dtype="|u1"),
+        }
+        self._lines = (folder / "lines").open("wb")
+
+    def __enter__(self) -> "_Writer":
+        self._open = ExitStack()
+        for file in (*self._columns.values(), self._lines):
+            self._open.enter_context(file)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def add(self, chunk: Sequence[NumberedPair]) -> None:
+        """Encode and write pairs, the over-long ones excepted."""
+        sources = self._tokenizer.encode_all([pair.source for _, pair in chunk])
+        targets = self._tokenizer.encode_all([pair.target for _, pair in chunk])
+        fits = [
+            max(len(source), len(target)) <= self._max_pieces
+            for source, target in zip(sources, targets, strict=True)
+        ]
+        kept = list(itertools.compress(chunk, fits))
+        if not self._over_long[0] and not all(fits):
+            self._over_long[1] = chunk[fits.index(False)].line
+        self._over_long[0] += len(chunk) - len(kept)
+        self.read += len(chunk)
+        self._columns["source.ids"].add(list(itertools.compress(sources, fits)))
+        self._columns["target.ids"].add(list(itertools.compress(targets, fits)))
+        self._columns["source.text"].add([pair.source.encode() for _, pair in kept])
+        self._columns["target.text"].add([pair.target.encode() for _, pair in kept])
+        self._lines.write(np.array([line for line, _ in kept], dtype="<i8").tobytes())
+
+    def facts(self) -> StoreFacts:
+        """What was written.
+
+        Raises:
+            ValueError: if that is nothing.
+        """
+        over_long, line = self._over_long
+        if over_long == self.read:
+            raise ValueError(
+                f"no pair is left to store: {over_long} of {self.read} have a side of more than "
+                f"{self._max_pieces} pieces, such as line {line}; see data.max_pieces"
+            )
+        return StoreFacts(
+            tokenizer=self._tokenizer.checksum,
+            dtype=self._dtype,
+            pairs=self.read - over_long,
+            max_pieces=self._max_pieces,
+            over_long=over_long,
+            over_long_line=line,
+        )
+
+
+def _replaceable(folder: Path) -> bool:
+    return folder.is_dir() and ((folder / _FACTS).is_file() or not any(folder.iterdir()))
+
+
+def _read_facts(path: Path) -> StoreFacts:
+    try:
+        return TypeAdapter(StoreFacts).validate_json(path.read_bytes(), strict=True)
+    except ValidationError as error:
+        raise ValueError(
+            f"{path} does not describe a store of this version; prepare the corpus again"
+        ) from error

@@ -1,0 +1,1 @@
+"""What runs a bundle: encoded sentences in, hypotheses out. One file an engine."""

@@ -1,0 +1,115 @@
+"""A folder that is whole or absent: written beside its place, flushed, described, then renamed.
+
+Its manifest.json holds the size and SHA-256 of every other file, so that a reader can tell a whole
+folder from a damaged or a foreign one before it believes a byte of it.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MANIFEST = "manifest.json"
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder to write into; when the block ends well it becomes `folder`.
+
+    A folder that is there already is replaced; when the block fails it stays as it was.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    try:
+        yield fresh
+        _describe(fresh)
+        _flush(fresh)
+        _move(fresh, folder)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+
+
+def check_folder(folder: Path, *, what: str) -> None:
+    """Check every file of a folder against its manifest.
+
+    Args:
+        folder: where `whole_folder` wrote.
+        what: what the folder should be, such as "a model bundle"; the messages say it.
+
+    Raises:
+        ValueError: one line that names the folder or the file and what is wrong with it.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not {what}: there is no such folder")
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ValueError(f"{folder} is not {what}: it has no {MANIFEST}")
+    for name, facts in _read_manifest(path).items():
+        file = folder / name
+        if not file.is_file():
+            raise ValueError(f"{file} is missing: {folder} is damaged, copy it again")
+        size, checksum = facts
+        if file.stat().st_size != size:
+            raise ValueError(
+                f"{file} has {file.stat().st_size} bytes in place of {size}: "
+                f"{folder} is damaged, copy it again"
+            )
+        if sha256(file) != checksum:
+            raise ValueError(
+                f"{file} does not match its checksum: {folder} is damaged, copy it again"
+            )
+
+
+def sha256(file: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _describe(folder: Path) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    facts = {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for path in files
+    }
+    (folder / MANIFEST).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+
+def _read_manifest(path: Path) -> dict[str, tuple[int, str]]:
+    damaged = ValueError(f"{path} is damaged or foreign: copy the folder again")
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        manifest = {name: (int(fact["bytes"]), str(fact["sha256"])) for name, fact in facts.items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise damaged from None
+    if not manifest or any(Path(name).is_absolute() or ".." in name for name in manifest):
+        raise damaged
+    return manifest
+
+
+def _flush(folder: Path) -> None:
+    for path in [*folder.rglob("*"), folder, folder.parent]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _move(fresh: Path, folder: Path) -> None:
+    old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
+    if folder.exists():
+        folder.rename(old)
+    fresh.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    handle = os.open(folder.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

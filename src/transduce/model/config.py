@@ -1,0 +1,73 @@
+"""The shape of one Transformer, in the paper's letters. Free of torch: `--help` stays quick."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """The shape of one Transformer. Every default is the paper's base model (Table 3, row "base").
+
+    Raises:
+        ValueError: if a value cannot make a model; the message names the field and the value.
+    """
+
+    vocab_size: int = 37_000
+    """Pieces in the one vocabulary of source, target and output (section 3.4), PAD included."""
+
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    """N in the paper; the two may differ (a shallow decoder translates faster)."""
+
+    d_model: int = 512
+    d_ff: int = 2048
+    heads: int = 8
+    d_k: int = 64
+    d_v: int = 64
+    """d_k and d_v are d_model / heads everywhere in the paper but in Table 3, rows B."""
+
+    dropout: float = 0.1
+    """P_drop: on every sub-layer output and on the embedded input (section 5.4), nowhere else."""
+
+    norm: Literal["post", "pre"] = "post"
+    """"post" is the paper: LayerNorm(x + Sublayer(x)). "pre" departs; see docs/fidelity.md."""
+
+    def __post_init__(self) -> None:
+        for field in ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"model.{field} must be at least 1, not {getattr(self, field)}")
+        if self.vocab_size < 4:
+            raise ValueError(
+                f"model.vocab_size must hold EOS, UNK, PAD and a piece, not {self.vocab_size}"
+            )
+        if self.d_model % 2:
+            raise ValueError(f"model.d_model must be even for sinusoids, not {self.d_model}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"model.dropout must be in [0, 1), not {self.dropout}")
+        if self.norm not in ("post", "pre"):
+            raise ValueError(f'model.norm must be "post" or "pre", not {self.norm!r}')
+
+    @property
+    def pad(self) -> int:
+        """The id that fills batches and starts the decoder: the last one, its embedding is zero."""
+        return self.vocab_size - 1
+
+
+PRESETS: Mapping[str, Mapping[str, int | float]] = MappingProxyType(
+    {
+        "tiny": {
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+            "d_model": 128,
+            "d_ff": 256,
+            "heads": 4,
+            "d_k": 32,
+            "d_v": 32,
+        },
+        "base": {},
+        "big": {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3},
+    }
+)
+"""Named shapes: what each says differently from the base model (which is the defaults above)."""

@@ -1,0 +1,45 @@
+"""Where a piece stands: the sinusoids of section 3.5."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
+    """Return the positional encodings of positions 0 to length - 1, sine and cosine interleaved.
+
+    PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(the same angle).
+
+    Source:
+        Vaswani et al. 2017, section 3.5.
+
+    >>> sinusoids(2, 4)[0].tolist()
+    [0.0, 1.0, 0.0, 1.0]
+    """
+    places = torch.arange(length, dtype=torch.float64)[:, None]
+    frequencies = torch.exp(
+        torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10_000.0) / d_model)
+    )
+    angles = places * frequencies
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
+
+
+class Positions(nn.Module):
+    """Adds the sinusoids to embedded pieces. The table is computed, not stored, and can grow."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int, *, room: int = 512) -> None:
+        super().__init__()
+        self.register_buffer("table", sinusoids(room, d_model), persistent=False)
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], *, first: int = 0
+    ) -> Float[Tensor, "batch length d_model"]:
+        """Add the encodings of positions `first`, `first` + 1, … to `x`."""
+        end = first + x.size(1)
+        if end > self.table.size(0):
+            self.table = sinusoids(2 * end, x.size(2)).to(self.table)
+        return x + self.table[first:end]

@@ -1,0 +1,117 @@
+"""The Transformer: Figure 1 of the paper, put together."""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transduce.model.config import ModelConfig
+from transduce.model.decoding import Decoding
+from transduce.model.dropout import Dropout
+from transduce.model.layers import DecoderLayer, EncoderLayer
+from transduce.model.positions import Positions
+
+
+class Transformer(nn.Module):
+    """An encoder-decoder that reads source ids and says the logits of each next target id.
+
+    One matrix embeds the source, embeds the target, and makes the logits (section 3.4). Its PAD
+    row is zero and stays zero: PAD fills batches and starts the decoder, which is the paper's shift
+    right.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=config.pad)
+        self.positions = Positions(config.d_model)
+        self.dropout = Dropout(config.dropout)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        # Post-norm layers end in a normalisation; a pre-norm stack needs one more at its top.
+        pre = config.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
+        initialise(self)
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_mask: Bool[Tensor, "batch 1 1 source"] | None,
+        target_in: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target vocab"]:
+        """Return the logits of the target pieces, each from the source and the target before it."""
+        return self.logits(self.hidden(source, source_mask, target_in))
+
+    def hidden(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_mask: Bool[Tensor, "batch 1 1 source"] | None,
+        target_in: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target d_model"]:
+        """Return what the decoder says before the output matrix; the loss goes on from here."""
+        memory = self.encode(source, source_mask)
+        x = self.embed(target_in)
+        for layer in self.decoder:
+            x = layer(x, layer.cross.remember(memory), source_mask)
+        return self.decoder_norm(x)
+
+    def encode(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_mask: Bool[Tensor, "batch 1 1 source"] | None,
+    ) -> Float[Tensor, "batch source d_model"]:
+        """Return the encoder's output: the memory that the decoder reads."""
+        x = self.embed(source)
+        for layer in self.encoder:
+            x = layer(x, source_mask)
+        return self.encoder_norm(x)
+
+    def embed(
+        self, ids: Int[Tensor, "batch length"], *, first: int = 0
+    ) -> Float[Tensor, "batch length d_model"]:
+        """Embed ids at positions `first`, …: scaled by √d_model, positions added, dropout."""
+        scaled = self.embedding(ids) * math.sqrt(self.config.d_model)
+        return self.dropout(self.positions(scaled, first=first))
+
+    def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
+        """Multiply by the shared matrix: the one place that makes logits. PAD's is always zero."""
+        return F.linear(hidden, self.embedding.weight)
+
+    def start(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_mask: Bool[Tensor, "batch 1 1 source"] | None,
+        *,
+        beams: int = 1,
+    ) -> Decoding:
+        """Read the source once; return the state that search advances, `beams` rows a sentence."""
+        memory = self.encode(source, source_mask)
+        return Decoding(
+            self,
+            memories=[layer.cross.remember(memory) for layer in self.decoder],
+            mask=source_mask,
+            beams=beams,
+        )
+
+
+@torch.no_grad()
+def initialise(model: Transformer) -> None:
+    """Draw the initial weights from torch's default generator.
+
+    ===========================  ==========================================================
+    linear maps                  Xavier uniform, each projection on its own (never fused)
+    biases                       zero
+    normalisation                gain one, offset zero
+    the embedding                normal with standard deviation d_model^-0.5; PAD row zero
+    ===========================  ==========================================================
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    nn.init.normal_(model.embedding.weight, std=model.config.d_model**-0.5)
+    model.embedding.weight[model.config.pad].zero_()

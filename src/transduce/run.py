@@ -1,0 +1,334 @@
+"""A recipe carried out: prepare → train → average → evaluate → bundle.
+
+Everything a run makes lies in its folder, and each part is written whole or not at all, so a run
+that was stopped anywhere goes on from there:
+
+    recipe.toml        every setting of the run
+    prepared/          tokenizer, encoded training pairs, validation and test text, what was dropped
+    checkpoints/       the last few, to go on from and to average
+    metrics.jsonl      loss, speed and validations, a line each
+    best/              the bundle with the lowest validation loss
+    results.json       scores with their signatures, and hypotheses.* with the text they are of
+    model/             the bundle to ship; written last, so a run that has it is finished
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from transduce.bundle import Bundle, Provenance, average
+from transduce.config import Recipe, differences, load_recipe, to_toml
+from transduce.data.sampler import Sampler
+from transduce.evaluate import Score, bleu
+from transduce.folder import check_folder
+from transduce.model.transformer import Transformer
+from transduce.prepare import Prepared, fits, open_prepared, prepare
+from transduce.results import Finished, Result, foresee, score_lines, translate_pairs
+from transduce.text.corpus import Pair
+from transduce.train.events import Note, Tell
+from transduce.train.loop import Trained, Validation, train
+from transduce.train.process import hold_memory, process
+from transduce.train.state import load_weights
+
+_MACHINE = frozenset({"train.device", "train.threads", "batch.micro_tokens"})
+"""Settings that say how a machine computes, not what a run learns: resuming may change them."""
+
+_CORPUS = ("data.", "tokenizer.", "train.seed")
+"""Settings that decide what is prepared."""
+
+
+class _Chosen(NamedTuple):
+    """The weights that won on the validation pairs."""
+
+    model: Transformer
+    name: str
+    hypotheses: tuple[str, ...]
+
+
+def carry_out(recipe: Recipe, out: Path, *, resume: bool = False, tell: Tell) -> Finished:
+    """Carry a recipe out, from its corpus to a bundle in `out`/model.
+
+    Args:
+        recipe: what to do.
+        out: the run's folder. A folder that only holds what `prepare` wrote is gone on with.
+        resume: go on with the run that `out` holds.
+        tell: told what happens.
+
+    Raises:
+        ValueError: if the corpus or the folder cannot be used; one line that says what to change.
+        FloatingPointError: if the loss stops being a number.
+    """
+    check_out(recipe, out, resume=resume)
+    if (out / "model").is_dir():
+        tell(Note(text=f"{out} is finished: its model is {out / 'model'}"))
+        return Finished.read(out / "results.json")
+    prepared = prepare_run(recipe, out, resume=resume, tell=tell)
+    hold_memory()
+    with process(device=recipe.train.device, threads=recipe.train.threads) as worker:
+        torch.manual_seed(recipe.train.seed)
+        config = replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size)
+        model = Transformer(config).to(worker.device)
+        tell(Note(text=f"{_parameters(model):,} parameters, on {worker.device}"))
+        trained = _train(recipe, out, model=model, prepared=prepared, tell=tell)
+        chosen = _choose(recipe, out, trained=trained, model=model, prepared=prepared)
+        tell(Note(text=chosen.name))
+        finished = _evaluate(recipe, out, chosen=chosen, trained=trained, prepared=prepared)
+        scores = _measured(finished)
+        _as_bundle(recipe, chosen.model, prepared=prepared, scores=scores).save(out / "model")
+    return finished
+
+
+def check_out(recipe: Recipe, out: Path, *, resume: bool) -> None:
+    """Refuse a folder that a run with this recipe cannot be written to.
+
+    Raises:
+        ValueError: one line that says what to do instead.
+    """
+    begun = any((out / name).exists() for name in ("metrics.jsonl", "checkpoints", "model"))
+    file = out / "recipe.toml"
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file: name a folder by --out")
+    if resume and not file.is_file():
+        raise ValueError(f"{out} holds no run to go on with: leave --resume out")
+    if not resume and begun:
+        raise ValueError(
+            f"{out} already holds a run: go on with it by --resume, or name another folder by --out"
+        )
+    ours = ("prepared", ".prepared.")  # what a killed `prepare` may leave
+    if not file.is_file() and any(not path.name.startswith(ours) for path in _held(out)):
+        raise ValueError(f"{out} holds other files: name another folder by --out")
+    if not resume:
+        return
+    for key in differences(load_recipe(file), recipe):
+        if key not in _MACHINE:
+            raise ValueError(
+                f"{key} differs from that of the run in {out}: resume with the settings of {file}, "
+                f"or start anew with another --out"
+            )
+
+
+def prepare_run(recipe: Recipe, out: Path, *, resume: bool = False, tell: Tell) -> Prepared:
+    """Prepare the corpus in a run's folder, unless what lies there already fits.
+
+    Raises:
+        ValueError: if the corpus cannot be used; then nothing is left behind.
+    """
+    file = out / "recipe.toml"
+    if (out / "prepared").is_dir() and file.is_file():
+        changed = [k for k in differences(load_recipe(file), recipe) if k.startswith(_CORPUS)]
+        if resume or (not changed and fits(recipe, out)):
+            tell(Note(text=f"the corpus is prepared already, in {out / 'prepared'}"))
+            _write(file, to_toml(recipe))
+            return open_prepared(out)
+    try:
+        prepared = prepare(recipe, out, tell=tell)
+    except BaseException:
+        if out.is_dir() and not any(out.iterdir()):
+            out.rmdir()
+        raise
+    _write(file, to_toml(recipe))
+    return prepared
+
+
+def _train(
+    recipe: Recipe, out: Path, *, model: Transformer, prepared: Prepared, tell: Tell
+) -> Trained:
+    """Train `model` in place, validating on loss and greedy BLEU; best/ follows the lowest loss."""
+    greedy = replace(recipe.search, beam=1)
+
+    def validate(model: Transformer) -> Validation:
+        hypotheses = translate_pairs(
+            model, prepared.tokenizer, pairs=prepared.validation, search=greedy
+        )
+        score = _bleu(recipe, hypotheses, prepared.validation)
+        loss = foresee(
+            model,
+            prepared.tokenizer,
+            pairs=prepared.validation,
+            micro_tokens=recipe.batch.micro_tokens,
+        )
+        return Validation(loss=loss.per_token, bleu=score.value, signature=score.signature)
+
+    def on_best(found: Validation) -> None:
+        scores = {"validation.loss": found.loss, "validation.bleu_greedy": found.bleu}
+        _as_bundle(recipe, model, prepared=prepared, scores=scores).save(out / "best")
+
+    return train(
+        model,
+        store=prepared.store,
+        sampler=Sampler(prepared.store.lengths, config=recipe.batch, seed=recipe.train.seed),
+        config=recipe.train,
+        validate=validate,
+        folder=out,
+        on_best=on_best,
+        tell=tell,
+    )
+
+
+def _choose(
+    recipe: Recipe, out: Path, *, trained: Trained, model: Transformer, prepared: Prepared
+) -> _Chosen:
+    """Average the last checkpoints, and keep the average unless the best single one beats it."""
+    model.eval()
+    model.load_state_dict(average([load_weights(path) for path in trained.checkpoints]))
+    single = Bundle.load(out / "best", device=model.embedding.weight.device).model
+    candidates = {
+        f"the average of the last {len(trained.checkpoints)} checkpoints": model,
+        f"the best single checkpoint (update {trained.state.best_update})": single,
+    }
+    chosen: list[_Chosen] = []
+    told: list[tuple[float, str]] = []
+    for name, candidate in candidates.items():
+        hypotheses = translate_pairs(
+            candidate, prepared.tokenizer, pairs=prepared.validation, search=recipe.search
+        )
+        score = _bleu(recipe, hypotheses, prepared.validation)
+        chosen.append(_Chosen(candidate, name, hypotheses))
+        told.append((score.value, name))
+    winner = 0 if told[0][0] >= told[1][0] else 1
+    (won, name), (lost, other) = told[winner], told[1 - winner]
+    sentence = f"{name}: {won:.2f} BLEU on validation, against {lost:.2f} of {other}"
+    return chosen[winner]._replace(name=sentence)
+
+
+def _evaluate(
+    recipe: Recipe, out: Path, *, chosen: _Chosen, trained: Trained, prepared: Prepared
+) -> Finished:
+    """Score the chosen weights; writes results.json and hypotheses.*."""
+    model, tokenizer, language = chosen.model, prepared.tokenizer, recipe.languages.target
+    test: Result | None = None
+    validation = _result(
+        recipe, model, pairs=prepared.validation, hypotheses=chosen.hypotheses, prepared=prepared
+    )
+    _write(out / f"hypotheses.validation.{language}", _lines(chosen.hypotheses))
+    if prepared.test:
+        hypotheses = translate_pairs(model, tokenizer, pairs=prepared.test, search=recipe.search)
+        test = _result(recipe, model, pairs=prepared.test, hypotheses=hypotheses, prepared=prepared)
+        _write(out / f"hypotheses.{language}", _lines(hypotheses))
+    finished = Finished(
+        recipe=recipe.name,
+        chosen=chosen.name,
+        updates=trained.state.update,
+        seconds=trained.state.seconds,
+        parameters=_parameters(model),
+        validation=validation,
+        test=test,
+    )
+    _write(out / "results.json", finished.to_json())
+    return finished
+
+
+def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> None:
+    """Average training checkpoints of one run, or bundles, into a bundle.
+
+    Raises:
+        ValueError: if they are damaged or not of one model; one line that names the folder.
+    """
+    if not all((path / "state.json").is_file() for path in checkpoints):
+        bundles = [Bundle.load(path) for path in checkpoints]
+        first = bundles[0]
+        if {bundle.tokenizer.checksum for bundle in bundles} != {first.tokenizer.checksum}:
+            raise ValueError("the bundles have different tokenizers: average bundles of one run")
+        first.model.load_state_dict(average([bundle.model.state_dict() for bundle in bundles]))
+        replace(first, provenance=replace(first.provenance, scores={})).save(out)
+        return
+    for path in checkpoints:
+        check_folder(path, what="a training checkpoint")
+    runs = {path.resolve().parent.parent for path in checkpoints}
+    if len(runs) > 1:
+        raise ValueError("the checkpoints are of different runs: average those of one run")
+    recipe, prepared = load_recipe((run := runs.pop()) / "recipe.toml"), open_prepared(run)
+    model = Transformer(replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size))
+    model.load_state_dict(average([load_weights(path) for path in checkpoints]))
+    _as_bundle(recipe, model, prepared=prepared, scores={}).save(out)
+
+
+def _bleu(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
+    return bleu(
+        hypotheses,
+        [pair.target for pair in pairs],
+        language=recipe.languages.target,
+        tokenize=recipe.score.bleu_tokenize,
+    )
+
+
+def _result(
+    recipe: Recipe,
+    model: Transformer,
+    *,
+    pairs: Sequence[Pair],
+    hypotheses: Sequence[str],
+    prepared: Prepared,
+) -> Result:
+    loss = foresee(model, prepared.tokenizer, pairs=pairs, micro_tokens=recipe.batch.micro_tokens)
+    scores = score_lines(
+        hypotheses,
+        [pair.target for pair in pairs],
+        language=recipe.languages.target,
+        tokenize=recipe.score.bleu_tokenize,
+    )
+    return Result(pairs=len(pairs), loss=loss.per_token, perplexity=loss.perplexity, scores=scores)
+
+
+def _measured(finished: Finished) -> dict[str, float]:
+    """The scores as a bundle records them, each under its set, name and signature."""
+    found: dict[str, float] = {}
+    for name, result in (("validation", finished.validation), ("test", finished.test)):
+        if result is not None:
+            found[f"{name} perplexity"] = result.perplexity
+            found |= {f"{name} {s.name} ({s.signature})": s.value for s in result.scores}
+    return found
+
+
+def _as_bundle(
+    recipe: Recipe, model: Transformer, *, prepared: Prepared, scores: Mapping[str, float]
+) -> Bundle:
+    return Bundle(
+        model=model,
+        tokenizer=prepared.tokenizer,
+        languages=recipe.languages,
+        search=recipe.search,
+        provenance=Provenance.here_and_now(
+            commit=_commit(),
+            data_sha256=prepared.data_sha256,
+            recipe=to_toml(recipe),
+            scores=scores,
+        ),
+    )
+
+
+def _commit() -> str:
+    """The commit of this source, if it is a file that git follows; else nothing."""
+    here = Path(__file__)
+    try:
+        for words in (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"]):
+            done = subprocess.run(
+                ["git", *words], cwd=here.parent, capture_output=True, text=True, check=True
+            )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _parameters(model: Transformer) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _held(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _lines(texts: Sequence[str]) -> str:
+    return "".join(f"{text}\n" for text in texts)
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    fresh = file.with_name(f".{file.name}.new")
+    fresh.write_bytes(text.encode())
+    os.replace(fresh, file)

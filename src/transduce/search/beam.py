@@ -1,0 +1,187 @@
+"""Beam search for a batch of sentences, by the one rule that all engines share.
+
+Each step draws 2 x beam candidates a sentence: every beam can end at once, and as many are still
+left to go on with. A candidate that ends in EOS is a finished hypothesis if it is among the first
+`beam`, else it is forgotten. A sentence is over when `beam` of its hypotheses have finished or its
+limit is reached, where whatever stands among the first `beam` candidates becomes a hypothesis.
+The winner is chosen at the end, by the length penalty; the beams compete by bare sums.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from transduce.search.config import SearchConfig
+from transduce.search.hypothesis import Hypothesis, Steps
+
+
+class _Beams(NamedTuple):
+    """What the beams of the present sentences have said so far. A dead beam's total is -inf."""
+
+    ids: Int[Tensor, "batch beam said"]
+    log_probs: Float[Tensor, "batch beam said"]
+    totals: Float[Tensor, "batch beam"]
+    limits: Int[Tensor, " batch"]
+
+
+class _Candidates(NamedTuple):
+    """The best ways to go on, best first: which beam, which piece, and what the sum becomes."""
+
+    beams: Int[Tensor, "batch drawn"]
+    ids: Int[Tensor, "batch drawn"]
+    log_probs: Float[Tensor, "batch drawn"]
+    totals: Float[Tensor, "batch drawn"]
+
+
+@torch.no_grad()
+def beam_search(
+    steps: Steps,
+    *,
+    limits: Sequence[int],
+    config: SearchConfig,
+    eos: int,
+    pad: int,
+    device: torch.device | str,
+) -> list[list[Hypothesis]]:
+    """Search the likeliest translations of a batch of sentences. A beam of 1 is greedy search.
+
+    Candidates of equal worth stand in the order of their beams, then of their ids.
+
+    Args:
+        steps: the sentences before their first piece, `config.beam` rows each.
+        limits: the most pieces of each sentence's translation, EOS among them.
+        config: beam and alpha are read here.
+        eos: the id that ends a translation.
+        pad: the id that starts one; it is never generated.
+        device: where the logits are.
+
+    Returns:
+        For each sentence at most `config.beam` hypotheses, best first, and at least one.
+
+    Raises:
+        ValueError: if the logits are not numbers.
+    """
+    assert all(limit >= 1 for limit in limits), "a translation holds at least its EOS"
+    found: list[list[Hypothesis]] = [[] for _ in limits]
+    present = list(range(len(limits)))
+    beams = _start(limits, config.beam, device)
+    last = torch.full((len(limits) * config.beam,), pad, device=device)
+    for length in range(1, max(limits, default=0) + 1):
+        drawn = _draw(steps.step(last), beams.totals, pad=pad)
+        going = _going(drawn, eos, config.beam)
+        flags = _flags(drawn, going, ended=(drawn.ids == eos) | (beams.limits == length)[:, None])
+        for place, hypothesis in _read(beams, drawn, flags, eos=eos, alpha=config.alpha):
+            found[present[place]].append(hypothesis)
+        kept = [
+            place
+            for place, sentence in enumerate(present)
+            if flags[place][-1] and len(found[sentence]) < config.beam and limits[sentence] > length
+        ]
+        if not kept:
+            break
+        if len(kept) < len(present):
+            present = [present[place] for place in kept]
+            places = torch.tensor(kept, device=device)
+            steps.drop(places)
+            beams = _Beams(*(part[places] for part in beams))
+            going = _Candidates(*(part[places] for part in going))
+        if config.beam > 1:
+            first_rows = torch.arange(len(present), device=device)[:, None] * config.beam
+            steps.keep((first_rows + going.beams).flatten())
+        beams = _extend(beams, going)
+        last = going.ids.flatten()
+    return [_ranked(hypotheses, config.beam) for hypotheses in found]
+
+
+def _start(limits: Sequence[int], beam: int, device: torch.device | str) -> _Beams:
+    """All beams start alike, so all but the first are dead, or the first step would draw copies."""
+    totals = torch.full((len(limits), beam), -math.inf, device=device)
+    totals[:, 0] = 0.0
+    empty = torch.empty((len(limits), beam, 0), device=device)
+    return _Beams(empty.long(), empty, totals, torch.tensor(limits, device=device))
+
+
+def _draw(
+    logits: Float[Tensor, "rows vocab"], totals: Float[Tensor, "batch beam"], *, pad: int
+) -> _Candidates:
+    """Return the 2 x beam best continuations a sentence, of which no row can supply more."""
+    beam = totals.size(1)
+    logits = logits.float()
+    logits[:, pad] = -math.inf
+    best, ids = logits.topk(min(2 * beam, logits.size(1)))
+    ids, order = ids.sort()
+    log_probs = (best - logits.logsumexp(1, keepdim=True)).gather(1, order)
+
+    # They stand by beam and id now, and the stable sort leaves equals so.
+    ids, log_probs = (part.reshape(len(totals), -1) for part in (ids, log_probs))
+    sums = (log_probs.unflatten(1, (beam, -1)) + totals[:, :, None]).flatten(1)
+    order = sums.argsort(dim=1, descending=True, stable=True)[:, : 2 * beam]
+    return _Candidates(
+        beams=order // best.size(1),
+        ids=ids.gather(1, order),
+        log_probs=log_probs.gather(1, order),
+        totals=sums.gather(1, order),
+    )
+
+
+def _going(drawn: _Candidates, eos: int, beam: int) -> _Candidates:
+    """Return the first `beam` candidates that go on: enough, as a beam ends in one way only."""
+    order = (drawn.ids == eos).byte().argsort(dim=1, stable=True)[:, :beam]
+    return _Candidates(*(part.gather(1, order) for part in drawn))
+
+
+def _flags(
+    drawn: _Candidates, going: _Candidates, *, ended: Bool[Tensor, "batch drawn"]
+) -> list[list[bool]]:
+    """Say of each sentence which of the first candidates ended, and last whether a beam is alive.
+
+    This is the one thing that every step has to wait for.
+    """
+    beam = going.ids.size(1)
+    ended = (ended & drawn.totals.isfinite())[:, :beam]
+    return torch.cat([ended, going.totals[:, :1].isfinite()], dim=1).tolist()
+
+
+def _extend(beams: _Beams, going: _Candidates) -> _Beams:
+    """Append to what each candidate's beam has said the piece that the candidate adds."""
+    parents = going.beams[:, :, None].expand(-1, -1, beams.ids.size(2))
+    ids, log_probs = beams.ids.gather(1, parents), beams.log_probs.gather(1, parents)
+    return _Beams(
+        ids=torch.cat([ids, going.ids[:, :, None]], dim=2),
+        log_probs=torch.cat([log_probs, going.log_probs[:, :, None]], dim=2),
+        totals=going.totals,
+        limits=beams.limits,
+    )
+
+
+def _read(
+    beams: _Beams, drawn: _Candidates, flags: list[list[bool]], *, eos: int, alpha: float
+) -> Iterator[tuple[int, Hypothesis]]:
+    """Yield the place of a sentence and a hypothesis of it, for all that ended in this step."""
+    places = [place for place, row in enumerate(flags) if any(row[:-1])]
+    if not places:
+        return
+    chosen = torch.tensor(places, device=drawn.ids.device)
+    said = _extend(
+        _Beams(*(part[chosen] for part in beams)),
+        _Candidates(*(part[chosen, : beams.totals.size(1)] for part in drawn)),
+    )
+    all_ids, all_log_probs = said.ids.tolist(), said.log_probs.tolist()
+    for row, place in enumerate(places):
+        for rank, ended in enumerate(flags[place][:-1]):
+            if ended:
+                ids, log_probs = all_ids[row][rank], all_log_probs[row][rank]
+                finished = ids[-1] == eos
+                yield place, Hypothesis.scored(ids, log_probs, alpha=alpha, finished=finished)
+
+
+def _ranked(hypotheses: list[Hypothesis], beam: int) -> list[Hypothesis]:
+    if not hypotheses:
+        raise ValueError(
+            "the model's logits are not numbers: its weights or precision are at fault"
+        )
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:beam]

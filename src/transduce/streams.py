@@ -1,0 +1,51 @@
+"""Lines in and out of the command line: strict UTF-8, split at line feeds alone."""
+
+import os
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+def read_lines(file: Path | None) -> Iterator[str]:
+    """Read the lines of a file, or of stdin. What can be read twice is checked before the first.
+
+    Raises:
+        ValueError: if a line is not UTF-8.
+    """
+    name = "stdin" if file is None else str(file)
+    stream = sys.stdin.buffer if file is None else file.open("rb")
+    if stream.seekable():
+        start = stream.tell()
+        for _ in _decoded(stream, name=name):
+            pass
+        stream.seek(start)
+    return _decoded(stream, name=name)
+
+
+def _decoded(stream: BinaryIO, *, name: str) -> Iterator[str]:
+    for number, line in enumerate(stream, start=1):
+        try:
+            text = line.removesuffix(b"\n").decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{name}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at byte "
+                f"{error.start + 1} of the line); convert it to UTF-8"
+            ) from None
+        yield text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}") if number == 1 else text
+
+
+@contextmanager
+def whole_output(file: Path | None) -> Generator[BinaryIO]:
+    """stdout, or a file that appears only when all of it is written."""
+    if file is None:
+        yield sys.stdout.buffer
+        return
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with fresh.open("wb") as stream:
+            yield stream
+        os.replace(fresh, file)
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -1,0 +1,46 @@
+"""What a run tells whoever watches it: small facts; how they look is the watcher's business."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """A sentence for the person: what was chosen, dropped, written."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """Where training stands after an update."""
+
+    update: int
+    updates: int
+    epoch: int
+    loss: float
+    """Label-smoothed nats per target token, over the updates since the last such event."""
+    tokens_per_second: float
+    """Target tokens without padding, over the same updates, validation not counted."""
+    rate: float
+    grad_norm: float
+    seconds_left: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Validated:
+    """What a validation found."""
+
+    update: int
+    loss: float
+    """Nats per target token without label smoothing; its exponential is the perplexity."""
+    perplexity: float
+    bleu: float
+    signature: str
+    best: bool
+    """Whether no earlier validation had a lower loss."""
+    seconds: float
+
+
+Event = Note | Progress | Validated
+Tell = Callable[[Event], None]

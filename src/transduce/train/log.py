@@ -1,0 +1,122 @@
+"""What a run leaves behind for later eyes: metrics.jsonl, and a word to whoever watches now."""
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from transduce.train.config import TrainConfig
+from transduce.train.events import Progress, Tell, Validated
+from transduce.train.state import TrainState
+from transduce.train.step import Update
+
+
+class Log:
+    """Appends to metrics.jsonl and tells the watcher; sums stay on the device between two lines.
+
+    Going on with a run first drops the lines after the checkpoint, so that no update stands twice.
+    """
+
+    def __init__(self, path: Path, *, config: TrainConfig, state: TrainState, tell: Tell) -> None:
+        self._path = path
+        self._config = config
+        self._tell = tell
+        self._before = state.seconds
+        self._started = time.perf_counter()
+        _forget_after(path, state.update)
+        self._begin()
+
+    def seconds(self) -> float:
+        """Seconds of training so far, earlier sittings included."""
+        return self._before + time.perf_counter() - self._started
+
+    def updated(self, state: TrainState, done: Update, *, rate: float) -> None:
+        """Count one update; every `log_every` of them make a line."""
+        self._nats.append(done.nats)
+        self._tokens += done.tokens
+        last = state.update == self._config.updates
+        if state.update % self._config.log_every == 0 or last:
+            self._progress(state, done, rate)
+
+    def validated(self, state: TrainState, found: Validated) -> None:
+        """Write and tell what a validation found; its time does not count as training speed."""
+        self._write(
+            {
+                "update": state.update,
+                "epoch": state.epoch + 1,
+                "tokens": state.tokens,
+                "seconds": round(self.seconds(), 2),
+                "validation_loss": round(found.loss, 5),
+                "perplexity": round(found.perplexity, 4),
+                "bleu": round(found.bleu, 3),
+                "signature": found.signature,
+                "best": found.best,
+            }
+        )
+        self._tell(found)
+        self._since += found.seconds
+
+    def _progress(self, state: TrainState, done: Update, rate: float) -> None:
+        loss = float(torch.stack(self._nats).sum()) / self._tokens
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"the loss is {loss} at update {state.update}: lower train.rate or raise "
+                "train.warmup; the last checkpoint is whole, and --resume goes on from it"
+            )
+        spent = time.perf_counter() - self._since
+        event = Progress(
+            update=state.update,
+            updates=self._config.updates,
+            epoch=state.epoch + 1,
+            loss=loss,
+            tokens_per_second=self._tokens / spent,
+            rate=rate,
+            grad_norm=float(done.grad_norm),
+            seconds_left=(self._config.updates - state.update) * spent / len(self._nats),
+        )
+        self._write(
+            {
+                "update": state.update,
+                "epoch": event.epoch,
+                "tokens": state.tokens,
+                "seconds": round(self.seconds(), 2),
+                "loss": round(loss, 5),
+                "tokens_per_second": round(event.tokens_per_second, 1),
+                "rate": rate,
+                "grad_norm": round(event.grad_norm, 4),
+            }
+        )
+        self._tell(event)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._nats: list[Tensor] = []
+        self._tokens = 0
+        self._since = time.perf_counter()
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+
+
+def _forget_after(path: Path, update: int) -> None:
+    """Cut lines of updates that were made but not saved; the last line may be torn."""
+    if not path.exists():
+        return
+    kept: list[str] = []
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        try:
+            fact = json.loads(line)
+        except ValueError:
+            break
+        if fact["update"] > update:
+            break
+        kept.append(line + "\n")
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text("".join(kept), encoding="utf-8")
+    os.replace(fresh, path)

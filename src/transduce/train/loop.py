@@ -1,0 +1,163 @@
+"""The training loop, from the first update to the last: it reads top to bottom."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from transduce.data.batch import Batch, collate
+from transduce.data.sampler import Planned, Sampler
+from transduce.data.store import Store
+from transduce.model.transformer import Transformer
+from transduce.text.tokenizer import Tokenizer
+from transduce.train.config import TrainConfig
+from transduce.train.events import Note, Tell, Validated
+from transduce.train.log import Log
+from transduce.train.optimizer import make_optimizers
+from transduce.train.schedule import rates
+from transduce.train.state import TrainState, checkpoints_of, keep_last, load_state, save_state
+from transduce.train.step import make_update
+
+
+class Validation(NamedTuple):
+    """What the model is worth on the validation set."""
+
+    loss: float
+    """Nats per target token, without label smoothing."""
+    bleu: float
+    signature: str
+
+
+Validate = Callable[[Transformer], Validation]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trained:
+    """How training ended."""
+
+    state: TrainState
+    early: bool
+    """Whether it stopped because validation no longer got better."""
+    checkpoints: tuple[Path, ...]
+    """The last checkpoints, oldest first: those to average."""
+
+
+def train(
+    model: Transformer,
+    *,
+    store: Store,
+    sampler: Sampler,
+    config: TrainConfig,
+    validate: Validate,
+    folder: Path,
+    on_best: Callable[[Validation], None],
+    tell: Tell,
+) -> Trained:
+    """Train `model` in place until the recipe's last update, or until validation stops improving.
+
+    A folder that holds checkpoints is gone on with, from the newest: the run ends in the same
+    weights as one that never stopped (on a CPU, bit for bit).
+
+    Args:
+        model: on its device, in its initial weights.
+        store: the encoded pairs.
+        sampler: which pairs each update learns from.
+        validate: scores the model; called every `config.validate_every` updates.
+        folder: the run's folder; `checkpoints/` and `metrics.jsonl` are written below it.
+        on_best: called after a validation with a lower loss than any before.
+        tell: told what happens.
+
+    Raises:
+        FloatingPointError: if the loss stops being a number; the last checkpoint stays whole.
+    """
+    optimizers = make_optimizers(model, config)
+    state = TrainState()
+    if checkpoints := checkpoints_of(folder / "checkpoints"):
+        state = load_state(checkpoints[-1], model=model, optimizers=optimizers)
+        tell(Note(text=f"going on after update {state.update:,}"))
+    log = Log(folder / "metrics.jsonl", config=config, state=state, tell=tell)
+    plan = sampler.updates(state.place)
+    model.train()
+    while state.update < config.updates and not out_of_patience(state, config):
+        planned = next(plan)
+        number = state.update + 1
+        now = rates(number, config=config, d_model=model.config.d_model)
+        done = make_update(
+            model,
+            list(load_batches(planned, store=store, model=model)),
+            optimizers=optimizers,
+            rates=now,
+            smoothing=config.label_smoothing,
+        )
+        state = replace(
+            state,
+            update=number,
+            epoch=planned.place_after.epoch,
+            epoch_update=planned.place_after.update,
+            tokens=state.tokens + done.tokens,
+        )
+        log.updated(state, done, rate=now[0])
+        if number % config.validate_every == 0 or number == config.updates:
+            state = check(model, state, validate=validate, on_best=on_best, log=log)
+            save_state(folder / "checkpoints", state, model=model, optimizers=optimizers)
+            keep_last(folder / "checkpoints", config.average)
+    return Trained(
+        state=state,
+        early=state.update < config.updates,
+        checkpoints=tuple(checkpoints_of(folder / "checkpoints")),
+    )
+
+
+def load_batches(planned: Planned, *, store: Store, model: Transformer) -> Iterator[Batch]:
+    """Fetch an update's micro-batches from the store and put them on the model's device."""
+    device = model.embedding.weight.device
+    for pairs in planned.micro_batches:
+        numbers = pairs.tolist()
+        batch = collate(
+            [store.source(number) for number in numbers],
+            [store.target(number) for number in numbers],
+            pad=model.config.pad,
+            eos=Tokenizer.EOS,
+        )
+        yield batch.to(device)
+
+
+def check(
+    model: Transformer,
+    state: TrainState,
+    *,
+    validate: Validate,
+    on_best: Callable[[Validation], None],
+    log: Log,
+) -> TrainState:
+    """Validate, keep the model if it is the best so far, and return the state with that in it."""
+    started = time.perf_counter()
+    model.eval()
+    found = validate(model)
+    model.train()
+    best = found.loss < state.best_loss
+    if best:
+        on_best(found)
+        state = replace(
+            state, best_loss=found.loss, best_update=state.update, validations_since_best=0
+        )
+    else:
+        state = replace(state, validations_since_best=state.validations_since_best + 1)
+    event = Validated(
+        update=state.update,
+        loss=found.loss,
+        perplexity=math.exp(min(found.loss, 700.0)),
+        bleu=found.bleu,
+        signature=found.signature,
+        best=best,
+        seconds=time.perf_counter() - started,
+    )
+    log.validated(state, event)
+    return replace(state, seconds=log.seconds())
+
+
+def out_of_patience(state: TrainState, config: TrainConfig) -> bool:
+    """Whether so many validations went by without a better one that the recipe says to stop."""
+    return 0 < config.patience <= state.validations_since_best

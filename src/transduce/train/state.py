@@ -1,0 +1,133 @@
+"""All that is needed to go on as if training never stopped, written whole or not at all.
+
+A checkpoint is a folder `update-00001000` of three files: the weights, the optimizers' state with
+the random state (both safetensors, never pickle), and `state.json` with all that is a number.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from transduce.data.sampler import Place
+from transduce.folder import check_folder, whole_folder
+from transduce.model.transformer import Transformer
+
+WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainState:
+    """Where a run stands, apart from tensors."""
+
+    update: int = 0
+    """Updates made."""
+    epoch: int = 0
+    epoch_update: int = 0
+    """Updates made in this epoch."""
+    tokens: int = 0
+    """Target tokens learned from."""
+    seconds: float = 0.0
+    """Seconds spent in updates and validations, over all sittings."""
+    best_loss: float = float("inf")
+    best_update: int = 0
+    validations_since_best: int = 0
+
+    @property
+    def place(self) -> Place:
+        """Where the sampler goes on."""
+        return Place(epoch=self.epoch, update=self.epoch_update)
+
+
+def save_state(
+    folder: Path,
+    state: TrainState,
+    *,
+    model: Transformer,
+    optimizers: Sequence[torch.optim.Optimizer],
+) -> Path:
+    """Write a checkpoint below `folder` and return where it lies."""
+    checkpoint = folder / f"update-{state.update:08d}"
+    with whole_folder(checkpoint) as fresh:
+        save_file(model.state_dict(), fresh / WEIGHTS)
+        tensors = _optimizer_tensors(optimizers)
+        tensors["random.cpu"] = torch.get_rng_state()
+        if torch.cuda.is_available():
+            tensors["random.cuda"] = torch.cuda.get_rng_state()
+        save_file(tensors, fresh / "optimizer.safetensors")
+        (fresh / "state.json").write_text(json.dumps(asdict(state), indent=2) + "\n")
+    return checkpoint
+
+
+def load_state(
+    checkpoint: Path,
+    *,
+    model: Transformer,
+    optimizers: Sequence[torch.optim.Optimizer],
+) -> TrainState:
+    """Read a checkpoint back into model, optimizers and the random generators.
+
+    Raises:
+        ValueError: one line, if a file is missing, damaged, or of another model.
+    """
+    check_folder(checkpoint, what="a training checkpoint")
+    model.load_state_dict(load_weights(checkpoint))
+    try:
+        tensors = load_file(checkpoint / "optimizer.safetensors")
+        state = TrainState(**json.loads((checkpoint / "state.json").read_text()))
+        torch.set_rng_state(tensors.pop("random.cpu"))
+        cuda = tensors.pop("random.cuda", None)
+        if cuda is not None and torch.cuda.is_available():
+            torch.cuda.set_rng_state(cuda)
+        _restore(optimizers, tensors)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{checkpoint} does not fit this run: {error}") from None
+    return state
+
+
+def load_weights(checkpoint: Path) -> dict[str, Tensor]:
+    """Read the weights of a checkpoint.
+
+    Raises:
+        ValueError: one line, if the file is missing or damaged.
+    """
+    try:
+        return load_file(checkpoint / WEIGHTS)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{checkpoint / WEIGHTS} cannot be read: {error}") from None
+
+
+def checkpoints_of(folder: Path) -> list[Path]:
+    """The checkpoints below `folder`, oldest first."""
+    return sorted(path for path in folder.glob("update-*") if path.is_dir())
+
+
+def keep_last(folder: Path, count: int) -> None:
+    """Delete all but the newest `count` checkpoints."""
+    for checkpoint in checkpoints_of(folder)[:-count]:
+        shutil.rmtree(checkpoint)
+
+
+def _optimizer_tensors(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    return {
+        f"{number}.{parameter}.{name}": tensor.contiguous()
+        for number, optimizer in enumerate(optimizers)
+        for parameter, values in optimizer.state_dict()["state"].items()
+        for name, tensor in values.items()
+    }
+
+
+def _restore(optimizers: Sequence[torch.optim.Optimizer], tensors: dict[str, Tensor]) -> None:
+    states: list[dict[int, dict[str, Tensor]]] = [{} for _ in optimizers]
+    for key, tensor in tensors.items():
+        number, parameter, name = key.split(".")
+        states[int(number)].setdefault(int(parameter), {})[name] = tensor
+    for optimizer, state in zip(optimizers, states, strict=True):
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": state, "param_groups": groups})

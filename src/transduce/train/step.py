@@ -1,0 +1,55 @@
+"""One update: the only place where a gradient is made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from transduce.data.batch import Batch
+from transduce.model.loss import nats_of_hidden
+from transduce.model.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Update:
+    """What one update did. Tensors stay on the device until someone reads them."""
+
+    nats: Float[Tensor, ""]
+    """Label-smoothed loss summed over the update's target tokens."""
+    tokens: int
+    """Target tokens of the update, EOS included, padding excluded."""
+    grad_norm: Float[Tensor, ""]
+
+
+def make_update(
+    model: Transformer,
+    batches: Sequence[Batch],
+    *,
+    optimizers: Sequence[torch.optim.Optimizer],
+    rates: Sequence[float],
+    smoothing: float,
+) -> Update:
+    """Make one update from several micro-batches, exactly as if they were one batch.
+
+    Losses are summed and divided once by the tokens of the whole update, so that how the sentences
+    are cut into micro-batches changes memory, not learning. Nothing here waits for the device.
+    """
+    tokens = sum(batch.target_tokens for batch in batches)
+    nats = torch.zeros((), device=model.embedding.weight.device)
+    for batch in batches:
+        hidden = model.hidden(batch.source, batch.source_mask, batch.target_in)
+        part = nats_of_hidden(
+            hidden, model.embedding.weight, batch.target_out, smoothing=smoothing
+        ).smoothed
+        (part / tokens).backward()
+        nats += part.detach()
+    grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    grad_norm = torch.nn.utils.get_total_norm(grads)
+    for optimizer, rate in zip(optimizers, rates, strict=False):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return Update(nats=nats, tokens=tokens, grad_norm=grad_norm)

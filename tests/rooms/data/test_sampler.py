@@ -1,0 +1,191 @@
+"""Every pair once an epoch, the same plan from the same seed, little padding."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transduce.data.config import BatchConfig
+from transduce.data.sampler import Place, Planned, Sampler
+
+Case = tuple[np.ndarray, BatchConfig, int]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    pairs = draw(
+        st.lists(st.tuples(st.integers(0, 23), st.integers(0, 23)), min_size=1, max_size=71)
+    )
+    config = BatchConfig(tokens=draw(st.integers(1, 211)), micro_tokens=draw(st.integers(1, 97)))
+    return np.array(pairs, dtype=np.int64), config, draw(st.integers(0, 5))
+
+
+def like_multi30k(pairs: int) -> np.ndarray:
+    """Lengths in pieces with the means and spreads of its training set (14.1 ± 4.7, 14.4 ± 5.3)."""
+    rng = np.random.default_rng(7)
+    both = rng.normal(size=(pairs, 1)) * 0.29
+    each = rng.normal(size=(pairs, 2)) * (0.15, 0.18)
+    return np.clip(np.exp(both + each + np.log((13.3, 13.5))).round(), 2, 50).astype(np.int64)
+
+
+def epoch(sampler: Sampler, number: int) -> list[Planned]:
+    return list(itertools.islice(sampler.updates(Place(number, 0)), sampler.epoch_updates(number)))
+
+
+def flat(planned: list[Planned]) -> list[list[list[int]]]:
+    return [[micro.tolist() for micro in update.micro_batches] for update in planned]
+
+
+@settings(max_examples=25, deadline=None)
+@given(cases())
+def test_every_pair_comes_exactly_once_an_epoch(case: Case):
+    lengths, config, seed = case
+    sampler = Sampler(lengths, config=config, seed=seed)
+
+    for number in range(3):
+        pairs = np.concatenate([np.concatenate(u.micro_batches) for u in epoch(sampler, number)])
+        assert sorted(pairs.tolist()) == list(range(len(lengths)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(cases())
+def test_micro_batches_fit_unless_one_sentence_does_not(case: Case):
+    lengths, config, seed = case
+
+    for update in epoch(Sampler(lengths, config=config, seed=seed), 0):
+        for micro in update.micro_batches:
+            positions = len(micro) * (lengths[micro].max() + 1)
+            assert len(micro) == 1 or positions <= config.micro_tokens
+
+
+@settings(max_examples=25, deadline=None)
+@given(cases(), st.data())
+def test_going_on_from_any_place_is_as_if_never_stopped(case: Case, data: st.DataObject):
+    lengths, config, seed = case
+    whole = list(
+        itertools.islice(Sampler(lengths, config=config, seed=seed).updates(Place(0, 0)), 29)
+    )
+    done = data.draw(st.integers(1, len(whole) - 1))
+
+    rest = Sampler(lengths, config=config, seed=seed).updates(whole[done - 1].place_after)
+    resumed = list(itertools.islice(rest, len(whole) - done))
+
+    assert flat(resumed) == flat(whole[done:])
+    assert [u.place_after for u in resumed] == [u.place_after for u in whole[done:]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(cases(), st.integers(1, 97))
+def test_memory_does_not_change_what_an_update_learns_from(case: Case, micro_tokens: int):
+    lengths, config, seed = case
+    other = BatchConfig(tokens=config.tokens, micro_tokens=micro_tokens)
+
+    one, two = (
+        [
+            sorted(np.concatenate(u.micro_batches).tolist())
+            for u in epoch(Sampler(lengths, config=each, seed=seed), 1)
+        ]
+        for each in (config, other)
+    )
+
+    assert one == two
+
+
+@settings(max_examples=25, deadline=None)
+@given(cases())
+def test_updates_differ_by_no_more_than_their_longest_targets(case: Case):
+    lengths, config, seed = case
+    sampler = Sampler(lengths, config=config, seed=seed)
+    targets = lengths[:, 1] + 1
+    average = targets.sum() / max(1, round(targets.sum() / config.tokens))
+
+    for update in epoch(sampler, 0):
+        pairs = np.concatenate(update.micro_batches)
+        assert abs(targets[pairs].sum() - average) <= max(targets.max(), average)
+        if average >= targets.max():
+            assert abs(targets[pairs].sum() - average) <= targets.max()
+
+
+def test_updates_hold_about_the_tokens_that_were_asked_for():
+    lengths = like_multi30k(4999)
+    sampler = Sampler(lengths, config=BatchConfig(tokens=4096), seed=3)
+
+    tokens = [
+        int((lengths[np.concatenate(u.micro_batches), 1] + 1).sum()) for u in epoch(sampler, 0)
+    ]
+
+    assert all(abs(count / 4096 - 1) < 0.05 for count in tokens)
+
+
+def test_seed_and_epoch_change_the_plan():
+    lengths = like_multi30k(997)
+    plans = [
+        flat(epoch(Sampler(lengths, config=BatchConfig(tokens=499), seed=seed), number))
+        for seed, number in ((3, 0), (3, 1), (5, 0), (3, 0))
+    ]
+
+    assert plans[0] == plans[3]
+    assert plans[0] != plans[1]
+    assert plans[0] != plans[2]
+
+
+def test_updates_are_not_in_order_of_length():
+    lengths = like_multi30k(4999)
+    sampler = Sampler(lengths, config=BatchConfig(tokens=997), seed=3)
+
+    means = [lengths[np.concatenate(u.micro_batches), 1].mean() for u in epoch(sampler, 0)]
+
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.5
+
+
+@pytest.mark.parametrize("tokens", [2048, 4096, 25000])
+def test_less_than_one_position_in_twenty_is_padding(tokens: int):
+    sampler = Sampler(like_multi30k(28_998), config=BatchConfig(tokens=tokens), seed=1)
+
+    assert 0.0 < sampler.padding_share < 0.05
+
+
+def test_padding_share_is_what_the_batches_have():
+    lengths = like_multi30k(997)
+    sampler = Sampler(lengths, config=BatchConfig(tokens=499, micro_tokens=211), seed=3)
+    batches = [lengths[m] + 1 for update in epoch(sampler, 0) for m in update.micro_batches]
+
+    real = sum(batch.sum() for batch in batches)
+    positions = sum(len(batch) * batch.max(axis=0).sum() for batch in batches)
+
+    assert sampler.padding_share == pytest.approx(1 - real / positions)
+
+
+def test_place_after_counts_updates_and_then_epochs():
+    sampler = Sampler(like_multi30k(101), config=BatchConfig(tokens=499), seed=3)
+    updates = sampler.epoch_updates(0)
+
+    places = [u.place_after for u in itertools.islice(sampler.updates(Place(0, 0)), updates + 1)]
+
+    assert places[:-1] == [*(Place(0, done) for done in range(1, updates)), Place(1, 0)]
+    assert places[-1] == Place(1, 1)
+
+
+@pytest.mark.parametrize("update", [-1, 3, 4])
+def test_place_behind_the_end_of_its_epoch_is_refused(update: int):
+    sampler = Sampler(np.full((30, 2), 9), config=BatchConfig(tokens=100), seed=3)
+
+    with pytest.raises(ValueError, match=f"update {update} of epoch 5 .* has 3 updates"):
+        next(sampler.updates(Place(5, update)))
+
+
+def test_no_pair_is_refused():
+    with pytest.raises(ValueError, match=r"no pair to learn from; check data\.train"):
+        Sampler(np.zeros((0, 2), dtype=np.int64), config=BatchConfig(), seed=3)
+
+
+def test_planning_does_not_loop_over_sentences():
+    sampler = Sampler(like_multi30k(300_007), config=BatchConfig(), seed=3)
+
+    start = time.perf_counter()
+    sampler.epoch_updates(0)
+
+    assert time.perf_counter() - start < 1.0  # about a tenth on a quiet machine

@@ -1,0 +1,63 @@
+"""The shape of a model: what is allowed, and what a person reads when it is not."""
+
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from transduce.model.config import PRESETS, ModelConfig
+
+
+def test_the_last_id_is_pad():
+    assert ModelConfig(vocab_size=101).pad == 100
+
+
+def test_a_config_cannot_be_changed():
+    config = ModelConfig()
+
+    with pytest.raises(FrozenInstanceError):
+        config.d_model = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "field", ["encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v"]
+)
+def test_a_size_below_one_is_refused_by_name(field: str):
+    with pytest.raises(ValueError, match=rf"^model\.{field} must be at least 1, not 0$"):
+        replace(ModelConfig(), **{field: 0})
+
+
+def test_a_vocabulary_without_room_for_a_piece_is_refused():
+    with pytest.raises(ValueError, match=r"^model\.vocab_size must hold .*, not 3$"):
+        ModelConfig(vocab_size=3)
+
+
+def test_an_odd_width_is_refused():
+    with pytest.raises(ValueError, match=r"^model\.d_model must be even for sinusoids, not 7$"):
+        ModelConfig(d_model=7)
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
+def test_a_dropout_that_is_no_probability_is_refused(dropout: float):
+    with pytest.raises(ValueError, match=r"^model\.dropout must be in \[0, 1\), not "):
+        ModelConfig(dropout=dropout)
+
+
+def test_presets_name_only_settings_that_exist():
+    for preset in PRESETS.values():
+        assert ModelConfig(**preset)
+
+
+def test_the_tiny_preset_is_four_layers_of_width_128():
+    tiny = ModelConfig(**PRESETS["tiny"])
+
+    assert (tiny.encoder_layers, tiny.decoder_layers) == (4, 4)
+    assert (tiny.d_model, tiny.d_ff, tiny.heads, tiny.d_k, tiny.d_v) == (128, 256, 4, 32, 32)
+
+
+@pytest.mark.parametrize("module", ["transduce.model.config", "transduce.train.config"])
+def test_settings_are_free_of_torch(module: str):
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,100 @@
+"""The whole model: its shape, its one embedding, its initial weights."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from transduce.model.config import ModelConfig
+from transduce.model.transformer import Transformer
+
+
+def ids(*shape: int, seed: int = 1) -> torch.Tensor:
+    return torch.randint(2, 18, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_every_target_position_gets_a_logit_for_every_piece(tiny: Transformer):
+    logits = tiny(ids(2, 11), None, ids(2, 7))
+
+    assert logits.shape == (2, 7, 19)
+
+
+def test_the_logit_of_pad_is_zero(tiny: Transformer):
+    logits = tiny(ids(2, 11), None, ids(2, 7))
+
+    assert (logits[..., 18] == 0).all()
+
+
+def test_logits_are_made_from_hidden_in_one_place(tiny: Transformer):
+    hidden = tiny.hidden(ids(2, 11), None, ids(2, 7))
+
+    assert torch.equal(tiny(ids(2, 11), None, ids(2, 7)), tiny.logits(hidden))
+
+
+def test_the_stacks_may_differ_in_depth(tiny: Transformer):
+    assert (len(tiny.encoder), len(tiny.decoder)) == (2, 3)
+
+
+def test_pre_norm_ends_each_stack_with_a_normalisation(config: ModelConfig):
+    model = Transformer(replace(config, norm="pre"))
+
+    assert isinstance(model.encoder_norm, nn.LayerNorm)
+    assert isinstance(model.decoder_norm, nn.LayerNorm)
+
+
+def test_pre_norm_normalises_memory_and_output(config: ModelConfig):
+    model = Transformer(replace(config, norm="pre")).eval()
+
+    memory, hidden = model.encode(ids(2, 11), None), model.hidden(ids(2, 11), None, ids(2, 7))
+
+    for x in (memory, hidden):
+        torch.testing.assert_close(x.mean(-1), torch.zeros(x.shape[:2]), rtol=0, atol=1e-5)
+
+
+def test_all_weights_have_names_that_say_where_they_are(tiny: Transformer):
+    names = {name for name in tiny.state_dict() if not name.startswith(("encoder.", "decoder."))}
+    layer = {name for name in tiny.state_dict() if name.startswith("decoder.2.")}
+
+    assert names == {"embedding.weight"}
+    assert {name.removeprefix("decoder.2.").split(".")[0] for name in layer} == {
+        *("attend", "after_attend", "cross", "after_cross", "feed", "after_feed"),
+    }
+
+
+def test_the_embedding_starts_with_unit_variance_once_it_is_scaled():
+    config = ModelConfig(vocab_size=4_001, encoder_layers=1, decoder_layers=1, d_model=64)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Transformer(config)
+
+    pieces = model.embedding.weight.detach()[:-1] * 8.0
+
+    assert pieces.std().item() == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_start_and_the_padding_are_zero_vectors(tiny: Transformer):
+    assert (tiny.embedding.weight[18] == 0).all()
+
+
+def test_a_seed_decides_the_initial_weights(config: ModelConfig):
+    def drawn(seed: int) -> torch.Tensor:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return nn.utils.parameters_to_vector(Transformer(config).parameters()).detach()
+
+    assert torch.equal(drawn(1), drawn(1))
+    assert not torch.equal(drawn(1), drawn(2))
+
+
+def test_a_sentence_longer_than_the_table_of_positions_passes(tiny: Transformer):
+    logits = tiny(ids(1, 601), None, ids(1, 523))
+
+    assert logits.isfinite().all()
+
+
+def test_every_weight_gets_a_gradient(tiny: Transformer):
+    tiny(ids(2, 11), None, ids(2, 7)).square().sum().backward()
+
+    without = [name for name, weight in tiny.named_parameters() if weight.grad is None]
+    assert not without

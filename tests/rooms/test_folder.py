@@ -1,0 +1,137 @@
+"""A folder is whole or absent, and a reader can tell."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from transduce.folder import check_folder, sha256, whole_folder
+
+WHAT = "a box"
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Path:
+    with whole_folder(tmp_path / "box") as fresh:
+        (fresh / "a.txt").write_text("some text")
+        (fresh / "deep").mkdir()
+        (fresh / "deep" / "b.bin").write_bytes(bytes(range(97)))
+    return tmp_path / "box"
+
+
+def test_what_was_written_is_whole(box: Path):
+    check_folder(box, what=WHAT)
+
+    assert (box / "a.txt").read_text() == "some text"
+
+
+def test_the_manifest_knows_every_other_file(box: Path):
+    manifest = json.loads((box / "manifest.json").read_text())
+
+    assert manifest == {
+        "a.txt": {"bytes": 9, "sha256": sha256(box / "a.txt")},
+        "deep/b.bin": {"bytes": 97, "sha256": sha256(box / "deep" / "b.bin")},
+    }
+
+
+def test_nothing_else_is_left_beside_it(box: Path):
+    assert [path.name for path in box.parent.iterdir()] == ["box"]
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path):
+    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "box") as fresh:
+        (fresh / "a.txt").write_text("half of")
+        raise ZeroDivisionError
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_the_old_folder_as_it_was(box: Path):
+    with pytest.raises(KeyboardInterrupt), whole_folder(box) as fresh:
+        (fresh / "a.txt").write_text("half of")
+        raise KeyboardInterrupt
+
+    check_folder(box, what=WHAT)
+    assert (box / "a.txt").read_text() == "some text"
+
+
+def test_a_folder_is_replaced_as_a_whole(box: Path):
+    with whole_folder(box) as fresh:
+        (fresh / "c.txt").write_text("new")
+
+    assert {path.name for path in box.iterdir()} == {"c.txt", "manifest.json"}
+    assert [path.name for path in box.parent.iterdir()] == ["box"]
+
+
+def test_folders_above_are_made(tmp_path: Path):
+    with whole_folder(tmp_path / "one" / "two" / "box") as fresh:
+        (fresh / "a.txt").write_text("x")
+
+    check_folder(tmp_path / "one" / "two" / "box", what=WHAT)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"^.*box is not a box: there is no such folder$"):
+        check_folder(tmp_path / "box", what=WHAT)
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"is not a box: it has no manifest\.json$"):
+        check_folder(tmp_path, what=WHAT)
+
+
+def test_a_missing_file_is_named(box: Path):
+    (box / "deep" / "b.bin").unlink()
+
+    with pytest.raises(ValueError, match=r"b\.bin is missing: .* is damaged"):
+        check_folder(box, what=WHAT)
+
+
+def test_a_cut_file_is_named_with_both_sizes(box: Path):
+    (box / "deep" / "b.bin").write_bytes(bytes(range(89)))
+
+    with pytest.raises(ValueError, match=r"b\.bin has 89 bytes in place of 97"):
+        check_folder(box, what=WHAT)
+
+
+def test_a_file_of_another_folder_of_the_same_size_is_named(box: Path):
+    (box / "a.txt").write_text("ogre text")
+
+    with pytest.raises(ValueError, match=r"a\.txt does not match its checksum"):
+        check_folder(box, what=WHAT)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "",
+        "{}",
+        "[]",
+        "7",
+        '{"a.txt": 3}',
+        '{"a.txt": {"bytes": 9}}',
+        '{"a.txt": {"bytes": "x", "sha256": "y"}}',
+        '{"../a.txt": {"bytes": 9, "sha256": "y"}}',
+        '{"/a.txt": {"bytes": 9, "sha256": "y"}}',
+    ],
+)
+def test_a_manifest_that_says_nothing_or_points_outside_is_refused(box: Path, manifest: str):
+    (box / "manifest.json").write_text(manifest)
+
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged or foreign"):
+        check_folder(box, what=WHAT)
+
+
+def test_a_manifest_that_is_no_text_is_refused(box: Path):
+    (box / "manifest.json").write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged or foreign"):
+        check_folder(box, what=WHAT)
+
+
+def test_the_checksum_is_sha_256(tmp_path: Path):
+    (tmp_path / "abc").write_bytes(b"abc")
+
+    digest = sha256(tmp_path / "abc")
+
+    assert digest == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

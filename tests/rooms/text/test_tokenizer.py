@@ -1,0 +1,189 @@
+"""The tokenizer gives back what it was given, and its three special ids are no text."""
+
+import io
+from collections.abc import Iterator
+
+import pytest
+import sentencepiece
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transduce.text.config import TokenizerConfig
+from transduce.text.corpus import tidy
+from transduce.text.tokenizer import EOS, UNK, Tokenizer
+
+ALPHABET = "abcdeé½… </sun>k!日本²"
+LINES = [f"{ALPHABET} abc{'ab' * (i % 7)} de{'d' * (i % 5)}" for i in range(41)]
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return Tokenizer.train(LINES, TokenizerConfig(kind=request.param, vocab_size=37))
+
+
+@settings(deadline=None)
+@given(text=st.text(alphabet=ALPHABET))
+def test_tidy_text_comes_back(tokenizer: Tokenizer, text: str):
+    text = tidy(text)
+
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", " ab  de ", "½ … ²", "日本", "a</s>b", "<unk>", "</s>"])
+def test_difficult_text_comes_back(tokenizer: Tokenizer, text: str):
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@settings(deadline=None)
+@given(text=st.text(alphabet=ALPHABET))
+def test_text_never_becomes_a_special_id(tokenizer: Tokenizer, text: str):
+    ids = tokenizer.encode(f"</s>{text}<unk>")
+
+    assert not {EOS, UNK, tokenizer.pad} & set(ids)
+
+
+def test_unknown_character_is_unk(tokenizer: Tokenizer):
+    assert UNK in tokenizer.encode("aЖb")
+
+
+def test_pad_is_the_last_id_and_outside_the_model(tokenizer: Tokenizer):
+    assert tokenizer.pad == tokenizer.vocab_size - 1
+    assert tokenizer.pieces([EOS, UNK, tokenizer.pad]) == ["</s>", "<unk>", "<pad>"]
+
+
+def test_decoding_leaves_out_eos_and_pad(tokenizer: Tokenizer):
+    ids = tokenizer.encode("abc de")
+
+    assert tokenizer.decode([tokenizer.pad, *ids, EOS, tokenizer.pad]) == "abc de"
+
+
+def test_pieces_join_to_the_text(tokenizer: Tokenizer):
+    pieces = tokenizer.pieces(tokenizer.encode("abc de"))
+
+    assert "".join(pieces).replace("▁", " ") == " abc de"
+
+
+@pytest.mark.parametrize("wrong", [-1, 997])
+def test_foreign_id_is_refused(tokenizer: Tokenizer, wrong: int):
+    with pytest.raises(ValueError, match=f"id {wrong} is not in the vocabulary"):
+        tokenizer.decode([wrong])
+    with pytest.raises(ValueError, match=f"id {wrong} is not in the vocabulary"):
+        tokenizer.pieces([wrong])
+
+
+def test_first_id_behind_pad_is_refused(tokenizer: Tokenizer):
+    with pytest.raises(ValueError, match="is not in the vocabulary"):
+        tokenizer.pieces([tokenizer.pad + 1])
+
+
+def test_many_texts_are_encoded_as_each(tokenizer: Tokenizer):
+    texts = ["abc", "", "de de", "日本"]
+
+    assert tokenizer.encode_all(texts) == [tokenizer.encode(text) for text in texts]
+
+
+def test_saved_is_loaded(tokenizer: Tokenizer):
+    loaded = Tokenizer.from_bytes(tokenizer.to_bytes())
+
+    assert loaded.to_bytes() == tokenizer.to_bytes()
+    assert loaded.checksum == tokenizer.checksum
+    assert loaded.encode(LINES[3]) == tokenizer.encode(LINES[3])
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_training_again_gives_the_same_bytes(kind: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("transduce.text.tokenizer._SAMPLE", 101)  # the choice is fixed as well
+    config = TokenizerConfig(kind=kind, vocab_size=31)
+
+    first, again = (Tokenizer.train(iter(LINES * 5), config) for _ in range(2))
+
+    assert first.to_bytes() == again.to_bytes()
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_small_corpus_has_the_largest_vocabulary_it_can(kind: str):
+    tokenizer = Tokenizer.train(["ab ab", "ab"], TokenizerConfig(kind=kind, vocab_size=8000))
+
+    assert 6 <= tokenizer.vocab_size < 12  # three ids, a, b, ▁ and what they join to
+    assert tokenizer.decode(tokenizer.encode("ab ba")) == "ab ba"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_vocabulary_too_small_for_the_characters_says_how_many_are_needed(kind: str):
+    with pytest.raises(ValueError, match=r"vocab_size 5 .*at least (\d+)") as caught:
+        Tokenizer.train(LINES, TokenizerConfig(kind=kind, vocab_size=5))
+
+    needed = int(str(caught.value).split("at least ")[1].split(",")[0])
+    found = Tokenizer.train(LINES, TokenizerConfig(kind=kind, vocab_size=needed))
+    assert found.vocab_size == needed
+
+
+@pytest.mark.parametrize("lines", [[], [""], ["", ""]])
+def test_no_text_is_refused(lines: list[str]):
+    with pytest.raises(ValueError, match=r"no text to train .* data\.train"):
+        Tokenizer.train(lines, TokenizerConfig())
+
+
+@pytest.mark.parametrize("line", ["Z" * 70_001, "Z " * 40_000, "Z▅Z", "Z\0Z\tZ"])
+def test_no_line_is_skipped(line: str):
+    tokenizer = Tokenizer.train([*LINES, line], TokenizerConfig(vocab_size=43))
+
+    assert UNK not in tokenizer.encode("ZZ Z")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_training_and_loading_are_silent(kind: str, capfd: pytest.CaptureFixture[str]):
+    Tokenizer.train(LINES, TokenizerConfig(kind=kind, vocab_size=8000))
+    with pytest.raises(ValueError, match="no room"):
+        Tokenizer.train(LINES, TokenizerConfig(kind=kind, vocab_size=5))
+    with pytest.raises(ValueError, match="damaged"):
+        Tokenizer.from_bytes(b"not a model")
+
+    assert capfd.readouterr() == ("", "")
+
+
+def test_failure_while_reading_lines_stays_what_it_was():
+    def broken() -> Iterator[str]:
+        yield "one"
+        raise ValueError("a.de, line 2: not UTF-8")
+
+    with pytest.raises(ValueError, match=r"^a\.de, line 2: not UTF-8$"):
+        Tokenizer.train(broken(), TokenizerConfig())
+
+
+def test_model_cut_anywhere_is_refused(tokenizer: Tokenizer):
+    data = tokenizer.to_bytes()
+    rules = data.rindex(b"identity")  # what follows them holds nothing that is used
+
+    for length in range(rules):
+        with pytest.raises(ValueError, match="the tokenizer model"):
+            Tokenizer.from_bytes(data[:length])
+
+
+def foreign(*, eos_id: int, unk_id: int, bos_id: int) -> bytes:
+    """A model as SentencePiece makes it when it is asked for nothing else."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES),
+        model_writer=model,
+        vocab_size=31,
+        minloglevel=2,
+        eos_id=eos_id,
+        unk_id=unk_id,
+        bos_id=bos_id,
+    )
+    return model.getvalue()
+
+
+def test_model_with_other_ids_is_refused():
+    data = foreign(eos_id=2, unk_id=0, bos_id=1)
+
+    with pytest.raises(ValueError, match=r"ids \(EOS, UNK, BOS, PAD\) \(2, 0, 1, -1\)"):
+        Tokenizer.from_bytes(data)
+
+
+def test_model_that_rewrites_its_text_is_refused():
+    data = foreign(eos_id=0, unk_id=1, bos_id=-1)
+
+    with pytest.raises(ValueError, match="rewrites its text"):
+        Tokenizer.from_bytes(data)

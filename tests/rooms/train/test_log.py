@@ -1,0 +1,149 @@
+"""metrics.jsonl: one line a fact, none twice, and a loss that is no number stops the run."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from transduce.train.config import TrainConfig
+from transduce.train.events import Event, Progress, Validated
+from transduce.train.log import Log
+from transduce.train.state import TrainState
+from transduce.train.step import Update
+
+FOUND = Validated(
+    update=4,
+    loss=1.5,
+    perplexity=math.exp(1.5),
+    bleu=12.5,
+    signature="a signature",
+    best=True,
+    seconds=0.0,
+)
+
+
+def made(nats: float, tokens: int) -> Update:
+    return Update(nats=torch.tensor(nats), tokens=tokens, grad_norm=torch.tensor(0.25))
+
+
+def lines(path: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+
+
+def begin(path: Path, *, update: int = 0, told: list[Event] | None = None) -> Log:
+    return Log(
+        path,
+        config=TrainConfig(updates=7, log_every=3),
+        state=TrainState(update=update, seconds=100.0),
+        tell=([] if told is None else told).append,
+    )
+
+
+def test_a_line_comes_every_so_many_updates_and_at_the_last(tmp_path: Path):
+    log = begin(tmp_path / "metrics.jsonl")
+
+    for update in range(1, 8):
+        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+
+    assert [line["update"] for line in lines(tmp_path / "metrics.jsonl")] == [3, 6, 7]
+
+
+def test_the_loss_of_a_line_is_the_mean_over_all_its_tokens(tmp_path: Path):
+    log = begin(tmp_path / "metrics.jsonl")
+
+    for update, (nats, tokens) in enumerate([(10.0, 2), (20.0, 3), (3.0, 6)], start=1):
+        log.updated(TrainState(update=update), made(nats, tokens), rate=0.5)
+
+    assert lines(tmp_path / "metrics.jsonl")[0]["loss"] == 3.0
+
+
+def test_the_watcher_is_told_what_the_file_says(tmp_path: Path):
+    told: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", told=told)
+
+    for update in range(1, 4):
+        log.updated(TrainState(update=update, epoch=4), made(10.0, 5), rate=0.5)
+
+    (event,) = told
+    assert isinstance(event, Progress)
+    assert (event.update, event.updates, event.epoch) == (3, 7, 5)
+    assert (event.loss, event.rate, event.grad_norm) == (2.0, 0.5, 0.25)
+
+
+def test_the_time_left_is_for_the_updates_left(tmp_path: Path):
+    told: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", told=told)
+
+    for update in range(1, 8):
+        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+
+    left = [event.seconds_left for event in told if isinstance(event, Progress)]
+    assert left[0] > 0
+    assert left[-1] == 0
+
+
+@pytest.mark.parametrize("nats", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_stops_with_advice(tmp_path: Path, nats: float):
+    log = begin(tmp_path / "metrics.jsonl")
+    log.updated(TrainState(update=1), made(nats, 5), rate=0.5)
+    log.updated(TrainState(update=2), made(1.0, 5), rate=0.5)
+
+    with pytest.raises(FloatingPointError, match=r"at update 3: lower train\.rate"):
+        log.updated(TrainState(update=3), made(1.0, 5), rate=0.5)
+
+
+def test_a_validation_is_written_with_its_signature(tmp_path: Path):
+    log = begin(tmp_path / "metrics.jsonl")
+
+    log.validated(TrainState(update=4, tokens=83), FOUND)
+
+    (line,) = lines(tmp_path / "metrics.jsonl")
+    assert (line["validation_loss"], line["perplexity"]) == (1.5, 4.4817)
+    assert (line["bleu"], line["signature"], line["tokens"]) == (12.5, "a signature", 83)
+
+
+def test_validation_does_not_count_as_training_speed(tmp_path: Path):
+    told: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", told=told)
+
+    log._since -= 1_000.0  # as if a validation had taken so long
+    log.validated(TrainState(update=2), replace(FOUND, seconds=1_000.0))
+    for update in range(1, 4):
+        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+
+    speeds = [event.tokens_per_second for event in told if isinstance(event, Progress)]
+    assert speeds[0] > 15
+
+
+def test_seconds_go_on_from_the_last_sitting(tmp_path: Path):
+    assert begin(tmp_path / "metrics.jsonl").seconds() >= 100.0
+
+
+def test_going_on_forgets_lines_after_the_checkpoint(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 3}\n{"update": 4}\n{"update": 6}\n')
+
+    begin(path, update=4)
+
+    assert [line["update"] for line in lines(path)] == [3, 4]
+
+
+def test_going_on_forgets_a_torn_last_line(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 3}\n{"upd')
+
+    begin(path, update=4)
+
+    assert path.read_text() == '{"update": 3}\n'
+
+
+def test_starting_over_starts_an_empty_file(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 3}\n')
+
+    begin(path)
+
+    assert path.read_text() == ""

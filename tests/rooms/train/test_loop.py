@@ -1,0 +1,185 @@
+"""Training from the first update to the last: when it validates, saves, stops and complains."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from transduce.data.config import BatchConfig
+from transduce.data.sampler import Sampler
+from transduce.data.store import Store
+from transduce.model.transformer import Transformer
+from transduce.train.config import TrainConfig
+from transduce.train.events import Event, Note, Progress, Validated
+from transduce.train.loop import Trained, Validation, train
+from transduce.train.optimizer import make_optimizers
+from transduce.train.state import TrainState, checkpoints_of, save_state
+
+
+@dataclass
+class Run:
+    """One run on the small store, with validations that find what they are told to."""
+
+    model: Transformer
+    store: Store
+    folder: Path
+    losses: Sequence[float] = ()
+    told: list[Event] = field(default_factory=list)
+    best: list[float] = field(default_factory=list)
+    modes: list[bool] = field(default_factory=list)
+
+    def train(self, config: TrainConfig) -> Trained:
+        losses = iter(self.losses)
+
+        def validate(model: Transformer) -> Validation:
+            self.modes.append(model.training)
+            return Validation(loss=next(losses, 1.0), bleu=3.5, signature="none")
+
+        return train(
+            self.model,
+            store=self.store,
+            sampler=Sampler(self.store.lengths, config=BatchConfig(tokens=101), seed=1),
+            config=config,
+            validate=validate,
+            folder=self.folder,
+            on_best=lambda found: self.best.append(found.loss),
+            tell=self.told.append,
+        )
+
+    def validated(self) -> list[Validated]:
+        return [event for event in self.told if isinstance(event, Validated)]
+
+
+
+
+@pytest.fixture
+def run(tiny: Transformer, store: Store, tmp_path: Path) -> Run:
+    return Run(tiny, store, tmp_path)
+
+
+def test_training_makes_the_updates_it_was_asked_for(run: Run):
+    trained = run.train(TrainConfig(updates=7))
+
+    assert (trained.state.update, trained.early) == (7, False)
+
+
+def test_training_counts_the_tokens_it_learned_from(run: Run):
+    trained = run.train(TrainConfig(updates=7))
+
+    epoch = int((run.store.lengths[:, 1] + 1).sum())
+    assert trained.state.epoch >= 1
+    assert trained.state.tokens == pytest.approx(7 * 101, rel=0.1)
+    assert trained.state.tokens > epoch
+
+
+def test_the_loss_falls(run: Run):
+    run.train(TrainConfig(updates=40, warmup=20, log_every=10))
+
+    losses = [event.loss for event in run.told if isinstance(event, Progress)]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_validation_comes_every_so_often_and_at_the_end(run: Run):
+    run.train(TrainConfig(updates=7, validate_every=3))
+
+    assert [event.update for event in run.validated()] == [3, 6, 7]
+
+
+def test_validation_sees_the_model_without_dropout_and_training_gets_it_back(run: Run):
+    run.train(TrainConfig(updates=4, validate_every=2))
+
+    assert run.modes == [False, False]
+    assert run.model.training
+
+
+def test_each_validation_leaves_a_checkpoint_and_the_last_ones_stay(run: Run):
+    trained = run.train(TrainConfig(updates=7, validate_every=2, average=2))
+
+    names = [path.name for path in trained.checkpoints]
+    assert names == ["update-00000006", "update-00000007"]
+
+
+def test_the_best_is_handed_over_when_it_is_found(run: Run):
+    run.losses = [3.0, 2.0, 2.5, 2.0, 1.0]
+
+    run.train(TrainConfig(updates=5, validate_every=1))
+
+    assert run.best == [3.0, 2.0, 1.0]
+    assert [event.best for event in run.validated()] == [True, True, False, False, True]
+
+
+def test_training_stops_early_when_patience_is_at_its_end(run: Run):
+    run.losses = [3.0, 2.0, 2.5, 2.0, 1.0]
+
+    trained = run.train(TrainConfig(updates=50, validate_every=1, patience=2))
+
+    assert (trained.state.update, trained.early) == (4, True)
+    assert (trained.state.best_update, trained.state.best_loss) == (2, 2.0)
+
+
+def test_a_run_that_stopped_early_stays_stopped(run: Run):
+    run.losses = [2.0, 3.0]
+    config = TrainConfig(updates=50, validate_every=1, patience=1)
+    run.train(config)
+
+    again = run.train(config)
+
+    assert (again.state.update, again.early) == (2, True)
+
+
+def test_a_finished_run_is_not_trained_again(run: Run):
+    run.train(TrainConfig(updates=3))
+    before = len(run.validated())
+
+    again = run.train(TrainConfig(updates=3))
+
+    assert again.state.update == 3
+    assert len(run.validated()) == before
+
+
+def test_going_on_is_told(run: Run):
+    run.train(TrainConfig(updates=3))
+    run.train(TrainConfig(updates=5))
+
+    assert Note(text="going on after update 3") in run.told
+
+
+def test_going_on_leaves_every_update_once_in_the_metrics(run: Run):
+    run.train(TrainConfig(updates=4, log_every=1))
+    run.train(TrainConfig(updates=6, log_every=1))
+
+    text = (run.folder / "metrics.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [line["update"] for line in lines if "loss" in line] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_step_in_the_dark_leaves_the_last_good_checkpoint_newest(run: Run):
+    """The weights became NaN between two lines of the log, and the NaN was saved over the good."""
+    run.losses = [2.0, math.nan]
+
+    with pytest.raises(FloatingPointError, match="the last checkpoint is whole"):
+        run.train(TrainConfig(updates=9, validate_every=2, log_every=7))
+
+    assert [path.name for path in checkpoints_of(run.folder / "checkpoints")] == ["update-00000002"]
+
+
+def test_a_rate_that_breaks_the_model_is_complained_of(run: Run):
+    config = TrainConfig(updates=50, rate=1e30, log_every=1, validate_every=30)
+
+    with pytest.raises(FloatingPointError, match=r"lower train\.rate"):
+        run.train(config)
+
+
+def test_a_checkpoint_of_another_corpus_is_refused(run: Run):
+    save_state(
+        run.folder / "checkpoints",
+        TrainState(update=1, epoch=0, epoch_update=1_000),
+        model=run.model,
+        optimizers=make_optimizers(run.model, TrainConfig()),
+    )
+
+    with pytest.raises(ValueError, match="corpus"):
+        run.train(TrainConfig(updates=3))

@@ -1,0 +1,95 @@
+"""One update: what it reports and what it leaves behind."""
+
+import pytest
+import torch
+
+from transduce.data.batch import Batch, collate
+from transduce.model.loss import nats
+from transduce.model.transformer import Transformer
+from transduce.train.config import TrainConfig
+from transduce.train.optimizer import make_optimizers
+from transduce.train.step import make_update
+
+
+@pytest.fixture
+def batch() -> Batch:
+    return collate([[5, 6, 7], [8]], [[9, 4], [10, 11, 12, 13, 4]], pad=36, eos=0)
+
+
+def test_an_update_counts_target_tokens_without_padding(tiny: Transformer, batch: Batch):
+    optimizers = make_optimizers(tiny, TrainConfig())
+
+    done = make_update(tiny, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1)
+
+    assert done.tokens == 3 + 6
+
+
+def test_an_update_reports_the_smoothed_nats_before_it(tiny: Transformer, batch: Batch):
+    tiny.eval()
+    logits = tiny(batch.source, batch.source_mask, batch.target_in)
+    before = nats(logits, batch.target_out, smoothing=0.1).smoothed.detach()
+    optimizers = make_optimizers(tiny, TrainConfig())
+
+    done = make_update(tiny, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1)
+
+    torch.testing.assert_close(done.nats, before)
+
+
+def test_the_gradients_norm_is_that_of_the_mean_loss(tiny: Transformer, batch: Batch):
+    tiny.eval()
+    logits = tiny(batch.source, batch.source_mask, batch.target_in)
+    loss = nats(logits, batch.target_out, smoothing=0.1).smoothed / 9
+    grads = torch.autograd.grad(loss, list(tiny.parameters()))
+    optimizers = make_optimizers(tiny, TrainConfig())
+
+    done = make_update(tiny, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1)
+
+    by_hand = torch.cat([grad.flatten() for grad in grads]).norm()
+    torch.testing.assert_close(done.grad_norm, by_hand)
+
+
+def test_an_update_leaves_no_gradient(tiny: Transformer, batch: Batch):
+    optimizers = make_optimizers(tiny, TrainConfig())
+
+    make_update(tiny, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1)
+
+    assert all(weight.grad is None for weight in tiny.parameters())
+
+
+def test_gradients_are_not_clipped(tiny: Transformer, batch: Batch):
+    with torch.no_grad():
+        tiny.embedding.weight.mul_(100.0)
+    tiny.eval()
+    optimizers = [torch.optim.SGD(tiny.parameters(), lr=0.0)]
+    before = torch.nn.utils.parameters_to_vector(tiny.parameters()).detach()
+
+    done = make_update(tiny, [batch], optimizers=optimizers, rates=[1.0], smoothing=0.1)
+
+    after = torch.nn.utils.parameters_to_vector(tiny.parameters()).detach()
+    assert done.grad_norm > 5.0
+    torch.testing.assert_close((after - before).norm(), done.grad_norm, rtol=1e-3, atol=0)
+
+
+def test_each_optimizer_gets_its_own_rate(tiny: Transformer, batch: Batch):
+    optimizers = make_optimizers(tiny, TrainConfig(optimizer="muon"))
+
+    make_update(tiny, [batch], optimizers=optimizers, rates=[0.01, 0.02], smoothing=0.1)
+
+    said = [{group["lr"] for group in optimizer.param_groups} for optimizer in optimizers]
+    assert said == [{0.01}, {0.02}]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "rates"), [("adam", [0.01, 0.0]), ("muon", [0.005, 0.02])]
+)
+def test_updates_learn_the_batch_by_heart(
+    tiny: Transformer, batch: Batch, optimizer: str, rates: list[float]
+):
+    optimizers = make_optimizers(tiny.eval(), TrainConfig(optimizer=optimizer))
+
+    losses = [
+        make_update(tiny, [batch], optimizers=optimizers, rates=rates, smoothing=0.0).nats.item()
+        for _ in range(60)
+    ]
+
+    assert losses[-1] < 0.2 * losses[0]
