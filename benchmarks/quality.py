@@ -10,6 +10,7 @@ and the test hypotheses (further seeds: the same names with -seed-N).
 import argparse
 import datetime
 import json
+import os
 import platform
 import shutil
 import statistics
@@ -120,6 +121,7 @@ def machine() -> dict[str, object]:
     return {
         "processor": ", ".join(sorted(names)) or platform.processor(),
         "cores": sum(line.startswith("processor") for line in lines),
+        "cores_used": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "vector_units": [flag for flag in ("avx2", "avx512f", "avx512_bf16") if flag in flags],
         "system": platform.system(),
         "python": platform.python_version(),

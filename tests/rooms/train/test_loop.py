@@ -66,13 +66,13 @@ def test_training_makes_the_updates_it_was_asked_for(run: Run):
     assert (trained.state.update, trained.early) == (7, False)
 
 
-def test_training_counts_the_tokens_it_learned_from(run: Run):
-    trained = run.train(TrainConfig(updates=7))
+def test_an_epoch_of_updates_learns_from_every_target_token_once(run: Run):
+    updates = Sampler(run.store.lengths, config=BatchConfig(tokens=101), seed=1).epoch_updates(0)
 
-    epoch = int((run.store.lengths[:, 1] + 1).sum())
-    assert trained.state.epoch >= 1
-    assert trained.state.tokens == pytest.approx(7 * 101, rel=0.1)
-    assert trained.state.tokens > epoch
+    trained = run.train(TrainConfig(updates=updates))
+
+    assert (trained.state.epoch, trained.state.epoch_update) == (1, 0)
+    assert trained.state.tokens == int((run.store.lengths[:, 1] + 1).sum())
 
 
 def test_the_loss_falls(run: Run):
