@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/quality.py multi30k-tok --folder CORPUS --seeds 1 2
 
 Each seed is one `transduce train` in a process of its own; the test set is scored once per seed, by
-that run. Written below benchmarks/results/RECIPE/: record.json, and for the first seed metrics.jsonl
-and the test hypotheses (further seeds: the same names with -seed-N).
+that run. Written below benchmarks/results/RECIPE/: record.json, and for the first seed
+metrics.jsonl and the test hypotheses (further seeds: the same names with -seed-N).
 """
 
 import argparse
@@ -106,7 +106,8 @@ def table(runs: list[dict[str, object]]) -> str:
     """One line a seed."""
     lines = ["seed  minutes  parameters  test BLEU"]
     lines += [
-        f"{run['seed']:>4}  {run['wall_seconds'] / 60:7.1f}  {run['parameters']:10,}  {bleu(run):.2f}"
+        f"{run['seed']:>4}  {run['wall_seconds'] / 60:7.1f}  {run['parameters']:10,}  "
+        f"{bleu(run):9.2f}"
         for run in runs
     ]
     return "\n".join(lines)

@@ -3,8 +3,8 @@
     config.json         shape, languages, search settings, cleaning, and where it all came from
     model.safetensors   the weights, in single precision
     tokenizer.model     the SentencePiece model
-    README.md           the same for people
-    manifest.json       size and SHA-256 of the other four
+    README.md           the same for people, who may edit it
+    manifest.json       size and SHA-256 of the first three
 
 Nothing in it can run code. It is written whole or not at all, and every byte is checked before it
 is believed.
@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from transduce.folder import MANIFEST, check_folder, whole_folder
+from transduce.folder import CARD, MANIFEST, check_folder, whole_folder
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
@@ -37,13 +37,8 @@ FORMAT = "transduce bundle"
 VERSION = 1
 """Counts up when a bundle can no longer be read by the programs of before."""
 
-CONFIG, WEIGHTS, TOKENIZER, CARD = (
-    "config.json",
-    "model.safetensors",
-    "tokenizer.model",
-    "README.md",
-)
-_FILES = (CONFIG, WEIGHTS, TOKENIZER, CARD)
+CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.model"
+_FILES = (CONFIG, WEIGHTS, TOKENIZER)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -241,7 +236,7 @@ def _check_replaceable(folder: Path) -> None:
     if not folder.is_dir():
         raise ValueError(f"{folder} is a file: name another folder for the bundle")
     held = {path.name for path in folder.iterdir()}
-    foreign = sorted(held - {*_FILES, MANIFEST})
+    foreign = sorted(held - {*_FILES, CARD, MANIFEST})
     if foreign or (held and not {CONFIG, MANIFEST} <= held):
         what = f"it holds {foreign[0]}" if foreign else "it is no whole bundle"
         raise ValueError(f"{folder} is not replaced by a bundle, {what}: name another folder")

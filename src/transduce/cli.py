@@ -15,15 +15,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from transduce.streams import read_lines, whole_output
-
-if TYPE_CHECKING:
-    from transduce.results import Finished, Metric
-    from transduce.translate import Translation
+from transduce.streams import all_lines, lines_of, whole_output
 
 app = typer.Typer(
     name="transduce",
@@ -49,10 +45,11 @@ Set = Annotated[
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` asks for and return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     before = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        code = app(args=argv, prog_name="transduce", standalone_mode=False)
+        code = app(args=words, prog_name="transduce", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except typer.TyperException as error:
         return _fail(_usage(error), code=2)
@@ -74,17 +71,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         _flush()
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         from transduce import __version__
 
         typer.echo(f"transduce {__version__}")
         raise typer.Exit
+    return wanted
 
 
-@app.callback(invoke_without_command=True)
+@app.callback()
 def _root(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
     ] = False,
@@ -97,8 +94,6 @@ def _root(
       transduce train --source corpus.en --target corpus.de --out runs/mine
       transduce translate runs/mine < in.txt > out.txt
     """
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
 
 
 @app.command()
@@ -119,7 +114,7 @@ def demo(
 
     with watching(sys.stderr) as tell, _hint_to_resume(out):
         told = journey(out, tell=tell)
-    _say_results(told.finished)
+    _say(str(told.finished))
     _say("\nSentences it has never seen:\n")
     for shown in told.examples:
         _say(f"  {shown.source}\n    → {shown.translation}")
@@ -201,7 +196,7 @@ def train(
 
     with watching(sys.stderr) as tell, _hint_to_resume(folder):
         finished = carry_out(chosen, folder, resume=resume, tell=tell)
-    _say_results(finished)
+    _say(str(finished))
     _say(f"model: {folder / 'model'}")
 
 
@@ -239,36 +234,42 @@ def translate(
       transduce translate runs/mine -i in.txt -o out.txt --beam 1
       echo 'A dog runs.' | transduce translate runs/mine --nbest 3
     """
-    lines = read_lines(input)  # opened first: a wrong name should not have to wait for torch
+    with lines_of(input) as lines:  # a wrong name should not have to wait for torch
+        from transduce.train.process import find_device
+        from transduce.translate import BATCH_TOKENS, Translator
+        from transduce.watch import counting
 
-    from transduce.train.process import find_device
-    from transduce.translate import BATCH_TOKENS, Translator
-    from transduce.watch import counting
-
-    translator = Translator.load(model, device=find_device(device))
-    if beam is None and nbest is not None:
-        beam = max(nbest, translator.search.beam)
-    together = 1 if input is None and sys.stdin.isatty() else _CHUNK
-    with whole_output(output) as out, counting(sys.stderr) as count:
-        done = 0
-        while chunk := list(islice(lines, together)):
-            found = translator.translate(
-                chunk,
-                beam=beam,
-                alpha=alpha,
-                nbest=1 if nbest is None else nbest,
-                batch_tokens=BATCH_TOKENS if batch_tokens is None else batch_tokens,
-                first_line=done + 1,
-                progress=lambda now, before=done: count(before + now),
-            )
-            for number, one in enumerate(found, done + 1):
-                if one.parts > 1:
-                    _talk(
-                        f"line {number} is too long for the model: translated in {one.parts} parts"
-                    )
-                out.write(_shown(number, one, as_json=as_json, nbest=nbest).encode())
-            out.flush()
-            done += len(chunk)
+        translator = Translator.load(model, device=find_device(device))
+        if beam is None and nbest is not None:
+            beam = max(nbest, translator.search.beam)
+        together = 1 if input is None and sys.stdin.isatty() else _CHUNK
+        with whole_output(output) as out, counting(sys.stderr) as count:
+            done = 0
+            while chunk := list(islice(lines, together)):
+                found = translator.translate(
+                    chunk,
+                    beam=beam,
+                    alpha=alpha,
+                    nbest=1 if nbest is None else nbest,
+                    batch_tokens=BATCH_TOKENS if batch_tokens is None else batch_tokens,
+                    first_line=done + 1,
+                    progress=lambda now, before=done: count(before + now),
+                )
+                for number, one in enumerate(found, done + 1):
+                    if one.parts > 1:
+                        _talk(f"line {number} is too long: translated in {one.parts} parts")
+                    if as_json:
+                        shown = (
+                            json.dumps({"line": number, **asdict(one)}, ensure_ascii=False) + "\n"
+                        )
+                    elif nbest is not None:
+                        others = [(other.score, other.text) for other in one.others]
+                        shown = _ranked(number, [(one.score, one.text), *others])
+                    else:
+                        shown = f"{one.text}\n"
+                    out.write(shown.encode())
+                out.flush()
+                done += len(chunk)
 
 
 @app.command()
@@ -307,8 +308,7 @@ def evaluate(
     """
     if target is None:
         raise ValueError("there is nothing to compare with: name the references with --target FILE")
-    wanted = _metrics(metric or [])
-    references = list(read_lines(target))
+    references = all_lines(target)
     if hypotheses is not None:
         if model is not None or source is not None:
             raise ValueError(
@@ -317,31 +317,31 @@ def evaluate(
         if metric and "perplexity" in metric:
             raise ValueError("perplexity is a model's: name a model and --source FILE for it")
 
-        from transduce.results import score_lines
+        from transduce.results import metrics_of, score_lines
 
         scores = score_lines(
-            list(read_lines(hypotheses)),
+            all_lines(hypotheses),
             references,
             language=language,
             tokenize=tokenize,
-            metrics=wanted,
+            metrics=metrics_of(metric or []),
         )
     else:
         if model is None or source is None:
             raise ValueError(
-                "name a model and its input, MODEL --source FILE, or translations, --hypotheses FILE"
+                "name a model and its input, MODEL --source FILE, or --hypotheses FILE"
             )
 
         from transduce.bundle import Bundle
-        from transduce.results import score_model
+        from transduce.results import metrics_of, score_model
 
         scores = score_model(
             Bundle.load(model),
-            list(read_lines(source)),
+            all_lines(source),
             references=references,
             language=language,
             tokenize=tokenize,
-            metrics=wanted,
+            metrics=metrics_of(metric or []),
         )
     if as_json:
         _say(json.dumps([asdict(score) for score in scores], ensure_ascii=False))
@@ -367,15 +367,6 @@ def average(
     average_checkpoints(checkpoints, out)
 
 
-def _metrics(names: Sequence[str]) -> list["Metric"]:
-    """The metrics of these names; all of them where none is named."""
-    known: tuple[Metric, ...] = ("bleu", "chrf", "ter", "perplexity")
-    for name in names:
-        if name not in known:
-            raise ValueError(f"--metric must be one of {', '.join(known)}, not {name!r}")
-    return [metric for metric in known if not names or metric in names]
-
-
 def _corpus(source: Path | None, target: Path | None) -> list[str]:
     """The settings that --source and --target stand for; two-letter endings name the languages."""
     if source is None or target is None:
@@ -399,26 +390,12 @@ def _hint_to_resume(out: Path) -> Generator[None]:
         raise
 
 
-def _shown(number: int, one: "Translation", *, as_json: bool, nbest: int | None) -> str:
-    """A translation as the lines that go to stdout."""
-    if as_json:
-        return json.dumps({"line": number, **asdict(one)}, ensure_ascii=False) + "\n"
-    if nbest is None:
-        return f"{one.text}\n"
-    ranked = [(one.score, one.text), *((other.score, other.text) for other in one.others)]
+def _ranked(number: int, found: Sequence[tuple[float, str]]) -> str:
+    """The translations of one line, best first: line number, rank, score, text."""
     return "".join(
         f"{number}\t{rank}\t{score:.4f}\t{text}\n"
-        for rank, (score, text) in enumerate(ranked, start=1)
+        for rank, (score, text) in enumerate(found, start=1)
     )
-
-
-def _say_results(finished: "Finished") -> None:
-    """The scores of a run."""
-    for name, result in (("validation", finished.validation), ("test", finished.test)):
-        if result is not None:
-            _say(f"{name}, {result.pairs:,} pairs: perplexity {result.perplexity:.2f}")
-            for score in result.scores:
-                _say(f"  {score}")
 
 
 def _say(text: str) -> None:

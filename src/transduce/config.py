@@ -28,7 +28,6 @@ Table = dict[str, object]
 """A TOML table as it was read: nothing is known of its values yet."""
 
 _Room = TypeVar("_Room")
-_Value = TypeVar("_Value")
 
 _SHAPE = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v")
 
@@ -101,7 +100,7 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     tokenizer = _build(TokenizerConfig, "tokenizer", table=table)
     follows: Table = {"vocab_size": tokenizer.vocab_size}
     return Recipe(
-        name=_checked("name", name, str),
+        name=_text("name", name),
         languages=_build(Languages, "languages", table=table),
         data=_build(CorpusConfig, "data", table=table),
         tokenizer=tokenizer,
@@ -158,7 +157,7 @@ def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
     parent = table.pop("extends", None)
     if parent is None:
         return table
-    parent = _checked("extends", parent, str)
+    parent = _text("extends", parent)
     if str(place) in seen:
         raise ValueError(f"the recipe {place} extends itself: take the line `extends` out of one")
     if parent not in shipped_recipes():
@@ -273,16 +272,23 @@ def _build(kind: type[_Room], section: str, *, table: Table, fixed: Table | None
     return kind(**said)
 
 
-def _checked(key: str, value: object, kind: type[_Value]) -> _Value:
+def _checked(key: str, value: object, kind: object) -> object:
     """`value` if it is of `kind`; "12" is no number, and 1 is no truth."""
     try:
         given = tuple(value) if isinstance(value, list) else value
-        checked = TypeAdapter(kind).validate_python(given, strict=True)
+        adapter = TypeAdapter[object](kind)  # pyright: ignore[reportArgumentType]  any hint will do
+        checked = adapter.validate_python(given, strict=True)
     except ValidationError:
         raise ValueError(f"{key} must be {_allowed(kind)}, not {_shown(value)}") from None
     if isinstance(checked, float) and not math.isfinite(checked):
         raise ValueError(f"{key} must be a finite number, not {value}")
     return checked
+
+
+def _text(key: str, value: object) -> str:
+    text = _checked(key, value, str)
+    assert isinstance(text, str)
+    return text
 
 
 def _allowed(kind: object) -> str:

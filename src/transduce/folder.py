@@ -1,6 +1,6 @@
 """A folder that is whole or absent: written beside its place, flushed, described, then renamed.
 
-Its manifest.json holds the size and SHA-256 of every other file, so that a reader can tell a whole
+Its manifest.json holds the size and SHA-256 of its other files, so that a reader can tell a whole
 folder from a damaged or a foreign one before it believes a byte of it.
 """
 
@@ -8,15 +8,17 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 MANIFEST = "manifest.json"
+CARD = "README.md"
+"""For people, who may edit it: the manifest leaves it out."""
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
+def whole_folder(folder: Path) -> Generator[Path]:
     """Yield an empty folder to write into; when the block ends well it becomes `folder`.
 
     A folder that is there already is replaced; when the block fails it stays as it was.
@@ -73,7 +75,7 @@ def sha256(file: Path) -> str:
 
 
 def _describe(folder: Path) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CARD)
     facts = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
         for path in files

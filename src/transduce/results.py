@@ -54,6 +54,15 @@ class Finished:
     validation: Result
     test: Result | None
 
+    def __str__(self) -> str:
+        """Say the scores of both sets, a line each."""
+        lines: list[str] = []
+        for name, result in (("validation", self.validation), ("test", self.test)):
+            if result is not None:
+                lines.append(f"{name}, {result.pairs:,} pairs: perplexity {result.perplexity:.2f}")
+                lines += [f"  {score}" for score in result.scores]
+        return "\n".join(lines)
+
     def to_json(self) -> str:
         """The text of results.json."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
@@ -71,6 +80,22 @@ class Finished:
             raise ValueError(
                 f"{file} is missing or damaged: `transduce evaluate` scores the model anew"
             ) from None
+
+
+def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
+    """The metrics of these names, or all of them where none is named.
+
+    Raises:
+        ValueError: for a name that is none.
+
+    >>> metrics_of(["ter"])
+    ('ter',)
+    """
+    known: tuple[Metric, ...] = ("bleu", "chrf", "ter", "perplexity")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"a metric is one of {', '.join(known)}, not {name!r}")
+    return tuple(metric for metric in known if not names or metric in names)
 
 
 def score_lines(

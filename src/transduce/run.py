@@ -32,7 +32,7 @@ from transduce.results import Finished, Result, foresee, score_lines, translate_
 from transduce.text.corpus import Pair
 from transduce.train.events import Note, Tell
 from transduce.train.loop import Trained, Validation, train
-from transduce.train.process import hold_memory, process
+from transduce.train.process import find_device, hold_memory, process
 from transduce.train.state import load_weights
 
 _MACHINE = frozenset({"train.device", "train.threads", "batch.micro_tokens"})
@@ -67,6 +67,7 @@ def carry_out(recipe: Recipe, out: Path, *, resume: bool = False, tell: Tell) ->
     if (out / "model").is_dir():
         tell(Note(text=f"{out} is finished: its model is {out / 'model'}"))
         return Finished.read(out / "results.json")
+    find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
     prepared = prepare_run(recipe, out, resume=resume, tell=tell)
     hold_memory()
     with process(device=recipe.train.device, threads=recipe.train.threads) as worker:

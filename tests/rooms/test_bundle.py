@@ -15,7 +15,7 @@ from transduce.search.config import SearchConfig
 from transduce.text.config import Languages, TokenizerConfig
 from transduce.text.tokenizer import Tokenizer
 
-FILES = ("README.md", "config.json", "model.safetensors", "tokenizer.model")
+FILES = ("config.json", "model.safetensors", "tokenizer.model")
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def edit_config(folder: Path, change: Callable[[dict], object]) -> None:
 
 
 def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
-    weights = {name: tensor.clone() for name, tensor in load_file(folder / FILES[2]).items()}
+    weights = {name: tensor.clone() for name, tensor in load_file(folder / FILES[1]).items()}
     change(weights)
-    save_file(weights, folder / FILES[2])
+    save_file(weights, folder / FILES[1])
     describe(folder)
 
 
@@ -104,7 +104,9 @@ def test_loading_costs_no_run_its_seed(saved: Path):
 
 
 def test_a_bundle_is_five_files(saved: Path):
-    assert sorted(path.name for path in saved.iterdir()) == sorted((*FILES, "manifest.json"))
+    assert sorted(path.name for path in saved.iterdir()) == sorted(
+        (*FILES, "README.md", "manifest.json")
+    )
     assert [path.name for path in saved.parent.iterdir()] == ["model"]
 
 
@@ -113,14 +115,14 @@ def test_half_precision_weights_are_stored_in_single(bundle: Bundle, tmp_path: P
 
     bundle.save(tmp_path / "model")
 
-    kinds = {tensor.dtype for tensor in load_file(tmp_path / "model" / FILES[2]).values()}
+    kinds = {tensor.dtype for tensor in load_file(tmp_path / "model" / FILES[1]).values()}
     assert kinds == {torch.float32}
 
 
 def test_the_card_tells_people_what_it_is(saved: Path):
     card = (saved / "README.md").read_text(encoding="utf-8")
 
-    parameters = sum(tensor.numel() for tensor in load_file(saved / FILES[2]).values())
+    parameters = sum(tensor.numel() for tensor in load_file(saved / FILES[1]).values())
     for said in (
         "# English → German",
         f"{parameters:,} parameters",
@@ -130,6 +132,12 @@ def test_the_card_tells_people_what_it_is(saved: Path):
         'name = "small"',
     ):
         assert said in card
+
+
+def test_an_edited_card_is_no_damage(saved: Path):
+    (saved / "README.md").write_text("our house translator")
+
+    assert Bundle.load(saved).languages.source == "en"
 
 
 def test_a_bundle_replaces_an_older_one(bundle: Bundle, saved: Path):

@@ -19,6 +19,12 @@ def box(tmp_path: Path) -> Path:
     return tmp_path / "box"
 
 
+def fail_in_the_middle(folder: Path, failure: BaseException) -> None:
+    with whole_folder(folder) as fresh:
+        (fresh / "a.txt").write_text("half of")
+        raise failure
+
+
 def test_what_was_written_is_whole(box: Path):
     check_folder(box, what=WHAT)
 
@@ -39,17 +45,22 @@ def test_nothing_else_is_left_beside_it(box: Path):
 
 
 def test_a_failure_leaves_nothing(tmp_path: Path):
-    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "box") as fresh:
-        (fresh / "a.txt").write_text("half of")
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        fail_in_the_middle(tmp_path / "box", ZeroDivisionError())
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_leaves_nothing(tmp_path: Path):
+    with pytest.raises(KeyboardInterrupt):
+        fail_in_the_middle(tmp_path / "box", KeyboardInterrupt())
 
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failure_leaves_the_old_folder_as_it_was(box: Path):
-    with pytest.raises(KeyboardInterrupt), whole_folder(box) as fresh:
-        (fresh / "a.txt").write_text("half of")
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        fail_in_the_middle(box, KeyboardInterrupt())
 
     check_folder(box, what=WHAT)
     assert (box / "a.txt").read_text() == "some text"

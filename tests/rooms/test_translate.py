@@ -194,7 +194,7 @@ def test_a_setting_of_the_call_wins_over_the_models_own(echoing: Translator):
 
 def test_what_is_no_text_is_named_by_its_line(translator: Translator):
     with pytest.raises(TypeError, match=r"^line 2 is no text but NoneType$"):
-        translator.translate(["bread", None])  # type: ignore[list-item]
+        translator.translate(iter(["bread", None]))  # type: ignore[list-item]
 
 
 def test_a_single_sentence_is_not_taken_for_its_letters(translator: Translator):

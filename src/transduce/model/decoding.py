@@ -39,7 +39,7 @@ class Decoding:
     def step(self, ids: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
         """Read one more id a row and return the logits of the next one. The first id is PAD."""
         x = self._model.embed(ids[:, None], first=self._length)
-        for number, layer in enumerate(self._model.decoder):
+        for number, layer in enumerate(self._model.layers()):
 
             def append(new: KeysValues, number: int = number) -> KeysValues:
                 return self._append(new, number)

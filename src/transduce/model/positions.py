@@ -41,5 +41,6 @@ class Positions(nn.Module):
         """Add the encodings of positions `first`, `first` + 1, … to `x`."""
         end = first + x.size(1)
         if end > self.table.size(0):
-            self.table = sinusoids(2 * end, x.size(2)).to(self.table)
+            with torch.inference_mode(False):  # training may need the longer table later
+                self.table = sinusoids(2 * end, x.size(2)).to(self.table)
         return x + self.table[first:end]

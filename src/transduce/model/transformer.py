@@ -1,6 +1,8 @@
 """The Transformer: Figure 1 of the paper, put together."""
 
 import math
+from collections.abc import Iterable
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -54,7 +56,7 @@ class Transformer(nn.Module):
         """Return what the decoder says before the output matrix; the loss goes on from here."""
         memory = self.encode(source, source_mask)
         x = self.embed(target_in)
-        for layer in self.decoder:
+        for layer in self.layers():
             x = layer(x, layer.cross.remember(memory), source_mask)
         return self.decoder_norm(x)
 
@@ -80,6 +82,10 @@ class Transformer(nn.Module):
         """Multiply by the shared matrix: the one place that makes logits. PAD's is always zero."""
         return F.linear(hidden, self.embedding.weight)
 
+    def layers(self) -> Iterable[DecoderLayer]:
+        """The decoder's layers, bottom up; torch's ModuleList does not say what it holds."""
+        return cast(Iterable[DecoderLayer], self.decoder)
+
     def start(
         self,
         source: Int[Tensor, "batch source"],
@@ -91,7 +97,7 @@ class Transformer(nn.Module):
         memory = self.encode(source, source_mask)
         return Decoding(
             self,
-            memories=[layer.cross.remember(memory) for layer in self.decoder],
+            memories=[layer.cross.remember(memory) for layer in self.layers()],
             mask=source_mask,
             beams=beams,
         )
@@ -111,7 +117,7 @@ def initialise(model: Transformer) -> None:
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
+            if "bias" in module.state_dict():
                 nn.init.zeros_(module.bias)
     nn.init.normal_(model.embedding.weight, std=model.config.d_model**-0.5)
     model.embedding.weight[model.config.pad].zero_()

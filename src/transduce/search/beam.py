@@ -113,8 +113,10 @@ def _draw(
     logits = logits.float()
     logits[:, pad] = -math.inf
     best, ids = logits.topk(min(2 * beam, logits.size(1)))
+    first = best[:, :1]
+    log_total = logits.sub_(first).exp_().sum(1, keepdim=True).log()  # in place: they are large
     ids, order = ids.sort()
-    log_probs = (best - logits.logsumexp(1, keepdim=True)).gather(1, order)
+    log_probs = (best - first - log_total).gather(1, order)
 
     # They stand by beam and id now, and the stable sort leaves equals so.
     ids, log_probs = (part.reshape(len(totals), -1) for part in (ids, log_probs))

@@ -269,8 +269,6 @@ def _first_shifted(shorter: Int64[np.ndarray, " s"], *, longer: Int64[np.ndarray
     Where lengths tell nothing it is the line after the shorter side's last.
     """
     lines, missing = len(shorter), len(longer) - len(shorter)
-    if not lines:
-        return 1
     shifts = range(missing + 1) if missing <= _MOST_SHIFTS else (0, missing)
     usual = np.log((shorter.sum() + 10.0) / (longer.sum() + 10.0))
     places = np.arange(lines + 1)

@@ -31,32 +31,33 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, {"lr": rate, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Make one update of every matrix that has a gradient."""
-        assert closure is None
+        assert closure is None, "no update here evaluates the loss again"
         for group in self.param_groups:
             shapes: dict[torch.Size, list[nn.Parameter]] = {}
             for matrix in cast(list[nn.Parameter], group["params"]):
                 if matrix.grad is not None:
                     shapes.setdefault(matrix.shape, []).append(matrix)
+            rate, shrink = group["lr"], 1.0 - group["lr"] * group["weight_decay"]
             for shape, matrices in shapes.items():
                 moves = orthogonalise(self._momenta(matrices, group["momentum"]))
-                rate = group["lr"]
-                torch._foreach_mul_(matrices, 1.0 - rate * group["weight_decay"])
-                torch._foreach_add_(
-                    matrices, list(moves.unbind()), alpha=-rate * 0.2 * max(shape) ** 0.5
-                )
+                reach = rate * 0.2 * max(shape) ** 0.5
+                for matrix, move in zip(matrices, moves, strict=True):
+                    matrix.mul_(shrink).sub_(move, alpha=reach)
 
     def _momenta(
         self, matrices: Sequence[nn.Parameter], momentum: float
     ) -> Float[Tensor, "matrices rows columns"]:
-        grads = [cast(Tensor, matrix.grad) for matrix in matrices]
+        """Move every matrix's running mean of gradients; return it with Nesterov's look ahead."""
+        looks: list[Tensor] = []
         for matrix in matrices:
-            if "momentum" not in self.state[matrix]:
-                self.state[matrix]["momentum"] = torch.zeros_like(matrix)
-        buffers = [cast(Tensor, self.state[matrix]["momentum"]) for matrix in matrices]
-        torch._foreach_lerp_(buffers, grads, 1.0 - momentum)
-        return torch.stack(torch._foreach_lerp(grads, buffers, momentum))  # Nesterov's look ahead
+            state, grad = self.state[matrix], cast(Tensor, matrix.grad)
+            if "momentum" not in state:
+                state["momentum"] = torch.zeros_like(matrix)
+            mean = cast(Tensor, state["momentum"]).lerp_(grad, 1.0 - momentum)
+            looks.append(grad.lerp(mean, momentum))
+        return torch.stack(looks)
 
 
 def orthogonalise(
@@ -78,7 +79,8 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
 
     The first is Adam; a second, when there is one, is Muon. Rates are set before each update.
     """
-    matrices = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    matrices = [cast(nn.Parameter, module.weight) for module in linear]
     if config.optimizer == "adam":
         matrices = []
     taken = {id(matrix) for matrix in matrices}

@@ -2,7 +2,7 @@
 
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Process:
 
 
 @contextmanager
-def process(*, device: str = "auto", threads: int = 0) -> Iterator[Process]:
+def process(*, device: str = "auto", threads: int = 0) -> Generator[Process]:
     """Arrange this process for training, and put its threads back afterwards.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Nats that can be worked out by hand; the chunked loss meets the written-out one in tests/parity."""
+"""Nats that can be worked out by hand. The chunked way meets this one in tests/parity."""
 
 import math
 

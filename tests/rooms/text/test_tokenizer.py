@@ -142,6 +142,20 @@ def test_training_and_loading_are_silent(kind: str, capfd: pytest.CaptureFixture
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("piece", ["</s>", "<unk>"])
+def test_characters_of_a_control_piece_are_learned_from_text(piece: str):
+    tokenizer = Tokenizer.train([f"a{piece}b"], TokenizerConfig())
+
+    assert UNK not in tokenizer.encode(piece)
+
+
+def test_empty_model_is_refused(capfd: pytest.CaptureFixture[str]):
+    with pytest.raises(ValueError, match="the tokenizer model is empty"):
+        Tokenizer.from_bytes(b"")
+
+    assert capfd.readouterr() == ("", "")
+
+
 def test_failure_while_reading_lines_stays_what_it_was():
     def broken() -> Iterator[str]:
         yield "one"

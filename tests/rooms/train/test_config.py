@@ -43,7 +43,9 @@ def test_the_papers_factor_is_refused_as_a_peak_rate():
 
 
 def test_a_linear_warmup_must_end_before_training_does():
-    with pytest.raises(ValueError, match=r"^train\.warmup must not exceed train\.updates .*: 8 > 7"):
+    with pytest.raises(
+        ValueError, match=r"^train\.warmup must not exceed train\.updates .*: 8 > 7"
+    ):
         TrainConfig(schedule="linear", rate=0.001, warmup=8, updates=7)
 
 

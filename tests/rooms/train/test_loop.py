@@ -53,8 +53,6 @@ class Run:
         return [event for event in self.told if isinstance(event, Validated)]
 
 
-
-
 @pytest.fixture
 def run(tiny: Transformer, store: Store, tmp_path: Path) -> Run:
     return Run(tiny, store, tmp_path)
@@ -76,7 +74,7 @@ def test_an_epoch_of_updates_learns_from_every_target_token_once(run: Run):
 
 
 def test_the_loss_falls(run: Run):
-    run.train(TrainConfig(updates=40, warmup=20, log_every=10))
+    run.train(TrainConfig(updates=24, warmup=8, log_every=6))
 
     losses = [event.loss for event in run.told if isinstance(event, Progress)]
     assert losses[-1] < 0.9 * losses[0]

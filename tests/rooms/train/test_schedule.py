@@ -1,5 +1,7 @@
 """Rates: the departures and the edges. Equation (3) itself is held to the paper in tests/paper."""
 
+from itertools import pairwise
+
 import pytest
 
 from transduce.train.config import TrainConfig
@@ -35,7 +37,7 @@ def test_the_linear_share_peaks_at_the_end_of_warmup():
 def test_the_linear_share_falls_by_equal_amounts_and_still_learns_at_the_last():
     shares = [linear_share(update, updates=53, warmup=7) for update in range(7, 54)]
 
-    assert [a - b for a, b in zip(shares, shares[1:], strict=False)] == pytest.approx([1 / 47] * 46)
+    assert [a - b for a, b in pairwise(shares)] == pytest.approx([1 / 47] * 46)
     assert shares[-1] == pytest.approx(1 / 47)
 
 

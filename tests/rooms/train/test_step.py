@@ -79,9 +79,7 @@ def test_each_optimizer_gets_its_own_rate(tiny: Transformer, batch: Batch):
     assert said == [{0.01}, {0.02}]
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "rates"), [("adam", [0.01, 0.0]), ("muon", [0.005, 0.02])]
-)
+@pytest.mark.parametrize(("optimizer", "rates"), [("adam", [0.01, 0.0]), ("muon", [0.005, 0.02])])
 def test_updates_learn_the_batch_by_heart(
     tiny: Transformer, batch: Batch, optimizer: str, rates: list[float]
 ):
@@ -89,7 +87,7 @@ def test_updates_learn_the_batch_by_heart(
 
     losses = [
         make_update(tiny, [batch], optimizers=optimizers, rates=rates, smoothing=0.0).nats.item()
-        for _ in range(60)
+        for _ in range(30)
     ]
 
-    assert losses[-1] < 0.2 * losses[0]
+    assert losses[-1] < 0.5 * losses[0]

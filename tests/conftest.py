@@ -1,0 +1,96 @@
+"""What every kind of test may use: the command line in this process, and one small trained run."""
+
+import io
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from transduce.cli import main
+
+SMALL = (
+    *("--set", "tokenizer.vocab_size=15", "--set", "data.held_out=19"),
+    *("--set", "model.encoder_layers=1", "--set", "model.decoder_layers=1"),
+    *("--set", "model.d_model=32", "--set", "model.d_ff=48"),
+    *("--set", "train.optimizer=adam", "--set", "train.updates=60", "--set", "train.warmup=7"),
+    *("--set", "train.validate_every=20", "--set", "train.average=2", "--set", "batch.tokens=300"),
+    *("--set", "train.threads=1"),
+)
+"""Settings of a run that takes seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+Transduce = Callable[..., Said]
+
+
+@pytest.fixture
+def transduce(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Transduce:
+    """The command line, called in this process; bytes given as `stdin` are piped in."""
+
+    def call(*argv: object, stdin: bytes = b"") -> Said:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfd.readouterr()
+        code = main([str(word) for word in argv])
+        said = capfd.readouterr()
+        return Said(code=code, out=said.out, err=said.err)
+
+    return call
+
+
+def in_a_process(
+    *argv: object, cwd: Path, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """The command line as a shell would start it."""
+    return subprocess.run(
+        [sys.executable, "-m", "transduce", *map(str, argv)],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        check=False,
+        env=os.environ | {"COLUMNS": "100", "TERM": "dumb"},
+    )
+
+
+def write_corpus(folder: Path) -> None:
+    """Digits and the same digits in reverse: 500 pairs to train on and 40 to test, none twice."""
+    chance = random.Random(11)
+    lines: dict[str, None] = {}
+    while len(lines) < 540:
+        lines[" ".join(str(chance.randrange(5)) for _ in range(chance.randint(2, 5)))] = None
+    for name, some in (("train", list(lines)[:500]), ("test", list(lines)[500:])):
+        (folder / f"{name}.src").write_text("".join(f"{line}\n" for line in some))
+        (folder / f"{name}.rev").write_text("".join(f"{line[::-1]}\n" for line in some))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A finished run and what its command said. Tests must not write to it."""
+
+    folder: Path
+    corpus: Path
+    said: subprocess.CompletedProcess[bytes]
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A small run, trained by the real command."""
+    corpus = tmp_path_factory.mktemp("digits")
+    write_corpus(corpus)
+    test = 'data.test=["test.src", "test.rev"]'
+    files = ("--source", "train.src", "--target", "train.rev", "--set", test)
+    said = in_a_process("train", *files, *SMALL, "--out", "run", cwd=corpus)
+    assert said.returncode == 0, said.stderr.decode()
+    return Run(folder=corpus / "run", corpus=corpus, said=said)

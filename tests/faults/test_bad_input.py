@@ -1,0 +1,326 @@
+"""A person's mistake gets one line that says what to change, exit code 2, and nothing is lost."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.conftest import SMALL, Run, Said, Transduce, in_a_process, write_corpus
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    write_corpus(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def bundle(run: Run, tmp_path: Path) -> Path:
+    shutil.copytree(run.folder / "model", tmp_path / "bundle")
+    return tmp_path / "bundle"
+
+
+def train(transduce: Transduce, corpus: Path, *words: object, out: str = "run") -> Said:
+    files = ("--source", corpus / "train.src", "--target", corpus / "train.rev")
+    return transduce("train", *files, *SMALL, "--out", corpus / out, *words)
+
+
+def refuses(said: Said, *parts: object) -> None:
+    """One line on stderr with all these parts, nothing on stdout, exit code 2."""
+    assert said.code == 2, said
+    assert said.out == ""
+    assert said.err.startswith("transduce: ")
+    assert said.err.endswith("\n")
+    assert said.err.count("\n") == 1, said.err
+    for part in parts:
+        assert str(part) in said.err
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder with its bytes."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_missing_file_is_named(transduce: Transduce, corpus: Path):
+    (corpus / "train.rev").unlink()
+
+    said = train(transduce, corpus)
+
+    refuses(said, corpus / "train.rev", "does not exist")
+    assert not (corpus / "run").exists()
+
+
+def test_sides_of_unequal_length_are_counted_and_the_first_suspicious_line_named(
+    transduce: Transduce, corpus: Path
+):
+    lines = (corpus / "train.rev").read_text().split("\n")
+    del lines[300 - 1]
+    (corpus / "train.rev").write_text("\n".join(lines))
+
+    said = train(transduce, corpus)
+
+    refuses(said, "500 lines", "499", "look first near line")
+    near = int(said.err.rpartition("line ")[2])
+    assert abs(near - 300) < 30
+    assert not (corpus / "run").exists()
+
+
+def test_a_line_that_is_not_utf8_is_named(transduce: Transduce, corpus: Path):
+    lines = (corpus / "train.src").read_bytes().split(b"\n")
+    lines[41 - 1] = "fünf".encode("latin-1")
+    (corpus / "train.src").write_bytes(b"\n".join(lines))
+
+    said = train(transduce, corpus)
+
+    refuses(said, corpus / "train.src", "line 41", "UTF-8")
+    assert not (corpus / "run").exists()
+
+
+def test_an_empty_corpus_is_refused(transduce: Transduce, corpus: Path):
+    for name in ("train.src", "train.rev"):
+        (corpus / name).write_text("")
+
+    said = train(transduce, corpus)
+
+    refuses(said, "train.src", "no line")
+    assert not (corpus / "run").exists()
+
+
+def test_a_corpus_of_which_cleaning_leaves_nothing_is_refused(transduce: Transduce, corpus: Path):
+    for name in ("train.src", "train.rev"):
+        (corpus / name).write_text("\n \n\n")
+
+    said = train(transduce, corpus)
+
+    refuses(said, "empty", "cleaning left no pair")
+    assert not (corpus / "run").exists()
+
+
+def test_a_fault_in_the_test_files_shows_before_training(transduce: Transduce, corpus: Path):
+    (corpus / "test.rev").write_text("one line too few\n")
+    files = f'data.test=["{corpus}/test.src", "{corpus}/test.rev"]'
+
+    said = train(transduce, corpus, "--set", files)
+
+    refuses(said, "40 lines", "has 1")
+    assert not (corpus / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "parts"),
+    [
+        ("train.update=5", ["train.update", "train.updates"]),
+        ("trian.updates=5", ["trian", "train"]),
+        ("train.dropout=0.1", ["train.dropout", "model.dropout"]),
+        ("model.vocab_size=99", ["model.vocab_size", "tokenizer.vocab_size"]),
+        ('train.updates="12"', ["train.updates", '"12"', "a whole number"]),
+        ("train.updates=1.5", ["train.updates", "1.5", "a whole number"]),
+        ("train.updates=0", ["train.updates", "at least 1", "0"]),
+        ("model.norm=mid", ["model.norm", '"mid"', '"post"', '"pre"']),
+        ("model.preset=huge", ["model.preset", '"huge"', '"tiny"']),
+        ("model.dropout=nan", ["model.dropout", "finite"]),
+        ("train.device=abacus", ["train.device", "abacus"]),
+        ("updates", ["updates", "section.key=value"]),
+    ],
+)
+def test_a_setting_that_cannot_be_is_explained(
+    transduce: Transduce, corpus: Path, setting: str, parts: list[str]
+):
+    said = train(transduce, corpus, "--set", setting)
+
+    refuses(said, *parts)
+
+
+def test_a_recipe_that_is_not_shipped_gets_the_nearest_name(transduce: Transduce):
+    refuses(transduce("train", "multi3k"), "multi3k", "did you mean multi30k")
+
+
+def test_a_recipe_file_with_a_fault_is_named_with_its_line(transduce: Transduce, tmp_path: Path):
+    (tmp_path / "mine.toml").write_text("[train]\nupdates = \n")
+
+    refuses(transduce("train", tmp_path / "mine.toml"), "mine.toml", "line 2")
+
+
+def test_a_recipe_without_a_corpus_says_how_to_name_one(
+    transduce: Transduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+
+    refuses(transduce("train", "tiny"), "--source")
+
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_that_holds_a_run_is_refused_and_left_alone(
+    run: Run, transduce: Transduce, corpus: Path
+):
+    before = held(run.folder)
+
+    said = train(transduce, corpus, "--out", run.folder)
+
+    refuses(said, run.folder, "already holds a run", "--resume")
+    assert held(run.folder) == before
+
+
+def test_a_folder_that_holds_other_files_is_refused_and_left_alone(
+    transduce: Transduce, corpus: Path
+):
+    (corpus / "run").mkdir()
+    (corpus / "run" / "letter.txt").write_text("dear")
+
+    said = train(transduce, corpus)
+
+    refuses(said, "holds other files", "--out")
+    assert held(corpus / "run") == {"letter.txt": b"dear"}
+
+
+def test_the_demo_does_not_replace_what_is_not_a_demo(run: Run, transduce: Transduce):
+    before = held(run.folder)
+
+    said = transduce("demo", "--out", run.folder)
+
+    refuses(said, run.folder, "--out")
+    assert held(run.folder) == before
+
+
+def test_nothing_to_resume_is_said(transduce: Transduce, corpus: Path):
+    refuses(train(transduce, corpus, "--resume"), "no run to go on with", "--resume")
+
+
+def test_resuming_with_another_setting_names_it(run: Run, transduce: Transduce):
+    said = transduce("train", "--resume", "--out", run.folder, "--set", "model.d_ff=64")
+
+    refuses(said, "model.d_ff", "recipe.toml")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.model"])
+def test_a_missing_file_of_a_bundle_is_named(transduce: Transduce, bundle: Path, name: str):
+    (bundle / name).unlink()
+
+    refuses(transduce("translate", bundle, stdin=b"1\n"), name, "missing")
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "model.safetensors", "tokenizer.model", "manifest.json"]
+)
+def test_a_truncated_file_of_a_bundle_is_named(transduce: Transduce, bundle: Path, name: str):
+    whole = (bundle / name).read_bytes()
+    (bundle / name).write_bytes(whole[: len(whole) // 2])
+
+    refuses(transduce("translate", bundle, stdin=b"1\n"), name, "copy")
+
+
+def test_a_flipped_bit_in_a_bundle_is_noticed(transduce: Transduce, bundle: Path):
+    weights = bytearray((bundle / "model.safetensors").read_bytes())
+    weights[len(weights) * 2 // 3] ^= 16
+    (bundle / "model.safetensors").write_bytes(weights)
+
+    refuses(transduce("translate", bundle, stdin=b"1\n"), "model.safetensors", "checksum")
+
+
+def test_a_foreign_file_in_a_bundle_is_noticed(transduce: Transduce, bundle: Path):
+    (bundle / "model.safetensors").write_bytes(b"PK\x03\x04 another program's archive")
+
+    refuses(transduce("translate", bundle, stdin=b"1\n"), "model.safetensors")
+
+
+def test_a_folder_that_is_no_bundle_is_said_to_be_none(transduce: Transduce, tmp_path: Path):
+    refuses(transduce("translate", tmp_path, stdin=b"1\n"), tmp_path, "is not a model bundle")
+
+
+def test_a_model_that_is_not_there_is_named(transduce: Transduce, tmp_path: Path):
+    refuses(transduce("translate", tmp_path / "gone", stdin=b"1\n"), "gone", "no such folder")
+
+
+def test_text_that_is_not_utf8_is_refused_before_anything_is_written(
+    run: Run, transduce: Transduce, tmp_path: Path
+):
+    (tmp_path / "out").write_text("what was here before\n")
+
+    said = transduce("translate", run.folder, "-o", tmp_path / "out", stdin=b"1 2\n\xff\n")
+
+    refuses(said, "stdin, line 2", "UTF-8")
+    assert held(tmp_path) == {"out": b"what was here before\n"}
+
+
+def test_an_input_that_is_not_there_is_named(run: Run, transduce: Transduce):
+    refuses(transduce("translate", run.folder, "-i", "gone.txt"), "gone.txt")
+
+
+def test_an_output_that_cannot_be_written_is_named(run: Run, transduce: Transduce, tmp_path: Path):
+    said = transduce("translate", run.folder, "-o", tmp_path / "no" / "out", stdin=b"1\n")
+
+    refuses(said, tmp_path / "no")
+
+
+def test_a_beam_narrower_than_nbest_is_explained(run: Run, transduce: Transduce):
+    said = transduce("translate", run.folder, "--beam", 2, "--nbest", 3, stdin=b"1\n")
+
+    refuses(said, "nbest", "beam")
+
+
+def test_source_and_target_of_a_test_must_match(run: Run, transduce: Transduce, corpus: Path):
+    (corpus / "short").write_text("1 2\n")
+
+    said = transduce(
+        "evaluate", run.folder, "--source", corpus / "short", "--target", corpus / "test.rev"
+    )
+
+    refuses(said, "1 source lines", "40 references")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["trian"], ["trian", "'train'", "transduce --help"]),
+        (["train", "--sorce", "x"], ["--sorce", "--source", "transduce train --help"]),
+        (["translate"], ["model", "transduce translate --help"]),
+        (["translate", "m", "--beam", "wide"], ["--beam"]),
+        (["train", "--source", "x"], ["--target"]),
+        (["evaluate", "m", "--source", "x"], ["--target"]),
+        (["evaluate", "--target", __file__], ["--hypotheses"]),
+        (
+            ["evaluate", "--hypotheses", __file__, "--target", __file__, "--metric", "rouge"],
+            ["rouge", "bleu"],
+        ),
+    ],
+)
+def test_a_slip_of_the_pen_gets_one_line(transduce: Transduce, words: list[str], parts: list[str]):
+    refuses(transduce(*words), *parts)
+
+
+def test_a_real_process_answers_the_same(tmp_path: Path):
+    said = in_a_process("train", "--source", "gone", "--target", "gone", cwd=tmp_path)
+
+    assert said.returncode == 2
+    assert said.stderr.count(b"\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_run_that_diverges_fails_in_one_line_and_can_be_gone_on_with(
+    transduce: Transduce, corpus: Path
+):
+    paper = ("--set", "train.schedule=paper", "--set", "train.log_every=1")
+
+    said = train(transduce, corpus, *paper, "--set", "train.rate=1e30")
+
+    assert said.code == 1
+    assert "the loss is" in said.err.splitlines()[-1]
+    assert not (corpus / "run" / "model").exists()
+
+
+def test_results_that_are_damaged_do_not_break_a_finished_run(
+    run: Run, transduce: Transduce, tmp_path: Path
+):
+    shutil.copytree(run.folder, tmp_path / "run")
+    (tmp_path / "run" / "results.json").write_text(json.dumps({"recipe": 3}))
+
+    said = transduce("train", "--resume", "--out", tmp_path / "run")
+
+    refuses_after_talk = said.err.splitlines()[-1]
+    assert said.code == 2
+    assert "results.json" in refuses_after_talk

@@ -1,0 +1,43 @@
+"""What other programs may rely on. A change here is a change for them: say so in the version."""
+
+import subprocess
+import sys
+
+import transduce
+
+NAMES = {
+    "Bundle",
+    "ModelConfig",
+    "Provenance",
+    "Recipe",
+    "Score",
+    "SearchConfig",
+    "Tokenizer",
+    "Transformer",
+    "Translation",
+    "Translator",
+    "__version__",
+    "carry_out",
+    "load_recipe",
+}
+
+
+def test_the_public_names_are_these():
+    assert set(transduce.__all__) == NAMES
+    assert set(dir(transduce)) == NAMES
+
+
+def test_every_public_name_is_there():
+    assert all(getattr(transduce, name) is not None for name in NAMES)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    assert not hasattr(transduce, "translator")
+
+
+def test_importing_the_package_brings_no_torch():
+    program = "import sys, transduce; print('torch' in sys.modules, 'numpy' in sys.modules)"
+
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert said.stdout.split() == [b"False", b"False"]

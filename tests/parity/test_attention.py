@@ -1,0 +1,104 @@
+"""Equation (1) three ways: as weights, written out for short sentences, by torch's kernel."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from transduce.model.attention import Attention, KeysValues, written_out
+
+
+def draw(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def make() -> Attention:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Attention(14, heads=3, d_k=5, d_v=7)
+
+
+def scattered() -> Tensor:
+    mask = torch.rand(2, 1, 6, 11, generator=torch.Generator().manual_seed(9)) < 0.6
+    mask[..., 0] = True  # every query sees something
+    return mask
+
+
+def padded() -> Tensor:
+    return (torch.arange(11) < torch.tensor([11, 4])[:, None])[:, None, None]
+
+
+def triangle() -> Tensor:
+    return torch.ones(1, 1, 6, 6, dtype=torch.bool).tril()
+
+
+@pytest.mark.parametrize("mask", [None, scattered(), padded()], ids=["all", "scattered", "padded"])
+def test_written_out_is_torchs_kernel(mask: Tensor | None):
+    queries = draw(2, 3, 6, 5, seed=1)
+    past = KeysValues(draw(2, 3, 11, 5, seed=2), draw(2, 3, 11, 7, seed=3))
+
+    ours = written_out(queries, past, mask=mask, causal=False)
+
+    kernel = F.scaled_dot_product_attention(queries, past.keys, past.values, attn_mask=mask)
+    torch.testing.assert_close(ours, kernel)
+
+
+def test_written_out_is_torchs_kernel_when_causal():
+    queries = draw(2, 3, 6, 5, seed=1)
+    past = KeysValues(draw(2, 3, 6, 5, seed=2), draw(2, 3, 6, 7, seed=3))
+
+    ours = written_out(queries, past, mask=None, causal=True)
+
+    kernel = F.scaled_dot_product_attention(queries, past.keys, past.values, is_causal=True)
+    torch.testing.assert_close(ours, kernel)
+
+
+@pytest.mark.parametrize("short", [0, 128 * 128], ids=["kernel", "written out"])
+@pytest.mark.parametrize("mask", [None, scattered(), padded()], ids=["all", "scattered", "padded"])
+def test_forward_is_the_weights_of_equation_1_times_the_values(
+    mask: Tensor | None, short: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("transduce.model.attention.SHORT", short)
+    attention, x = make(), draw(2, 6, 14, seed=4)
+    past = attention.remember(draw(2, 11, 14, seed=5))
+
+    fast = attention(x, past, mask=mask)
+
+    seen = torch.ones(2, 1, 6, 11, dtype=torch.bool) if mask is None else mask
+    mixed = attention.weights(x, past, seen) @ past.values
+    torch.testing.assert_close(fast, attention.out(mixed.transpose(1, 2).flatten(2)))
+
+
+@pytest.mark.parametrize("short", [0, 128 * 128], ids=["kernel", "written out"])
+def test_causal_is_the_lower_triangle(short: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("transduce.model.attention.SHORT", short)
+    attention, x = make(), draw(2, 6, 14, seed=4)
+    past = attention.remember(x)
+
+    fast = attention(x, past, causal=True)
+
+    mixed = attention.weights(x, past, triangle()) @ past.values
+    torch.testing.assert_close(fast, attention.out(mixed.transpose(1, 2).flatten(2)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_two_ways_have_one_gradient(causal: bool, monkeypatch: pytest.MonkeyPatch):
+    def gradients(short: int) -> list[Tensor]:
+        monkeypatch.setattr("transduce.model.attention.SHORT", short)
+        attention, x = make().double(), draw(2, 6, 14, seed=4).double().requires_grad_()
+        attention(x, attention.remember(x), causal=causal).square().sum().backward()
+        return [tensor.grad for tensor in (x, *attention.parameters()) if tensor.grad is not None]
+
+    for kernel, ours in zip(gradients(0), gradients(128 * 128), strict=True):
+        torch.testing.assert_close(ours, kernel, rtol=1e-10, atol=1e-12)
+
+
+def test_a_whole_model_says_the_same_either_way(tiny, monkeypatch: pytest.MonkeyPatch):
+    source = torch.randint(2, 36, (3, 11), generator=torch.Generator().manual_seed(1))
+    target = torch.randint(2, 36, (3, 7), generator=torch.Generator().manual_seed(2))
+    mask = (torch.arange(11) < torch.tensor([11, 4, 8])[:, None])[:, None, None]
+
+    ours = tiny(source, mask, target)
+    monkeypatch.setattr("transduce.model.attention.SHORT", 0)
+
+    torch.testing.assert_close(tiny(source, mask, target), ours)

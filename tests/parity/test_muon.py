@@ -1,0 +1,46 @@
+"""Muon's iteration: a batch as one by one, and what it does to singular values."""
+
+import torch
+from torch import Tensor
+
+from transduce.train.optimizer import COEFFICIENTS, orthogonalise
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def test_a_batch_is_its_matrices_one_by_one():
+    matrices = draw(5, 13, 7)
+
+    together = orthogonalise(matrices)
+
+    for one, alone in zip(together, matrices, strict=True):
+        torch.testing.assert_close(one, orthogonalise(alone[None])[0], rtol=0, atol=1e-12)
+
+
+def test_the_iteration_is_the_quintic_on_every_singular_value():
+    matrix = draw(7, 11)
+    left, values, right = torch.linalg.svd(matrix, full_matrices=False)
+    a, b, c = COEFFICIENTS
+
+    made = orthogonalise(matrix[None])[0]
+
+    values = values / values.square().sum().sqrt()
+    for _ in range(5):
+        values = a * values + b * values**3 + c * values**5
+    torch.testing.assert_close(made, left @ values.diag() @ right, rtol=0, atol=1e-5)
+
+
+def test_a_tall_matrix_is_a_wide_one_on_its_side():
+    matrix = draw(1, 11, 7)
+
+    torch.testing.assert_close(orthogonalise(matrix), orthogonalise(matrix.mT).mT)
+
+
+def test_single_precision_is_enough():
+    matrices = draw(3, 41, 29)
+
+    torch.testing.assert_close(
+        orthogonalise(matrices.float()).double(), orthogonalise(matrices), rtol=0, atol=1e-4
+    )

@@ -1,0 +1,133 @@
+"""Beam search over a real model, against loops that know no cache, no batch and no beam."""
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from transduce.data.batch import pad_source
+from transduce.model.config import ModelConfig
+from transduce.model.transformer import Transformer
+from transduce.search.beam import beam_search
+from transduce.search.config import SearchConfig
+from transduce.search.hypothesis import Hypothesis
+
+EOS = 0
+NEAR = 1e-4
+"""Two scores this close may change places in single precision."""
+
+
+@pytest.fixture
+def lively(tiny: Transformer) -> Transformer:
+    """A model with opinions: larger weights, so that translations differ in length and content."""
+    with torch.no_grad():
+        tiny.embedding.weight.mul_(2.0)
+    return tiny
+
+
+def sources(count: int) -> list[list[int]]:
+    draw = torch.Generator().manual_seed(7)
+    lengths = torch.randint(0, 11, (count,), generator=draw).tolist()
+    return [torch.randint(2, 36, (length,), generator=draw).tolist() for length in lengths]
+
+
+def search(
+    model: Transformer, batch: Sequence[Sequence[int]], config: SearchConfig, *, most: int = 9
+) -> list[list[Hypothesis]]:
+    source = pad_source(batch, pad=model.config.pad, eos=EOS)
+    with torch.no_grad():
+        steps = model.start(source.ids, source.mask, beams=config.beam)
+    return beam_search(
+        steps,
+        limits=[most] * len(batch),
+        config=config,
+        eos=EOS,
+        pad=model.config.pad,
+        device="cpu",
+    )
+
+
+@torch.no_grad()
+def log_probs(model: Transformer, source: Sequence[int], said: Tensor) -> Tensor:
+    """ln p of what comes next after each prefix of `said`, by the whole model at once."""
+    start = torch.full((len(said), 1), model.config.pad)
+    read = torch.tensor([[*source, EOS]]).expand(len(said), -1)
+    logits = model(read, None, torch.cat([start, said], dim=1))
+    return logits[..., : model.config.pad].log_softmax(-1)
+
+
+def greedily(model: Transformer, source: Sequence[int], *, most: int) -> tuple[int, ...]:
+    said: list[int] = []
+    while len(said) < most and EOS not in said:
+        now = torch.tensor([said], dtype=torch.long)
+        said.append(int(log_probs(model, source, now)[0, -1].argmax()))
+    return tuple(said)
+
+
+def test_a_beam_of_one_is_greedy(lively: Transformer):
+    found = search(lively, sources(7), SearchConfig(beam=1))
+
+    by_hand = [greedily(lively, source, most=9) for source in sources(7)]
+    assert [hypotheses[0].ids for hypotheses in found] == by_hand
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_wide_beam_finds_what_trying_everything_finds(alpha: float):
+    config = ModelConfig(
+        vocab_size=5, encoder_layers=1, decoder_layers=2, d_model=6, d_ff=11, heads=3, d_k=5, d_v=7
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        model = Transformer(config).eval()
+    source, most = [2, 3, 3, 2, 1], 4
+
+    best = search(model, [source], SearchConfig(beam=100, alpha=alpha), most=most)[0]
+
+    scores: dict[tuple[int, ...], float] = {}
+    for length in range(1, most + 1):
+        said = list(itertools.product((1, 2, 3), repeat=length - 1))
+        every = [(*ids, EOS) for ids in said]
+        if length == most:  # the limit cuts what has not ended
+            every += list(itertools.product((1, 2, 3), repeat=most))
+        worth = score(model, source, torch.tensor(every), alpha=alpha).tolist()
+        scores |= dict(zip(every, worth, strict=True))
+    ranked = sorted(scores, key=lambda ids: -scores[ids])
+    assert [hypothesis.ids for hypothesis in best[:20]] == ranked[:20]
+    assert [hypothesis.score for hypothesis in best[:20]] == pytest.approx(
+        [scores[ids] for ids in ranked[:20]], abs=1e-5
+    )
+
+
+def score(model: Transformer, source: Sequence[int], said: Tensor, *, alpha: float) -> Tensor:
+    """Section 6.1 by hand: the sum of ln p over ((5 + |Y|) / 6)^α, for rows of one length."""
+    each = log_probs(model, source, said[:, :-1]).gather(2, said[:, :, None])
+    return each.sum((1, 2)) / ((5 + said.size(1)) / 6) ** alpha
+
+
+def test_a_sentence_is_translated_alike_alone_and_among_others(lively: Transformer):
+    config, batch = SearchConfig(beam=4), sources(11)
+
+    together = [hypotheses[0] for hypotheses in search(lively, batch, config)]
+    alone = [search(lively, [source], config)[0][0] for source in batch]
+
+    differ = [
+        (number, one, other)
+        for number, (one, other) in enumerate(zip(together, alone, strict=True))
+        if one.ids != other.ids
+    ]
+    far = [row for row in differ if abs(row[1].score - row[2].score) > NEAR]
+    assert not far, f"near-ties: {differ}"
+    assert len(differ) <= 1, f"too many to be chance: {differ}"
+
+
+def test_hypotheses_are_worth_what_the_whole_model_says(lively: Transformer):
+    batch = sources(7)
+
+    found = search(lively, batch, SearchConfig(beam=3, alpha=0.6))
+
+    for source, hypotheses in zip(batch, found, strict=True):
+        for hypothesis in hypotheses:
+            by_hand = score(lively, source, torch.tensor([hypothesis.ids]), alpha=0.6)
+            assert hypothesis.score == pytest.approx(by_hand.item(), abs=NEAR)

@@ -1,0 +1,119 @@
+"""One file in, a complete recipe out; and the other way round."""
+
+from pathlib import Path
+
+import pytest
+
+from transduce.config import differences, load_recipe, shipped_recipes, to_toml
+from transduce.model.config import ModelConfig
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_a_recipe_written_out_is_the_same_recipe(name: str, tmp_path: Path):
+    recipe = load_recipe(name)
+
+    again = load_recipe(write(tmp_path / "again.toml", to_toml(recipe)))
+
+    assert again == recipe
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_a_shipped_recipe_has_its_name_and_says_how_it_is_run(name: str):
+    text = Path(__file__).parents[2].joinpath("src/transduce/recipes", f"{name}.toml").read_text()
+
+    assert load_recipe(name).name == name
+    assert text.startswith("# ")
+    assert f"transduce {'demo' if name == 'demo' else f'train {name}'}" in text
+
+
+def test_an_empty_recipe_is_the_paper(tmp_path: Path):
+    recipe = load_recipe(write(tmp_path / "mine.toml", ""))
+
+    assert recipe.name == "mine"
+    assert recipe.model == ModelConfig(vocab_size=recipe.tokenizer.vocab_size)
+    assert (recipe.train.optimizer, recipe.train.schedule) == ("adam", "paper")
+
+
+def test_a_preset_is_a_shape_and_keys_beside_it_win(tmp_path: Path):
+    text = '[model]\npreset = "tiny"\nheads = 2\n'
+
+    model = load_recipe(write(tmp_path / "mine.toml", text)).model
+
+    assert (model.encoder_layers, model.d_model, model.heads) == (4, 128, 2)
+
+
+def test_a_preset_over_a_recipe_changes_its_shape_only():
+    model = load_recipe("multi30k", ["model.preset=base"]).model
+
+    assert (model.encoder_layers, model.d_model, model.d_k) == (6, 512, 64)
+    assert model.norm == load_recipe("multi30k").model.norm
+
+
+def test_the_base_and_big_recipes_are_those_of_the_paper():
+    base, big = load_recipe("base"), load_recipe("big")
+
+    assert base.model == ModelConfig(vocab_size=37_000)
+    assert (base.batch.tokens, base.train.updates, base.train.average) == (25_000, 100_000, 5)
+    assert (big.model.d_model, big.model.d_ff, big.model.heads) == (1024, 4096, 16)
+    assert (big.model.dropout, big.train.updates, big.train.average) == (0.3, 300_000, 20)
+    assert base.train.warmup == big.train.warmup == 4000
+
+
+def test_what_a_recipe_does_not_say_it_takes_from_the_one_it_extends(tmp_path: Path):
+    write(tmp_path / "parent.toml", "[train]\nupdates = 7\nwarmup = 3\n")
+    child = write(tmp_path / "child.toml", 'extends = "parent.toml"\n[train]\nwarmup = 5\n')
+
+    recipe = load_recipe(child)
+
+    assert (recipe.name, recipe.train.updates, recipe.train.warmup) == ("child", 7, 5)
+
+
+def test_a_recipe_that_extends_itself_is_refused(tmp_path: Path):
+    write(tmp_path / "a.toml", 'extends = "b.toml"\n')
+    write(tmp_path / "b.toml", 'extends = "a.toml"\n')
+
+    with pytest.raises(ValueError, match="extends itself"):
+        load_recipe(tmp_path / "a.toml")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("train.rate=1e-3", 0.001),
+        ("train.rate=.5", 0.5),
+        ("train.rate=2", 2.0),
+        ("train.updates=1_000", 1000),
+        ("model.norm=pre", "pre"),
+        ('model.norm="pre"', "pre"),
+        ("data.folder=2024", "2024"),
+        ("data.folder=a=b", "a=b"),
+        ('data.train=["a.en", "a.de"]', ("a.en", "a.de")),
+        ("data.train=pairs.tsv", ("pairs.tsv",)),
+    ],
+)
+def test_a_setting_is_read_as_people_type_it(setting: str, value: object):
+    section, _, key = setting.partition("=")[0].partition(".")
+
+    recipe = load_recipe("base", [setting])
+
+    assert getattr(getattr(recipe, section), key) == value
+
+
+def test_the_later_of_two_settings_wins():
+    assert load_recipe("tiny", ["train.seed=3", "train.seed=5"]).train.seed == 5
+
+
+def test_a_section_that_is_no_table_is_explained(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"^train must be a table .*not 3$"):
+        load_recipe(write(tmp_path / "mine.toml", "train = 3\n"))
+
+
+def test_differences_are_named_key_by_key():
+    found = differences(load_recipe("tiny"), load_recipe("tiny", ["train.seed=2", "search.beam=1"]))
+
+    assert list(found) == ["train.seed", "search.beam"]
