@@ -13,6 +13,10 @@ import pytest
 
 from transduce.cli import main
 
+# Tests are small and many: on busy cores two threads wait for each other far longer than they work.
+# Read by torch when it is first imported, here and in the processes that tests start.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 SMALL = (
     *("--set", "tokenizer.vocab_size=15", "--set", "data.held_out=19"),
     *("--set", "model.encoder_layers=1", "--set", "model.decoder_layers=1"),

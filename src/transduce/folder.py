@@ -24,8 +24,9 @@ def whole_folder(folder: Path) -> Generator[Path]:
     A folder that is there already is replaced; when the block fails it stays as it was.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
+    for stale in folder.parent.glob(f".{folder.name}.new-*"):  # of a writer that was killed
+        shutil.rmtree(stale, ignore_errors=True)
     fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
-    shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     try:
         yield fresh
@@ -75,7 +76,7 @@ def sha256(file: Path) -> str:
 
 
 def _describe(folder: Path) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != CARD)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CARD)
     facts = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
         for path in files
@@ -108,7 +109,12 @@ def _move(fresh: Path, folder: Path) -> None:
     old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
     if folder.exists():
         folder.rename(old)
-    fresh.rename(folder)
+    try:
+        fresh.rename(folder)
+    except OSError:
+        if old.exists():
+            old.rename(folder)
+        raise
     shutil.rmtree(old, ignore_errors=True)
     handle = os.open(folder.parent, os.O_RDONLY)
     try:

@@ -104,7 +104,7 @@ def describe(event: Event) -> str:
 def _duration(seconds: float) -> str:
     """Seconds as people say them, to about one part in sixty.
 
-    >>> [_duration(seconds) for seconds in (7.2, 130, 3900, 180000)]
+    >>> [_duration(seconds) for seconds in (7.2, 130.0, 3900.0, 180000.0)]
     ['7 s', '2 min 10 s', '1 h 05 min', '2 d 02 h']
     """
     whole = round(seconds)

@@ -31,13 +31,22 @@ def test_what_was_written_is_whole(box: Path):
     assert (box / "a.txt").read_text() == "some text"
 
 
-def test_the_manifest_knows_every_other_file(box: Path):
+def test_the_manifest_knows_size_and_checksum_of_the_files(box: Path):
     manifest = json.loads((box / "manifest.json").read_text())
 
     assert manifest == {
         "a.txt": {"bytes": 9, "sha256": sha256(box / "a.txt")},
         "deep/b.bin": {"bytes": 97, "sha256": sha256(box / "deep" / "b.bin")},
     }
+
+
+def test_the_readme_is_for_people_who_may_edit_it(tmp_path: Path):
+    with whole_folder(tmp_path / "box") as fresh:
+        (fresh / "a.txt").write_text("x")
+        (fresh / "README.md").write_text("as written")
+    (tmp_path / "box" / "README.md").write_text("as edited")
+
+    check_folder(tmp_path / "box", what=WHAT)
 
 
 def test_nothing_else_is_left_beside_it(box: Path):

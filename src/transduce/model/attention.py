@@ -48,6 +48,7 @@ class Attention(nn.Module):
         causal: bool = False,
     ) -> Float[Tensor, "batch query d_model"]:
         """Read `past` with `x`. Where `mask` is True, a query may look; give it or `causal`."""
+        assert mask is None or not causal, "a mask can say what causal says"
         queries = self._split(self.query(x))
         if x.device.type == "cpu" and queries.size(2) * past.keys.size(2) <= SHORT:
             mixed = written_out(queries, past, mask=mask, causal=causal)

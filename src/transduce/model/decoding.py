@@ -6,6 +6,7 @@ beam.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,10 +41,7 @@ class Decoding:
         """Read one more id a row and return the logits of the next one. The first id is PAD."""
         x = self._model.embed(ids[:, None], first=self._length)
         for number, layer in enumerate(self._model.layers()):
-
-            def append(new: KeysValues, number: int = number) -> KeysValues:
-                return self._append(new, number)
-
+            append = partial(self._append, number=number)
             x = layer(x, self._memories[number], self._mask, append=append)
         self._length += 1
         return self._model.logits(self._model.decoder_norm(x)[:, 0])
@@ -60,7 +58,7 @@ class Decoding:
         beams = torch.arange(self._beams, device=sentences.device)
         self.keep((sentences[:, None] * self._beams + beams).flatten())
 
-    def _append(self, new: KeysValues, number: int) -> KeysValues:
+    def _append(self, new: KeysValues, *, number: int) -> KeysValues:
         past = self._pasts[number]
         if past is not None:
             new = KeysValues(

@@ -25,5 +25,6 @@ class Dropout(nn.Module):
             return F.dropout(x, self.p)
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
         levels = draws.view(torch.int16)[: x.numel()].view(x.shape)  # uniform in [-2**15, 2**15)
-        dropped = round(self.p * 2**16)
-        return x * ((levels >= dropped - 2**15) * (2**16 / (2**16 - dropped)))
+        dropped = min(round(self.p * 2**16), 2**16 - 1)
+        kept = (levels >= dropped - 2**15) * (2**16 / (2**16 - dropped))
+        return x * kept.to(x.dtype)

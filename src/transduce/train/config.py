@@ -66,14 +66,18 @@ class TrainConfig:
             if getattr(self, field) < 1:
                 raise ValueError(f"train.{field} must be at least 1, not {getattr(self, field)}")
         for field in ("patience", "threads", "weight_decay"):
-            if getattr(self, field) < 0:
+            if not getattr(self, field) >= 0:
                 raise ValueError(f"train.{field} must not be negative, not {getattr(self, field)}")
         for field in ("label_smoothing", "beta1", "beta2"):
             if not 0.0 <= getattr(self, field) < 1.0:
                 raise ValueError(f"train.{field} must be in [0, 1), not {getattr(self, field)}")
         for field in ("epsilon", "rate", "matrix_rate"):
-            if getattr(self, field) <= 0.0:
+            if not getattr(self, field) > 0.0:  # written so that nan is refused too
                 raise ValueError(f"train.{field} must be above 0, not {getattr(self, field)}")
+        if self.optimizer not in ("adam", "muon"):
+            raise ValueError(f'train.optimizer must be "adam" or "muon", not {self.optimizer!r}')
+        if self.schedule not in ("paper", "linear"):
+            raise ValueError(f'train.schedule must be "paper" or "linear", not {self.schedule!r}')
         if self.seed < 0:
             raise ValueError(f"train.seed must not be negative, not {self.seed}")
         if self.schedule == "linear" and self.rate > 0.1:

@@ -44,7 +44,7 @@ class Log:
             self._progress(state, done, rate)
 
     def validated(self, state: TrainState, found: Validated) -> None:
-        """Write and tell what a validation found; its time does not count as training speed."""
+        """Write and tell what a validation found."""
         self._write(
             {
                 "update": state.update,
@@ -59,15 +59,19 @@ class Log:
             }
         )
         self._tell(found)
-        self._since += found.seconds
+
+    def pause(self) -> None:
+        """Stop the clock: what follows does not count as training speed."""
+        self._paused = time.perf_counter()
+
+    def go_on(self) -> None:
+        """Let the clock run again."""
+        self._since += time.perf_counter() - self._paused
 
     def _progress(self, state: TrainState, done: Update, rate: float) -> None:
         loss = float(torch.stack(self._nats).sum()) / self._tokens
         if not math.isfinite(loss):
-            raise FloatingPointError(
-                f"the loss is {loss} at update {state.update}: lower train.rate or raise "
-                "train.warmup; the last checkpoint is whole, and --resume goes on from it"
-            )
+            raise diverged(loss, state.update)
         spent = time.perf_counter() - self._since
         event = Progress(
             update=state.update,
@@ -102,6 +106,14 @@ class Log:
     def _write(self, line: Mapping[str, object]) -> None:
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
+
+
+def diverged(loss: float, update: int) -> FloatingPointError:
+    """What is raised when the loss is no number any more."""
+    return FloatingPointError(
+        f"the loss is {loss} at update {update}: lower train.rate or raise train.warmup; "
+        "the last checkpoint is whole, and --resume goes on from it"
+    )
 
 
 def _forget_after(path: Path, update: int) -> None:

@@ -14,7 +14,7 @@ from transduce.model.transformer import Transformer
 from transduce.text.tokenizer import Tokenizer
 from transduce.train.config import TrainConfig
 from transduce.train.events import Note, Tell, Validated
-from transduce.train.log import Log
+from transduce.train.log import Log, diverged
 from transduce.train.optimizer import make_optimizers
 from transduce.train.schedule import rates
 from transduce.train.state import TrainState, checkpoints_of, keep_last, load_state, save_state
@@ -77,6 +77,7 @@ def train(
     if checkpoints := checkpoints_of(folder / "checkpoints"):
         state = load_state(checkpoints[-1], model=model, optimizers=optimizers)
         tell(Note(text=f"going on after update {state.update:,}"))
+    folder.mkdir(parents=True, exist_ok=True)
     log = Log(folder / "metrics.jsonl", config=config, state=state, tell=tell)
     plan = sampler.updates(state.place)
     model.train()
@@ -100,9 +101,11 @@ def train(
         )
         log.updated(state, done, rate=now[0])
         if number % config.validate_every == 0 or number == config.updates:
+            log.pause()
             state = check(model, state, validate=validate, on_best=on_best, log=log)
             save_state(folder / "checkpoints", state, model=model, optimizers=optimizers)
             keep_last(folder / "checkpoints", config.average)
+            log.go_on()
     return Trained(
         state=state,
         early=state.update < config.updates,
@@ -137,6 +140,8 @@ def check(
     model.eval()
     found = validate(model)
     model.train()
+    if not math.isfinite(found.loss):
+        raise diverged(found.loss, state.update)
     best = found.loss < state.best_loss
     if best:
         on_best(found)

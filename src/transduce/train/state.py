@@ -77,8 +77,8 @@ def load_state(
         ValueError: one line, if a file is missing, damaged, or of another model.
     """
     check_folder(checkpoint, what="a training checkpoint")
-    model.load_state_dict(load_weights(checkpoint))
     try:
+        model.load_state_dict(load_weights(checkpoint))
         tensors = load_file(checkpoint / "optimizer.safetensors")
         state = TrainState(**json.loads((checkpoint / "state.json").read_text()))
         torch.set_rng_state(tensors.pop("random.cpu"))
@@ -86,8 +86,9 @@ def load_state(
         if cuda is not None and torch.cuda.is_available():
             torch.cuda.set_rng_state(cuda)
         _restore(optimizers, tensors)
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{checkpoint} does not fit this run: {error}") from None
+    except (SafetensorError, RuntimeError, LookupError, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{checkpoint} does not fit this run: {reason}") from None
     return state
 
 
@@ -129,5 +130,8 @@ def _restore(optimizers: Sequence[torch.optim.Optimizer], tensors: dict[str, Ten
         number, parameter, name = key.split(".")
         states[int(number)].setdefault(int(parameter), {})[name] = tensor
     for optimizer, state in zip(optimizers, states, strict=True):
+        parameters = sum(len(group["params"]) for group in optimizer.param_groups)
+        if len(state) not in (0, parameters):  # none before the first update
+            raise ValueError("its optimizer is another one")
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})

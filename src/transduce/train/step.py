@@ -34,7 +34,7 @@ def make_update(
     """Make one update from several micro-batches, exactly as if they were one batch.
 
     Losses are summed and divided once by the tokens of the whole update, so that how the sentences
-    are cut into micro-batches changes memory, not learning. Nothing here waits for the device.
+    are cut into micro-batches changes memory, not learning. No number is read back from the device.
     """
     tokens = sum(batch.target_tokens for batch in batches)
     nats = torch.zeros((), device=model.embedding.weight.device)

@@ -109,8 +109,11 @@ def test_validation_does_not_count_as_training_speed(tmp_path: Path):
     told: list[Event] = []
     log = begin(tmp_path / "metrics.jsonl", told=told)
 
-    log._since -= 1_000.0  # as if a validation had taken so long
-    log.validated(TrainState(update=2), replace(FOUND, seconds=1_000.0))
+    log.pause()
+    log._since -= 1_000.0  # as if what follows had taken so long
+    log._paused -= 1_000.0
+    log.validated(TrainState(update=2), FOUND)
+    log.go_on()
     for update in range(1, 4):
         log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
 
