@@ -20,7 +20,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constrain
 .PHONY: help demo test test-long check fix clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
 
 demo: $(VENV)/.core
 	$(BIN)/transduce demo

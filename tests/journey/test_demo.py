@@ -1,0 +1,45 @@
+"""`transduce demo`, with a corpus and a model small enough for a test."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.conftest import Transduce
+
+import transduce.demo.journey as demo
+from transduce.config import Recipe, load_recipe
+
+SMALL = (
+    *("model.encoder_layers=1", "model.decoder_layers=1", "model.d_model=32", "model.d_ff=48"),
+    *("tokenizer.vocab_size=300", "train.updates=4", "train.warmup=2", "train.validate_every=4"),
+    *("search.extra=1", "search.beam=1", "batch.tokens=500", "train.threads=1"),
+)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(recipe: str | Path, overrides: tuple[str, ...] | list[str] = ()) -> Recipe:
+        return load_recipe(recipe, [*overrides, *(SMALL if recipe == "demo" else ())])
+
+    monkeypatch.setattr(demo, "load_recipe", load)
+    monkeypatch.setattr(demo, "write_corpus", partial(demo.write_corpus, pairs=300))
+
+
+@pytest.mark.usefixtures("small")
+def test_the_demo_replaces_an_old_one_and_shows_scores_examples_and_what_to_type_next(
+    transduce: Transduce, tmp_path: Path
+):
+    out = tmp_path / "demo"
+    out.mkdir()
+    (out / "recipe.toml").write_text('name = "demo"\n')
+    (out / "metrics.jsonl").write_text("{}\n")
+
+    said = transduce("demo", "--out", out)
+
+    assert said.code == 0, said.err
+    assert "test, 500 pairs: perplexity" in said.out
+    assert (out / "metrics.jsonl").read_text() != "{}\n"
+    sentences = (out / "corpus" / "test.en").read_text().split("\n")[:5]
+    assert all(sentence in said.out for sentence in sentences)
+    assert f"transduce translate {out}" in said.out
+    assert "transduce train --source FILE --target FILE" in said.out
