@@ -156,8 +156,8 @@ def hold_out(lines: Sequence[int], *, count: int, seed: int) -> frozenset[int]:
     taken = min(count, len(lines) // _HELD_OUT_SHARE)
     if count and not taken:
         raise ValueError(
-            f"a corpus of {len(lines)} pairs is too small to hold out {count} (at most 5 %); "
-            f"name files in data.validation or set data.held_out = 0"
+            f"a corpus of {len(lines)} pairs is too small to hold out 5 % for validation: "
+            f"name files in data.validation, or bring at least {_HELD_OUT_SHARE} pairs"
         )
     chosen = np.random.default_rng(seed).choice(len(lines), size=taken, replace=False)
     return frozenset(int(lines[index]) for index in chosen.tolist())
