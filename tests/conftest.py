@@ -1,4 +1,4 @@
-"""What every kind of test may use: the command line in this process, and one small trained run."""
+"""What every kind of test may use: a small model and store, the command line, one trained run."""
 
 import io
 import os
@@ -10,12 +10,32 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from transduce.cli import main
+from transduce.data.store import Store
+from transduce.model.config import ModelConfig
+from transduce.model.transformer import Transformer
+from transduce.text.config import TokenizerConfig
+from transduce.text.corpus import NumberedPair, Pair
+from transduce.text.tokenizer import Tokenizer
 
 # Tests are small and many: on busy cores two threads wait for each other far longer than they work.
-# Read by torch when it is first imported, here and in the processes that tests start.
-os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # in the processes that tests start
+
+SHAPE = ModelConfig(
+    vocab_size=19,
+    encoder_layers=2,
+    decoder_layers=3,
+    d_model=14,
+    d_ff=23,
+    heads=3,
+    d_k=5,
+    d_v=7,
+    dropout=0.0,
+)
+"""Every axis has another size, so that a swapped axis cannot pass."""
 
 SMALL = (
     *("--set", "tokenizer.vocab_size=15", "--set", "data.held_out=19"),
@@ -26,6 +46,37 @@ SMALL = (
     *("--set", "train.threads=1"),
 )
 """Settings of a run that takes seconds."""
+
+
+def made(config: ModelConfig) -> Transformer:
+    """A model of that shape, the same at every call, that costs nobody a random number."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Transformer(config)
+
+
+@pytest.fixture
+def config() -> ModelConfig:
+    return SHAPE
+
+
+@pytest.fixture
+def tiny(config: ModelConfig) -> Transformer:
+    return made(config).eval()
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Words and the same words backwards, in 37 pieces."""
+    draw = random.Random(0)
+    pairs: list[NumberedPair] = []
+    for line in range(1, 60):
+        words = draw.choices(["one", "two", "three", "four", "five"], k=draw.randint(1, 6))
+        pairs.append(NumberedPair(line, Pair(" ".join(words), " ".join(reversed(words)))))
+    text = [side for _, pair in pairs for side in pair]
+    tokenizer = Tokenizer.train(text, TokenizerConfig(vocab_size=37))
+    folder = tmp_path_factory.mktemp("corpus") / "store"
+    return Store.write(folder, pairs, tokenizer=tokenizer, max_pieces=50)
 
 
 @dataclass(frozen=True, kw_only=True)
