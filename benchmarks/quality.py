@@ -29,7 +29,7 @@ def main() -> None:
     arguments = parse()
     record = {
         "command": "python " + " ".join(sys.argv),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": now(),
         "commit": commit(),
         "machine": machine(),
         "versions": {
@@ -127,6 +127,11 @@ def machine() -> dict[str, object]:
         "system": platform.system(),
         "python": platform.python_version(),
     }
+
+
+def now() -> str:
+    """The time in UTC, as ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def commit() -> str:

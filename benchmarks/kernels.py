@@ -1,0 +1,162 @@
+"""Does each of our quick ways pay on this machine? Each is timed beside the plain way, in turn.
+
+    .venv/bin/python benchmarks/kernels.py
+
+Attention, dropout and the loss as a training update of the tiny model meets them, forward and
+backward; and whole updates with and without `hold_memory`, each in a process of its own. Prints one
+table and writes benchmarks/results/kernels/record.json. Nothing else should run meanwhile.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from quality import RESULTS, commit, machine, now
+from torch import Tensor
+from torch.nn import functional as F
+
+from transduce.model.attention import KeysValues, written_out
+from transduce.model.config import PRESETS, ModelConfig
+from transduce.model.dropout import Dropout
+from transduce.model.loss import nats, nats_of_hidden
+from transduce.model.transformer import Transformer
+from transduce.train.config import TrainConfig
+from transduce.train.optimizer import make_optimizers
+from transduce.train.process import hold_memory
+
+ROWS, LENGTH, VOCAB = 256, 16, 8000
+"""An update of 4,096 target pieces in sentences of 16."""
+
+Way = Callable[[], object]
+
+
+def main() -> None:
+    """Time every pair of ways, print the table, write the record."""
+    if sys.argv[1:2] == ["--updates"]:
+        print(updates(held=sys.argv[2] == "held"))
+        return
+    torch.manual_seed(0)
+    rows = [
+        {"what": what, **compare(ours, plain)}
+        for what, (ours, plain) in {
+            "attention, 16 pieces": attention(length=16, rows=256),
+            "attention, 64 pieces": attention(length=64, rows=64),
+            "attention, 128 pieces": attention(length=128, rows=32),
+            "attention, 256 pieces": attention(length=256, rows=16),
+            "dropout": dropout(),
+            "loss, 8,000 pieces": loss(),
+        }.items()
+    ]
+    rows.append({"what": "whole updates, memory held", **compare_updates()})
+    record = {
+        "command": "python benchmarks/kernels.py",
+        "date": now(),
+        "commit": commit(),
+        "machine": machine(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "unit": "milliseconds, median of interleaved repetitions",
+        "rows": rows,
+    }
+    out = RESULTS / "kernels"
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "record.json").write_text(json.dumps(record, indent=2) + "\n")
+    print(f"{'':28}{'ours':>9}{'plain':>9}  ratio")
+    for row in rows:
+        print(f"{row['what']:28}{row['ours_ms']:9.2f}{row['plain_ms']:9.2f}{row['ratio']:7.2f}")
+
+
+def compare(ours: Way, plain: Way, *, repetitions: int = 15) -> dict[str, float]:
+    """Medians of both ways, run in turn, and how many times quicker ours is."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for repetition in range(repetitions + 2):
+        for way, found in zip((ours, plain), times, strict=True):
+            started = time.perf_counter()
+            way()
+            if repetition >= 2:
+                found.append((time.perf_counter() - started) * 1e3)
+    return measured(*(statistics.median(found) for found in times))
+
+
+def measured(ours: float, plain: float) -> dict[str, float]:
+    """One row of the record."""
+    return {"ours_ms": round(ours, 3), "plain_ms": round(plain, 3), "ratio": round(plain / ours, 3)}
+
+
+def attention(*, length: int, rows: int) -> tuple[Way, Way]:
+    """Equation (1) written out, and torch's fused kernel: causal, forward and backward."""
+    queries, keys, values = (torch.randn(rows, 4, length, 32, requires_grad=True) for _ in range(3))
+
+    def ours() -> None:
+        past = KeysValues(keys, values)
+        mixed = written_out(queries, past, mask=None, causal=True)
+        mixed.backward(mixed)
+
+    def plain() -> None:
+        mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        mixed.backward(mixed)
+
+    return ours, plain
+
+
+def dropout() -> tuple[Way, Way]:
+    """Ours, and torch's, forward and backward."""
+    x = torch.randn(ROWS, LENGTH, 128, requires_grad=True)
+    ours = Dropout(0.25)
+
+    def backward(dropped: Tensor) -> None:
+        dropped.backward(dropped)
+
+    return lambda: backward(ours(x)), lambda: backward(F.dropout(x, 0.25))
+
+
+def loss() -> tuple[Way, Way]:
+    """Logits and loss chunk by chunk, and all at once."""
+    hidden = torch.randn(ROWS, LENGTH, 128, requires_grad=True)
+    weight = (torch.randn(VOCAB, 128) * 128**-0.5).requires_grad_()
+    right = torch.randint(0, VOCAB - 1, (ROWS, LENGTH))
+
+    def ours() -> None:
+        nats_of_hidden(hidden, weight, right, smoothing=0.1).smoothed.backward()
+
+    def plain() -> None:
+        nats(F.linear(hidden, weight), right, smoothing=0.1).smoothed.backward()
+
+    return ours, plain
+
+
+def compare_updates() -> dict[str, float]:
+    """Whole updates of the tiny model, in fresh processes, in turn."""
+    found: dict[str, list[float]] = {"held": [], "returned": []}
+    for way in ("held", "returned") * 3:
+        words = [sys.executable, __file__, "--updates", way]
+        done = subprocess.run(words, check=True, capture_output=True, text=True)
+        found[way].append(float(done.stdout))
+    return measured(*(statistics.median(times) for times in found.values()))
+
+
+def updates(*, held: bool) -> float:
+    """Milliseconds of one update, the median of eight."""
+    if held:
+        assert hold_memory(), "this C library cannot be asked"
+    torch.manual_seed(0)
+    model = Transformer(ModelConfig(vocab_size=VOCAB, dropout=0.25, **PRESETS["tiny"]))
+    (adam,) = make_optimizers(model, TrainConfig())
+    source, before, after = (torch.randint(0, VOCAB - 1, (ROWS, LENGTH)) for _ in range(3))
+    times: list[float] = []
+    for _ in range(10):
+        started = time.perf_counter()
+        hidden = model.hidden(source, None, before)
+        nats_of_hidden(hidden, model.embedding.weight, after, smoothing=0.1).smoothed.backward()
+        adam.step()
+        adam.zero_grad(set_to_none=True)
+        times.append((time.perf_counter() - started) * 1e3)
+    return statistics.median(times[2:])
+
+
+if __name__ == "__main__":
+    main()
