@@ -5,18 +5,15 @@ beams of a sentence are just more queries on it. Rows are sentence-major: row = 
 beam.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.model.attention import KeysValues
-
-if TYPE_CHECKING:
-    from transduce.model.transformer import Transformer
+from transduce.model.layers import DecoderLayer
 
 
 class Decoding:
@@ -24,13 +21,18 @@ class Decoding:
 
     def __init__(
         self,
-        model: "Transformer",
+        layers: Sequence[DecoderLayer],
         *,
+        embed: Callable[[Tensor, int], Tensor],
+        logits: Callable[[Tensor], Tensor],
         memories: Sequence[KeysValues],
         mask: Bool[Tensor, "batch 1 1 source"] | None,
         beams: int,
     ) -> None:
-        self._model = model
+        """Use `Transformer.start`: it supplies the model's parts and what it read of the source."""
+        self._layers = layers
+        self._embed = embed
+        self._logits = logits
         self._memories = list(memories)
         self._mask = mask
         self._beams = beams
@@ -39,12 +41,12 @@ class Decoding:
 
     def step(self, ids: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
         """Read one more id a row and return the logits of the next one. The first id is PAD."""
-        x = self._model.embed(ids[:, None], first=self._length)
-        for number, layer in enumerate(self._model.layers()):
+        x = self._embed(ids[:, None], self._length)
+        for number, layer in enumerate(self._layers):
             append = partial(self._append, number=number)
             x = layer(x, self._memories[number], self._mask, append=append)
         self._length += 1
-        return self._model.logits(self._model.decoder_norm(x)[:, 0])
+        return self._logits(x)[:, 0]
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
         """Let new row r go on from old row `rows[r]`, a row of the same sentence."""

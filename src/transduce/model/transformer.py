@@ -95,9 +95,12 @@ class Transformer(nn.Module):
     ) -> Decoding:
         """Read the source once; return the state that search advances, `beams` rows a sentence."""
         memory = self.encode(source, source_mask)
+        layers = list(self.layers())
         return Decoding(
-            self,
-            memories=[layer.cross.remember(memory) for layer in self.layers()],
+            layers,
+            embed=lambda ids, first: self.embed(ids, first=first),
+            logits=lambda x: self.logits(self.decoder_norm(x)),
+            memories=[layer.cross.remember(memory) for layer in layers],
             mask=source_mask,
             beams=beams,
         )
