@@ -43,11 +43,13 @@ def main() -> None:
     for seed in arguments.seeds:
         run = arguments.runs / f"{arguments.recipe}-seed-{seed}"
         record["runs"].append(train(arguments, seed=seed, run=run))
-        record["recipe"] = (run / "recipe.toml").read_text().replace(arguments.folder, "CORPUS")
+        record["recipe"] = (run / "recipe.toml").read_text()
         keep(run, out, mark="" if seed == arguments.seeds[0] else f"-seed-{seed}")
         record["test_bleu"] = summary(record["runs"])
-        text = json.dumps(record, indent=2, ensure_ascii=False).replace(arguments.folder, "CORPUS")
-        (out / "record.json").write_text(text + "\n")
+        text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+        for path, name in ((arguments.folder, "CORPUS"), (str(arguments.runs), "RUNS")):
+            text = text.replace(path, name)  # whose machine it was is nobody's business
+        (out / "record.json").write_text(text)
     print(table(record["runs"]))
 
 
