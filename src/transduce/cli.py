@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from shutil import which
 from typing import Annotated
 
 import typer
@@ -120,13 +121,10 @@ def demo(
         _say(f"  {shown.source}\n    → {shown.translation}")
         if shown.translation != shown.reference:
             _say(f"    expected: {shown.reference}")
-    _say(
-        f"\nTry your own:                 echo '{told.examples[0].source}' | "
-        f"transduce translate {out}"
-    )
-    _say(
-        "Train on your own two files:  transduce train --source FILE --target FILE --out runs/mine"
-    )
+    command = _command()
+    _say("\nTry your own sentence, made of words like these, then train on your own two files:\n")
+    _say(f'  echo "{told.examples[0].source}" | {command} translate {out}')
+    _say(f"  {command} train --source FILE --target FILE --out runs/mine")
 
 
 @app.command()
@@ -386,7 +384,7 @@ def _hint_to_resume(out: Path) -> Generator[None]:
         yield
     except (KeyboardInterrupt, SystemExit):
         if (out / "checkpoints").is_dir():
-            _talk(f"stopped; go on with: transduce train --resume --out {out}")
+            _talk(f"stopped; go on with: {_command()} train --resume --out {out}")
         raise
 
 
@@ -396,6 +394,12 @@ def _ranked(number: int, found: Sequence[tuple[float, str]]) -> str:
         f"{number}\t{rank}\t{score:.4f}\t{text}\n"
         for rank, (score, text) in enumerate(found, start=1)
     )
+
+
+def _command() -> str:
+    """What to type for this command: its path where the shell would not find it by name."""
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "transduce" and not which("transduce") else "transduce"
 
 
 def _say(text: str) -> None:

@@ -11,7 +11,7 @@ from transduce.results import Finished
 from transduce.run import carry_out
 from transduce.train.events import Note, Tell
 
-_SHOWN = 5  # sentences of the test set
+_LOOKED_AT, _SHOWN = 40, 6  # of the first sentences of the test set the longest
 
 
 class Example(NamedTuple):
@@ -49,11 +49,10 @@ def journey(out: Path, *, tell: Tell) -> Journey:
     write_corpus(corpus)
     finished = carry_out(recipe, out, tell=tell)
     files = (corpus / "test.en", out / "hypotheses.de", corpus / "test.de")
-    sides = [file.read_text(encoding="utf-8").split("\n")[:_SHOWN] for file in files]
-    return Journey(
-        finished=finished,
-        examples=tuple(Example(*sentence) for sentence in zip(*sides, strict=True)),
-    )
+    sides = [file.read_text(encoding="utf-8").split("\n")[:_LOOKED_AT] for file in files]
+    seen = [Example(*sentence) for sentence in zip(*sides, strict=True)]
+    longest = sorted(seen, key=lambda example: -len(example.source))[:_SHOWN]
+    return Journey(finished=finished, examples=tuple(longest))
 
 
 def _clear(out: Path) -> None:
