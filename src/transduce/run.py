@@ -32,7 +32,7 @@ from transduce.results import Finished, Result, foresee, score_lines, translate_
 from transduce.text.corpus import Pair
 from transduce.train.events import Note, Tell
 from transduce.train.loop import Trained, Validation, train
-from transduce.train.process import find_device, hold_memory, process
+from transduce.train.process import computing, find_device, hold_memory
 from transduce.train.state import load_weights
 
 _MACHINE = frozenset({"train.device", "train.threads", "batch.micro_tokens"})
@@ -70,11 +70,11 @@ def carry_out(recipe: Recipe, out: Path, *, resume: bool = False, tell: Tell) ->
     find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
     prepared = prepare_run(recipe, out, resume=resume, tell=tell)
     hold_memory()
-    with process(device=recipe.train.device, threads=recipe.train.threads) as worker:
+    with computing(device=recipe.train.device, threads=recipe.train.threads) as device:
         torch.manual_seed(recipe.train.seed)
         config = replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size)
-        model = Transformer(config).to(worker.device)
-        tell(Note(text=f"{_parameters(model):,} parameters, on {worker.device}"))
+        model = Transformer(config).to(device)
+        tell(Note(text=f"{_parameters(model):,} parameters, on {device}"))
         trained = _train(recipe, out, model=model, prepared=prepared, tell=tell)
         chosen = _choose(recipe, out, trained=trained, model=model, prepared=prepared)
         tell(Note(text=chosen.name))

@@ -1,26 +1,16 @@
-"""Where a run computes: its device, threads and memory. One process is a world of one."""
+"""Where a run computes: its device, threads and memory."""
 
 import ctypes
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Process:
-    """One worker of a training run."""
-
-    device: torch.device
-    rank: int = 0
-    world: int = 1
-
-
 @contextmanager
-def process(*, device: str = "auto", threads: int = 0) -> Generator[Process]:
-    """Arrange this process for training, and put its threads back afterwards.
+def computing(*, device: str = "auto", threads: int = 0) -> Generator[torch.device]:
+    """Arrange this process for training, yield its device, put its threads back afterwards.
 
     Raises:
         ValueError: if torch knows no such device here.
@@ -29,7 +19,7 @@ def process(*, device: str = "auto", threads: int = 0) -> Generator[Process]:
     if threads:
         torch.set_num_threads(threads)
     try:
-        yield Process(device=find_device(device))
+        yield find_device(device)
     finally:
         torch.set_num_threads(before)
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from transduce.train.process import find_device, hold_memory, process
+from transduce.train.process import computing, find_device, hold_memory
 
 
 def test_auto_is_a_device_of_this_machine():
@@ -25,7 +25,7 @@ def test_a_device_that_is_not_here_is_refused_in_one_line(name: str):
 def test_threads_are_put_back():
     before = torch.get_num_threads()
 
-    with process(device="cpu", threads=before + 2):
+    with computing(device="cpu", threads=before + 2):
         inside = torch.get_num_threads()
 
     assert (inside, torch.get_num_threads()) == (before + 2, before)
@@ -34,15 +34,10 @@ def test_threads_are_put_back():
 def test_threads_are_put_back_after_a_failure():
     before = torch.get_num_threads()
 
-    with pytest.raises(ZeroDivisionError), process(device="cpu", threads=before + 2):
+    with pytest.raises(ZeroDivisionError), computing(device="cpu", threads=before + 2):
         raise ZeroDivisionError
 
     assert torch.get_num_threads() == before
-
-
-def test_one_process_is_a_world_of_one():
-    with process(device="cpu") as here:
-        assert (here.rank, here.world) == (0, 1)
 
 
 def test_where_the_c_library_cannot_hold_memory_training_goes_on(monkeypatch: pytest.MonkeyPatch):
