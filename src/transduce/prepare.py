@@ -7,7 +7,8 @@ the corpus again. Validation and test text stay as they were written; no line of
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -81,8 +82,10 @@ def prepare(recipe: Recipe, out: Path, *, tell: Tell) -> Prepared:
         raise ValueError(
             "there is no corpus: name two files, --source FILE --target FILE, or data.train"
         )
+    tell(Note(text=f"reading {' and '.join(recipe.data.train)}"))
     survey = _survey(recipe)
     tell(Note(text=survey.cleaning.summary()))
+    tell(Note(text=f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} pieces, encoding"))
     with whole_folder(out / FOLDER) as folder:
         texts = (text for pair in _training(recipe, survey) for text in pair.pair)
         tokenizer = Tokenizer.train(texts, recipe.tokenizer)
@@ -92,6 +95,7 @@ def prepare(recipe: Recipe, out: Path, *, tell: Tell) -> Prepared:
             _training(recipe, survey),
             tokenizer=tokenizer,
             max_pieces=recipe.data.max_pieces,
+            progress=_now_and_then(tell),
         )
         for name, pairs in (("validation", survey.validation), ("test", survey.test)):
             _write_text(folder, name, pairs=pairs)
@@ -206,6 +210,19 @@ def _facts(recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, store: Store
         updates_per_epoch=sampler.epoch_updates(0),
         padding_share=round(sampler.padding_share, 4),
     )
+
+
+def _now_and_then(tell: Tell) -> Callable[[int], None]:
+    """Tell how many pairs are encoded, every ten seconds of a large corpus."""
+    told = time.monotonic()
+
+    def count(pairs: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > 10:
+            tell(Note(text=f"{pairs:,} pairs encoded"))
+            told = time.monotonic()
+
+    return count
 
 
 def _report(facts: Facts, *, recipe: Recipe, tell: Tell) -> None:
