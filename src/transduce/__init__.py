@@ -12,6 +12,8 @@ The names below are what other programs may rely on. Each is fetched when it is 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from transduce.source import VERSION
+
 if TYPE_CHECKING:
     from transduce.bundle import Bundle as Bundle
     from transduce.bundle import Provenance as Provenance
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from transduce.translate import Translation as Translation
     from transduce.translate import Translator as Translator
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Bundle",

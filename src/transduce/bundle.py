@@ -10,7 +10,6 @@ Nothing in it can run code. It is written whole or not at all, and every byte is
 is believed.
 """
 
-import importlib.metadata
 import json
 import platform
 import re
@@ -30,6 +29,7 @@ from transduce.folder import CARD, MANIFEST, check_folder, whole_folder
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
+from transduce.source import VERSION as SOURCE_VERSION
 from transduce.text.config import Languages
 from transduce.text.tokenizer import Tokenizer
 
@@ -75,7 +75,7 @@ class Provenance:
         """Fill in the versions and the time."""
         return cls(
             versions={
-                "transduce": _version(),
+                "transduce": SOURCE_VERSION,
                 "torch": str(torch.__version__),
                 "python": platform.python_version(),
             },
@@ -212,13 +212,6 @@ def average(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         for name, tensor in state.items():
             sums[name] = sums[name] + tensor.double()
     return {name: (total / len(states)).to(states[0][name].dtype) for name, total in sums.items()}
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("transduce")
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        return "unknown"
 
 
 def _find(path: Path) -> Path:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from shutil import which
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -47,6 +47,9 @@ Set = Annotated[
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` asks for and return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    for name in ("stdout", "stderr"):  # closed by the caller, as a daemon's are
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  open to the end
     before = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -349,6 +352,52 @@ def evaluate(
 
 
 @app.command()
+def compare(
+    systems: Annotated[
+        list[Path], typer.Argument(help="Translations of each system; the first is the baseline.")
+    ],
+    target: Annotated[Path, typer.Option(help="What they should be, line by line.")],
+    metric: Annotated[
+        list[str] | None, typer.Option(help="bleu, chrf or ter; repeatable [default: all].")
+    ] = None,
+    language: Annotated[str, typer.Option(help="Code of the target language.")] = "",
+    tokenize: Annotated[
+        str, typer.Option(help="BLEU's tokeniser over the language's; \"none\" for tokenised text.")
+    ] = "",
+    test: Annotated[
+        Literal["bootstrap", "randomization"], typer.Option(help="The paired test.")
+    ] = "bootstrap",
+    samples: Annotated[
+        int | None, typer.Option(help="Resamples [1000], or trials of randomization [10000].")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same p.")] = 12345,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Tell whether a system is better than the first one, or whether it is chance.
+
+    Example:
+
+    \b
+      transduce compare --target test.de --language de baseline.de new.de
+    """
+    references, lines = all_lines(target), [all_lines(file) for file in systems]
+
+    from transduce.compare import System, compare_systems, names_of
+
+    found = compare_systems(
+        [*map(System, names_of(systems), lines)],
+        references,
+        metrics=metric or [],
+        language=language,
+        tokenize=tokenize,
+        test=test,
+        samples=samples,
+        seed=seed,
+    )
+    _say(json.dumps(asdict(found), ensure_ascii=False) if as_json else str(found))
+
+
+@app.command()
 def average(
     checkpoints: Annotated[list[Path], typer.Argument(help="Checkpoints of a run, or bundles.")],
     out: Annotated[Path, typer.Option(help="The bundle to write.")],
@@ -363,6 +412,27 @@ def average(
     from transduce.run import average_checkpoints
 
     average_checkpoints(checkpoints, out)
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Say what is here, what is missing, and what to do about it.
+
+    A tiny model learns and translates as a test. Exit code 1 means that something is at fault.
+
+    Example:
+
+    \b
+      transduce doctor
+    """
+    from transduce.doctor import examine
+
+    report = examine()
+    whole = {"faults": report.faults, **asdict(report)}
+    _say(json.dumps(whole, ensure_ascii=False) if as_json else str(report))
+    raise typer.Exit(1 if report.faults else 0)
 
 
 def _corpus(source: Path | None, target: Path | None) -> list[str]:

@@ -82,8 +82,7 @@ def prepare(recipe: Recipe, out: Path, *, tell: Tell) -> Prepared:
         raise ValueError(
             "there is no corpus: name two files, --source FILE --target FILE, or data.train"
         )
-    tell(Note(text=f"reading {' and '.join(recipe.data.train)}"))
-    survey = _survey(recipe)
+    survey = _survey(recipe, now_and_then(tell, "read"))
     tell(Note(text=survey.cleaning.summary()))
     tell(Note(text=f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} pieces, encoding"))
     with whole_folder(out / FOLDER) as folder:
@@ -95,7 +94,7 @@ def prepare(recipe: Recipe, out: Path, *, tell: Tell) -> Prepared:
             _training(recipe, survey),
             tokenizer=tokenizer,
             max_pieces=recipe.data.max_pieces,
-            progress=_now_and_then(tell),
+            progress=now_and_then(tell, "encoded"),
         )
         for name, pairs in (("validation", survey.validation), ("test", survey.test)):
             _write_text(folder, name, pairs=pairs)
@@ -135,12 +134,15 @@ def fits(recipe: Recipe, out: Path) -> bool:
     return facts["files"] == _checksums(recipe)
 
 
-def _survey(recipe: Recipe) -> Survey:
+def _survey(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
     """Read every file to its end."""
     data = recipe.data
     cleaning = Cleaning()
     pairs = clean(read_pairs(data.paths(data.train)), max_ratio=data.max_ratio, counts=cleaning)
-    lines = [pair.line for pair in pairs]
+    lines: list[int] = []
+    for pair in pairs:
+        lines.append(pair.line)
+        progress(pair.line)
     held_out: frozenset[int] = frozenset()
     if data.validation:
         validation = _read(recipe, data.validation)
@@ -212,14 +214,14 @@ def _facts(recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, store: Store
     )
 
 
-def _now_and_then(tell: Tell) -> Callable[[int], None]:
-    """Tell how many pairs are encoded, every ten seconds of a large corpus."""
+def now_and_then(tell: Tell, done: str) -> Callable[[int], None]:
+    """Tell how many pairs are done, every ten seconds of a large corpus."""
     told = time.monotonic()
 
     def count(pairs: int) -> None:
         nonlocal told
         if time.monotonic() - told > 10:
-            tell(Note(text=f"{pairs:,} pairs encoded"))
+            tell(Note(text=f"{pairs:,} pairs {done}"))
             told = time.monotonic()
 
     return count

@@ -13,7 +13,6 @@ that was stopped anywhere goes on from there:
 """
 
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from transduce.folder import check_folder
 from transduce.model.transformer import Transformer
 from transduce.prepare import Prepared, fits, open_prepared, prepare
 from transduce.results import Finished, Result, foresee, score_lines, translate_pairs
+from transduce.source import commit
 from transduce.text.corpus import Pair
 from transduce.train.events import Note, Tell
 from transduce.train.loop import Trained, Validation, train
@@ -295,25 +295,12 @@ def _as_bundle(
         languages=recipe.languages,
         search=recipe.search,
         provenance=Provenance.here_and_now(
-            commit=_commit(),
+            commit=commit(),
             data_sha256=prepared.data_sha256,
             recipe=to_toml(recipe),
             scores=scores,
         ),
     )
-
-
-def _commit() -> str:
-    """The commit of this source, if it is a file that git follows; else nothing."""
-    here = Path(__file__)
-    try:
-        for words in (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"]):
-            done = subprocess.run(
-                ["git", *words], cwd=here.parent, capture_output=True, text=True, check=True
-            )
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return done.stdout.strip()
 
 
 def _parameters(model: Transformer) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Transduce
 
-COMMANDS = ("", "demo", "prepare", "train", "translate", "evaluate", "average")
+COMMANDS = ("", "demo", "prepare", "train", "translate", "evaluate", "compare", "average", "doctor")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,0 +1,53 @@
+"""`transduce doctor`, as a person or a program calls it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.conftest import Transduce
+
+import transduce.train.step as step
+
+
+def broken(*_: object, **__: object) -> None:
+    raise ImportError("a library is damaged")
+
+
+def test_a_sound_installation_is_told_on_stdout_with_exit_code_0(transduce: Transduce):
+    said = transduce("doctor")
+
+    assert (said.code, said.err) == (0, ""), said.out
+    assert said.out.isascii()
+    assert said.out.endswith("\nnothing is at fault\n")
+    headings = [line for line in said.out.split("\n") if line[:1].isupper()]
+    assert headings == ["Versions", "Machine", "Surroundings", "Optional", "Self test"]
+
+
+def test_it_shows_no_path_of_the_machine(transduce: Transduce):
+    assert str(Path.cwd()) not in transduce("doctor").out
+
+
+def test_a_fault_is_exit_code_1_and_a_word(transduce: Transduce, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(step, "make_update", broken)
+
+    said = transduce("doctor")
+
+    assert (said.code, said.err) == (1, "")
+    assert "  FAULT  a tiny model" in said.out
+    assert said.out.endswith("\nat fault: 1 (see FAULT)\n")
+
+
+def test_json_is_one_object_that_counts_its_faults(
+    transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(step, "make_update", broken)
+
+    said = transduce("doctor", "--json")
+
+    told = json.loads(said.out)
+    last = told["checks"][-1]
+    assert said.code == told["faults"] == 1
+    assert (last["heading"], last["name"], last["finding"]["state"]) == (
+        *("Self test", "a tiny model"),
+        "FAULT",
+    )
