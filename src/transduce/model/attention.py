@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-SHORT = 128 * 128
+SHORT = 64 * 64
 """Scores per head (queries x memory) up to which a CPU is quicker with equation (1) written out."""
 
 

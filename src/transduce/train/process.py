@@ -41,8 +41,8 @@ def hold_memory() -> bool:
     """Ask the C library to keep freed blocks for the next update instead of returning them.
 
     By default glibc maps every large tensor afresh and the system zeroes its pages again and
-    again, which costs a training update on a CPU up to a third of its time. For the whole
-    process, for good; returns whether the C library understood.
+    again (benchmarks/kernels.py says what that costs a training update). For the whole process,
+    for good; returns whether the C library understood.
     """
     if not sys.platform.startswith("linux"):
         return False
