@@ -13,6 +13,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from shutil import which
@@ -243,16 +244,20 @@ def translate(
         translator = Translator.load(model, device=find_device(device))
         if beam is None and nbest is not None:
             beam = max(nbest, translator.search.beam)
+        work = partial(
+            translator.translate,
+            beam=beam,
+            alpha=alpha,
+            nbest=1 if nbest is None else nbest,
+            batch_tokens=BATCH_TOKENS if batch_tokens is None else batch_tokens,
+        )
+        work([])  # a wrong setting is wrong even where there is nothing to translate
         together = 1 if input is None and sys.stdin.isatty() else _CHUNK
         with whole_output(output) as out, counting(sys.stderr) as count:
             done = 0
             while chunk := list(islice(lines, together)):
-                found = translator.translate(
+                found = work(
                     chunk,
-                    beam=beam,
-                    alpha=alpha,
-                    nbest=1 if nbest is None else nbest,
-                    batch_tokens=BATCH_TOKENS if batch_tokens is None else batch_tokens,
                     first_line=done + 1,
                     progress=lambda now, before=done: count(before + now),
                 )

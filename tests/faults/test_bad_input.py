@@ -257,6 +257,12 @@ def test_an_output_that_cannot_be_written_is_named(run: Run, transduce: Transduc
     refuses(said, tmp_path / "no")
 
 
+def test_a_beam_of_none_is_refused_even_without_input(run: Run, transduce: Transduce):
+    said = transduce("translate", run.folder, "--beam", 0)
+
+    refuses(said, "search.beam must be at least 1, not 0")
+
+
 def test_a_beam_narrower_than_nbest_is_explained(run: Run, transduce: Transduce):
     said = transduce("translate", run.folder, "--beam", 2, "--nbest", 3, stdin=b"1\n")
 

@@ -1,0 +1,51 @@
+"""How long does a newcomer wait? `transduce demo` from start to end, and `transduce --help`.
+
+    .venv/bin/python benchmarks/demo.py
+
+Installation is not counted. Writes benchmarks/results/demo/record.json. Nothing else should run
+meanwhile.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from quality import RESULTS, commit, machine, now
+
+TRANSDUCE = [sys.executable, "-m", "transduce"]
+
+
+def main() -> None:
+    """Time both, print two lines, write the record."""
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = timed("demo", "--out", f"{folder}/demo")
+        results = json.loads(Path(folder, "demo", "results.json").read_text())
+    helped = statistics.median(timed("--help") for _ in range(5))
+    record = {
+        "command": "python benchmarks/demo.py",
+        "date": now(),
+        "commit": commit(),
+        "machine": machine(),
+        "demo_seconds": round(seconds, 1),
+        "help_seconds": round(helped, 3),
+        "test": results["test"],
+    }
+    out = RESULTS / "demo"
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "record.json").write_text(json.dumps(record, indent=2) + "\n")
+    print(f"demo    {seconds:6.1f} s\n--help  {helped:6.2f} s")
+
+
+def timed(*words: str) -> float:
+    """Seconds that a command takes as a process of its own."""
+    started = time.perf_counter()
+    subprocess.run([*TRANSDUCE, *words], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()
