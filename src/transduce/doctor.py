@@ -235,7 +235,7 @@ def _c_library() -> Finding:
     name = " ".join(platform.libc_ver()).strip() or "not glibc"
     if sys.platform.startswith("linux") and hasattr(ctypes.CDLL(None), "mallopt"):
         return Finding(f"{name}: can hold memory between updates")
-    advice = "training on a CPU may be up to a third slower than with glibc"
+    advice = "training on a CPU is somewhat slower than with glibc"
     return Finding(f"{name}: cannot hold memory between updates", "note", advice)
 
 
