@@ -138,7 +138,7 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
     """Read every file to its end."""
     data = recipe.data
     cleaning = Cleaning()
-    pairs = clean(read_pairs(data.paths(data.train)), max_ratio=data.max_ratio, counts=cleaning)
+    pairs = _cleaned(recipe, cleaning)
     lines: list[int] = []
     for pair in pairs:
         lines.append(pair.line)
@@ -148,7 +148,8 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
         validation = _read(recipe, data.validation)
     else:
         held_out = hold_out(lines, count=data.held_out, seed=recipe.train.seed)
-        validation = tuple(pair for line, pair in _cleaned(recipe) if line in held_out)
+        cleaned = _cleaned(recipe, Cleaning())
+        validation = tuple(pair for line, pair in cleaned if line in held_out)
     if not validation:
         raise ValueError(
             "there is nothing to validate on: name files in data.validation, or set data.held_out "
@@ -158,14 +159,14 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
     return Survey(cleaning, held_out, validation, test, _checksums(recipe))
 
 
-def _cleaned(recipe: Recipe) -> Iterator[NumberedPair]:
+def _cleaned(recipe: Recipe, counts: Cleaning) -> Iterator[NumberedPair]:
     data = recipe.data
-    pairs = read_pairs(data.paths(data.train))
-    return clean(pairs, max_ratio=data.max_ratio, counts=Cleaning())
+    pairs = read_pairs(data.paths(data.train), not_utf8=data.not_utf8)
+    return clean(pairs, max_ratio=data.max_ratio, counts=counts)
 
 
 def _training(recipe: Recipe, survey: Survey) -> Iterator[NumberedPair]:
-    return (pair for pair in _cleaned(recipe) if pair.line not in survey.held_out)
+    return (pair for pair in _cleaned(recipe, Cleaning()) if pair.line not in survey.held_out)
 
 
 def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:

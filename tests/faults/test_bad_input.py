@@ -80,6 +80,23 @@ def test_a_line_that_is_not_utf8_is_named(transduce: Transduce, corpus: Path):
     assert not (corpus / "run").exists()
 
 
+def test_a_line_that_is_not_utf8_is_dropped_and_counted_where_that_is_asked_for(
+    transduce: Transduce, corpus: Path
+):
+    lines = (corpus / "train.rev").read_bytes().split(b"\n")
+    lines[30] = b"1 \xff 2"
+    (corpus / "train.rev").write_bytes(b"\n".join(lines))
+    files = f'data.train=["{corpus / "train.src"}", "{corpus / "train.rev"}"]'
+
+    said = transduce(
+        *("prepare", "tiny", *SMALL, "--out", corpus / "run"),
+        *("--set", files, "--set", "data.not_utf8=drop"),
+    )
+
+    assert said.code == 0, said.err
+    assert "kept 499 pairs; dropped 1 (not UTF-8: 1, such as line 31)" in said.err
+
+
 def test_an_empty_corpus_is_refused(transduce: Transduce, corpus: Path):
     for name in ("train.src", "train.rev"):
         (corpus / name).write_text("")

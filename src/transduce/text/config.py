@@ -61,6 +61,9 @@ class CorpusConfig:
     held_out: int = 1000
     """Pairs of `train` kept apart when there are no validation files; at most 5 % of it."""
 
+    not_utf8: Literal["refuse", "drop"] = "refuse"
+    """A training line that is not UTF-8 is an error, or its pair is dropped and counted."""
+
     max_ratio: float = 4.0
     """Most (longer side + 10) / (shorter side + 10), counted in characters that are not blank."""
 
@@ -78,6 +81,8 @@ class CorpusConfig:
                     f"data.{name} must be two files (source, target) or one TSV file, "
                     f"not {len(files)} files"
                 )
+        if self.not_utf8 not in ("refuse", "drop"):
+            raise ValueError(f'data.not_utf8 must be "refuse" or "drop", not {self.not_utf8!r}')
         if self.held_out < 0:
             raise ValueError(f"data.held_out must be 0 or more, not {self.held_out}")
         if not self.max_ratio >= 1.0:  # written so that nan is refused too

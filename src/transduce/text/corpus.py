@@ -14,13 +14,14 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UNDECODED = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of a stray byte
 _RESERVED = "\u2581"  # SentencePiece writes a space so; text cannot hold one of its own
 _FORBIDDEN = re.compile(f"{_CONTROL.pattern}|{_RESERVED}")
 _HELD_OUT_SHARE = 20  # at most one pair in so many is held out
@@ -74,11 +75,15 @@ class Cleaning:
         return "; ".join(parts)
 
 
-def read_pairs(files: Sequence[Path]) -> Iterator[NumberedPair]:
+def read_pairs(
+    files: Sequence[Path], *, not_utf8: Literal["refuse", "drop"] = "refuse"
+) -> Iterator[NumberedPair]:
     """Stream the pairs of two parallel files, or of one TSV file of two columns.
 
     Args:
         files: source and target, or one TSV; a name that ends in .gz is decompressed.
+        not_utf8: what becomes of a line that is not UTF-8: "refuse" raises, "drop" hands it on as
+            no text can be, with lone surrogates, for `clean` to drop and count.
 
     Returns:
         The pairs in order, uncleaned. One "\\r" at a line's end and one BOM at the start are gone.
@@ -92,7 +97,8 @@ def read_pairs(files: Sequence[Path]) -> Iterator[NumberedPair]:
         raise ValueError(
             f"a corpus is two files (source, target) or one TSV file, not {len(files)} files"
         )
-    pairs = _read_columns(files[0]) if len(files) == 1 else _read_sides(files[0], files[1])
+    texts = [_texts(path, strict=not_utf8 == "refuse") for path in files]
+    pairs = _columns(files[0], texts[0]) if len(files) == 1 else _sides(files, texts)
     return _not_empty(pairs, files=files)
 
 
@@ -115,7 +121,8 @@ def clean(
     """
     for line, pair in pairs:
         tidied = Pair(tidy(pair.source), tidy(pair.target))
-        fault = _fault(tidied, max_ratio=max_ratio)
+        undecoded = any(_UNDECODED.search(side) for side in pair)
+        fault = "not UTF-8" if undecoded else _fault(tidied, max_ratio=max_ratio)
         if fault is not None:
             _count(counts, counts.dropped, reason=fault, line=line)
             continue
@@ -199,8 +206,8 @@ def _not_empty(pairs: Iterable[NumberedPair], *, files: Sequence[Path]) -> Itera
         raise ValueError(f"{names}: no line to read; a corpus needs one pair a line")
 
 
-def _read_columns(path: Path) -> Iterator[NumberedPair]:
-    for number, text in enumerate(_texts(path), start=1):
+def _columns(path: Path, texts: Iterator[str]) -> Iterator[NumberedPair]:
+    for number, text in enumerate(texts, start=1):
         columns = text.split("\t")
         if len(columns) != 2:
             raise ValueError(
@@ -210,22 +217,25 @@ def _read_columns(path: Path) -> Iterator[NumberedPair]:
         yield NumberedPair(number, Pair(*columns))
 
 
-def _read_sides(source: Path, target: Path) -> Iterator[NumberedPair]:
-    for number, sides in enumerate(itertools.zip_longest(_texts(source), _texts(target)), start=1):
+def _sides(files: Sequence[Path], texts: Sequence[Iterator[str]]) -> Iterator[NumberedPair]:
+    for number, sides in enumerate(itertools.zip_longest(*texts), start=1):
         if sides[0] is None or sides[1] is None:
-            raise ValueError(_unequal(source, target))
+            raise ValueError(_unequal(files[0], files[1]))
         yield NumberedPair(number, Pair(*sides))
 
 
-def _texts(path: Path) -> Iterator[str]:
-    """The lines of a file as text; strictly UTF-8."""
+def _texts(path: Path, *, strict: bool) -> Iterator[str]:
+    """The lines of a file as text; where it is not UTF-8, an error or lone surrogates."""
+    errors = "strict" if strict else "surrogateescape"
     for number, raw in enumerate(_raw_lines(path), start=1):
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:
-            yield (line.removeprefix(_BOM) if number == 1 else line).decode()
+            yield (line.removeprefix(_BOM) if number == 1 else line).decode(errors=errors)
         except UnicodeDecodeError as error:
             compressed = number == 1 and raw.startswith(b"\x1f\x8b")
             mend = "name it .gz" if compressed else "convert the file to UTF-8"
+            if not compressed:
+                mend += ", or drop such pairs of data.train by data.not_utf8 = 'drop'"
             raise ValueError(
                 f"{path}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at byte "
                 f"{error.start + 1} of the line); {mend}"

@@ -296,3 +296,25 @@ def test_too_small_a_corpus_to_hold_out_is_refused():
 
 def test_holding_out_nothing_is_allowed():
     assert hold_out(range(3), count=0, seed=3) == frozenset()
+
+
+def test_a_pair_that_is_not_utf8_can_be_dropped_whole_and_counted(tmp_path: Path):
+    (tmp_path / "a.en").write_bytes(b"one\ntwo\nthree\n")
+    (tmp_path / "a.de").write_bytes(b"eins\nzw\xfcei\ndrei\n")
+    counts = Cleaning()
+
+    read = read_pairs([tmp_path / "a.en", tmp_path / "a.de"], not_utf8="drop")
+    kept = list(clean(read, max_ratio=4.0, counts=counts))
+
+    assert kept == [NumberedPair(1, Pair("one", "eins")), NumberedPair(3, Pair("three", "drei"))]
+    assert counts.summary() == "kept 2 pairs; dropped 1 (not UTF-8: 1, such as line 2)"
+
+
+def test_text_with_every_valid_character_is_never_taken_for_undecoded(tmp_path: Path):
+    text = "".join(chr(code) for code in range(0x20, 0x11_0000, 97) if not 0xD800 <= code < 0xE000)
+    (tmp_path / "a.tsv").write_text(f"{text}\t{text}\n", encoding="utf-8")
+    counts = Cleaning()
+
+    list(clean(read_pairs([tmp_path / "a.tsv"], not_utf8="drop"), max_ratio=4.0, counts=counts))
+
+    assert (counts.kept, counts.dropped) == (1, {})
