@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from sacrebleu.metrics.base import Metric
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
 
-from transduce.evaluate import bleu, bleu_tokenizer, ter
+from transduce.evaluate import bleu_metric, chrf_metric, ter_metric
 
 Test = Literal["bootstrap", "randomization"]
 Verdict = Literal["baseline", "better", "worse", "unclear"]
@@ -195,14 +192,10 @@ def _p_value(p: float, baseline: Sequence[str], system: Sequence[str]) -> float:
 
 
 def _metric(name: str, *, language: str, tokenize: str) -> Metric:
-    """sacreBLEU's metric, set as `evaluate` sets it; one line tells how and whether it can be."""
+    """The metric as `evaluate` sets it up."""
     if name == "bleu":
-        bleu(["a"], ["a"], language=language, tokenize=tokenize)
-        return BLEU(tokenize=tokenize or bleu_tokenizer(language), force=True)
-    if name == "chrf":
-        return CHRF()
-    characters = "|asian:yes|" in ter(["a"], ["a"], language=language).signature
-    return TER(normalized=characters, asian_support=characters)
+        return bleu_metric(language=language, tokenize=tokenize)
+    return chrf_metric() if name == "chrf" else ter_metric(language=language)
 
 
 @contextmanager

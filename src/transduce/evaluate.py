@@ -69,6 +69,34 @@ class Perplexity:
         return math.exp(self.per_token) if self.per_token < 700 else math.inf
 
 
+def bleu_metric(*, language: str = "", tokenize: str = "") -> BLEU:
+    """Set up sacreBLEU's BLEU for a target language, or with the tokeniser named over it.
+
+    Raises:
+        ValueError: for a tokeniser that is not there.
+    """
+    name = tokenize or bleu_tokenizer(language)
+    try:  # some tokenisers want a package, some fetch a file
+        # force: text that looks tokenised gets its score without a lecture on stderr.
+        return BLEU(tokenize=name, force=True)
+    except KeyError:
+        raise ValueError(f"BLEU has no tokeniser {name!r}: see score.bleu_tokenize") from None
+    except (ImportError, OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"BLEU's tokeniser {name!r} cannot be used: {reason}") from None
+
+
+def chrf_metric() -> CHRF:
+    """Set up sacreBLEU's chrF2."""
+    return CHRF()
+
+
+def ter_metric(*, language: str = "") -> TER:
+    """Set up sacreBLEU's TER: words, or characters where a script has no blanks."""
+    characters = _primary(language) in _CHINESE | _JAPANESE
+    return TER(normalized=characters, asian_support=characters)
+
+
 def bleu(
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -88,15 +116,7 @@ def bleu(
         ValueError: for unequal numbers of lines or none, or a tokeniser that is not there.
     """
     _check_lines(hypotheses, references)
-    name = tokenize or bleu_tokenizer(language)
-    try:  # some tokenisers want a package, some fetch a file
-        # force: text that looks tokenised gets its score without a lecture on stderr.
-        metric = BLEU(tokenize=name, force=True)
-    except KeyError:
-        raise ValueError(f"BLEU has no tokeniser {name!r}: see score.bleu_tokenize") from None
-    except (ImportError, OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"BLEU's tokeniser {name!r} cannot be used: {reason}") from None
+    metric = bleu_metric(language=language, tokenize=tokenize)
     result = metric.corpus_score(hypotheses, [references])
     return _score("BLEU", result.score, str(metric.get_signature()))
 
@@ -108,7 +128,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
         ValueError: for unequal numbers of lines or none.
     """
     _check_lines(hypotheses, references)
-    metric = CHRF()
+    metric = chrf_metric()
     result = metric.corpus_score(hypotheses, [references])
     return _score("chrF2", result.score, str(metric.get_signature()))
 
@@ -120,8 +140,7 @@ def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str =
         ValueError: for unequal numbers of lines or none.
     """
     _check_lines(hypotheses, references)
-    characters = _primary(language) in _CHINESE | _JAPANESE
-    metric = TER(normalized=characters, asian_support=characters)
+    metric = ter_metric(language=language)
     result = metric.corpus_score(hypotheses, [references])
     return _score("TER", result.score, str(metric.get_signature()))
 
