@@ -18,7 +18,7 @@ PROGRESS = Progress(
     seconds_left=754.0,
 )
 VALIDATED = Validated(
-    update=20, loss=1.5, perplexity=4.48, bleu=31.27, signature="nrefs:1", best=True, seconds=2.0
+    update=20, loss=1.5, perplexity=4.48, bleu=31.27, signature="nrefs:1", best=True
 )
 
 

@@ -39,7 +39,6 @@ class Validated:
     signature: str
     best: bool
     """Whether no earlier validation had a lower loss."""
-    seconds: float
 
 
 Event = Note | Progress | Validated

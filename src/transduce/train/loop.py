@@ -1,7 +1,6 @@
 """The training loop, from the first update to the last: it reads top to bottom."""
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -136,7 +135,6 @@ def check(
     log: Log,
 ) -> TrainState:
     """Validate, keep the model if it is the best so far, and return the state with that in it."""
-    started = time.perf_counter()
     model.eval()
     found = validate(model)
     model.train()
@@ -157,7 +155,6 @@ def check(
         bleu=found.bleu,
         signature=found.signature,
         best=best,
-        seconds=time.perf_counter() - started,
     )
     log.validated(state, event)
     return replace(state, seconds=log.seconds())

@@ -20,7 +20,6 @@ FOUND = Validated(
     bleu=12.5,
     signature="a signature",
     best=True,
-    seconds=0.0,
 )
 
 
