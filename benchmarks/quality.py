@@ -3,7 +3,9 @@
     .venv/bin/python benchmarks/quality.py multi30k-tok --folder CORPUS --seeds 1 2
 
 Each seed is one `transduce train` in a process of its own; the test set is scored once per seed, by
-that run. Written below benchmarks/results/RECIPE/: record.json, and for the first seed
+that run. A seed that is done already is not trained again, so seeds may run in separate sittings,
+or one a core, and a last call with all of them writes the record. Written below
+benchmarks/results/RECIPE/: record.json, and for the first seed
 metrics.jsonl and the test hypotheses (further seeds: the same names with -seed-N).
 """
 
@@ -65,18 +67,23 @@ def parse() -> argparse.Namespace:
 
 def train(arguments: argparse.Namespace, *, seed: int, run: Path) -> dict[str, object]:
     """Carry the recipe out with one seed and say what came of it."""
-    command = [sys.executable, "-m", "transduce", "train", arguments.recipe, "--out", str(run)]
-    command += ["--set", f"train.seed={seed}", "--set", f"data.folder={arguments.folder}"]
-    command += ["--resume"] if (run / "recipe.toml").exists() else []
-    started = time.perf_counter()
-    subprocess.run(command, check=True)
+    timed = run / "timed.json"
+    if not (run / "results.json").exists():
+        command = [sys.executable, "-m", "transduce", "train", arguments.recipe, "--out", str(run)]
+        command += ["--set", f"train.seed={seed}", "--set", f"data.folder={arguments.folder}"]
+        command += ["--resume"] if (run / "recipe.toml").exists() else []
+        begun, started = commit(), time.perf_counter()
+        subprocess.run(command, check=True)
+        seconds = round(time.perf_counter() - started, 1)
+        fact = {"commit": begun, "date": now(), "wall_seconds": seconds, "machine": machine()}
+        timed.write_text(json.dumps(fact))
     results = json.loads((run / "results.json").read_text())
     validations = [
         json.loads(line) for line in (run / "metrics.jsonl").open() if "validation_loss" in line
     ]
     return {
         "seed": seed,
-        "wall_seconds": round(time.perf_counter() - started, 1),
+        **json.loads(timed.read_text()),
         "target_tokens": validations[-1]["tokens"],
         **results,
     }
