@@ -1,5 +1,7 @@
 # make demo       the whole journey on a small generated corpus: a translator, in minutes
 # make test       the test suite (make test-long adds the slow checks)
+# make test-wheel the built wheel in an empty environment away from here (downloads torch again);
+#                 TRANSDUCE_MULTI30K=FOLDER takes that corpus in place of a made-up one
 # make check      format, lint, types, import order, doctests      (make fix mends what it can)
 # make clean      remove what these commands made, runs/ and data/ excepted
 #
@@ -17,7 +19,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long check fix clean
+.PHONY: help demo test test-long test-wheel check fix clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -30,6 +32,9 @@ test: $(VENV)/.test
 
 test-long: $(VENV)/.test
 	$(BIN)/python -m pytest --durations=10 -m slow
+
+test-wheel: $(VENV)/.test
+	TRANSDUCE_WHEEL=alone PIP_OPTIONS="$(PIP_OPTIONS)" $(BIN)/python -m pytest -m slow tests/journey/test_wheel.py
 
 check: $(VENV)/.dev $(VENV)/.test
 	$(BIN)/ruff format --check

@@ -13,6 +13,9 @@ import pytest
 import torch
 
 from transduce.cli import main
+from transduce.data.config import BatchConfig
+from transduce.data.loader import Loader
+from transduce.data.sampler import Sampler
 from transduce.data.store import Store
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
@@ -65,8 +68,29 @@ def tiny(config: ModelConfig) -> Transformer:
     return made(config).eval()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """A small store and the tokenizer that encoded it."""
+
+    store: Store
+    tokenizer: Tokenizer
+
+    def loader(
+        self, *, tokens: int = 101, micro_tokens: int = 4096, sampling: float = 0.0
+    ) -> Loader:
+        """A loader of it, made anew as a new process does."""
+        batches = BatchConfig(tokens=tokens, micro_tokens=micro_tokens, sampling=sampling)
+        return Loader(
+            self.store,
+            sampler=Sampler(self.store.lengths, config=batches, seed=1),
+            tokenizer=self.tokenizer,
+            sampling=sampling,
+            seed=1,
+        )
+
+
 @pytest.fixture(scope="session")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Words and the same words backwards, in 37 pieces."""
     draw = random.Random(0)
     pairs: list[NumberedPair] = []
@@ -76,7 +100,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     text = [side for _, pair in pairs for side in pair]
     tokenizer = Tokenizer.train(text, TokenizerConfig(vocab_size=37))
     folder = tmp_path_factory.mktemp("corpus") / "store"
-    return Store.write(folder, pairs, tokenizer=tokenizer, max_pieces=50)
+    written = Store.write(folder, pairs, tokenizer=tokenizer, max_pieces=50)
+    return Corpus(store=written, tokenizer=tokenizer)
+
+
+@pytest.fixture
+def store(corpus: Corpus) -> Store:
+    return corpus.store
 
 
 @dataclass(frozen=True, kw_only=True)

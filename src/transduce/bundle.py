@@ -63,6 +63,9 @@ class Provenance:
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
     """Measured values, each under its name and signature."""
 
+    started_from: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The model whose weights training started from: SHA-256 of its weights, by its name."""
+
     @classmethod
     def here_and_now(
         cls,
@@ -71,6 +74,7 @@ class Provenance:
         data_sha256: Mapping[str, str] | None = None,
         recipe: str = "",
         scores: Mapping[str, float] | None = None,
+        started_from: Mapping[str, str] | None = None,
     ) -> "Provenance":
         """Fill in the versions and the time."""
         return cls(
@@ -84,6 +88,7 @@ class Provenance:
             data_sha256=data_sha256 or {},
             recipe=recipe,
             scores=scores or {},
+            started_from=started_from or {},
         )
 
 
@@ -165,7 +170,7 @@ class Bundle:
         Raises:
             ValueError: one line that names the file at fault and what to do about it.
         """
-        folder = _find(Path(folder))
+        folder = find_bundle(Path(folder))
         check_folder(folder, what="a model bundle, as `transduce train` writes it")
         vouched = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         for name in _FILES:
@@ -214,7 +219,8 @@ def average(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return {name: (total / len(states)).to(states[0][name].dtype) for name, total in sums.items()}
 
 
-def _find(path: Path) -> Path:
+def find_bundle(path: Path) -> Path:
+    """Where the bundle of a run's folder lies; any other folder is one itself, or none at all."""
     if not (path / CONFIG).exists():
         for inner in (path / "model", path / "best"):
             if inner.is_dir():
@@ -319,6 +325,7 @@ def _card(bundle: Bundle) -> str:
     scores = [f"| {_cell(name)} | {value:.2f} |" for name, value in made.scores.items()]
     files = [f"- `{name}` {checksum}" for name, checksum in made.data_sha256.items()]
     versions = [f"- {name} {version}" for name, version in made.versions.items()]
+    start = [f"\n- the weights of `{name}`, {sha256}" for name, sha256 in made.started_from.items()]
     return f"""# {source} → {target}
 
 A Transformer (Vaswani et al. 2017) that turns {source} (`{said.source}`) into {target}
@@ -350,7 +357,7 @@ Text is put into Unicode NFC and its control characters become spaces, here as i
 {made.created or "At an unknown time"}, by
 
 {_lines(versions)}
-- source commit {made.commit or "unknown"}
+- source commit {made.commit or "unknown"}{"".join(start)}
 
 from text with these SHA-256 checksums:
 

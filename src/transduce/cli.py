@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from shutil import which
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
@@ -119,21 +119,68 @@ def demo(
 
     with watching(sys.stderr) as tell, _hint_to_resume(out):
         told = journey(out, tell=tell)
-    _say(str(told.finished))
+    _say(f"{told.finished}\n{told}")
     _say("\nSentences it has never seen:\n")
-    for shown in told.examples:
+    for shown in told.shown:
         _say(f"  {shown.source}\n    → {shown.translation}")
         if shown.translation != shown.reference:
             _say(f"    expected: {shown.reference}")
+    _say(f"\nthe report: {out / 'report.html'} (open it in a browser)")
     command = _command()
     _say("\nTry your own sentence, made of words like these, then train on your own two files:\n")
-    _say(f'  echo "{told.examples[0].source}" | {command} translate {out}')
+    _say(f'  echo "{told.shown[0].source}" | {command} translate {out}')
     _say(f"  {command} train --source FILE --target FILE --out runs/mine")
 
 
 @app.command()
+def check(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe that names the corpus, as for train.")
+    ] = None,
+    source: Annotated[Path | None, typer.Option(help="Source side of your corpus.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Its translation, line by line.")] = None,
+    settings: Set = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the training pairs without their faults there."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Look a corpus over before training: what is swapped, copied, twice there, odd, leaked.
+
+    Every finding has a count and examples; train says them too. Nothing is changed: --write writes
+    a clean copy, with the swapped sides exchanged, and without copies, duplicates, odd lengths,
+    empty sides and pairs whose source validation or test holds. Exit code 1 means that training or
+    the scores would surely suffer.
+
+    Examples:
+
+    \b
+      transduce check --source corpus.en --target corpus.de
+      transduce check multi30k --set data.folder=corpora/multi30k --json
+      transduce check --source corpus.en --target corpus.de --write clean
+    """
+    from transduce.defaults import take
+    from transduce.preflight.check import check as look
+    from transduce.watch import counting
+
+    chosen, _ = take(recipe, [*_corpus(source, target), *(settings or [])])
+    with counting(sys.stderr) as count:
+        found = look(chosen, write=write, progress=count)
+    shown = json.dumps(asdict(found), ensure_ascii=False) if as_json else str(found)
+    _say(shown.encode(errors="replace").decode())  # a line that is not UTF-8 holds surrogates
+    if found.cleaned is None:
+        raise typer.Exit(1 if found.report.loud else 0)
+
+
+@app.command()
 def prepare(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe's name, or a TOML file.")],
+    recipe: Annotated[
+        str | None,
+        typer.Argument(help="A shipped recipe's name, or a TOML file [default: by corpus size]."),
+    ] = None,
+    source: Annotated[Path | None, typer.Option(help="Source side of your corpus.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Its translation, line by line.")] = None,
     settings: Set = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder [default: runs/NAME].")] = None,
 ) -> None:
@@ -144,9 +191,9 @@ def prepare(
     \b
       transduce prepare multi30k --set data.folder=corpora/multi30k
     """
-    from transduce.config import load_recipe
+    from transduce.defaults import opening, take
 
-    chosen = load_recipe(recipe, settings or [])
+    chosen, why = take(recipe, [*_corpus(source, target), *(settings or [])])
     folder = out or Path("runs") / chosen.name
 
     from transduce.run import check_out, prepare_run
@@ -154,19 +201,24 @@ def prepare(
 
     check_out(chosen, folder, resume=False)
     with watching(sys.stderr) as tell:
-        prepare_run(chosen, folder, tell=tell)
+        prepare_run(chosen, folder, tell=opening(why, tell))
 
 
 @app.command()
 def train(
     recipe: Annotated[
-        str | None, typer.Argument(help="A shipped recipe's name, or a TOML file [default: tiny].")
+        str | None,
+        typer.Argument(help="A shipped recipe's name, or a TOML file [default: by corpus size]."),
     ] = None,
     source: Annotated[
         Path | None, typer.Option(help="Source side of your corpus; short for --set data.train=…")
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Its translation, line by line.")] = None,
     settings: Set = None,
+    origin: Annotated[
+        Path | None,
+        typer.Option("--from", help="Start from this model's weights, or a run's: fine-tuning."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder [default: runs/NAME].")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run that the folder holds.")
@@ -180,24 +232,37 @@ def train(
       transduce train --source corpus.en --target corpus.de --out runs/mine
       transduce train multi30k --set train.updates=500 --set model.dropout=0.3
       transduce train --resume --out runs/mine
+      transduce train --from runs/mine --source more.en --target more.de --out runs/more
+
+    With --from the shape and the vocabulary are the model's, and RECIPE is finetune by default;
+    tokenizer.extend=500 adds up to 500 pieces for what the new corpus has and the old had not.
+
+    Without RECIPE layers, pieces, dropout and updates follow from the number of pairs, which stderr
+    says; the recipe that a setting is then laid over is tiny, or base for a large corpus.
 
     Shipped recipes: tiny, base and big for your own two files; multi30k and multi30k-tok for that
     corpus; demo. All settings of a run are in OUT/recipe.toml; the model is OUT/model.
     """
-    from transduce.config import load_recipe
+    from transduce.config import said
+    from transduce.defaults import opening, take
 
-    if (source is None) != (target is None):
-        raise ValueError("--source and --target belong together: name both files")
     if recipe is None and resume and out is not None and (out / "recipe.toml").is_file():
         recipe = str(out / "recipe.toml")
-    chosen = load_recipe(recipe or "tiny", [*_corpus(source, target), *(settings or [])])
+    if recipe is None and origin is not None:
+        recipe = "finetune"
+    settings = [*_corpus(source, target), *(settings or [])]
+    chosen, why = take(recipe, settings)
     folder = out or Path("runs") / chosen.name
 
+    from transduce.finetune import Start, follow
     from transduce.run import carry_out
     from transduce.watch import watching
 
+    start = Start.load(origin) if origin else None
+    if start:
+        chosen = follow(chosen, start, said=said(recipe, settings), named=said(None, settings))
     with watching(sys.stderr) as tell, _hint_to_resume(folder):
-        finished = carry_out(chosen, folder, resume=resume, tell=tell)
+        finished = carry_out(chosen, folder, resume=resume, start=start, tell=opening(why, tell))
     _say(str(finished))
     _say(f"model: {folder / 'model'}")
 
@@ -300,50 +365,74 @@ def evaluate(
     tokenize: Annotated[
         str, typer.Option(help="BLEU's tokeniser over the language's; \"none\" for tokenised text.")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write a page: lengths, rare words, worst lines …"),
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another system's translations, beside these in the report.")
+    ] = None,
+    train: Annotated[
+        Path | None,
+        typer.Option(help="Training text, target side; says which words are rare [the run's]."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
 ) -> None:
     """Score translations: BLEU, chrF, TER, with signatures; perplexity.
 
-    They are made by a model from --source, or read from --hypotheses.
+    They are made by a model from --source, or read from --hypotheses. A report breaks them down by
+    length and by how rare words are, and lists copies, repetitions and the worst sentences.
 
     Examples:
 
     \b
       transduce evaluate runs/mine --source test.en --target test.de
       transduce evaluate --hypotheses out.de --target test.de --language de --metric bleu
+      transduce evaluate runs/mine --source test.en --target test.de --report report.html
     """
     if target is None:
         raise ValueError("there is nothing to compare with: name the references with --target FILE")
-    references = all_lines(target)
+    if report is None and (against is not None or train is not None):
+        raise ValueError(
+            "--against and --train belong to a report: name its file with --report FILE.html"
+        )
     if hypotheses is not None:
-        if model is not None or source is not None:
+        if model is not None or (source is not None and report is None):
             raise ValueError(
                 "--hypotheses takes the place of a model and --source: leave those out"
             )
         if metric and "perplexity" in metric:
             raise ValueError("perplexity is a model's: name a model and --source FILE for it")
+    elif model is None or source is None:
+        raise ValueError("name a model and its input, MODEL --source FILE, or --hypotheses FILE")
+    if report is not None:
+        asked = _Asked(model, hypotheses, source, target, against, train)
+        _say(_write_report(report, asked, scoring=(language, tokenize, metric), as_json=as_json))
+        _talk(f"report: {report}")
+        return
+    if model is None:
+        assert hypotheses is not None
+        lines, references = all_lines(hypotheses), all_lines(target)
 
         from transduce.results import metrics_of, score_lines
 
         scores = score_lines(
-            all_lines(hypotheses),
+            lines,
             references,
             language=language,
             tokenize=tokenize,
             metrics=metrics_of(metric or []),
         )
     else:
-        if model is None or source is None:
-            raise ValueError(
-                "name a model and its input, MODEL --source FILE, or --hypotheses FILE"
-            )
+        assert source is not None
+        sources, references = all_lines(source), all_lines(target)
 
         from transduce.bundle import Bundle
         from transduce.results import metrics_of, score_model
 
         scores = score_model(
             Bundle.load(model),
-            all_lines(source),
+            sources,
             references=references,
             language=language,
             tokenize=tokenize,
@@ -420,6 +509,39 @@ def average(
 
 
 @app.command()
+def view(
+    model: Annotated[Path, typer.Argument(help="A model's folder, or a run's.")],
+    sentence: Annotated[str, typer.Argument(help="A sentence to translate.")],
+    out: Annotated[Path, typer.Option(help="The HTML file to write, whole or not at all.")],
+    target: Annotated[
+        str | None, typer.Option(help="Its translation [default: the model's own].")
+    ] = None,
+) -> None:
+    """Show what a model looks at as it translates a sentence: a page for any browser.
+
+    Every attention of every layer and head, in one file that needs no network.
+
+    Examples:
+
+    \b
+      transduce view runs/mine "A dog runs." --out map.html
+      transduce view runs/mine "A dog runs." --target "Ein Hund rennt." --out map.html
+    """
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder: name a file for the page, as {out / 'map.html'}")
+    if not out.parent.is_dir():
+        raise ValueError(f"{out.parent} does not exist: make that folder, or name another file")
+
+    from transduce.bundle import Bundle
+    from transduce.view.traced import sentence_page
+
+    shown = sentence_page(Bundle.load(model), sentence, target)
+    with whole_output(out) as file:
+        file.write(shown.encode())
+    _say(f"page: {out}")
+
+
+@app.command()
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
@@ -440,8 +562,74 @@ def doctor(
     raise typer.Exit(1 if report.faults else 0)
 
 
+class _Asked(NamedTuple):
+    """The files that `evaluate` makes a report of."""
+
+    model: Path | None
+    hypotheses: Path | None
+    source: Path | None
+    target: Path
+    against: Path | None
+    train: Path | None
+
+
+def _write_report(
+    file: Path, asked: _Asked, *, scoring: tuple[str, str, list[str] | None], as_json: bool
+) -> str:
+    """Write the page of a report, whole or not at all, and return what stdout gets of it."""
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder: name a file for the page, such as report.html")
+    if any(given is not None and given.resolve() == file.resolve() for given in asked):
+        raise ValueError(f"--report {file} would replace what it reports on: name another file")
+    texts: dict[Path | None, list[str]] = {}
+    for given in (asked.target, asked.source, asked.hypotheses, asked.against):
+        if given is not None:
+            texts[given] = all_lines(given)
+    references, sources = texts[asked.target], texts.get(asked.source)
+    with whole_output(file) as page:
+        from transduce.breakdown import check_lines
+        from transduce.compare import System, names_of
+        from transduce.report import Made, Scoring, Training, report_on, translate_with
+        from transduce.report_page import to_html
+        from transduce.results import metrics_of
+        from transduce.text.words import count_words
+
+        language, tokenize, metric = scoring
+        metrics = metrics_of(metric or [])
+        ours = asked.model.resolve() if asked.model else asked.hypotheses
+        names = names_of([one for one in (ours, asked.against) if one is not None])
+        against = System(names[1], texts[asked.against]) if asked.against else None
+        check_lines([against] if against else [], references, sources=sources)
+        if asked.model:
+            made = translate_with(
+                asked.model,
+                names[0],
+                sources=sources or [],
+                references=references,
+                perplexity="perplexity" in metrics,
+            )
+        else:
+            made = Made(System(names[0], texts[asked.hypotheses]))
+        if asked.train:
+            with lines_of(asked.train) as lines:
+                made = made._replace(training=Training(asked.train.name, count_words(lines)))
+        found = report_on(
+            made,
+            references,
+            sources=sources,
+            against=against,
+            scoring=Scoring(language, tokenize, metrics),
+        )
+        page.write(to_html(found).encode())
+    if as_json:
+        return json.dumps(asdict(found), ensure_ascii=False)
+    return "\n".join(map(str, found.systems[0].scores))
+
+
 def _corpus(source: Path | None, target: Path | None) -> list[str]:
     """The settings that --source and --target stand for; two-letter endings name the languages."""
+    if (source is None) != (target is None):
+        raise ValueError("--source and --target belong together: name both files")
     if source is None or target is None:
         return []
     settings = [f"data.train={json.dumps([str(source), str(target)], ensure_ascii=False)}"]

@@ -29,6 +29,11 @@ Table = dict[str, object]
 
 _Room = TypeVar("_Room")
 
+_REASONS: Mapping[str, str] = {
+    "model.positions=none": "without positions the model would be a bag of words",
+}
+"""Settings that people may well try, and why there is no such thing."""
+
 _SHAPE = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v")
 
 
@@ -99,7 +104,7 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
             raise ValueError(_unknown(section))
     tokenizer = _build(TokenizerConfig, "tokenizer", table=table)
     follows: Table = {"vocab_size": tokenizer.vocab_size}
-    return Recipe(
+    made = Recipe(
         name=_text("name", name),
         languages=_build(Languages, "languages", table=table),
         data=_build(CorpusConfig, "data", table=table),
@@ -109,6 +114,29 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         train=_build(TrainConfig, "train", table=table),
         search=_build(SearchConfig, "search", table=table),
         score=_build(ScoreConfig, "score", table=table),
+    )
+    for contradiction in contradictions(made):
+        raise ValueError(contradiction)
+    return made
+
+
+def said(recipe: str | Path | None, overrides: Sequence[str] = ()) -> frozenset[str]:
+    """Name the settings that a recipe and settings over it say themselves, as "section.key".
+
+    Args:
+        recipe: as for `load_recipe`; None looks at the overrides alone.
+        overrides: as for `load_recipe`.
+
+    >>> sorted(said(None, ["train.seed=2", "data.folder=here"]))
+    ['data.folder', 'train.seed']
+    """
+    table = _read(recipe, seen=()) if recipe is not None else {}
+    _merge(table, _from_overrides(overrides))
+    return frozenset(
+        f"{section}.{key}"
+        for section, part in table.items()
+        if isinstance(part, dict)
+        for key in part
     )
 
 
@@ -142,6 +170,57 @@ def differences(one: Recipe, other: Recipe) -> Iterator[str]:
         for entry in fields(kind):
             if getattr(ours, entry.name) != getattr(theirs, entry.name):
                 yield f"{section}.{entry.name}"
+
+
+def contradictions(recipe: Recipe) -> Iterator[str]:
+    """What no room can see alone: settings of two rooms that cannot both hold, a line each."""
+    data, model = recipe.data, recipe.model
+    if data.max_pieces + 1 > model.longest:
+        yield (
+            f"model.max_positions {model.max_positions} is too few for the pairs of "
+            f"data.max_pieces {data.max_pieces} and their EOS: raise the one to "
+            f"{data.max_pieces + 1} or lower the other to {model.max_positions - 1}"
+        )
+    longest, most = data.max_pieces + 1, recipe.batch.micro_tokens
+    if longest > most:
+        yield (
+            f"batch.micro_tokens {most} has no room for one pair of data.max_pieces "
+            f"{data.max_pieces} and its EOS: raise the one to {longest} or lower the other"
+        )
+    if recipe.train.r_drop and not model.dropout:
+        yield (
+            f"train.r_drop {recipe.train.r_drop} compares two readings that differ by dropout, "
+            f"and model.dropout is 0: raise the one or set the other to 0"
+        )
+    if data.train and not data.validation and not data.held_out:
+        yield (
+            "there is nothing to validate on: name files in data.validation, or set data.held_out "
+            "above 0"
+        )
+    for name, files in (("validation", data.validation), ("test", data.test)):
+        if files and files == data.train:
+            yield f"data.{name} names the files of data.train: name text that is not trained on"
+
+
+def doubts(recipe: Recipe) -> Iterator[str]:
+    """Settings that can hold together but hardly mean what they say, a line each."""
+    train = recipe.train
+    made = -(-train.updates // train.validate_every)
+    if train.validate_every > train.updates:
+        yield (
+            f"train.validate_every {train.validate_every} is above train.updates {train.updates}: "
+            f"there is one validation, at the end"
+        )
+    elif train.average > made:
+        yield (
+            f"train.average {train.average} is more than the {made} checkpoints that a run of "
+            f"{train.updates} updates makes: all {made} are averaged"
+        )
+    if train.schedule == "paper" and train.warmup >= train.updates:
+        yield (
+            f"train.warmup {train.warmup} is not below train.updates {train.updates}: the rate "
+            f"only rises, and never comes to its peak"
+        )
 
 
 def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
@@ -279,6 +358,8 @@ def _checked(key: str, value: object, kind: object) -> object:
         adapter = TypeAdapter[object](kind)  # pyright: ignore[reportArgumentType]  any hint will do
         checked = adapter.validate_python(given, strict=True)
     except ValidationError:
+        if reason := _REASONS.get(f"{key}={value}"):
+            raise ValueError(f"{key}: {reason}; choose {_allowed(kind)}") from None
         raise ValueError(f"{key} must be {_allowed(kind)}, not {_shown(value)}") from None
     if isinstance(checked, float) and not math.isfinite(checked):
         raise ValueError(f"{key} must be a finite number, not {value}")
@@ -296,6 +377,8 @@ def _allowed(kind: object) -> str:
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(kind))
     if get_origin(kind) is tuple:
         return 'a list of file names such as ["a.en", "a.de"]'
+    if kind is bool:
+        return "true or false"
     return "a whole number" if kind is int else "a number" if kind is float else "text"
 
 

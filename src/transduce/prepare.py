@@ -8,16 +8,23 @@ the corpus again. Validation and test text stay as they were written; no line of
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from transduce.config import Recipe
+from transduce.config import Recipe, doubts
 from transduce.data.sampler import Sampler
 from transduce.data.store import Store
+from transduce.finetune import FOLDER as START
+from transduce.finetune import Start, grow
 from transduce.folder import check_folder, sha256, whole_folder
-from transduce.text.corpus import Cleaning, NumberedPair, Pair, clean, hold_out, read_pairs
+from transduce.preflight.findings import Part
+from transduce.preflight.inspect import inspect
+from transduce.preflight.pieces import try_pieces
+from transduce.text.corpus import Cleaning, NumberedPair, Pair, clean, hold_out, read_pairs, tidy
+from transduce.text.extend import extend
 from transduce.text.tokenizer import Tokenizer
 from transduce.train.events import Note, Tell
 
@@ -36,6 +43,10 @@ class Prepared:
     """Empty when the recipe names no test files."""
     data_sha256: Mapping[str, str]
     """SHA-256 of every file of the corpus that was read, by the file's name."""
+    start: Path | None = None
+    """The bundle whose weights training starts from, its vocabulary extended; None: random ones."""
+    started_from: Mapping[str, str] = field(default_factory=dict[str, str])
+    """SHA-256 of those weights as they were given, by the model's name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +70,8 @@ class Facts:
     """Pieces that the tokenizer has, PAD included."""
     updates_per_epoch: int
     padding_share: float
+    started_from: Mapping[str, str] = field(default_factory=dict[str, str])
+    """SHA-256 of the weights that training starts from, by the model's name."""
 
 
 class Survey(NamedTuple):
@@ -72,8 +85,10 @@ class Survey(NamedTuple):
     data_sha256: Mapping[str, str]
 
 
-def prepare(recipe: Recipe, out: Path, *, tell: Tell) -> Prepared:
+def prepare(recipe: Recipe, out: Path, *, start: Start | None = None, tell: Tell) -> Prepared:
     """Read, clean, hold out, train the tokenizer and encode; write it all to `out`/prepared.
+
+    With a model to start from the tokenizer is the model's, which goes along with it.
 
     Raises:
         ValueError: if the corpus cannot be used; one line with file, line and what to change.
@@ -82,12 +97,15 @@ def prepare(recipe: Recipe, out: Path, *, tell: Tell) -> Prepared:
         raise ValueError(
             "there is no corpus: name two files, --source FILE --target FILE, or data.train"
         )
+    if recipe.tokenizer.extend and start is None:
+        raise ValueError("tokenizer.extend adds to a model's vocabulary: name one, --from MODEL")
     survey = _survey(recipe, now_and_then(tell, "read"))
     tell(Note(text=survey.cleaning.summary()))
-    tell(Note(text=f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} pieces, encoding"))
+    _look_over(recipe, survey, tell=tell)
+    tell(Note(text=_of_the_vocabulary(recipe, start)))
     with whole_folder(out / FOLDER) as folder:
         texts = (text for pair in _training(recipe, survey) for text in pair.pair)
-        tokenizer = Tokenizer.train(texts, recipe.tokenizer)
+        tokenizer = _tokenizer(recipe, texts, start=start)
         (folder / "tokenizer.model").write_bytes(tokenizer.to_bytes())
         store = Store.write(
             folder / "train",
@@ -98,11 +116,14 @@ def prepare(recipe: Recipe, out: Path, *, tell: Tell) -> Prepared:
         )
         for name, pairs in (("validation", survey.validation), ("test", survey.test)):
             _write_text(folder, name, pairs=pairs)
-        facts = _facts(recipe, survey, tokenizer=tokenizer, store=store)
+        if start:
+            grow(start.bundle, tokenizer).save(folder / START)
+        facts = _facts(recipe, survey, tokenizer=tokenizer, store=store, start=start)
         (folder / "prepared.json").write_text(
             json.dumps(asdict(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
     _report(facts, recipe=recipe, tell=tell)
+    _try_out(recipe, survey, tokenizer=tokenizer, tell=tell)
     return open_prepared(out)
 
 
@@ -122,16 +143,55 @@ def open_prepared(out: Path) -> Prepared:
         validation=_read_text(folder, "validation"),
         test=_read_text(folder, "test"),
         data_sha256=facts.files,
+        start=folder / START if facts.started_from else None,
+        started_from=facts.started_from,
     )
 
 
-def fits(recipe: Recipe, out: Path) -> bool:
-    """Whether the corpus files are still those that `out`/prepared was made of."""
+def check_positions(recipe: Recipe, prepared: Prepared) -> None:
+    """Refuse text that learned positions have no rows for; the first validation would, much later.
+
+    Raises:
+        ValueError: one line that names the set, the pair and the setting.
+    """
+    if recipe.model.positions != "learned":
+        return
+    for name, pairs in (("validation", prepared.validation), ("test", prepared.test)):
+        for number, pair in enumerate(pairs, 1):
+            pieces = max(map(len, prepared.tokenizer.encode_all([tidy(side) for side in pair])))
+            if pieces + 1 > recipe.model.longest:
+                raise ValueError(
+                    f"pair {number} of the {name} set has {pieces} pieces and EOS, more than "
+                    f"model.max_positions {recipe.model.max_positions}: raise it to {pieces + 1}, "
+                    f'or set model.positions to "sinusoid"'
+                )
+
+
+def fits(recipe: Recipe, out: Path, *, start: Start | None = None) -> bool:
+    """Whether `out`/prepared was made of these corpus files, and for this model to start from."""
     try:
         facts = json.loads((out / FOLDER / "prepared.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return facts["files"] == _checksums(recipe)
+    known = list(facts.get("started_from", {}).values())
+    same_start = known == ([start.sha256] if start else [])
+    return same_start and facts["files"] == _checksums(recipe)
+
+
+def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: Start | None) -> Tokenizer:
+    if start is None:
+        return Tokenizer.train(texts, recipe.tokenizer)
+    if not recipe.tokenizer.extend:
+        return start.bundle.tokenizer
+    return extend(start.bundle.tokenizer, texts, count=recipe.tokenizer.extend)
+
+
+def _of_the_vocabulary(recipe: Recipe, start: Start | None) -> str:
+    if start is None:
+        return f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} pieces, encoding"
+    kept = f"keeping the vocabulary of {start.name}"
+    more = recipe.tokenizer.extend
+    return f"{kept}, learning up to {more:,} pieces more, encoding" if more else f"{kept}, encoding"
 
 
 def _survey(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
@@ -157,6 +217,30 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
         )
     test = _read(recipe, data.test) if data.test else ()
     return Survey(cleaning, held_out, validation, test, _checksums(recipe))
+
+
+def _look_over(recipe: Recipe, survey: Survey, *, tell: Tell) -> None:
+    """Say what is odd about the settings and the corpus before anything is learned from them."""
+    found = inspect(
+        recipe,
+        partial(_training, recipe, survey),
+        validation=survey.validation,
+        test=survey.test,
+        progress=now_and_then(tell, "looked at"),
+    )
+    for said in (*doubts(recipe), *found.report.findings):
+        tell(Note(text=str(said)))
+
+
+def _try_out(recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, tell: Tell) -> None:
+    """Say how the vocabulary does on the text that it was not learned from."""
+    most = recipe.data.max_pieces
+    held: dict[Part, Sequence[Pair]] = {"validation": survey.validation, "test": survey.test}
+    tried = [try_pieces(tokenizer, held[part], part=part, max_pieces=most) for part in held]
+    for finding in itertools.chain.from_iterable(each.findings for each in tried):
+        tell(Note(text=str(finding)))
+    words, pieces = sum(each.words for each in tried), sum(each.pieces for each in tried)
+    tell(Note(text=f"{pieces / max(1, words):.2f} pieces a word to validate and test on"))
 
 
 def _cleaned(recipe: Recipe, counts: Cleaning) -> Iterator[NumberedPair]:
@@ -197,7 +281,9 @@ def _read_text(folder: Path, name: str) -> tuple[Pair, ...]:
     return tuple(itertools.starmap(Pair, zip(*sides, strict=True)))
 
 
-def _facts(recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, store: Store) -> Facts:
+def _facts(
+    recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, store: Store, start: Start | None
+) -> Facts:
     sampler = Sampler(store.lengths, config=recipe.batch, seed=recipe.train.seed)
     dropped = {**survey.cleaning.dropped, "over-long": store.dropped}
     return Facts(
@@ -212,6 +298,7 @@ def _facts(recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, store: Store
         vocab_size=tokenizer.vocab_size,
         updates_per_epoch=sampler.epoch_updates(0),
         padding_share=round(sampler.padding_share, 4),
+        started_from={start.name: start.sha256} if start else {},
     )
 
 

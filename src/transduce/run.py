@@ -4,7 +4,8 @@ Everything a run makes lies in its folder, and each part is written whole or not
 that was stopped anywhere goes on from there:
 
     recipe.toml        every setting of the run
-    prepared/          tokenizer, encoded training pairs, validation and test text, what was dropped
+    prepared/          tokenizer, encoded training pairs, validation and test text, what was
+                       dropped, and the model to start from where there is one
     checkpoints/       the last few, to go on from and to average
     metrics.jsonl      loss, speed and validations, a line each
     best/              the bundle with the lowest validation loss
@@ -22,20 +23,23 @@ import torch
 
 from transduce.bundle import Bundle, Provenance, average
 from transduce.config import Recipe, differences, load_recipe, to_toml
+from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
 from transduce.evaluate import Score, bleu
+from transduce.finetune import Start
 from transduce.folder import check_folder
 from transduce.model.transformer import Transformer
-from transduce.prepare import Prepared, fits, open_prepared, prepare
+from transduce.prepare import Prepared, check_positions, fits, open_prepared, prepare
 from transduce.results import Finished, Result, foresee, score_lines, translate_pairs
 from transduce.source import commit
 from transduce.text.corpus import Pair
+from transduce.train.board import check_board, on_board
 from transduce.train.events import Note, Tell
 from transduce.train.loop import Trained, Validation, train
 from transduce.train.process import computing, find_device, hold_memory
 from transduce.train.state import load_weights
 
-_MACHINE = frozenset({"train.device", "train.threads", "batch.micro_tokens"})
+_MACHINE = frozenset({"train.device", "train.threads", "train.tensorboard", "batch.micro_tokens"})
 """Settings that say how a machine computes, not what a run learns: resuming may change them."""
 
 _CORPUS = ("data.", "tokenizer.", "train.seed")
@@ -48,15 +52,19 @@ class _Chosen(NamedTuple):
     model: Transformer
     name: str
     hypotheses: tuple[str, ...]
+    bleu: float
 
 
-def carry_out(recipe: Recipe, out: Path, *, resume: bool = False, tell: Tell) -> Finished:
+def carry_out(
+    recipe: Recipe, out: Path, *, resume: bool = False, start: Start | None = None, tell: Tell
+) -> Finished:
     """Carry a recipe out, from its corpus to a bundle in `out`/model.
 
     Args:
         recipe: what to do.
         out: the run's folder. A folder that only holds what `prepare` wrote is gone on with.
         resume: go on with the run that `out` holds.
+        start: the model to start from, which the recipe must `follow`; None: random weights.
         tell: told what happens.
 
     Raises:
@@ -68,14 +76,17 @@ def carry_out(recipe: Recipe, out: Path, *, resume: bool = False, tell: Tell) ->
         tell(Note(text=f"{out} is finished: its model is {out / 'model'}"))
         return Finished.read(out / "results.json")
     find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
-    prepared = prepare_run(recipe, out, resume=resume, tell=tell)
+    if recipe.train.tensorboard:
+        check_board()
+    prepared = prepare_run(recipe, out, resume=resume, start=start, tell=tell)
+    check_positions(recipe, prepared)
     hold_memory()
     with computing(device=recipe.train.device, threads=recipe.train.threads) as device:
         torch.manual_seed(recipe.train.seed)
-        config = replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size)
-        model = Transformer(config).to(device)
+        model = _first_model(recipe, prepared).to(device)
         tell(Note(text=f"{_parameters(model):,} parameters, on {device}"))
-        trained = _train(recipe, out, model=model, prepared=prepared, tell=tell)
+        with on_board(out, wanted=recipe.train.tensorboard, tell=tell) as told:
+            trained = _train(recipe, out, model=model, prepared=prepared, tell=told)
         chosen = _choose(recipe, out, trained=trained, model=model, prepared=prepared)
         tell(Note(text=chosen.name))
         finished = _evaluate(recipe, out, chosen=chosen, trained=trained, prepared=prepared)
@@ -113,7 +124,9 @@ def check_out(recipe: Recipe, out: Path, *, resume: bool) -> None:
             )
 
 
-def prepare_run(recipe: Recipe, out: Path, *, resume: bool = False, tell: Tell) -> Prepared:
+def prepare_run(
+    recipe: Recipe, out: Path, *, resume: bool = False, start: Start | None = None, tell: Tell
+) -> Prepared:
     """Prepare the corpus in a run's folder, unless what lies there already fits.
 
     Raises:
@@ -122,18 +135,30 @@ def prepare_run(recipe: Recipe, out: Path, *, resume: bool = False, tell: Tell) 
     file = out / "recipe.toml"
     if (out / "prepared").is_dir() and file.is_file():
         changed = [k for k in differences(load_recipe(file), recipe) if k.startswith(_CORPUS)]
-        if resume or (not changed and fits(recipe, out)):
+        if resume or (not changed and fits(recipe, out, start=start)):
             tell(Note(text=f"the corpus is prepared already, in {out / 'prepared'}"))
+            prepared = open_prepared(out)
+            if start and start.sha256 not in prepared.started_from.values():
+                was = ", ".join(prepared.started_from) or "random weights"
+                raise ValueError(f"the run in {out} started from {was}: leave --from out")
             _write(file, to_toml(recipe))
-            return open_prepared(out)
+            return prepared
     try:
-        prepared = prepare(recipe, out, tell=tell)
+        prepared = prepare(recipe, out, start=start, tell=tell)
     except BaseException:
         if out.is_dir() and not any(out.iterdir()):
             out.rmdir()
         raise
     _write(file, to_toml(recipe))
     return prepared
+
+
+def _first_model(recipe: Recipe, prepared: Prepared) -> Transformer:
+    """The model before the first update: in random weights, or in those it starts from."""
+    model = Transformer(replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size))
+    if prepared.start:
+        model.load_state_dict(Bundle.load(prepared.start).model.state_dict())
+    return model
 
 
 def _train(
@@ -155,14 +180,19 @@ def _train(
         )
         return Validation(loss=loss.per_token, bleu=score.value, signature=score.signature)
 
-    def on_best(found: Validation) -> None:
+    def on_best(model: Transformer, found: Validation) -> None:
         scores = {"validation.loss": found.loss, "validation.bleu_greedy": found.bleu}
         _as_bundle(recipe, model, prepared=prepared, scores=scores).save(out / "best")
 
     return train(
         model,
-        store=prepared.store,
-        sampler=Sampler(prepared.store.lengths, config=recipe.batch, seed=recipe.train.seed),
+        loader=Loader(
+            prepared.store,
+            sampler=Sampler(prepared.store.lengths, config=recipe.batch, seed=recipe.train.seed),
+            tokenizer=prepared.tokenizer,
+            sampling=recipe.batch.sampling,
+            seed=recipe.train.seed,
+        ),
         config=recipe.train,
         validate=validate,
         folder=out,
@@ -174,27 +204,26 @@ def _train(
 def _choose(
     recipe: Recipe, out: Path, *, trained: Trained, model: Transformer, prepared: Prepared
 ) -> _Chosen:
-    """Average the last checkpoints, and keep the average unless the best single one beats it."""
+    """Choose on validation: the checkpoints' average, the best one, or the running mean."""
     model.eval()
     model.load_state_dict(average([load_weights(path) for path in trained.checkpoints]))
     single = Bundle.load(out / "best", device=model.embedding.weight.device).model
-    candidates = {
-        f"the average of the last {len(trained.checkpoints)} checkpoints": model,
-        f"the best single checkpoint (update {trained.state.best_update})": single,
-    }
+    candidates = {f"the average of the last {len(trained.checkpoints)} checkpoints": model}
+    if trained.mean:
+        candidates["the running mean of the weights"] = trained.mean
+    if not trained.mean or trained.state.best_update != trained.state.update:
+        kind = "running mean" if trained.mean else "single checkpoint"
+        candidates[f"the best {kind} (update {trained.state.best_update})"] = single
     chosen: list[_Chosen] = []
-    told: list[tuple[float, str]] = []
     for name, candidate in candidates.items():
         hypotheses = translate_pairs(
             candidate, prepared.tokenizer, pairs=prepared.validation, search=recipe.search
         )
         score = _bleu(recipe, hypotheses, prepared.validation)
-        chosen.append(_Chosen(candidate, name, hypotheses))
-        told.append((score.value, name))
-    winner = 0 if told[0][0] >= told[1][0] else 1
-    (won, name), (lost, other) = told[winner], told[1 - winner]
-    sentence = f"{name}: {won:.2f} BLEU on validation, against {lost:.2f} of {other}"
-    return chosen[winner]._replace(name=sentence)
+        chosen.append(_Chosen(candidate, name, hypotheses, score.value))
+    won, *others = sorted(chosen, key=lambda each: -each.bleu)  # of equals the first
+    against = " and ".join(f"{other.bleu:.2f} of {other.name}" for other in others)
+    return won._replace(name=f"{won.name}: {won.bleu:.2f} BLEU on validation, against {against}")
 
 
 def _evaluate(
@@ -299,6 +328,7 @@ def _as_bundle(
             data_sha256=prepared.data_sha256,
             recipe=to_toml(recipe),
             scores=scores,
+            started_from=prepared.started_from,
         ),
     )
 

@@ -67,7 +67,8 @@ class Translator:
         self._engine = engine
         self._tokenizer = tokenizer
         self.search = search
-        """The settings that hold where `translate` is told nothing else."""
+        """The settings that hold where `translate` is told nothing else. `max_source` is never more
+        than the model has positions for."""
 
     @classmethod
     def load(cls, path: str | Path, *, device: torch.device | str = "cpu") -> "Translator":
@@ -86,7 +87,8 @@ class Translator:
         """Translate with a model in memory, on the device it is on."""
         device = model.embedding.weight.device
         engine = TorchEngine(model, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
-        return cls(engine, tokenizer, search=search)
+        longest = min(search.max_source, model.config.longest - 1)  # EOS has a position as well
+        return cls(engine, tokenizer, search=replace(search, max_source=longest))
 
     def translate(
         self,
@@ -155,7 +157,8 @@ class Translator:
         if config.long == "refuse":
             raise ValueError(
                 f"line {line} has {len(ids)} pieces, more than search.max_source "
-                f"{config.max_source}: split it, raise the limit, or set search.long to 'split'"
+                f"{config.max_source}: split it, set search.long to 'split', or raise the limit "
+                f"(learned positions end at model.max_positions)"
             )
         starts_word = [piece.startswith("▁") for piece in self._tokenizer.pieces(ids)]
         parts: list[_Part] = []

@@ -117,6 +117,21 @@ def test_a_corpus_of_which_cleaning_leaves_nothing_is_refused(transduce: Transdu
     assert not (corpus / "run").exists()
 
 
+def test_text_longer_than_the_learned_positions_shows_before_training(
+    transduce: Transduce, corpus: Path
+):
+    for name in ("long.src", "long.rev"):
+        (corpus / name).write_text(" ".join("0123434012340" * 2) + "\n")
+    pair = f'data.validation=["{corpus / "long.src"}", "{corpus / "long.rev"}"]'
+    learned = ("model.positions=learned", "model.max_positions=17", "data.max_pieces=16", pair)
+
+    said = train(transduce, corpus, *(word for key in learned for word in ("--set", key)))
+
+    assert said.code == 2
+    assert "pair 1 of the validation set has" in said.err.splitlines()[-1]
+    assert not (corpus / "run" / "metrics.jsonl").exists()
+
+
 def test_a_fault_in_the_test_files_shows_before_training(transduce: Transduce, corpus: Path):
     (corpus / "test.rev").write_text("one line too few\n")
     files = f'data.test=["{corpus}/test.src", "{corpus}/test.rev"]'

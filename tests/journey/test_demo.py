@@ -22,7 +22,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         return load_recipe(recipe, [*overrides, *(SMALL if recipe == "demo" else ())])
 
     monkeypatch.setattr(demo, "load_recipe", load)
-    monkeypatch.setattr(demo, "write_corpus", partial(demo.write_corpus, pairs=300))
+    few = partial(demo.write_corpus, pairs=300, held_out=30, cases=10)
+    monkeypatch.setattr(demo, "write_corpus", few)
 
 
 @pytest.mark.usefixtures("small")
@@ -37,9 +38,13 @@ def test_the_demo_replaces_an_old_one_and_shows_scores_examples_and_what_to_type
     said = transduce("demo", "--out", out)
 
     assert said.code == 0, said.err
-    assert "test, 500 pairs: perplexity" in said.out
+    assert "test, 40 pairs: perplexity" in said.out
+    assert "right in 10 sentences" in said.out
     assert (out / "metrics.jsonl").read_text() != "{}\n"
-    longest = max((out / "corpus" / "test.en").read_text().split("\n")[:40], key=len)
-    assert f'echo "{longest}" | transduce translate {out}' in said.out
+    tests = (out / "corpus" / "test.en").read_text().splitlines()
+    assert any(f'echo "{line}" | transduce translate {out}' in said.out for line in tests)
     assert said.out.count("→") == 6
     assert "transduce train --source FILE --target FILE" in said.out
+    assert f"the report: {out / 'report.html'}" in said.out
+    page = (out / "report.html").read_text()
+    assert "The animal didn&#x27;t cross the street because it was too tired." in page

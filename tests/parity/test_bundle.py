@@ -1,18 +1,30 @@
 """A model that was saved and loaded is the model: equal weights, equal translations."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from tests.conftest import made
 
 from transduce.bundle import Bundle, Provenance
 from transduce.engines.torch_engine import TorchEngine
+from transduce.model.config import ModelConfig
 from transduce.model.positions import Positions
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.text.config import Languages, TokenizerConfig
 from transduce.text.tokenizer import EOS, Tokenizer
+
+
+@pytest.fixture(params=["the paper's", "every option"])
+def tiny(config: ModelConfig, request: pytest.FixtureRequest) -> Transformer:
+    if request.param == "every option":
+        config = replace(
+            config, norm="pre", activation="gelu", positions="learned", max_positions=53
+        )
+    return made(config).eval()
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 """Step by step with a memory of the past = reading the whole target at once."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
+from tests.conftest import made
 from torch import Tensor
 
+from transduce.model.config import ModelConfig
 from transduce.model.positions import Positions
 from transduce.model.transformer import Transformer
 
@@ -16,6 +19,19 @@ def ids(*shape: int, seed: int) -> Tensor:
 
 def mask(*lengths: int) -> Tensor:
     return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])[:, None, None]
+
+
+@pytest.fixture(params=["the paper's", "learned positions", "gelu", "pre-norm", "all of them"])
+def tiny(config: ModelConfig, request: pytest.FixtureRequest) -> Transformer:
+    """One model for each departure; the learned table is as long as the longest target here."""
+    options = {
+        "the paper's": {},
+        "learned positions": {"positions": "learned", "max_positions": 23},
+        "gelu": {"activation": "gelu"},
+        "pre-norm": {"norm": "pre"},
+    }
+    every = {key: value for option in options.values() for key, value in option.items()}
+    return made(replace(config, **options.get(request.param, every))).eval()
 
 
 @torch.no_grad()
@@ -76,8 +92,9 @@ def test_steps_with_dropped_sentences_equal_reading_the_target_at_once(
 
 
 @torch.no_grad()
-def test_a_translation_may_outgrow_the_table_of_positions(tiny: Transformer):
-    tiny.positions = Positions(14, room=5)
+def test_a_translation_may_outgrow_the_table_of_sinusoids(tiny: Transformer):
+    if isinstance(tiny.positions, Positions):
+        tiny.positions = Positions(14, room=5)
     source, target = ids(1, 3, seed=1), ids(1, 23, seed=2)
     decoding = tiny.start(source, None)
 

@@ -5,20 +5,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.conftest import Corpus
 
-from transduce.data.config import BatchConfig
-from transduce.data.sampler import Sampler
-from transduce.data.store import Store
+from transduce.data.loader import Loader
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, Progress
 from transduce.train.loop import Trained, Validation, train
-from transduce.train.state import load_weights
+from transduce.train.state import MEAN, WEIGHTS, load_weights
 
 
 def sit(
-    store: Store, config: ModelConfig, training: TrainConfig, *, folder: Path, stop_at: int = 0
+    loader: Loader, config: ModelConfig, training: TrainConfig, *, folder: Path, stop_at: int = 0
 ) -> Trained:
     """Train as a new process does: everything made anew from the seed, the folder as it lies."""
 
@@ -33,41 +32,44 @@ def sit(
     torch.manual_seed(training.seed)
     return train(
         Transformer(replace(config, dropout=0.3)),
-        store=store,
-        sampler=Sampler(store.lengths, config=BatchConfig(tokens=101, micro_tokens=97), seed=1),
+        loader=loader,
         config=training,
         validate=validate,
         folder=folder,
-        on_best=lambda found: None,
+        on_best=lambda model, found: None,
         tell=tell,
     )
 
 
-@pytest.mark.parametrize("kind", ["adam", "muon"])
-@pytest.mark.parametrize("schedule", ["paper", "linear"])
+REGIMES = {
+    "the paper's": TrainConfig(warmup=3),
+    "linear": TrainConfig(schedule="linear", rate=0.01, warmup=3),
+    "muon": TrainConfig(schedule="linear", rate=0.01, warmup=3, optimizer="muon"),
+    "running mean": TrainConfig(warmup=3, ema=0.9),
+    "R-Drop": TrainConfig(warmup=3, r_drop=5.0),
+}
+
+
+@pytest.mark.parametrize("sampling", [0.0, 0.3])
+@pytest.mark.parametrize("regime", REGIMES)
 def test_resumed_training_is_uninterrupted_training_bit_for_bit(
-    store: Store, config: ModelConfig, tmp_path: Path, kind: str, schedule: str
+    corpus: Corpus, config: ModelConfig, tmp_path: Path, regime: str, sampling: float
 ):
-    whole = TrainConfig(
-        updates=10,
-        optimizer=kind,
-        schedule=schedule,
-        rate=1.0 if schedule == "paper" else 0.01,
-        warmup=3,
-        validate_every=2,
-        weight_decay=0.1,
-        log_every=1,
-    )
+    whole = replace(REGIMES[regime], updates=10, validate_every=2, weight_decay=0.1, log_every=1)
+
+    def loader() -> Loader:
+        return corpus.loader(micro_tokens=97, sampling=sampling)
 
     with torch.random.fork_rng(devices=[]):
-        straight = sit(store, config, whole, folder=tmp_path / "straight")
+        straight = sit(loader(), config, whole, folder=tmp_path / "straight")
         cut_short = tmp_path / "resumed"
         with pytest.raises(KeyboardInterrupt):
-            sit(store, config, whole, folder=cut_short, stop_at=5)
-        resumed = sit(store, config, whole, folder=cut_short)
+            sit(loader(), config, whole, folder=cut_short, stop_at=5)
+        resumed = sit(loader(), config, whole, folder=cut_short)
 
     assert replace(resumed.state, seconds=0.0) == replace(straight.state, seconds=0.0)
-    ours, theirs = (load_weights(run.checkpoints[-1]) for run in (resumed, straight))
-    assert ours.keys() == theirs.keys()
-    for name, weight in ours.items():
-        assert torch.equal(weight, theirs[name]), name
+    for name in (WEIGHTS, MEAN) if whole.ema else (WEIGHTS,):
+        ours, theirs = (load_weights(run.checkpoints[-1], name=name) for run in (resumed, straight))
+        assert ours.keys() == theirs.keys()
+        for key, weight in ours.items():
+            assert torch.equal(weight, theirs[key]), key

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -436,3 +437,33 @@ def test_models_of_other_shapes_are_not_averaged():
 def test_there_is_no_average_of_nothing():
     with pytest.raises(ValueError, match="no checkpoints to average"):
         average([])
+
+
+NEWER = ("activation", "positions", "max_positions")
+"""Settings of a model that bundles of before do not know."""
+
+
+def test_a_bundle_of_before_the_options_loads_as_the_model_it_was(bundle: Bundle, saved: Path):
+    edit_config(saved, lambda held: [held["model"].pop(key) for key in NEWER])
+
+    loaded = Bundle.load(saved).model
+
+    assert (loaded.config.activation, loaded.config.positions) == ("relu", "sinusoid")
+    source = torch.tensor([[5, 7, 11, 0]])
+    assert torch.equal(loaded(source, None, source), bundle.model(source, None, source))
+
+
+def test_a_bundle_that_knows_no_positions_is_refused(saved: Path):
+    edit_config(saved, lambda held: held["model"].update(positions="none"))
+
+    assert "model.positions" in refusal(saved)
+
+
+def test_weights_with_another_number_of_positions_are_refused(bundle: Bundle, tmp_path: Path):
+    config = replace(bundle.model.config, positions="learned", max_positions=13)
+    replace(bundle, model=Transformer(config)).save(tmp_path / "model")
+    edit_config(tmp_path / "model", lambda held: held["model"].update(max_positions=11))
+
+    assert "tensor positions.weight is [13, 22] float32, not [11, 22]" in refusal(
+        tmp_path / "model"
+    )

@@ -84,8 +84,8 @@ def test_a_recipe_that_extends_itself_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("train.rate=1e-3", 0.001),
-        ("train.rate=.5", 0.5),
+        ("train.rate=5e-1", 0.5),
+        ("train.rate=.7", 0.7),
         ("train.rate=2", 2.0),
         ("train.updates=1_000", 1000),
         ("model.norm=pre", "pre"),
@@ -117,3 +117,35 @@ def test_differences_are_named_key_by_key():
     found = differences(load_recipe("tiny"), load_recipe("tiny", ["train.seed=2", "search.beam=1"]))
 
     assert list(found) == ["train.seed", "search.beam"]
+
+
+def test_no_positions_are_refused_with_the_reason():
+    said = (
+        "model.positions: without positions the model would be a bag of words; "
+        'choose one of "sinusoid", "learned"'
+    )
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        load_recipe("base", ["model.positions=none"])
+
+
+def test_truth_is_said_in_words():
+    assert load_recipe("base", ["tokenizer.byte_fallback=true"]).tokenizer.byte_fallback
+
+    with pytest.raises(
+        ValueError, match=r'^tokenizer\.byte_fallback must be true or false, not "yes"$'
+    ):
+        load_recipe("base", ["tokenizer.byte_fallback=yes"])
+
+
+def test_learned_positions_must_hold_the_longest_pair_and_its_eos():
+    settings = ["model.positions=learned", "model.max_positions=40"]
+    assert load_recipe("tiny", [*settings, "data.max_pieces=39"]).model.longest == 40
+
+    with pytest.raises(
+        ValueError, match=r"^model\.max_positions 40 .*data\.max_pieces 40 .* to 41 .* to 39$"
+    ):
+        load_recipe("tiny", [*settings, "data.max_pieces=40"])
+
+
+def test_the_defaults_of_learned_positions_and_of_the_corpus_go_together():
+    assert load_recipe("base", ["model.positions=learned"]).model.longest == 257

@@ -150,6 +150,42 @@ def test_a_long_line_is_refused_by_its_number_where_that_is_set(echoing: Transla
     assert echo.batches == []
 
 
+def ending(untrained: Transformer, *, rows: int) -> Transformer:
+    """The untrained model with a learned table of so many positions."""
+    config = dataclasses.replace(
+        untrained.config, positions="learned", max_positions=rows, d_model=21
+    )
+    return Transformer(config).eval()
+
+
+def test_a_line_with_more_pieces_than_the_model_has_positions_is_split(
+    untrained: Transformer, tokenizer: Tokenizer
+):
+    translator = Translator.from_parts(
+        ending(untrained, rows=11), tokenizer, search=dataclasses.replace(SEARCH, extra=50)
+    )
+    line = "zwei Kinder spielen mit einem roten Ball"
+    assert len(tokenizer.encode(line)) > 10
+
+    (found,) = translator.translate([line])
+
+    assert found.parts > 1
+    assert len(found.pieces) <= found.parts * 11
+
+
+def test_a_line_of_as_many_pieces_as_positions_for_them_and_eos_stays_whole(
+    untrained: Transformer, tokenizer: Tokenizer
+):
+    line = "zwei Kinder spielen"
+    rows = len(tokenizer.encode(line)) + 1
+    for given, parts in ((rows, 1), (rows - 1, 2)):
+        model = ending(untrained, rows=given)
+
+        (found,) = Translator.from_parts(model, tokenizer, search=SEARCH).translate([line])
+
+        assert found.parts == parts
+
+
 def test_a_part_is_scored_for_each_piece(translator: Translator):
     for one in translator.translate(SENTENCES):
         assert len(one.pieces) == len(one.log_probs)

@@ -14,6 +14,8 @@ from transduce.demo.lexicon import (
     BARE,
     FOR,
     HABITS,
+    LATER,
+    MANNERS,
     NAMES,
     NOW,
     NUMBERS,
@@ -22,7 +24,6 @@ from transduce.demo.lexicon import (
     THE,
     THIS,
     TODAY,
-    TOMORROW,
     WHERE,
     WHITHER,
     WITH,
@@ -30,20 +31,38 @@ from transduce.demo.lexicon import (
     A,
     adjective,
     adjectives,
-    matches,
-    nouns,
 )
+from transduce.demo.nouns import matches, nouns
 from transduce.demo.verbs import BE, CLAUSE_VERBS, VERBS
-from transduce.demo.words import Aspect, Determiner, Noun, Preposition, Pronoun, Time, Verb
+from transduce.demo.words import (
+    Adjective,
+    Aspect,
+    Determiner,
+    Manner,
+    Noun,
+    Preposition,
+    Pronoun,
+    Time,
+    Verb,
+)
 
 _I, _YOU, _HE, _SHE, _WE, _THEY = PRONOUNS
 # Verbs that separate, and the forms of ich and du, are many and deserve their practice.
 _VERBS = (*VERBS, *(verb for verb in VERBS if verb.prefix))
 _SUBJECTS = (*PRONOUNS, _I, _YOU)
 
-_OWNED = "animal food drink text vehicle thing opening room house school garden child teacher kin"
-_MOODS = "tired sick hungry thirsty happy sad lazy"
-_COLOURS = ("red", "white", "black")
+_OWNED = (
+    "dog cat horse pony cow food drink text car bicycle container furniture clothes dish machine "
+    "thing opening chamber house school garden boat child teacher"
+)
+_MOODS = "tired sick hungry thirsty happy sad angry"
+_PLAIN = "red white black green blue yellow brown grey round broken empty full"
+"""Adjectives that are not said with "very"."""
+
+_DESCRIBED = (
+    "beast vehicle vessel container furniture clothes dish machine thing food drink text "
+    "opening building chamber place height way barrier plant"
+)
 FORMS_OF: dict[Aspect, tuple[Form, ...]] = {
     "action": (
         *("progressive", "progressive", "progressive", "past", "past", "past", "past"),
@@ -55,14 +74,13 @@ FORMS_OF: dict[Aspect, tuple[Form, ...]] = {
     "state": ("present", "present", "past"),
     "copula": ("present", "past"),
 }
-_LATER = (TODAY, TOMORROW)
 _TIMES: dict[Form, tuple[Time, ...]] = {
     "progressive": (NOW, TODAY),
     "past": (*YESTERDAY, TODAY),
-    "future": _LATER,
-    "can": _LATER,
-    "must": _LATER,
-    "want": _LATER,
+    "future": LATER,
+    "can": LATER,
+    "must": LATER,
+    "want": LATER,
 }
 
 
@@ -79,25 +97,36 @@ def clause(
     """
     verb = rng.choice(_VERBS)
     negated = not positive and rng.random() < 0.3
-    form = _form(rng, verb, negated=negated, plain=plain, backshifted=backshifted)
-    subject = subject_of(rng, verb, negated=negated, plain=plain)
-    while subject is _YOU and form in ("past", "past progressive"):
+    while True:
+        form = _form(rng, verb, negated=negated, plain=plain, backshifted=backshifted)
         subject = subject_of(rng, verb, negated=negated, plain=plain)
+        if not _is_odd(subject, form):
+            break
     time = None
     if form == "present" and verb.aspect == "action":
         time = rng.choice(HABITS)
     elif not plain and form in _TIMES and verb.aspect != "state" and rng.random() < 0.35:
         time = rng.choice(_TIMES[form])
+    complements = _complements(rng, verb, subject, negated=negated)
     return Clause(
         subject=subject,
         verb=verb,
         form=form,
-        complements=_complements(rng, verb, subject, negated=negated),
+        complements=complements,
+        manner=None if negated or plain or form == "present" else _manner(rng, verb, complements),
         negated=negated,
         contracted=rng.random() < 0.5,
         time=time,
         time_first=rng.random() < 0.35,
     )
+
+
+def _is_odd(subject: Phrase, form: Form) -> bool:
+    """Whether German avoids the form with this subject, or a bus would want something."""
+    if form in ("past", "past progressive"):
+        return subject is _YOU
+    lifeless = isinstance(subject, NounPhrase) and subject.noun.kind == "vehicle"
+    return lifeless and form in ("want", "wanted")
 
 
 def _form(rng: Random, verb: Verb, *, negated: bool, plain: bool, backshifted: bool) -> Form:
@@ -166,6 +195,14 @@ def _complements(
     return tuple(parts)
 
 
+def _manner(rng: Random, verb: Verb, complements: tuple[Complement, ...]) -> Manner | None:
+    """How it is done, if anything else but its object and its goal is left unsaid."""
+    full = any(part.scene or part.english in ("with", "for") for part in complements)
+    if not verb.manner or full or rng.random() < 0.7:
+        return None
+    return MANNERS[rng.choice(verb.manner.split())]
+
+
 def _place(rng: Random, verb: Verb, *, known: bool, beside: list[Complement]) -> Complement:
     """Where it happens or where it goes, near nothing that is in the sentence already."""
     said = [part.phrase.noun for part in beside if isinstance(part.phrase, NounPhrase)]
@@ -186,12 +223,10 @@ def _place(rng: Random, verb: Verb, *, known: bool, beside: list[Complement]) ->
 @cache
 def _places(verb: Verb) -> tuple[tuple[Preposition, str], ...]:
     """The prepositions that fit the verb, each with its nouns that do."""
-    if verb.motion:
-        return tuple((preposition, preposition.nouns) for preposition in WHITHER)
-    fitting = set(verb.where.split())
+    fitting = nouns(verb.where)
     found = (
-        (preposition, " ".join(noun for noun in preposition.nouns.split() if noun in fitting))
-        for preposition in WHERE
+        (each, " ".join(noun.english for noun in nouns(each.nouns) if noun in fitting))
+        for each in (WHITHER if verb.motion else WHERE)
     )
     return tuple((preposition, wanted) for preposition, wanted in found if wanted)
 
@@ -283,19 +318,10 @@ def _determiner(rng: Random, noun: Noun, *, plural: bool, one: bool, countless: 
 
 def describing(rng: Random, *, form: Form) -> Clause:
     """Something is somehow: a clause with "to be"."""
-    if rng.random() < 0.4:
-        subject = person(rng)
-    else:
-        subject = noun_phrase(rng, "animal vehicle thing way house room garden", known=True)
-    if isinstance(subject, NounPhrase):
-        subject = replace(subject, adjective=None)
-        possible = adjectives(subject.noun)
-    else:
-        possible = ()
-    possible = possible or tuple(map(adjective, _MOODS.split()))
+    subject, possible = _described(rng)
     times = {"past": YESTERDAY[0], "present": TODAY}
     said = rng.choice(possible)
-    very = said.english not in _COLOURS and rng.random() < 0.3
+    very = said.english not in _PLAIN.split() and rng.random() < 0.3
     passing = said.english in _MOODS.split() and rng.random() < 0.3
     return Clause(
         subject=subject,
@@ -307,6 +333,21 @@ def describing(rng: Random, *, form: Form) -> Clause:
         time=times[form] if passing else None,
         time_first=rng.random() < 0.4,
     )
+
+
+def _described(rng: Random) -> tuple[Phrase, tuple[Adjective, ...]]:
+    """Someone or something, and what can be said of it; of people, at least how they feel."""
+    if rng.random() < 0.4:
+        subject = person(rng)
+        said = adjectives(subject.noun) if isinstance(subject, NounPhrase) else ()
+        possible = said or tuple(map(adjective, _MOODS.split()))
+    else:
+        subject = noun_phrase(rng, _DESCRIBED, known=True)
+        while not (possible := adjectives(subject.noun)):
+            subject = noun_phrase(rng, _DESCRIBED, known=True)
+    if isinstance(subject, NounPhrase):
+        subject = replace(subject, adjective=None)
+    return subject, possible
 
 
 def pronoun_for(phrase: Phrase) -> Pronoun | None:

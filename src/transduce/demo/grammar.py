@@ -21,7 +21,7 @@ from transduce.demo.inflection import (
 )
 from transduce.demo.lexicon import BARE, NO, A
 from transduce.demo.verbs import HABEN, KÖNNEN, MÜSSEN, SEIN, WERDEN, WOLLEN
-from transduce.demo.words import Adjective, Case, Conjugation, Pronoun, Time, Verb
+from transduce.demo.words import Adjective, Case, Conjugation, Manner, Pronoun, Time, Verb
 
 Form = Literal[
     "present",
@@ -77,7 +77,10 @@ _AUXILIARIES = {
 _NEGATED = {"can": "cannot"}
 _CONTRACTED = {"can": "can't", "will": "won't", "am": "am not", "must": "must not"}
 
-_MERGED = {"in dem": "im", "in das": "ins", "zu dem": "zum", "zu der": "zur", "an dem": "am"}
+_MERGED = {
+    **{"in dem": "im", "in das": "ins", "an dem": "am"},
+    **{"von dem": "vom", "zu dem": "zum", "zu der": "zur"},
+}
 _DEGREES = {"": "", "very": "sehr", "too": "zu"}
 
 
@@ -112,6 +115,9 @@ class Clause:
     """In the order of English."""
 
     quality: Quality | None = None
+    manner: Manner | None = None
+    """How it is done; only where it is not negated."""
+
     negated: bool = False
     contracted: bool = False
     """Whether English writes "didn't" for "did not"."""
@@ -127,6 +133,7 @@ def english(clause: Clause, *, question: bool = False) -> str:
     tail = [rest, clause.verb.particle, *map(_english_complement, clause.complements)]
     if clause.quality is not None:
         tail += [clause.quality.degree, clause.quality.adjective.english]
+    tail.append("" if clause.manner is None else clause.manner.english)
     time = "" if clause.time is None else clause.time.english
     words = [first, subject] if question else [subject, first]
     words = [time, *words, *tail] if clause.time_first else [*words, *tail, time]
@@ -201,10 +208,12 @@ def _middle_field(clause: Clause) -> list[str]:
     """All between the finite verb (or the subject) and the verb's end, in German order.
 
     Pronouns come first, then time, then what is known; a new object follows the place (im Garten
-    einen Apfel). *nicht* comes behind time and objects and before prepositions and qualities, and
-    lifts objects over the time (das Buch heute nicht); a new object has its *kein* instead.
+    einen Apfel) and how it is done (langsam einen Apfel). *nicht* comes behind time and objects and
+    before prepositions and qualities, and lifts objects over the time (das Buch heute nicht); a new
+    object has its *kein* instead.
     """
     time = "" if clause.time is None or clause.time_first else clause.time.german
+    manner = "" if clause.manner is None else clause.manner.german
     plain = [part for part in clause.complements if not part.german]
     scene = [_german_complement(part) for part in clause.complements if part.scene]
     others = [
@@ -218,9 +227,10 @@ def _middle_field(clause: Clause) -> list[str]:
     known = [_german_complement(part) for part in plain if not isinstance(part.phrase, Pronoun)]
     if clause.quality is not None:
         others += [_DEGREES[clause.quality.degree], clause.quality.adjective.german]
+    assert not (clause.negated and manner), "what is denied: that, or how?"
     if clause.negated and not new:
         return [*pronouns, *known, time, "nicht", *others, *scene]
-    return [*pronouns, time, *known, *scene, *new, *others]
+    return [*pronouns, time, *known, *scene, manner, *new, *others]
 
 
 def _with_no(part: Complement) -> Complement:

@@ -145,7 +145,7 @@ def german_adjective(
 def german_noun(noun: Noun, case: Case, *, plural: bool = False) -> str:
     """The noun: the dative plural takes -n unless it ends in n or s.
 
-    >>> from transduce.demo.lexicon import nouns
+    >>> from transduce.demo.nouns import nouns
     >>> [german_noun(noun, "dative", plural=True) for noun in nouns("apple car boy")]
     ['Jungen', 'Äpfeln', 'Autos']
     """

@@ -1,40 +1,26 @@
 """The demo carried out: a corpus of our own making, and the same run as for anybody's two files."""
 
+import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
+from transduce.bundle import Bundle
 from transduce.config import load_recipe, to_toml
 from transduce.demo.corpus import write_corpus
-from transduce.results import Finished
+from transduce.demo.pronoun import read_cases, score_pronouns
+from transduce.demo.report import Example, Found, report
 from transduce.run import carry_out
 from transduce.train.events import Note, Tell
 
-_LOOKED_AT, _SHOWN = 40, 6  # of the first sentences of the test set the longest
+_SHOWN = 6
+REPORT = "report.html"
 
 
-class Example(NamedTuple):
-    """A sentence that training never saw."""
-
-    source: str
-    translation: str
-    reference: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Journey:
-    """What the demo has to show."""
-
-    finished: Finished
-    examples: tuple[Example, ...]
-
-
-def journey(out: Path, *, tell: Tell) -> Journey:
-    """Write the corpus, train on it, and pick some translations of its test set.
+def journey(out: Path, *, tell: Tell) -> Found:
+    """Write the corpus, train on it, and look closely at the translations of its test set.
 
     Args:
-        out: the run's folder; an earlier demo in it is replaced.
+        out: the run's folder; an earlier demo in it is replaced. `report.html` in it shows all.
         tell: told what happens.
 
     Raises:
@@ -46,13 +32,34 @@ def journey(out: Path, *, tell: Tell) -> Journey:
     out.mkdir(parents=True, exist_ok=True)
     (out / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")  # now it is known as ours
     tell(Note(text=f"writing English and German sentences to {corpus}"))
-    write_corpus(corpus)
+    written = write_corpus(corpus)
     finished = carry_out(recipe, out, tell=tell)
     files = (corpus / "test.en", out / "hypotheses.de", corpus / "test.de")
-    sides = [file.read_text(encoding="utf-8").split("\n")[:_LOOKED_AT] for file in files]
-    seen = [Example(*sentence) for sentence in zip(*sides, strict=True)]
-    longest = sorted(seen, key=lambda example: -len(example.source))[:_SHOWN]
-    return Journey(finished=finished, examples=tuple(longest))
+    sides = [file.read_text(encoding="utf-8").split("\n")[:-1] for file in files]
+    examples = tuple(Example(*sentence) for sentence in zip(*sides, strict=True))
+    cases = read_cases(corpus)
+    found = Found(
+        finished=finished,
+        written=written,
+        examples=examples,
+        shown=_few(examples, with_it=[case.line for case in cases]),
+        pronouns=score_pronouns([example.translation for example in examples], cases),
+    )
+    text = report(found, bundle=Bundle.load(out), metrics=out / "metrics.jsonl")
+    fresh = out / f".{REPORT}.new"
+    fresh.write_text(text, encoding="utf-8")
+    os.replace(fresh, out / REPORT)
+    return found
+
+
+def _few(examples: tuple[Example, ...], *, with_it: list[int]) -> tuple[Example, ...]:
+    """Of the first sentences of each sort the longest."""
+    sorts = [
+        [examples[line] for line in with_it],
+        [each for line, each in enumerate(examples) if line not in set(with_it)],
+    ]
+    few = [sorted(sort[:20], key=lambda each: -len(each.source))[: _SHOWN // 2] for sort in sorts]
+    return tuple(each for sort in few for each in sort)
 
 
 def _clear(out: Path) -> None:
@@ -62,7 +69,7 @@ def _clear(out: Path) -> None:
     file = out / "recipe.toml"
     if not file.is_file() or load_recipe(file).name != "demo":
         raise ValueError(f"{out} holds something else than a demo: name another folder by --out")
-    ours = {"corpus", "recipe.toml", "prepared", "checkpoints", "best", "model"}
+    ours = {"corpus", "recipe.toml", "prepared", "checkpoints", "best", "model", REPORT}
     ours |= {"metrics.jsonl", "results.json"}
     for path in out.iterdir():
         if path.name not in ours and not path.name.startswith(("hypotheses.", ".")):

@@ -1,117 +1,97 @@
-"""The words of the demo except verbs, as tables: one line a word, with all that its German needs.
+"""The words of the demo except nouns and verbs, as tables: one line a word.
 
-A noun brings its gender and both plurals, an adjective what it can be said of. Nothing here is
-computed: the rules are in `inflection` and `grammar`, and `sentences` decides what is worth saying.
+An adjective brings what it can be said of, a preposition where it leads. Nothing here is computed:
+the rules are in `inflection` and `grammar`, and `draw` and `sentences` decide what is worth saying.
 A word is added by adding its line.
 """
 
 from functools import cache
 
-from transduce.demo.words import Adjective, Determiner, Name, Noun, Preposition, Pronoun, Time
-
-NOUNS = (
-    Noun("man", "men", "m", "Mann", "Männer", "person"),
-    Noun("woman", "women", "f", "Frau", "Frauen", "person"),
-    Noun("child", "children", "n", "Kind", "Kinder", "person"),
-    Noun("boy", "boys", "m", "Junge", "Jungen", "person", weak="Jungen"),
-    Noun("girl", "girls", "n", "Mädchen", "Mädchen", "person"),
-    Noun("teacher", "teachers", "m", "Lehrer", "Lehrer", "person"),
-    Noun("student", "students", "m", "Student", "Studenten", "person", weak="Studenten"),
-    Noun("aunt", "aunts", "f", "Tante", "Tanten", "kin"),
-    Noun("friend", "friends", "m", "Freund", "Freunde", "kin"),
-    Noun("mother", "", "f", "Mutter", "", "kin"),
-    Noun("father", "", "m", "Vater", "", "kin"),
-    Noun("sister", "sisters", "f", "Schwester", "Schwestern", "kin"),
-    Noun("brother", "brothers", "m", "Bruder", "Brüder", "kin"),
-    Noun("dog", "dogs", "m", "Hund", "Hunde", "animal"),
-    Noun("cat", "cats", "f", "Katze", "Katzen", "animal"),
-    Noun("horse", "horses", "n", "Pferd", "Pferde", "animal"),
-    Noun("bird", "birds", "m", "Vogel", "Vögel", "animal"),
-    Noun("mouse", "mice", "f", "Maus", "Mäuse", "animal"),
-    Noun("cow", "cows", "f", "Kuh", "Kühe", "animal"),
-    Noun("pig", "pigs", "n", "Schwein", "Schweine", "animal"),
-    Noun("animal", "animals", "n", "Tier", "Tiere", "animal"),
-    Noun("apple", "apples", "m", "Apfel", "Äpfel", "food"),
-    Noun("cake", "cakes", "m", "Kuchen", "Kuchen", "food"),
-    Noun("egg", "eggs", "n", "Ei", "Eier", "food"),
-    Noun("potato", "potatoes", "f", "Kartoffel", "Kartoffeln", "food"),
-    Noun("soup", "", "f", "Suppe", "", "food"),
-    Noun("bread", "", "n", "Brot", "", "food"),
-    Noun("cheese", "", "m", "Käse", "", "food"),
-    Noun("milk", "", "f", "Milch", "", "drink"),
-    Noun("water", "", "n", "Wasser", "", "drink"),
-    Noun("coffee", "", "m", "Kaffee", "", "drink"),
-    Noun("book", "books", "n", "Buch", "Bücher", "text"),
-    Noun("letter", "letters", "m", "Brief", "Briefe", "text"),
-    Noun("newspaper", "newspapers", "f", "Zeitung", "Zeitungen", "text"),
-    Noun("car", "cars", "n", "Auto", "Autos", "vehicle"),
-    Noun("bicycle", "bicycles", "n", "Fahrrad", "Fahrräder", "vehicle"),
-    Noun("train", "trains", "m", "Zug", "Züge", "vehicle"),
-    Noun("bus", "buses", "m", "Bus", "Busse", "vehicle"),
-    Noun("bag", "bags", "f", "Tasche", "Taschen", "thing"),
-    Noun("box", "boxes", "f", "Kiste", "Kisten", "thing"),
-    Noun("key", "keys", "m", "Schlüssel", "Schlüssel", "thing"),
-    Noun("lamp", "lamps", "f", "Lampe", "Lampen", "thing"),
-    Noun("table", "tables", "m", "Tisch", "Tische", "thing"),
-    Noun("shirt", "shirts", "n", "Hemd", "Hemden", "thing"),
-    Noun("picture", "pictures", "n", "Bild", "Bilder", "thing"),
-    Noun("door", "doors", "f", "Tür", "Türen", "opening"),
-    Noun("window", "windows", "n", "Fenster", "Fenster", "opening"),
-    Noun("house", "houses", "n", "Haus", "Häuser", "building"),
-    Noun("school", "schools", "f", "Schule", "Schulen", "building"),
-    Noun("kitchen", "kitchens", "f", "Küche", "Küchen", "room"),
-    Noun("room", "rooms", "n", "Zimmer", "Zimmer", "room"),
-    Noun("garden", "gardens", "m", "Garten", "Gärten", "place"),
-    Noun("park", "parks", "m", "Park", "Parks", "place"),
-    Noun("forest", "forests", "m", "Wald", "Wälder", "place"),
-    Noun("village", "villages", "n", "Dorf", "Dörfer", "place"),
-    Noun("city", "cities", "f", "Stadt", "Städte", "place"),
-    Noun("street", "streets", "f", "Straße", "Straßen", "way"),
-    Noun("bridge", "bridges", "f", "Brücke", "Brücken", "way"),
-    Noun("river", "rivers", "m", "Fluss", "Flüsse", "way"),
-    Noun("square", "squares", "m", "Platz", "Plätze", "way"),
-    Noun("field", "fields", "n", "Feld", "Felder", "way"),
-    Noun("tree", "trees", "m", "Baum", "Bäume", "plant"),
+from transduce.demo.nouns import matches
+from transduce.demo.words import (
+    Adjective,
+    Determiner,
+    Manner,
+    Name,
+    Noun,
+    Preposition,
+    Pronoun,
+    Time,
 )
 
-NAMES = (Name("Anna", "f"), Name("Maria", "f"), Name("Paul", "m"), Name("Tom", "m"))
+NAMES = (
+    *(Name(name, "f") for name in ("Anna", "Maria", "Lisa", "Emma")),
+    *(Name(name, "m") for name in ("Paul", "Tom", "Peter", "Jonas")),
+)
 
-LIVING = "person animal"
+_MADE = "vehicle vessel furniture machine building opening"
 ADJECTIVES = (
+    Adjective("old", "alt", f"man woman teacher beast city village tree clothes coin {_MADE}"),
+    Adjective("young", "jung", "man woman teacher doctor farmer queen king beast"),
+    Adjective("big", "groß", f"beast container thing place height way barrier chamber {_MADE}"),
+    Adjective("small", "klein", f"beast container dish thing place barrier child plant {_MADE}"),
+    Adjective("new", "neu", f"clothes book teacher student neighbour kitchen {_MADE}"),
+    Adjective("good", "gut", "teacher doctor student friend food coffee tea text hotel"),
     Adjective(
-        "old",
-        "alt",
-        "man woman teacher animal car bicycle thing building village city bridge book tree",
+        "beautiful", "schön", "house castle garden place horse bird picture plant dress queen"
     ),
-    Adjective("young", "jung", "man woman teacher animal"),
-    Adjective("big", "groß", "animal vehicle thing building room place tree square river field"),
-    Adjective("small", "klein", "animal thing house child garden village opening field car cake"),
-    Adjective("new", "neu", "car bicycle thing building book bridge teacher student kitchen"),
-    Adjective("good", "gut", "teacher student friend food coffee book newspaper"),
-    Adjective("beautiful", "schön", "house garden park city village horse bird picture tree"),
-    Adjective("red", "rot", "vehicle bag box lamp shirt door apple"),
-    Adjective("white", "weiß", "horse cat mouse bird car shirt house door"),
-    Adjective("black", "schwarz", "dog cat horse bird cow bag car"),
-    Adjective(
-        "expensive", "teuer", "car bicycle lamp table shirt picture house cheese", stem="teur"
-    ),
-    Adjective("cold", "kalt", "soup drink"),
-    Adjective("fresh", "frisch", "egg bread milk cheese apple"),
-    Adjective("long", "lang", "letter train street bridge river"),
-    Adjective("heavy", "schwer", "bag box table"),
-    Adjective("tired", "müde", LIVING, stem="müd"),
-    Adjective("sick", "krank", LIVING),
-    Adjective("hungry", "hungrig", LIVING),
+    Adjective("red", "rot", "vehicle container clothes lamp door roof apple ball"),
+    Adjective("white", "weiß", "horse cat mouse bird rabbit lamb clothes house door"),
+    Adjective("black", "schwarz", "dog cat horse bird cow clothes container car"),
+    Adjective("green", "grün", "frog snake vehicle clothes container furniture door apple bottle"),
+    Adjective("blue", "blau", "vehicle clothes container furniture door flower cup"),
+    Adjective("yellow", "gelb", "bus tram clothes flower pear ball"),
+    Adjective("brown", "braun", "dog bear horse cow goat furniture clothes egg"),
+    Adjective("expensive", "teuer", "car furniture machine clothes picture hotel", stem="teur"),
+    Adjective("round", "rund", "table mirror carpet box window stone tower"),
+    Adjective("broken", "kaputt", "car bicycle machine window chair dish"),
+    Adjective("clean", "sauber", "dish clothes towel room window street"),
+    Adjective("dirty", "schmutzig", "dish clothes towel dog pig room window street"),
+    Adjective("wet", "nass", "dog cat clothes towel street meadow roof"),
+    Adjective("dry", "trocken", "bread cake towel clothes meadow"),
+    Adjective("warm", "warm", "clothes blanket room milk bed"),
+    Adjective("cold", "kalt", "soup drink room river lake cellar"),
+    Adjective("hot", "heiß", "soup coffee tea water"),
+    Adjective("fresh", "frisch", "food milk water grass"),
+    Adjective("ripe", "reif", "apple pear"),
+    Adjective("sweet", "süß", "apple pear cake tea"),
+    Adjective("sour", "sauer", "apple milk", stem="saur"),
+    Adjective("salty", "salzig", "soup cheese sausage meat water"),
+    Adjective("long", "lang", "letter poem train dress coat snake street bridge river tunnel"),
+    Adjective("short", "kurz", "letter poem dress coat tunnel"),
+    Adjective("wide", "breit", "street river bed bench stream ditch"),
+    Adjective("narrow", "schmal", "street bridge bed stream shelf"),
+    Adjective("high", "hoch", "mountain tower wall hedge fence", stem="hoh"),
+    Adjective("low", "niedrig", "wall fence roof table tunnel"),
+    Adjective("steep", "steil", "street mountain roof"),
+    Adjective("deep", "tief", "river lake hole ditch"),
+    Adjective("thick", "dick", "book carpet blanket coat wall tree"),
+    Adjective("thin", "dünn", "blanket coat wall book"),
+    Adjective("heavy", "schwer", "container furniture stone carpet"),
+    Adjective("light", "leicht", "container chair coat ball"),
+    Adjective("hard", "hart", "bread egg bed bench stone nut"),
+    Adjective("soft", "weich", "bed sofa blanket egg bread ball"),
+    Adjective("full", "voll", "container dish bus train hotel"),
+    Adjective("empty", "leer", "container dish cupboard house room bus"),
+    Adjective("dark", "dunkel", "room cave forest tunnel house", stem="dunkl"),
+    Adjective("loud", "laut", "machine street child dog"),
+    Adjective("quiet", "leise", "radio clock", stem="leis"),
+    Adjective("fast", "schnell", "vehicle ship horse dog"),
+    Adjective("slow", "langsam", "vehicle ferry donkey turtle"),
+    Adjective("weak", "schwach", "lamb calf man"),
+    Adjective("fat", "dick", "pig cat goose dog"),
+    Adjective("tired", "müde", "man woman child person beast", stem="müd"),
+    Adjective("sick", "krank", "person beast"),
+    Adjective("hungry", "hungrig", "person beast"),
+    Adjective("thirsty", "durstig", "horse dog child camel"),
     Adjective("happy", "glücklich", "person"),
     Adjective("sad", "traurig", "person"),
-    Adjective("thirsty", "durstig"),
-    Adjective("lazy", "faul", "student boy cat"),
-    Adjective("weak", "schwach"),
-    Adjective("wide", "breit", "street river"),
-    Adjective("narrow", "schmal", "street bridge"),
-    Adjective("deep", "tief", "river"),
-    Adjective("hard", "hart"),
-    Adjective("hot", "heiß", "soup coffee"),
+    Adjective("angry", "wütend", "person dog bear goose"),
+    Adjective("brave", "mutig", "person lion"),
+    Adjective("clever", "klug", "person fox monkey owl"),
+    Adjective("lazy", "faul", "student boy cat donkey"),
+    Adjective("rich", "reich", "man woman king queen farmer"),
+    Adjective("shy", "scheu"),
 )
 
 PRONOUNS = (
@@ -141,55 +121,59 @@ POSSESSIVES = (
     Determiner("our", "our", "unser", "ein"),
     Determiner("their", "their", "ihr", "ein"),
 )
-NUMBERS = (
-    Determiner("", "two", "zwei", "bare"),
-    Determiner("", "three", "drei", "bare"),
-    Determiner("", "four", "vier", "bare"),
-    Determiner("", "five", "fünf", "bare"),
-    Determiner("", "ten", "zehn", "bare"),
+NUMBERS = tuple(
+    Determiner("", english, german, "bare")
+    for english, german in (
+        *(("two", "zwei"), ("three", "drei"), ("four", "vier"), ("five", "fünf")),
+        *(("six", "sechs"), ("seven", "sieben"), ("ten", "zehn"), ("twelve", "zwölf")),
+    )
 )
 
 WHERE = (
-    Preposition("in", "in", "dative", "garden park forest village city house kitchen room school"),
-    Preposition("on", "auf", "dative", "street bridge square"),
-    Preposition("behind", "hinter", "dative", "house school tree"),
+    Preposition("in", "in", "dative", "garden park forest village city cave building chamber"),
+    Preposition("in", "auf", "dative", "meadow field"),
+    Preposition("on", "auf", "dative", "street bridge square island roof"),
+    Preposition("by", "an", "dative", "lake river stream"),
+    Preposition("behind", "hinter", "dative", "building tree gate"),
     Preposition("under", "unter", "dative", "tree bridge"),
-    Preposition("in front of", "vor", "dative", "house school"),
+    Preposition("in front of", "vor", "dative", "building gate"),
+    Preposition("next to", "neben", "dative", "building tree gate"),
 )
 WHITHER = (
-    Preposition("into", "in", "accusative", "garden park forest city house kitchen room"),
-    Preposition("to", "zu", "dative", "school house park river bridge village"),
-    Preposition("through", "durch", "accusative", "park forest city village garden"),
-    Preposition("across", "über", "accusative", "street bridge square field"),
-    Preposition("out of", "aus", "dative", "house school kitchen forest room"),
+    Preposition(
+        *("into", "in", "accusative"),
+        "garden park forest city cave house church castle barn stable tent chamber",
+    ),
+    Preposition("to", "zu", "dative", "building park river bridge village lake tree"),
+    Preposition("through", "durch", "accusative", "park forest city village garden tunnel"),
+    Preposition("across", "über", "accusative", "street bridge square field meadow"),
+    Preposition("out of", "aus", "dative", "building chamber forest cave tunnel"),
 )
 WITH = Preposition("with", "mit", "dative", "person kin")
 FOR = Preposition("for", "für", "accusative", "person kin")
 
-YESTERDAY = (Time("yesterday", "gestern"), Time("last week", "letzte Woche"))
+YESTERDAY = (
+    Time("yesterday", "gestern"),
+    Time("last week", "letzte Woche"),
+    Time("last night", "gestern Abend"),
+)
 TODAY = Time("today", "heute")
 NOW = Time("now", "jetzt")
-TOMORROW = Time("tomorrow", "morgen")
-HABITS = (Time("every day", "jeden Tag"), Time("every morning", "jeden Morgen"))
-
-
-@cache
-def matches(noun: Noun, wanted: str) -> bool:
-    """Whether a noun, or its kind, is among these words."""
-    words = wanted.split()
-    return noun.english in words or noun.kind in words
-
-
-@cache
-def nouns(wanted: str) -> tuple[Noun, ...]:
-    """All nouns that these words name, by kind or by themselves.
-
-    >>> [noun.german for noun in nouns("drink bus")]
-    ['Milch', 'Wasser', 'Kaffee', 'Bus']
-    """
-    known = {noun.kind for noun in NOUNS} | {noun.english for noun in NOUNS}
-    assert known.issuperset(wanted.split()), f"no noun and no kind: {set(wanted.split()) - known}"
-    return tuple(noun for noun in NOUNS if matches(noun, wanted))
+LATER = (TODAY, Time("tomorrow", "morgen"), Time("next week", "nächste Woche"))
+HABITS = (
+    Time("every day", "jeden Tag"),
+    Time("every morning", "jeden Morgen"),
+    Time("every evening", "jeden Abend"),
+)
+MANNERS = {
+    each.english: each
+    for each in (
+        *(Manner("slowly", "langsam"), Manner("quickly", "schnell")),
+        *(Manner("loudly", "laut"), Manner("quietly", "leise")),
+        *(Manner("carefully", "vorsichtig"), Manner("well", "gut")),
+        *(Manner("alone", "allein"), Manner("again", "wieder")),
+    )
+}
 
 
 @cache

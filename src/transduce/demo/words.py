@@ -4,7 +4,7 @@ A word is itself and equals no other, even one that looks the same: what animals
 is *fressen*.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 Gender = Literal["m", "f", "n"]
@@ -58,17 +58,41 @@ class Conjugation:
     """Where it differs from the form of *wir*: only *sein*."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+def weak(stem: str, *, prefix: str = "", participle: str = "") -> Conjugation:
+    """The conjugation of a verb that keeps its vowel: the stem is all there is to know.
+
+    >>> weak("mach", prefix="auf")
+    Conjugation(present='mache machst macht machen', past='machte', participle='aufgemacht', \
+infinitive='')
+    >>> weak("zeichn").present, weak("zeichn").past, weak("tanz").present
+    ('zeichne zeichnest zeichnet zeichnen', 'zeichnete', 'tanze tanzt tanzt tanzen')
+
+    Args:
+        stem: the infinitive without -en.
+        prefix: one that separates.
+        participle: where it is not ge- and -t: *repariert*, *verkauft*.
+    """
+    e = "e" if stem.endswith(("t", "d", "fn", "gn", "chn")) else ""
+    du = "" if stem.endswith(("s", "ß", "z", "x")) else "s"
+    return Conjugation(
+        present=f"{stem}e {stem}{e}{du}t {stem}{e}t {stem}en",
+        past=f"{stem}{e}te",
+        participle=participle or f"{prefix}ge{stem}{e}t",
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Verb:
     """A verb of both languages with its complements."""
 
     english: str
     """Base, third person, past, participle, -ing."""
 
+    german: Conjugation
+    _: KW_ONLY
     particle: str = ""
     """What follows every English form: *up*, *for*."""
 
-    german: Conjugation
     prefix: str = ""
     """A prefix that separates in main clauses; the participle above already holds it."""
 
@@ -94,6 +118,9 @@ class Verb:
 
     beside: Literal["", "with", "for"] = ""
     """Whether it may be done with someone, or for someone."""
+
+    manner: str = ""
+    """The adverbs that say how it may be done."""
 
     pronouns: bool = False
     """Whether the object may be a personal pronoun."""
@@ -147,6 +174,14 @@ class Determiner:
 @dataclass(frozen=True, slots=True, eq=False)
 class Time:
     """An adverb of time."""
+
+    english: str
+    german: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Manner:
+    """An adverb that says how."""
 
     english: str
     german: str

@@ -41,7 +41,7 @@ class TorchEngine:
         if not sources:
             return []
         ids, mask = pad_source(sources, pad=self._pad, eos=self._eos)
-        training = self._model.training
+        training, longest = self._model.training, self._model.config.longest
         self._model.eval()
         try:
             steps = self._model.start(
@@ -51,7 +51,7 @@ class TorchEngine:
             )
             return beam_search(
                 steps,
-                limits=[config.limit(len(source)) for source in sources],
+                limits=[min(config.limit(len(source)), longest) for source in sources],
                 config=config,
                 eos=self._eos,
                 pad=self._pad,

@@ -1,5 +1,6 @@
 """The shape of one Transformer, in the paper's letters. Free of torch: `--help` stays quick."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -34,16 +35,36 @@ class ModelConfig:
     norm: Literal["post", "pre"] = "post"
     """"post" is the paper: LayerNorm(x + Sublayer(x)). "pre" departs; see docs/fidelity.md."""
 
+    activation: Literal["relu", "gelu"] = "relu"
+    """Between the feed-forward's two linear maps: "relu" is equation (2), "gelu" x Φ(x)."""
+
+    positions: Literal["sinusoid", "learned"] = "sinusoid"
+    """"sinusoid" is section 3.5, "learned" a table of weights (Table 3, row E)."""
+
+    max_positions: int = 257
+    """Rows of the learned table: no sentence is longer, EOS counted. Sinusoids have no end."""
+
     def __post_init__(self) -> None:
-        for field in ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v"):
+        sizes = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v")
+        for field in sizes:
             if getattr(self, field) < 1:
                 raise ValueError(f"model.{field} must be at least 1, not {getattr(self, field)}")
         if self.vocab_size < 4:
             raise ValueError(
                 f"model.vocab_size must hold EOS, UNK, PAD and a piece, not {self.vocab_size}"
             )
-        if self.d_model % 2:
+        if self.max_positions < 2:
+            raise ValueError(
+                f"model.max_positions must be 2 or more, a piece and EOS, not {self.max_positions}"
+            )
+        if self.positions not in ("sinusoid", "learned"):
+            raise ValueError(
+                f'model.positions must be "sinusoid" or "learned", not {self.positions!r}'
+            )
+        if self.positions == "sinusoid" and self.d_model % 2:
             raise ValueError(f"model.d_model must be even for sinusoids, not {self.d_model}")
+        if self.activation not in ("relu", "gelu"):
+            raise ValueError(f'model.activation must be "relu" or "gelu", not {self.activation!r}')
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"model.dropout must be in [0, 1), not {self.dropout}")
         if self.norm not in ("post", "pre"):
@@ -53,6 +74,11 @@ class ModelConfig:
     def pad(self) -> int:
         """The id that fills batches and starts the decoder: the last one, its embedding is zero."""
         return self.vocab_size - 1
+
+    @property
+    def longest(self) -> int:
+        """Most positions of a source or target, EOS counted; sinusoids have no end."""
+        return self.max_positions if self.positions == "learned" else sys.maxsize
 
 
 PRESETS: Mapping[str, Mapping[str, int | float]] = MappingProxyType(

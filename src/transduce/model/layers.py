@@ -1,9 +1,11 @@
 """The layers of Figure 1: feed-forward, add & norm, and the two stacks' bricks."""
 
 from collections.abc import Callable
+from typing import Literal
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transduce.model.attention import Attention, KeysValues
 from transduce.model.config import ModelConfig
@@ -11,18 +13,24 @@ from transduce.model.dropout import Dropout
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W1 + b1) W2 + b2, the same at every position: section 3.3, equation (2)."""
+    """FFN(x) = max(0, x W1 + b1) W2 + b2, the same at every position: section 3.3, equation (2).
 
-    def __init__(self, d_model: int, d_ff: int) -> None:
+    The departure "gelu" has x Φ(x) where the paper has max(0, x).
+    """
+
+    def __init__(
+        self, d_model: int, d_ff: int, *, activation: Literal["relu", "gelu"] = "relu"
+    ) -> None:
         super().__init__()
+        self.activation = F.gelu if activation == "gelu" else F.relu
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
 
     def forward(
         self, x: Float[Tensor, "batch length d_model"]
     ) -> Float[Tensor, "batch length d_model"]:
-        """Apply the two linear maps with the ReLU between them."""
-        return self.outer(self.inner(x).relu())
+        """Apply the two linear maps with the activation between them."""
+        return self.outer(self.activation(self.inner(x)))
 
 
 class AddNorm(nn.Module):
@@ -54,7 +62,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attend = attention(config)
         self.after_attend = AddNorm(config)
-        self.feed = FeedForward(config.d_model, config.d_ff)
+        self.feed = feed_forward(config)
         self.after_feed = AddNorm(config)
 
     def forward(
@@ -76,7 +84,7 @@ class DecoderLayer(nn.Module):
         self.after_attend = AddNorm(config)
         self.cross = attention(config)
         self.after_cross = AddNorm(config)
-        self.feed = FeedForward(config.d_model, config.d_ff)
+        self.feed = feed_forward(config)
         self.after_feed = AddNorm(config)
 
     def forward(
@@ -114,3 +122,8 @@ class DecoderLayer(nn.Module):
 def attention(config: ModelConfig) -> Attention:
     """Build one multi-head attention of the model's shape."""
     return Attention(config.d_model, heads=config.heads, d_k=config.d_k, d_v=config.d_v)
+
+
+def feed_forward(config: ModelConfig) -> FeedForward:
+    """Build one feed-forward network of the model's shape."""
+    return FeedForward(config.d_model, config.d_ff, activation=config.activation)

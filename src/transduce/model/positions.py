@@ -1,4 +1,4 @@
-"""Where a piece stands: the sinusoids of section 3.5."""
+"""Where a piece stands: the sinusoids of section 3.5, or a learned table (Table 3, row E)."""
 
 import math
 
@@ -44,3 +44,28 @@ class Positions(nn.Module):
             with torch.inference_mode(False):  # training may need the longer table later
                 self.table = sinusoids(2 * end, x.size(2)).to(self.table)
         return x + self.table[first:end]
+
+
+class LearnedPositions(nn.Module):
+    """Adds weights of their own to embedded pieces, one row a position. The table has an end."""
+
+    def __init__(self, d_model: int, *, rows: int) -> None:
+        """Leave the weights undrawn: `transformer.initialise` draws them."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(rows, d_model))
+
+    def forward(
+        self, x: Float[Tensor, "batch length d_model"], *, first: int = 0
+    ) -> Float[Tensor, "batch length d_model"]:
+        """Add the rows of positions `first`, `first` + 1, … to `x`.
+
+        Raises:
+            ValueError: if there are fewer rows; a longer sentence has to be split.
+        """
+        end, rows = first + x.size(1), self.weight.size(0)
+        if end > rows:
+            raise ValueError(
+                f"a sentence of {end} positions, EOS counted, is longer than model.max_positions "
+                f"{rows}: split it, or train with more positions or with sinusoids"
+            )
+        return x + self.weight[first:end]

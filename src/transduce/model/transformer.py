@@ -13,7 +13,7 @@ from transduce.model.config import ModelConfig
 from transduce.model.decoding import Decoding
 from transduce.model.dropout import Dropout
 from transduce.model.layers import DecoderLayer, EncoderLayer
-from transduce.model.positions import Positions
+from transduce.model.positions import LearnedPositions, Positions
 
 
 class Transformer(nn.Module):
@@ -28,7 +28,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=config.pad)
-        self.positions = Positions(config.d_model)
+        self.positions = positions(config)
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
@@ -106,6 +106,13 @@ class Transformer(nn.Module):
         )
 
 
+def positions(config: ModelConfig) -> Positions | LearnedPositions:
+    """Build what adds positions: one for both sides, as the one embedding is for both."""
+    if config.positions == "learned":
+        return LearnedPositions(config.d_model, rows=config.max_positions)
+    return Positions(config.d_model)
+
+
 @torch.no_grad()
 def initialise(model: Transformer) -> None:
     """Draw the initial weights from torch's default generator.
@@ -115,7 +122,11 @@ def initialise(model: Transformer) -> None:
     biases                       zero
     normalisation                gain one, offset zero
     the embedding                normal with standard deviation d_model^-0.5; PAD row zero
+    learned positions            normal with standard deviation 2^-0.5, as sinusoids have it
     ===========================  ==========================================================
+
+    So a learned place is as loud beside its piece, whose variance is one once it is scaled, as the
+    sinusoid whose place it takes. Fainter ones have to be found first, and that costs updates.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -124,3 +135,5 @@ def initialise(model: Transformer) -> None:
                 nn.init.zeros_(module.bias)
     nn.init.normal_(model.embedding.weight, std=model.config.d_model**-0.5)
     model.embedding.weight[model.config.pad].zero_()
+    if isinstance(model.positions, LearnedPositions):
+        nn.init.normal_(model.positions.weight, std=0.5**0.5)

@@ -117,13 +117,26 @@ class TokenizerConfig:
     """Share of the corpus's characters that get a piece; the rarest rest becomes UNK.
     Below 1 helps where characters are many, as in Chinese (0.9995)."""
 
+    byte_fallback: bool = False
+    """Spell characters that have no piece in the bytes of UTF-8 (256 pieces more), never by UNK."""
+
+    extend: int = 0
+    """Pieces to learn from the corpus for the vocabulary of the model that training starts from."""
+
     def __post_init__(self) -> None:
+        if self.extend < 0:
+            raise ValueError(f"tokenizer.extend must be 0 or more, not {self.extend}")
         if self.kind not in ("bpe", "unigram"):
             raise ValueError(f'tokenizer.kind must be "bpe" or "unigram", not {self.kind!r}')
         if self.vocab_size < 4:
             raise ValueError(
                 f"tokenizer.vocab_size must be 4 or more (EOS, UNK, PAD and a piece), "
                 f"not {self.vocab_size}"
+            )
+        if self.byte_fallback and self.vocab_size < 4 + 256:
+            raise ValueError(
+                f"tokenizer.byte_fallback needs a tokenizer.vocab_size of 260 or more (256 bytes, "
+                f"EOS, UNK, PAD and a piece), not {self.vocab_size}"
             )
         if not 0.98 <= self.character_coverage <= 1.0:
             raise ValueError(

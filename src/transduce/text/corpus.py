@@ -146,7 +146,16 @@ def tidy(text: str) -> str:
     >>> tidy(" cafe\\u0301\\u2028noir\\t")
     'café noir'
     """
-    return unicodedata.normalize("NFC", _FORBIDDEN.sub(" ", text)).strip()
+    return unicodedata.normalize("NFC", one_line(text)).strip()
+
+
+def one_line(text: str) -> str:
+    """Put a space for every character that a line of text cannot hold.
+
+    >>> one_line("a\\nb")
+    'a b'
+    """
+    return _FORBIDDEN.sub(" ", text)
 
 
 def hold_out(lines: Sequence[int], *, count: int, seed: int) -> frozenset[int]:

@@ -3,7 +3,8 @@
 EOS is 0 and UNK is 1; PAD is the last id and lives outside the SentencePiece model, so that the
 model file stays one that other programs accept. There is no BOS: the decoder starts from PAD, whose
 embedding is zero. Normalisation is the identity, because SentencePiece's own rules rewrite targets
-for good (½ becomes 1⁄2); what text needs is done, and counted, in `corpus`.
+for good (½ becomes 1⁄2); what text needs is done, and counted, in `corpus`. With byte fallback the
+ids 2 to 257 are bytes, which spell the characters that have no piece.
 """
 
 import hashlib
@@ -15,24 +16,26 @@ from typing import Final
 import sentencepiece
 
 from transduce.text.config import TokenizerConfig
+from transduce.text.corpus import one_line
 
 EOS: Final = 0
 """Ends every sentence."""
 
 UNK: Final = 1
-"""Stands for characters that the vocabulary lacks."""
+"""Stands for characters that the vocabulary lacks, unless bytes spell them."""
 
 _SAMPLE = 2_000_000  # lines that training looks at; more change the vocabulary little
 _LINE = 1000  # characters of one training line: the library skips lines above 4192 bytes
 _EOS_PIECE, _UNK_PIECE, _PAD_PIECE = "</s>", "<unk>", "<pad>"
+_BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
 _ERRORS_ONLY = 2  # minloglevel; the library talks on stderr otherwise
 
 
 class Tokenizer:
     """Cuts text into the pieces of one vocabulary, and joins pieces to text again.
 
-    For tidy text (`corpus.tidy`) whose characters are in the vocabulary, `decode(encode(text))` is
-    `text`. Text that looks like a control piece ("</s>") is cut as text.
+    For tidy text (`corpus.tidy`) whose characters are in the vocabulary or spelt in bytes,
+    `decode(encode(text))` is `text`. Text that looks like a control piece ("</s>") is cut as text.
     """
 
     EOS: Final = EOS
@@ -66,6 +69,7 @@ class Tokenizer:
                 vocab_size=config.vocab_size - 1,  # PAD is ours
                 hard_vocab_limit=False,
                 character_coverage=config.character_coverage,
+                byte_fallback=config.byte_fallback,
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 eos_id=cls.EOS,
@@ -138,13 +142,32 @@ class Tokenizer:
         """Cut many texts at once, on all cores; much faster than one by one."""
         return self._processor.encode(list(texts))
 
+    def seed(self, seed: int) -> None:
+        """Decide what `sample_all` draws from here on, in this thread."""
+        sentencepiece.set_random_generator_seed(seed)
+
+    def sample_all(self, texts: Sequence[str], *, alpha: float) -> list[list[int]]:
+        """Cut many texts into ids drawn at random: subword regularisation, for training alone.
+
+        Args:
+            texts: tidy text.
+            alpha: for BPE the probability that a merge is left out (Provilkov et al. 2020), for
+                unigram the exponent on the probability of a cut (Kudo 2018).
+        """
+        draw = self._processor.encode
+        # One by one: the library's own threads would each draw from a state of their own.
+        return [draw(text, enable_sampling=True, alpha=alpha, nbest_size=-1) for text in texts]
+
     def decode(self, ids: Iterable[int]) -> str:
-        """Join ids to text. EOS and PAD are left out, an UNK becomes " ⁇ ".
+        """Join ids to one line of text. EOS and PAD are left out, an UNK becomes " ⁇ ".
+
+        Bytes that spell no character become U+FFFD, those that spell a line's end a space.
 
         Raises:
             ValueError: if an id is not in the vocabulary.
         """
-        return self._processor.decode([i for i in self._checked(ids) if i not in (EOS, self.pad)])
+        said = [i for i in self._checked(ids) if i not in (EOS, self.pad)]
+        return one_line(self._processor.decode(said))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The piece of each id, as people look at them; "▁" is a space.
@@ -187,7 +210,7 @@ def _trainable(line: str) -> Iterator[str]:
     """Keep the trainer from skipping a line, or the characters of a control piece within it."""
     for reserved in "\0\t\u2585":  # the trainer's own separators; a line with U+2585 is skipped
         line = line.replace(reserved, " ")
-    for piece in (_EOS_PIECE, _UNK_PIECE):
+    for piece in (_EOS_PIECE, _UNK_PIECE, *_BYTE_PIECE.findall(line)):
         line = line.replace(piece, f"{piece[:-1]} {piece[-1]}")
     start = 0
     while len(line) - start > _LINE:

@@ -28,14 +28,19 @@ class TrainConfig:
     epsilon: float = 1e-9
     """Of Adam, and of the Adam that "muon" leaves embeddings, biases and gains to."""
 
-    schedule: Literal["paper", "linear"] = "paper"
-    """"paper" is equation (3). "linear" rises for `warmup` updates, then falls to zero."""
+    schedule: Literal["paper", "linear", "cosine", "constant", "wsd"] = "paper"
+    """"paper" is equation (3). All others rise in a straight line for `warmup` updates; then
+    "linear" falls to zero in a straight line, "cosine" as half a wave, "constant" stays, and "wsd"
+    stays until the last `decay` of training falls to zero (warm up, stable, decay)."""
 
     warmup: int = 4000
     """Updates until the rate's peak."""
 
+    decay: float = 0.2
+    """Share of the updates in the final descent; only "wsd" reads it."""
+
     rate: float = 1.0
-    """"paper": a factor on equation (3). "linear": Adam's rate at the peak."""
+    """"paper": a factor on equation (3). All other schedules: Adam's rate at the peak."""
 
     matrix_rate: float = 0.006
     """Muon's rate for the matrices at the peak; only "muon" reads it."""
@@ -49,11 +54,22 @@ class TrainConfig:
     average: int = 5
     """How many of the last checkpoints are averaged into the final model (section 6.1)."""
 
+    ema: float = 0.0
+    """Decay of a running mean of the weights, such as 0.999; then it is the mean that is validated
+    and kept as the best. 0 keeps none."""
+
+    r_drop: float = 0.0
+    """α of R-Drop: every batch is read twice and the readings are drawn together, which doubles the
+    cost of an update; its authors took 5 for translation. 0 reads once."""
+
     patience: int = 0
     """Stop after so many validations without a better validation loss; 0 never stops early."""
 
     log_every: int = 20
     """Updates between lines of metrics.jsonl."""
+
+    tensorboard: bool = False
+    """Draw the curves of metrics.jsonl for TensorBoard too, which has to be installed."""
 
     threads: int = 0
     """Threads of one matrix product on a CPU; 0 takes torch's choice, the number of cores."""
@@ -65,10 +81,10 @@ class TrainConfig:
         for field in ("updates", "warmup", "validate_every", "average", "log_every"):
             if getattr(self, field) < 1:
                 raise ValueError(f"train.{field} must be at least 1, not {getattr(self, field)}")
-        for field in ("patience", "threads", "weight_decay"):
+        for field in ("patience", "threads", "weight_decay", "r_drop"):
             if not getattr(self, field) >= 0:
                 raise ValueError(f"train.{field} must not be negative, not {getattr(self, field)}")
-        for field in ("label_smoothing", "beta1", "beta2"):
+        for field in ("label_smoothing", "beta1", "beta2", "ema"):
             if not 0.0 <= getattr(self, field) < 1.0:
                 raise ValueError(f"train.{field} must be in [0, 1), not {getattr(self, field)}")
         for field in ("epsilon", "rate", "matrix_rate"):
@@ -76,16 +92,39 @@ class TrainConfig:
                 raise ValueError(f"train.{field} must be above 0, not {getattr(self, field)}")
         if self.optimizer not in ("adam", "muon"):
             raise ValueError(f'train.optimizer must be "adam" or "muon", not {self.optimizer!r}')
-        if self.schedule not in ("paper", "linear"):
-            raise ValueError(f'train.schedule must be "paper" or "linear", not {self.schedule!r}')
         if self.seed < 0:
             raise ValueError(f"train.seed must not be negative, not {self.seed}")
-        if self.schedule == "linear" and self.rate > 0.1:
+        self._check_schedule()
+
+    def _check_schedule(self) -> None:
+        if self.schedule not in ("paper", "linear", "cosine", "constant", "wsd"):
             raise ValueError(
-                f'train.rate is the peak under schedule "linear", such as 0.001, not {self.rate}'
+                'train.schedule must be "paper", "linear", "cosine", "constant" or "wsd", '
+                f"not {self.schedule!r}"
             )
-        if self.schedule == "linear" and self.warmup > self.updates:
+        if not 0.0 < self.decay < 1.0:
+            raise ValueError(f"train.decay must be above 0 and below 1, not {self.decay}")
+        under = f'under train.schedule "{self.schedule}"'
+        if self.schedule == "paper":
+            if self.rate < 0.05:
+                raise ValueError(
+                    f"train.rate {under} is a factor on equation (3), such as 1.0, not {self.rate}"
+                )
+            return  # a short run may end within the paper's warmup
+        if self.rate > 0.1:
+            raise ValueError(f"train.rate {under} is the peak, such as 0.001, not {self.rate}")
+        if self.warmup >= self.updates:
             raise ValueError(
-                f"train.warmup must not exceed train.updates under schedule "
-                f'"linear": {self.warmup} > {self.updates}'
+                f"train.warmup must be below train.updates {under}: {self.warmup} is not below "
+                f"{self.updates}"
             )
+        if self.schedule == "wsd" and self.warmup + self.descent > self.updates:
+            raise ValueError(
+                f"train.warmup {self.warmup} and the {self.descent} updates of train.decay "
+                f"{self.decay} do not fit into train.updates {self.updates}: lower one of the two"
+            )
+
+    @property
+    def descent(self) -> int:
+        """Updates of the final descent of "wsd": `decay` of them all, and at least one."""
+        return max(1, round(self.decay * self.updates))

@@ -1,17 +1,16 @@
 """The training loop, from the first update to the last: it reads top to bottom."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from transduce.data.batch import Batch, collate
-from transduce.data.sampler import Planned, Sampler
-from transduce.data.store import Store
+from transduce.data.loader import Loader
 from transduce.model.transformer import Transformer
-from transduce.text.tokenizer import Tokenizer
 from transduce.train.config import TrainConfig
+from transduce.train.ema import RunningMean
 from transduce.train.events import Note, Tell, Validated
 from transduce.train.log import Log, diverged
 from transduce.train.optimizer import make_optimizers
@@ -30,6 +29,7 @@ class Validation(NamedTuple):
 
 
 Validate = Callable[[Transformer], Validation]
+OnBest = Callable[[Transformer, Validation], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,17 +41,18 @@ class Trained:
     """Whether it stopped because validation no longer got better."""
     checkpoints: tuple[Path, ...]
     """The last checkpoints, oldest first: those to average."""
+    mean: Transformer | None
+    """The running mean of the weights, where the recipe keeps one."""
 
 
 def train(
     model: Transformer,
     *,
-    store: Store,
-    sampler: Sampler,
+    loader: Loader,
     config: TrainConfig,
     validate: Validate,
     folder: Path,
-    on_best: Callable[[Validation], None],
+    on_best: OnBest,
     tell: Tell,
 ) -> Trained:
     """Train `model` in place until the recipe's last update, or until validation stops improving.
@@ -61,69 +62,64 @@ def train(
 
     Args:
         model: on its device, in its initial weights.
-        store: the encoded pairs.
-        sampler: which pairs each update learns from.
-        validate: scores the model; called every `config.validate_every` updates.
+        loader: reads the pairs that each update learns from.
+        validate: scores the model, or the running mean of its weights where the recipe keeps one;
+            called every `config.validate_every` updates.
         folder: the run's folder; `checkpoints/` and `metrics.jsonl` are written below it.
-        on_best: called after a validation with a lower loss than any before.
+        on_best: called with what was validated when its loss is lower than any before.
         tell: told what happens.
 
     Raises:
         FloatingPointError: if the loss stops being a number; the last checkpoint stays whole.
     """
     optimizers = make_optimizers(model, config)
+    mean = RunningMean(model, decay=config.ema) if config.ema else None
+    judged = mean.model if mean else model
     state = TrainState()
     if checkpoints := checkpoints_of(folder / "checkpoints"):
-        state = load_state(checkpoints[-1], model=model, optimizers=optimizers)
+        state = load_state(checkpoints[-1], model=model, optimizers=optimizers, mean=mean)
         tell(Note(text=f"going on after update {state.update:,}"))
     folder.mkdir(parents=True, exist_ok=True)
     log = Log(folder / "metrics.jsonl", config=config, state=state, tell=tell)
-    plan = sampler.updates(state.place)
     model.train()
-    while state.update < config.updates and not out_of_patience(state, config):
-        planned = next(plan)
-        number = state.update + 1
-        now = rates(number, config=config, d_model=model.config.d_model)
-        done = make_update(
-            model,
-            list(load_batches(planned, store=store, model=model)),
-            optimizers=optimizers,
-            rates=now,
-            smoothing=config.label_smoothing,
-        )
-        state = replace(
-            state,
-            update=number,
-            epoch=planned.place_after.epoch,
-            epoch_update=planned.place_after.update,
-            tokens=state.tokens + done.tokens,
-        )
-        log.updated(state, done, rate=now[0])
-        if number % config.validate_every == 0 or number == config.updates:
-            log.pause()
-            state = check(model, state, validate=validate, on_best=on_best, log=log)
-            save_state(folder / "checkpoints", state, model=model, optimizers=optimizers)
-            keep_last(folder / "checkpoints", config.average)
-            log.go_on()
+    with closing(loader.updates(state.place)) as updates:
+        while state.update < config.updates and not out_of_patience(state, config):
+            loaded = next(updates)
+            number = state.update + 1
+            now = rates(number, config=config, d_model=model.config.d_model)
+            done = make_update(
+                model,
+                [batch.to(model.embedding.weight.device) for batch in loaded.batches],
+                optimizers=optimizers,
+                rates=now,
+                smoothing=config.label_smoothing,
+                r_drop=config.r_drop,
+            )
+            if mean:
+                mean.follow(model, update=number)
+            state = replace(
+                state,
+                update=number,
+                epoch=loaded.place_after.epoch,
+                epoch_update=loaded.place_after.update,
+                tokens=state.tokens + done.tokens,
+            )
+            log.updated(state, done, rate=now[0])
+            if number % config.validate_every == 0 or number == config.updates:
+                log.pause()
+                state = check(judged, state, validate=validate, on_best=on_best, log=log)
+                model.train()
+                save_state(
+                    folder / "checkpoints", state, model=model, optimizers=optimizers, mean=mean
+                )
+                keep_last(folder / "checkpoints", config.average)
+                log.go_on()
     return Trained(
         state=state,
         early=state.update < config.updates,
         checkpoints=tuple(checkpoints_of(folder / "checkpoints")),
+        mean=mean.model if mean else None,
     )
-
-
-def load_batches(planned: Planned, *, store: Store, model: Transformer) -> Iterator[Batch]:
-    """Fetch an update's micro-batches from the store and put them on the model's device."""
-    device = model.embedding.weight.device
-    for pairs in planned.micro_batches:
-        numbers = pairs.tolist()
-        batch = collate(
-            [store.source(number) for number in numbers],
-            [store.target(number) for number in numbers],
-            pad=model.config.pad,
-            eos=Tokenizer.EOS,
-        )
-        yield batch.to(device)
 
 
 def check(
@@ -131,18 +127,17 @@ def check(
     state: TrainState,
     *,
     validate: Validate,
-    on_best: Callable[[Validation], None],
+    on_best: OnBest,
     log: Log,
 ) -> TrainState:
     """Validate, keep the model if it is the best so far, and return the state with that in it."""
     model.eval()
     found = validate(model)
-    model.train()
     if not math.isfinite(found.loss):
         raise diverged(found.loss, state.update)
     best = found.loss < state.best_loss
     if best:
-        on_best(found)
+        on_best(model, found)
         state = replace(
             state, best_loss=found.loss, best_update=state.update, validations_since_best=0
         )

@@ -1,7 +1,8 @@
 """All that is needed to go on as if training never stopped, written whole or not at all.
 
-A checkpoint is a folder `update-00001000` of three files: the weights, the optimizers' state with
-the random state (both safetensors, never pickle), and `state.json` with all that is a number.
+A checkpoint is a folder `update-00001000`: the weights, their running mean where the recipe keeps
+one, the optimizers' state with the random state (all safetensors, never pickle), and `state.json`
+with all that is a number.
 """
 
 import json
@@ -18,8 +19,10 @@ from torch import Tensor
 from transduce.data.sampler import Place
 from transduce.folder import check_folder, whole_folder
 from transduce.model.transformer import Transformer
+from transduce.train.ema import RunningMean
 
 WEIGHTS = "model.safetensors"
+MEAN = "mean.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,11 +54,14 @@ def save_state(
     *,
     model: Transformer,
     optimizers: Sequence[torch.optim.Optimizer],
+    mean: RunningMean | None = None,
 ) -> Path:
     """Write a checkpoint below `folder` and return where it lies."""
     checkpoint = folder / f"update-{state.update:08d}"
     with whole_folder(checkpoint) as fresh:
         save_file(model.state_dict(), fresh / WEIGHTS)
+        if mean:
+            save_file(mean.model.state_dict(), fresh / MEAN)
         tensors = _optimizer_tensors(optimizers)
         tensors["random.cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
@@ -70,8 +76,9 @@ def load_state(
     *,
     model: Transformer,
     optimizers: Sequence[torch.optim.Optimizer],
+    mean: RunningMean | None = None,
 ) -> TrainState:
-    """Read a checkpoint back into model, optimizers and the random generators.
+    """Read a checkpoint back into model, optimizers, running mean and the random generators.
 
     Raises:
         ValueError: one line, if a file is missing, damaged, or of another model.
@@ -79,6 +86,8 @@ def load_state(
     check_folder(checkpoint, what="a training checkpoint")
     try:
         model.load_state_dict(load_weights(checkpoint))
+        if mean:
+            mean.model.load_state_dict(load_weights(checkpoint, name=MEAN))
         tensors = load_file(checkpoint / "optimizer.safetensors")
         state = TrainState(**json.loads((checkpoint / "state.json").read_text()))
         torch.set_rng_state(tensors.pop("random.cpu"))
@@ -92,16 +101,16 @@ def load_state(
     return state
 
 
-def load_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """Read the weights of a checkpoint.
+def load_weights(checkpoint: Path, *, name: str = WEIGHTS) -> dict[str, Tensor]:
+    """Read the weights of a checkpoint, or their running mean.
 
     Raises:
         ValueError: one line, if the file is missing or damaged.
     """
     try:
-        return load_file(checkpoint / WEIGHTS)
+        return load_file(checkpoint / name)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{checkpoint / WEIGHTS} cannot be read: {error}") from None
+        raise ValueError(f"{checkpoint / name} cannot be read: {error}") from None
 
 
 def checkpoints_of(folder: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.model.loss import nats_of_hidden
+from transduce.model.r_drop import consistent_nats
 from transduce.model.transformer import Transformer
 
 
@@ -30,6 +31,7 @@ def make_update(
     optimizers: Sequence[torch.optim.Optimizer],
     rates: Sequence[float],
     smoothing: float,
+    r_drop: float = 0.0,
 ) -> Update:
     """Make one update from several micro-batches, exactly as if they were one batch.
 
@@ -39,10 +41,7 @@ def make_update(
     tokens = sum(batch.target_tokens for batch in batches)
     nats = torch.zeros((), device=model.embedding.weight.device)
     for batch in batches:
-        hidden = model.hidden(batch.source, batch.source_mask, batch.target_in)
-        part = nats_of_hidden(
-            hidden, model.embedding.weight, batch.target_out, smoothing=smoothing
-        ).smoothed
+        part = _nats(model, batch, smoothing=smoothing, r_drop=r_drop)
         (part / tokens).backward()
         nats += part.detach()
     grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
@@ -53,3 +52,19 @@ def make_update(
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     return Update(nats=nats, tokens=tokens, grad_norm=grad_norm)
+
+
+def _nats(
+    model: Transformer, batch: Batch, *, smoothing: float, r_drop: float
+) -> Float[Tensor, ""]:
+    """The loss of one micro-batch, summed over its target tokens."""
+
+    def read() -> Float[Tensor, "batch target d_model"]:
+        return model.hidden(batch.source, batch.source_mask, batch.target_in)
+
+    pieces, target_out = model.embedding.weight, batch.target_out
+    if r_drop:
+        return consistent_nats(
+            read(), read(), pieces, target_out=target_out, smoothing=smoothing, alpha=r_drop
+        )
+    return nats_of_hidden(read(), pieces, target_out, smoothing=smoothing).smoothed

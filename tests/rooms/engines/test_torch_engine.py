@@ -1,5 +1,7 @@
 """The engine puts a model and the search together; what each does alone is tested in its room."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -77,3 +79,19 @@ def test_a_model_can_learn_after_a_search_that_outgrew_its_positions(
 
 def test_no_sentences_have_no_hypotheses(engine: TorchEngine):
     assert engine.search([], SearchConfig()) == []
+
+
+def test_a_translation_ends_with_the_learned_positions(
+    untrained: Transformer, tokenizer: Tokenizer
+):
+    config = dataclasses.replace(untrained.config, positions="learned", max_positions=6)
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        model.embedding.weight[tokenizer.EOS] = 0.0  # so that it goes on as long as it may
+        model.embedding.weight[2:-1] += 3.0
+    engine = TorchEngine(model, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
+
+    found = engine.search(SOURCES, SearchConfig(beam=2, extra=50))
+
+    lengths = {len(hypothesis.ids) for hypotheses in found for hypothesis in hypotheses}
+    assert max(lengths) == 6

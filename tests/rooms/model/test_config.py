@@ -38,6 +38,20 @@ def test_an_odd_width_is_refused():
         ModelConfig(d_model=7)
 
 
+def test_an_odd_width_is_no_matter_where_positions_are_learned():
+    assert ModelConfig(d_model=7, positions="learned").d_model == 7
+
+
+def test_a_table_of_positions_without_room_for_a_piece_is_refused():
+    with pytest.raises(ValueError, match=r"^model\.max_positions must be 2 or more, .*, not 1$"):
+        ModelConfig(max_positions=1)
+
+
+def test_learned_positions_end_and_sinusoids_do_not():
+    assert ModelConfig(positions="learned", max_positions=11).longest == 11
+    assert ModelConfig(max_positions=11).longest > 10**9
+
+
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
 def test_a_dropout_that_is_no_probability_is_refused(dropout: float):
     with pytest.raises(ValueError, match=r"^model\.dropout must be in \[0, 1\), not "):

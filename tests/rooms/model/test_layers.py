@@ -38,6 +38,25 @@ def test_feed_forward_can_be_done_by_hand():
     assert y.tolist() == [[[24.0, 14.0]]]
 
 
+def test_feed_forward_with_gelu_can_be_done_by_hand():
+    feed, x = FeedForward(14, 23, activation="gelu"), draw(2, 5, 14)
+
+    y = feed(x)
+
+    inner = x @ feed.inner.weight.T + feed.inner.bias
+    below = (1 + torch.erf(inner / 2**0.5)) / 2  # Φ: how much of a normal distribution lies below
+    torch.testing.assert_close(y, (inner * below) @ feed.outer.weight.T + feed.outer.bias)
+
+
+def test_the_activation_is_the_configs_on_both_sides(config: ModelConfig):
+    for kind in (EncoderLayer, DecoderLayer):
+        relu, gelu = kind(config), kind(replace(config, activation="gelu"))
+        gelu.load_state_dict(relu.state_dict())
+        x = draw(2, 5, 14)
+
+        assert (gelu.feed(x) != relu.feed(x)).any()
+
+
 def test_add_norm_before_training_begins_is_the_normalised_sum(config: ModelConfig):
     around = AddNorm(config)
     x = draw(2, 5, 14)

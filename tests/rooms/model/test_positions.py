@@ -1,8 +1,16 @@
-"""Sinusoids: a table that is computed, offset and grown."""
+"""Sinusoids: a table that is computed, offset and grown. Learned positions: one that has an end."""
 
+import pytest
 import torch
+from torch import nn
 
-from transduce.model.positions import Positions, sinusoids
+from transduce.model.positions import LearnedPositions, Positions, sinusoids
+
+
+def learned(rows: int) -> LearnedPositions:
+    positions = LearnedPositions(6, rows=rows)
+    nn.init.normal_(positions.weight, generator=torch.Generator().manual_seed(1))
+    return positions
 
 
 def test_the_table_grows_when_a_sentence_is_longer_than_its_room():
@@ -48,3 +56,31 @@ def test_far_positions_are_computed_in_full_precision():
 
     exact = torch.tensor(5_000 / 100, dtype=torch.float64).sin().float()
     torch.testing.assert_close(far, exact, rtol=0, atol=1e-7)
+
+
+def test_learned_positions_are_the_rows_of_a_table():
+    positions = learned(rows=13)
+
+    added = positions(torch.zeros(2, 11, 6))
+
+    assert torch.equal(added, positions.weight[:11].expand(2, 11, 6))
+
+
+def test_a_learned_position_further_on_gets_its_own_row():
+    positions = learned(rows=13)
+
+    added = positions(torch.zeros(1, 2, 6), first=7)
+
+    assert torch.equal(added[0], positions.weight[7:9])
+
+
+def test_every_row_of_the_learned_table_can_be_used():
+    assert learned(rows=13)(torch.zeros(1, 13, 6)).shape == (1, 13, 6)
+
+
+@pytest.mark.parametrize(("length", "first"), [(14, 0), (1, 13), (5, 9)])
+def test_a_sentence_longer_than_the_learned_table_is_refused(length: int, first: int):
+    with pytest.raises(
+        ValueError, match=r"^a sentence of 14 positions, .*model\.max_positions 13: "
+    ):
+        learned(rows=13)(torch.zeros(1, length, 6), first=first)

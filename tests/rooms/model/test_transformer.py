@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from transduce.model.config import ModelConfig
+from transduce.model.positions import sinusoids
 from transduce.model.transformer import Transformer
 
 
@@ -91,6 +92,40 @@ def test_a_sentence_longer_than_the_table_of_positions_passes(tiny: Transformer)
     logits = tiny(ids(1, 601), None, ids(1, 523))
 
     assert logits.isfinite().all()
+
+
+def test_learned_positions_start_as_loud_as_the_sinusoids_they_stand_in_for():
+    config = ModelConfig(
+        vocab_size=19, encoder_layers=1, decoder_layers=1, d_model=64, positions="learned"
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Transformer(config)
+
+    loudness = sinusoids(257, 64).square().mean().sqrt().item()
+    assert model.positions.weight.shape == (257, 64)
+    assert model.positions.weight.std().item() == pytest.approx(loudness, rel=0.02)
+
+
+def test_learned_positions_leave_the_draws_of_all_other_weights_as_they_are(config: ModelConfig):
+    def drawn(positions: str) -> dict[str, torch.Tensor]:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return Transformer(replace(config, positions=positions)).state_dict()
+
+    learned, plain = drawn("learned"), drawn("sinusoid")
+
+    assert learned.keys() - plain.keys() == {"positions.weight"}
+    assert all(torch.equal(learned[name], weight) for name, weight in plain.items())
+
+
+def test_learned_positions_learn_from_both_sides(config: ModelConfig):
+    model = Transformer(replace(config, positions="learned", max_positions=13))
+
+    model(ids(2, 11), None, ids(2, 7)).square().sum().backward()
+
+    touched = model.positions.weight.grad.abs().sum(1) > 0
+    assert touched.tolist() == [True] * 11 + [False] * 2
 
 
 def test_every_weight_gets_a_gradient(tiny: Transformer):

@@ -39,6 +39,16 @@ def test_tokenizer_setting_out_of_range_is_named(field: str, value: object):
         TokenizerConfig(**{field: value})
 
 
+def test_bytes_need_room_in_the_vocabulary():
+    assert TokenizerConfig(byte_fallback=True, vocab_size=260).vocab_size == 260
+
+    with pytest.raises(
+        ValueError,
+        match=r"^tokenizer\.byte_fallback needs a tokenizer\.vocab_size of 260 .* 259$",
+    ):
+        TokenizerConfig(byte_fallback=True, vocab_size=259)
+
+
 def test_foreign_bleu_tokeniser_is_refused_with_the_choice():
     with pytest.raises(ValueError, match=r"score\.bleu_tokenize .*'13a', .*not 'moses'"):
         ScoreConfig(bleu_tokenize="moses")

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import sentencepiece
@@ -201,3 +202,99 @@ def test_model_that_rewrites_its_text_is_refused():
 
     with pytest.raises(ValueError, match="rewrites its text"):
         Tokenizer.from_bytes(data)
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def spelling(request: pytest.FixtureRequest) -> Tokenizer:
+    """A tokenizer that spells unknown characters in bytes."""
+    config = TokenizerConfig(kind=request.param, vocab_size=293, byte_fallback=True)
+    return Tokenizer.train(LINES, config)
+
+
+@settings(deadline=None)
+@given(text=st.text())
+def test_with_bytes_all_tidy_text_comes_back(spelling: Tokenizer, text: str):
+    text = tidy(text)
+
+    assert spelling.decode(spelling.encode(text)) == text
+
+
+@pytest.mark.parametrize("text", ["Жук", "👩‍👩‍👧 ab", "\U0010ffff", "<0x41>", "a</s><0xFF>b"])
+def test_with_bytes_nothing_is_unknown_and_nothing_is_a_special_id(spelling: Tokenizer, text: str):
+    ids = spelling.encode(text)
+
+    assert not {EOS, UNK, spelling.pad} & set(ids)
+    assert spelling.decode(ids) == text
+
+
+def test_the_bytes_stand_behind_unk_in_their_order(spelling: Tokenizer):
+    assert spelling.pieces([EOS, UNK, 2, 257]) == ["</s>", "<unk>", "<0x00>", "<0xFF>"]
+    assert spelling.pieces([spelling.pad]) == ["<pad>"]
+    assert spelling.encode("Ж")[1:] == [2 + byte for byte in "Ж".encode()]
+
+
+def test_known_characters_are_cut_as_without_bytes():
+    plain, spelling = (
+        Tokenizer.train(LINES, TokenizerConfig(vocab_size=size, byte_fallback=size > 256))
+        for size in (37, 37 + 256)
+    )
+
+    for line in LINES[:7]:
+        assert spelling.pieces(spelling.encode(line)) == plain.pieces(plain.encode(line))
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_any_ids_a_model_may_say_are_decoded_to_one_line(spelling: Tokenizer, data: st.DataObject):
+    any_id = st.integers(0, spelling.vocab_size - 1) | st.integers(2, 257)
+
+    text = spelling.decode(data.draw(st.lists(any_id, max_size=13)))
+
+    text.encode()
+    assert not any(end in text for end in "\n\r\0\x85\u2028")
+
+
+def test_bytes_that_spell_no_character_are_shown_as_such(spelling: Tokenizer):
+    said = [2 + 0xF0, 2 + 0x9F, *spelling.encode("ab")[1:], 2 + ord("\n")]
+
+    text = spelling.decode(said)
+
+    assert text.startswith("\ufffd\ufffd")
+    assert text.endswith(" ")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_characters_of_a_byte_piece_are_learned_from_text(kind: str):
+    lines = [*LINES, *["<0x41> <0x4F>"] * 5]
+    tokenizer = Tokenizer.train(
+        lines, TokenizerConfig(kind=kind, vocab_size=350, byte_fallback=True)
+    )
+
+    ids = tokenizer.encode("<0x41>")
+
+    assert not set(range(2, 258)) & set(ids)
+    assert tokenizer.decode(ids) == "<0x41>"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_bytes_and_characters_that_do_not_fit_say_how_many_pieces_are_needed(kind: str):
+    config = TokenizerConfig(kind=kind, vocab_size=261, byte_fallback=True)
+
+    with pytest.raises(ValueError, match=r"vocab_size 261 .*at least (\d+)") as caught:
+        Tokenizer.train(LINES, config)
+
+    needed = int(str(caught.value).split("at least ")[1].split(",")[0])
+    found = Tokenizer.train(LINES, replace(config, vocab_size=needed))
+    assert found.vocab_size == needed
+
+
+def test_a_tokenizer_with_bytes_is_loaded_as_saved(spelling: Tokenizer):
+    loaded = Tokenizer.from_bytes(spelling.to_bytes())
+
+    assert loaded.encode("👩 ab") == spelling.encode("👩 ab")
+
+
+def test_a_small_corpus_has_the_bytes_beside_its_own_pieces():
+    config = TokenizerConfig(vocab_size=8000, byte_fallback=True)
+
+    assert 262 <= Tokenizer.train(["ab ab", "ab"], config).vocab_size < 268

@@ -37,16 +37,51 @@ def test_a_rate_of_nothing_is_refused(field: str):
         replace(TrainConfig(), **{field: 0.0})
 
 
-def test_the_papers_factor_is_refused_as_a_peak_rate():
-    with pytest.raises(ValueError, match=r"^train\.rate is the peak .*\"linear\""):
-        TrainConfig(schedule="linear")
+PEAKED = ("linear", "cosine", "constant", "wsd")
 
 
-def test_a_linear_warmup_must_end_before_training_does():
+@pytest.mark.parametrize("schedule", PEAKED)
+def test_the_papers_factor_is_refused_as_a_peak_rate(schedule: str):
     with pytest.raises(
-        ValueError, match=r"^train\.warmup must not exceed train\.updates .*: 8 > 7"
+        ValueError,
+        match=rf'^train\.rate under train\.schedule "{schedule}" is the peak, .* 1\.0$',
     ):
-        TrainConfig(schedule="linear", rate=0.001, warmup=8, updates=7)
+        TrainConfig(schedule=schedule, warmup=7, updates=53)
+
+
+def test_a_peak_rate_is_refused_as_the_papers_factor():
+    with pytest.raises(
+        ValueError, match=r'^train\.rate under train\.schedule "paper" is a factor .*not 0\.002$'
+    ):
+        TrainConfig(rate=0.002)
+
+
+@pytest.mark.parametrize("warmup", [7, 8])
+@pytest.mark.parametrize("schedule", PEAKED)
+def test_a_warmup_must_end_before_training_does(schedule: str, warmup: int):
+    with pytest.raises(
+        ValueError, match=rf"^train\.warmup must be below train\.updates .*: {warmup} .* 7$"
+    ):
+        TrainConfig(schedule=schedule, rate=0.001, warmup=warmup, updates=7, decay=0.1)
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0, -0.2, float("nan")])
+def test_a_final_descent_that_is_no_share_is_refused(decay: float):
+    with pytest.raises(ValueError, match=rf"^train\.decay must be above 0 .*, not {decay}$"):
+        TrainConfig(decay=decay)
+
+
+def test_warmup_and_final_descent_must_fit_into_training():
+    assert TrainConfig(schedule="wsd", rate=0.001, updates=50, warmup=30, decay=0.4).descent == 20
+
+    with pytest.raises(
+        ValueError, match=r"^train\.warmup 31 and the 20 updates of train\.decay 0\.4 .* 50: "
+    ):
+        TrainConfig(schedule="wsd", rate=0.001, updates=50, warmup=31, decay=0.4)
+
+
+def test_a_final_descent_has_an_update_at_least():
+    assert TrainConfig(updates=7, decay=0.01).descent == 1
 
 
 def test_the_papers_warmup_may_outlast_a_short_run():

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import torch
+from tests.conftest import Corpus
 
 from transduce.data.config import BatchConfig
 from transduce.data.sampler import Sampler
-from transduce.data.store import Store
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, Note, Progress, Validated
@@ -24,28 +25,29 @@ class Run:
     """One run on the small store, with validations that find what they are told to."""
 
     model: Transformer
-    store: Store
+    corpus: Corpus
     folder: Path
     losses: Sequence[float] = ()
     told: list[Event] = field(default_factory=list)
     best: list[float] = field(default_factory=list)
     modes: list[bool] = field(default_factory=list)
+    validated_models: list[Transformer] = field(default_factory=list)
 
     def train(self, config: TrainConfig) -> Trained:
         losses = iter(self.losses)
 
         def validate(model: Transformer) -> Validation:
             self.modes.append(model.training)
+            self.validated_models.append(model)
             return Validation(loss=next(losses, 1.0), bleu=3.5, signature="none")
 
         return train(
             self.model,
-            store=self.store,
-            sampler=Sampler(self.store.lengths, config=BatchConfig(tokens=101), seed=1),
+            loader=self.corpus.loader(),
             config=config,
             validate=validate,
             folder=self.folder,
-            on_best=lambda found: self.best.append(found.loss),
+            on_best=lambda model, found: self.best.append(found.loss),
             tell=self.told.append,
         )
 
@@ -54,8 +56,8 @@ class Run:
 
 
 @pytest.fixture
-def run(tiny: Transformer, store: Store, tmp_path: Path) -> Run:
-    return Run(tiny, store, tmp_path)
+def run(tiny: Transformer, corpus: Corpus, tmp_path: Path) -> Run:
+    return Run(tiny, corpus, tmp_path)
 
 
 def test_training_makes_the_updates_it_was_asked_for(run: Run):
@@ -65,12 +67,13 @@ def test_training_makes_the_updates_it_was_asked_for(run: Run):
 
 
 def test_an_epoch_of_updates_learns_from_every_target_token_once(run: Run):
-    updates = Sampler(run.store.lengths, config=BatchConfig(tokens=101), seed=1).epoch_updates(0)
+    lengths = run.corpus.store.lengths
+    updates = Sampler(lengths, config=BatchConfig(tokens=101), seed=1).epoch_updates(0)
 
     trained = run.train(TrainConfig(updates=updates))
 
     assert (trained.state.epoch, trained.state.epoch_update) == (1, 0)
-    assert trained.state.tokens == int((run.store.lengths[:, 1] + 1).sum())
+    assert trained.state.tokens == int((lengths[:, 1] + 1).sum())
 
 
 def test_the_loss_falls(run: Run):
@@ -181,3 +184,29 @@ def test_a_checkpoint_of_another_corpus_is_refused(run: Run):
 
     with pytest.raises(ValueError, match="corpus"):
         run.train(TrainConfig(updates=3))
+
+
+def test_the_running_mean_is_what_is_validated_and_kept(run: Run):
+    trained = run.train(TrainConfig(updates=5, validate_every=5, warmup=2, ema=0.9))
+
+    assert trained.mean is not None
+    assert run.validated_models == [trained.mean]
+    assert not torch.equal(trained.mean.embedding.weight, run.model.embedding.weight)
+
+
+def test_a_mean_over_nothing_but_one_point_is_that_point(run: Run):
+    still = TrainConfig(
+        updates=3, validate_every=3, schedule="linear", rate=1e-12, warmup=1, ema=0.999
+    )
+
+    trained = run.train(still)
+
+    assert trained.mean is not None
+    torch.testing.assert_close(trained.mean.embedding.weight, run.model.embedding.weight)
+
+
+def test_without_a_running_mean_the_weights_themselves_are_validated(run: Run):
+    trained = run.train(TrainConfig(updates=3, validate_every=3))
+
+    assert trained.mean is None
+    assert run.validated_models == [run.model]

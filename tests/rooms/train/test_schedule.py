@@ -1,11 +1,21 @@
 """Rates: the departures and the edges. Equation (3) itself is held to the paper in tests/paper."""
 
+import math
 from itertools import pairwise
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from transduce.train.config import TrainConfig
-from transduce.train.schedule import linear_share, paper_rate, rates
+from transduce.train.schedule import (
+    cosine_share,
+    linear_share,
+    paper_rate,
+    rates,
+    rising_share,
+    wsd_share,
+)
 
 
 def test_the_rate_rises_in_a_straight_line():
@@ -41,16 +51,77 @@ def test_the_linear_share_falls_by_equal_amounts_and_still_learns_at_the_last():
     assert shares[-1] == pytest.approx(1 / 47)
 
 
-def test_a_warmup_as_long_as_training_never_falls():
-    assert linear_share(7, updates=7, warmup=7) == 1.0
+def test_the_cosine_share_is_half_a_wave():
+    shares = [cosine_share(update, updates=52, warmup=7) for update in range(7, 53)]
+
+    waves = [(1 + math.cos(math.pi * step / 46)) / 2 for step in range(46)]
+    assert shares == pytest.approx(waves)
 
 
-def test_a_linear_schedule_moves_both_rates_alike():
-    config = TrainConfig(schedule="linear", rate=0.004, matrix_rate=0.02, warmup=7, updates=53)
+def test_the_level_share_falls_at_the_end_alone():
+    shares = [wsd_share(update, updates=53, warmup=7, descent=13) for update in range(1, 54)]
 
-    adam, matrix = rates(3, config=config, d_model=64)
+    assert shares[6:40] == [1.0] * 34
+    assert [a - b for a, b in pairwise(shares[39:])] == pytest.approx([1 / 14] * 13)
 
-    assert (adam, matrix) == (pytest.approx(0.004 * 3 / 7), pytest.approx(0.02 * 3 / 7))
+
+def test_the_constant_share_stays():
+    assert {rising_share(update, warmup=7) for update in range(7, 54)} == {1.0}
+
+
+PEAKED = ("linear", "cosine", "constant", "wsd")
+
+
+@st.composite
+def regimes(draw: st.DrawFn) -> TrainConfig:
+    """Any regime with a peak of its own that the settings allow."""
+    schedule = draw(st.sampled_from(PEAKED))
+    updates = draw(st.integers(4, 90))
+    warmup = draw(st.integers(1, updates - 1))
+    decay = draw(st.floats(0.01, 0.99))
+    assume(schedule != "wsd" or warmup + max(1, round(decay * updates)) <= updates)
+    return TrainConfig(
+        schedule=schedule, updates=updates, warmup=warmup, decay=decay, rate=0.003, matrix_rate=0.02
+    )
+
+
+def curve(config: TrainConfig) -> list[float]:
+    return [rates(n, config=config, d_model=64)[0] for n in range(1, config.updates + 1)]
+
+
+@given(config=regimes())
+def test_every_schedule_rises_in_a_straight_line_to_its_peak(config: TrainConfig):
+    made = curve(config)
+
+    assert made[config.warmup - 1] == max(made) == 0.003
+    line = [0.003 * update / config.warmup for update in range(1, config.warmup + 1)]
+    assert made[: config.warmup] == pytest.approx(line)
+
+
+@given(config=regimes())
+def test_no_schedule_rises_again(config: TrainConfig):
+    after = curve(config)[config.warmup - 1 :]
+
+    assert all(a >= b > 0 for a, b in pairwise(after))
+
+
+@given(config=regimes())
+def test_every_schedule_but_the_constant_one_ends_near_zero_and_still_learns(config: TrainConfig):
+    last = curve(config)[-1] / 0.003
+    falls = config.descent if config.schedule == "wsd" else config.updates - config.warmup
+
+    if config.schedule == "constant":
+        assert last == 1.0
+    else:
+        assert 0 < last <= 1 / (falls + 1) + 1e-12
+
+
+@given(config=regimes())
+def test_both_rates_move_alike(config: TrainConfig):
+    for update in (1, config.warmup, config.updates):
+        adam, matrix = rates(update, config=config, d_model=64)
+
+        assert matrix / 0.02 == pytest.approx(adam / 0.003)
 
 
 @pytest.mark.parametrize("update", [3, 97, 5_003])

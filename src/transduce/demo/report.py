@@ -1,0 +1,172 @@
+"""What the demo found, as one page: scores, the pronoun, what *it* looks at, curves, examples."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from transduce.bundle import Bundle
+from transduce.demo.corpus import Written
+from transduce.demo.pronoun import PronounScore
+from transduce.results import Finished
+from transduce.view.attention import TracedText, attention_figure, attention_of
+from transduce.view.chart import Series, line_chart
+from transduce.view.page import Section, page, table
+from transduce.view.traced import traced_text
+
+TIRED = "The animal didn't cross the street because it was too tired."
+WIDE = "The animal didn't cross the street because it was too wide."
+"""The pair of sentences that the paper's authors explained attention with."""
+
+
+class Example(NamedTuple):
+    """A sentence that training never saw."""
+
+    source: str
+    translation: str
+    reference: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What the demo has to show."""
+
+    finished: Finished
+    written: Written
+    """How many sentences of which sort there are."""
+    examples: tuple[Example, ...]
+    """The whole test set."""
+    shown: tuple[Example, ...]
+    """A few long ones, half of them with "it"."""
+    pronouns: PronounScore
+
+    @property
+    def exact(self) -> float:
+        """Share of the test set's translations that are the reference to the letter."""
+        right = sum(example.translation == example.reference for example in self.examples)
+        return right / len(self.examples)
+
+    def __str__(self) -> str:
+        """Say what the scores do not: exact match, and the pronoun beside two simple rules."""
+        score, total = self.pronouns, len(self.examples)
+        return (
+            f"  exact match {_percent(self.exact)} of {total:,} sentences\n"
+            f"er, sie or es for “it”: {_percent(score.accuracy)} right in {score.cases} sentences, "
+            f"{_percent(score.unseen_accuracy)} in the {score.unseen_cases} whose noun and "
+            f"adjective never met in training\n"
+            f"  the first noun's, always: {_percent(score.always_first)};"
+            f"  {score.majority_pronoun}, always: {_percent(score.majority)}"
+        )
+
+
+def report(found: Found, *, bundle: Bundle, metrics: Path) -> str:
+    """Write the page.
+
+    Args:
+        found: what came of it.
+        bundle: the model it trained.
+        metrics: the run's metrics.jsonl.
+    """
+    traced = [traced_text(bundle, sentence) for sentence in (TIRED, WIDE)]
+    looks = "".join(
+        attention_of(each, position=_place_of_it(each), side="source", title=sentence)
+        for each, sentence in zip(traced, (TIRED, WIDE), strict=True)
+    )
+    wrong = [example for example in found.examples if example.translation != example.reference]
+    return page(
+        "transduce demo: er, sie or es?",
+        [
+            Section("How good it is", _scores(found), _PLAIN),
+            Section("What “it” refers to", _pronouns(found), _IT),
+            Section("What “it” looks at", looks, _LOOKS),
+            Section("Every attention of one sentence", attention_figure(traced[0], title=TIRED)),
+            Section("How it was learned", _curves(metrics)),
+            Section("Sentences it has never seen", _examples(found.shown)),
+            Section(
+                "What it got wrong",
+                _examples(wrong) if wrong else "<p>Nothing.</p>",
+                f"{len(wrong)} of {len(found.examples)} translations of the test set are not, to "
+                f"the letter, the reference.",
+            ),
+        ],
+        lead="A Transformer trained on sentences of a small English and German grammar, and tested "
+        "on sentences of it that training never had.",
+    )
+
+
+_PLAIN = (
+    "The grammar has one translation for every sentence, so a translation is right or it is wrong."
+)
+_IT = (
+    "In “The animal didn't cross the street because it was too tired”, it is the animal; with “too "
+    "wide”, it is the street. German must choose: das Tier is es, die Straße is sie. No two nouns "
+    "stand in the test with an adjective they have in training; “unseen” are the sentences in "
+    "which not even the one noun that is meant ever met the adjective there."
+)
+_LOOKS = (
+    "The encoder's self-attention from the piece “it”. In some layers and heads it finds the noun, "
+    "and which one depends on the last word."
+)
+
+
+def _scores(found: Found) -> str:
+    test = found.finished.test
+    assert test is not None, "the demo has a test set"
+    right = sum(each.translation == each.reference for each in found.examples)
+    rows = [["exact match", _percent(found.exact), f"{right} of {len(found.examples)}"]]
+    rows += [[score.name, f"{score.value:.1f}", score.signature] for score in test.scores]
+    rows += [["perplexity", f"{test.perplexity:.3f}", "per piece, EOS counted"]]
+    return table(["measure", "test set", ""], rows, numbers={1})
+
+
+def _pronouns(found: Found) -> str:
+    score, written = found.pronouns, found.written
+    rows = [
+        ["this model", _percent(score.accuracy), f"{score.cases}"],
+        ["… on unseen combinations", _percent(score.unseen_accuracy), f"{score.unseen_cases}"],
+        ["rule: always the first noun", _percent(score.always_first), f"{score.cases}"],
+        [f"rule: always {score.majority_pronoun}", _percent(score.majority), f"{score.cases}"],
+    ]
+    kept_out = (
+        f"<p>{written.open_reference:,} sentences were drawn and kept out, of training too, "
+        f"because “it” could have been either noun.</p>\n"
+    )
+    return table(["", "right pronoun", "sentences"], rows, numbers={1, 2}) + kept_out
+
+
+def _curves(metrics: Path) -> str:
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+
+    def curve(name: str, key: str) -> Series:
+        some = [line for line in lines if key in line]
+        return Series(name, [line["update"] for line in some], [line[key] for line in some])
+
+    loss = [
+        curve("training, smoothed, with dropout", "loss"),
+        curve("validation", "validation_loss"),
+    ]
+    bleu = [curve("validation, greedy", "bleu")]
+    return line_chart(loss, x_label="update", y_label="nats per piece", title="Loss") + line_chart(
+        bleu, x_label="update", y_label="BLEU", title="BLEU"
+    )
+
+
+def _examples(examples: Sequence[Example]) -> str:
+    rows = [
+        [
+            each.source,
+            each.translation,
+            "" if each.translation == each.reference else each.reference,
+        ]
+        for each in examples
+    ]
+    return table(["English", "translation", "expected, where it differs"], rows)
+
+
+def _place_of_it(traced: TracedText) -> int:
+    return next((place for place, piece in enumerate(traced.source_pieces) if piece == "▁it"), 0)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

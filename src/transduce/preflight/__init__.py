@@ -1,0 +1,1 @@
+"""A corpus looked over before anything is learned from it."""

@@ -1,0 +1,149 @@
+"""What cannot be checked, written or meant gets one line and exit code 2, and leaves nothing."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.conftest import Said, Transduce
+from tests.sentences import sentences, write_sides
+
+from transduce.config import doubts, load_recipe
+from transduce.preflight.inspect import inspect
+from transduce.preflight.write import write_cleaned
+from transduce.text.corpus import read_pairs
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    write_sides(tmp_path, "train", sentences(97))
+    return tmp_path
+
+
+def check(transduce: Transduce, corpus: Path, *words: object) -> Said:
+    files = ("--source", corpus / "train.en", "--target", corpus / "train.de")
+    return transduce("check", *files, "--set", "tokenizer.vocab_size=97", *words)
+
+
+def refuses(said: Said, *parts: object) -> None:
+    assert said.code == 2, said
+    assert said.out == ""
+    assert said.err.startswith("transduce: ")
+    assert said.err.count("\n") == 1, said.err
+    for part in parts:
+        assert str(part) in said.err
+
+
+def test_a_folder_that_holds_something_is_not_written_to(transduce: Transduce, corpus: Path):
+    (corpus / "out").mkdir()
+    (corpus / "out" / "mine").write_text("mine")
+    (corpus / "train.en").unlink()  # which would be said if the corpus were read first
+
+    said = check(transduce, corpus, "tiny", "--write", corpus / "out")
+
+    refuses(said, corpus / "out", "is not empty", "--write")
+    assert [path.name for path in (corpus / "out").iterdir()] == ["mine"]
+
+
+def test_neither_does_the_library_write_there(corpus: Path):
+    recipe = load_recipe("tiny", [f'data.train=["{corpus}/train.en", "{corpus}/train.de"]'])
+    pairs = partial(read_pairs, recipe.data.paths(recipe.data.train))
+
+    with pytest.raises(ValueError, match="is not empty"):
+        write_cleaned(recipe, inspect(recipe, pairs), pairs=pairs, folder=corpus)
+
+
+def test_the_corpus_own_folder_is_such_a_folder(transduce: Transduce, corpus: Path):
+    refuses(check(transduce, corpus, "--write", corpus), corpus, "is not empty")
+
+
+def test_an_empty_folder_will_do(transduce: Transduce, corpus: Path):
+    (corpus / "out").mkdir()
+
+    assert check(transduce, corpus, "--write", corpus / "out").code == 0
+
+
+def test_a_file_is_no_folder(transduce: Transduce, corpus: Path):
+    said = check(transduce, corpus, "--write", corpus / "train.en")
+
+    refuses(said, corpus / "train.en", "is a file")
+
+
+def test_a_corpus_is_written_whole_or_not_at_all(
+    transduce: Transduce, corpus: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("transduce.preflight.write.json.dumps", full)
+
+    said = check(transduce, corpus, "--write", corpus / "out")
+
+    assert said.code == 1
+    assert sorted(path.name for path in corpus.iterdir()) == ["train.de", "train.en"]
+
+
+def test_sides_of_unequal_length_cannot_be_checked(transduce: Transduce, corpus: Path):
+    with (corpus / "train.de").open("a") as file:
+        file.write("Eine Zeile zu viel.\n")
+
+    refuses(check(transduce, corpus), "97 lines", "98", "look first near line")
+
+
+def test_a_missing_file_is_named(transduce: Transduce, corpus: Path):
+    (corpus / "train.de").unlink()
+
+    refuses(check(transduce, corpus), corpus / "train.de", "does not exist")
+
+
+def test_no_corpus_is_nothing_to_check(transduce: Transduce):
+    refuses(transduce("check"), "there is no corpus")
+
+
+@pytest.mark.parametrize("command", ["check", "prepare", "train"])
+def test_one_side_is_no_corpus(transduce: Transduce, corpus: Path, command: str):
+    said = transduce(command, "--source", corpus / "train.en")
+
+    refuses(said, "--source and --target belong together")
+
+
+@pytest.mark.parametrize(
+    ("settings", "parts"),
+    [
+        (["batch.micro_tokens=256"], ["batch.micro_tokens 256", "data.max_pieces 256", "257"]),
+        (["train.r_drop=5.0", "model.dropout=0.0"], ["train.r_drop 5.0", "model.dropout is 0"]),
+        (['data.train=["a", "b"]', "data.held_out=0"], ["nothing to validate on"]),
+        (
+            ['data.train=["a", "b"]', 'data.validation=["a", "b"]'],
+            ["data.validation names the files of data.train"],
+        ),
+        (
+            ['data.train=["a", "b"]', 'data.test=["a", "b"]'],
+            ["data.test names the files of data.train"],
+        ),
+        (["train.warmup=2500"], ["train.warmup", "2500"]),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(
+    transduce: Transduce, settings: list[str], parts: list[str]
+):
+    given = [word for setting in settings for word in ("--set", setting)]
+
+    refuses(transduce("train", "tiny", *given), *parts)
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        (["train.validate_every=2501"], "there is one validation, at the end"),
+        (["train.average=11"], "train.average 11 is more than the 10 checkpoints"),
+        (["train.schedule=paper", "train.rate=1", "train.warmup=2500"], "the rate only rises"),
+    ],
+)
+def test_settings_that_hardly_mean_what_they_say_are_doubted(settings: list[str], part: str):
+    (doubt,) = doubts(load_recipe("tiny", settings))
+
+    assert part in doubt
+
+
+def test_a_recipe_that_is_sound_is_not_doubted():
+    assert list(doubts(load_recipe("tiny"))) == []

@@ -1,0 +1,228 @@
+"""A corpus looked over from the command line, and by `train` itself; a clean copy of it."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from tests.conftest import SMALL, Said, Transduce
+from tests.sentences import sentences, write_sides
+
+from transduce.config import load_recipe
+from transduce.text.corpus import Pair
+
+PAIRS = sentences(433)
+SWAPPED = [Pair(pair.target, pair.source) for pair in PAIRS[:11]]
+FAULTY = [*SWAPPED, *PAIRS[11:], PAIRS[20], Pair("Stop!", "Stop!"), Pair("", "Leer.")]
+FAULTY += [Pair("It is late.", "Es ist\u2028spät."), Pair("No.", PAIRS[0].target * 3)]
+TEST = sentences(500)[480:]
+LEAKED = PAIRS[33]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    write_sides(tmp_path, "train", FAULTY)
+    write_sides(tmp_path, "clean", PAIRS)
+    write_sides(tmp_path, "test", [*TEST, LEAKED])
+    return tmp_path
+
+
+def check(transduce: Transduce, corpus: Path, *words: object, name: str = "train") -> Said:
+    files = ("--source", corpus / f"{name}.en", "--target", corpus / f"{name}.de")
+    small = ("--set", "tokenizer.vocab_size=97")
+    return transduce("check", *files, *small, *words)
+
+
+def with_test(corpus: Path) -> tuple[str, str]:
+    return ("--set", f'data.test=["{corpus}/test.en", "{corpus}/test.de"]')
+
+
+def read(file: Path) -> list[str]:
+    return file.read_bytes().decode().split("\n")[:-1]
+
+
+def test_a_clean_corpus_has_no_finding(transduce: Transduce, corpus: Path):
+    said = check(transduce, corpus, name="clean")
+
+    assert said.code == 0
+    assert said.err == ""
+    first, last = said.out.splitlines()
+    assert first.startswith("433 pairs to train on, 0 to validate, 0 to test; ")
+    assert first.endswith(" pieces a word")
+    assert last == "no findings"
+
+
+def test_every_fault_gets_a_line_with_a_count_and_an_example(transduce: Transduce, corpus: Path):
+    said = check(transduce, corpus, *with_test(corpus))
+
+    assert said.code == 0
+    assert "training: 11 of 438 pairs have their sides swapped, such as line 1: " in said.out
+    assert "1 of 438 pairs have a target that is a copy of its source, such as line 435" in said.out
+    assert "1 of 438 pairs stand there twice or more" in said.out
+    assert "1 of 438 pairs have an empty side, such as line 436:  | Leer." in said.out
+    assert "test: 1 of 21 pairs stand in training too" in said.out
+    assert said.out.endswith("findings\n")
+
+
+def test_a_fault_that_spoils_training_is_loud_and_the_exit_code_says_it(
+    transduce: Transduce, corpus: Path
+):
+    (corpus / "train.de").write_bytes((corpus / "train.en").read_bytes())
+
+    said = check(transduce, corpus)
+
+    assert said.code == 1
+    assert "WARNING: training: " in said.out
+
+
+def test_json_holds_counts_and_examples(transduce: Transduce, corpus: Path):
+    said = check(transduce, corpus, "--json")
+
+    found = json.loads(said.out)
+    copy = next(one for one in found["report"]["findings"] if one["kind"] == "copy")
+    assert found["report"]["training_pairs"] == 438
+    assert (copy["part"], copy["count"], copy["of"]) == ("training", 1, 438)
+    assert copy["examples"] == [[435, "Stop!", "Stop!"]]
+    assert found["cleaned"] is None
+
+
+def test_a_recipe_names_a_corpus_too(transduce: Transduce, corpus: Path):
+    (corpus / "mine.toml").write_text(
+        f'[data]\nfolder = "{corpus}"\ntrain = ["clean.en", "clean.de"]\n'
+        "[tokenizer]\nvocab_size = 97\n"
+    )
+
+    said = transduce("check", corpus / "mine.toml")
+
+    assert said.out.startswith("433 pairs to train on")
+
+
+def test_a_line_that_is_not_utf8_is_a_finding(transduce: Transduce, corpus: Path):
+    write_sides(corpus, "train", [*PAIRS, Pair("nice", "sch\udcf6n")])
+
+    said, as_json = check(transduce, corpus), check(transduce, corpus, "--json")
+
+    assert "1 of 434 lines are not UTF-8; convert the file" in said.out
+    assert json.loads(as_json.out)["report"]["findings"][0]["count"] == 1
+
+
+def test_the_clean_copy_has_no_faults_and_a_report_of_them(transduce: Transduce, corpus: Path):
+    said = check(transduce, corpus, *with_test(corpus), "--write", corpus / "out")
+
+    kept = [pair for pair in PAIRS if pair != LEAKED]
+    kept.append(Pair("It is late.", "Es ist spät."))
+    facts = json.loads((corpus / "out" / "cleaned.json").read_text())["cleaned"]
+    assert said.code == 0
+    assert read(corpus / "out" / "train.en") == [pair.source for pair in kept]
+    assert read(corpus / "out" / "train.de") == [pair.target for pair in kept]
+    assert (facts["kept"], facts["exchanged"]) == (433, 11)
+    assert facts["removed"] == {
+        "empty": 1,
+        "copy": 1,
+        "leaked source": 1,
+        "duplicate": 1,
+        "length ratio": 1,
+    }
+    assert "kept 433 pairs, exchanged the sides of 11, removed 5 (empty: 1; " in said.out
+
+
+def test_a_pair_of_two_faults_is_removed_for_the_first(transduce: Transduce, corpus: Path):
+    write_sides(corpus, "train", [*PAIRS, Pair("Stop!", "Stop!"), Pair("Stop!", "Stop!")])
+
+    check(transduce, corpus, "--write", corpus / "out")
+
+    facts = json.loads((corpus / "out" / "cleaned.json").read_text())["cleaned"]
+    assert facts["removed"] == {"copy": 2}
+
+
+def test_what_was_written_is_clean(transduce: Transduce, corpus: Path):
+    check(transduce, corpus, *with_test(corpus), "--write", corpus / "out")
+
+    said = check(transduce, corpus / "out")
+
+    assert said.out.endswith("\nno findings\n")
+
+
+def test_the_originals_stay_as_they_are(transduce: Transduce, corpus: Path):
+    before = (corpus / "train.en").read_bytes(), (corpus / "train.de").read_bytes()
+
+    check(transduce, corpus, "--write", corpus / "out")
+
+    assert ((corpus / "train.en").read_bytes(), (corpus / "train.de").read_bytes()) == before
+
+
+def test_a_packed_corpus_is_written_packed(transduce: Transduce, corpus: Path):
+    files = [corpus / "train.en", corpus / "train.de"]
+    packed = [gzip.compress(file.read_bytes()) for file in files]
+    for file, data in zip(files, packed, strict=True):
+        file.with_name(f"{file.name}.gz").write_bytes(data)
+    names = ("--source", corpus / "train.en.gz", "--target", corpus / "train.de.gz")
+
+    transduce("check", *names, "--set", "tokenizer.vocab_size=97", "--write", corpus / "out")
+
+    text = gzip.decompress((corpus / "out" / "train.en.gz").read_bytes()).decode()
+    assert text.split("\n")[0] == PAIRS[0].source
+
+
+def test_columns_stay_columns(transduce: Transduce, corpus: Path):
+    rows = "".join(f"{source}\t{target}\n" for source, target in [*PAIRS, PAIRS[0]])
+    (corpus / "pairs.tsv").write_text(rows)
+    settings = ("--set", f"data.train={corpus}/pairs.tsv", "--set", "tokenizer.vocab_size=97")
+
+    transduce("check", *settings, "--write", corpus / "out")
+
+    assert read(corpus / "out" / "pairs.tsv") == ["\t".join(pair) for pair in PAIRS]
+
+
+def test_sides_of_one_name_are_told_apart(transduce: Transduce, corpus: Path):
+    for side in ("en", "de"):
+        (corpus / side).mkdir()
+        (corpus / f"clean.{side}").rename(corpus / side / "text")
+    files = ("--source", corpus / "en" / "text", "--target", corpus / "de" / "text")
+
+    transduce("check", *files, "--set", "tokenizer.vocab_size=97", "--write", corpus / "out")
+
+    assert read(corpus / "out" / "source.text") == [pair.source for pair in PAIRS]
+    assert read(corpus / "out" / "target.text") == [pair.target for pair in PAIRS]
+
+
+def test_preparing_says_what_it_finds_and_what_it_chose(transduce: Transduce, corpus: Path):
+    files = ("--source", corpus / "train.en", "--target", corpus / "train.de")
+    settings = ("--set", "tokenizer.vocab_size=97", "--set", "model.dropout=0.07")
+
+    said = transduce("prepare", *files, *settings, *with_test(corpus), "--out", corpus / "run")
+
+    lines = said.err.splitlines()
+    assert said.code == 0, said.err
+    assert lines[0].startswith("438 pairs: 4+4 layers of width 128, 97 pieces, dropout 0.07, 400 ")
+    assert lines[1].startswith("kept 436 pairs; dropped 2 (")
+    assert any("pairs have a target that is a copy of its source" in line for line in lines)
+    assert lines[-1].endswith(" pieces a word to validate and test on")
+    recipe = load_recipe(corpus / "run" / "recipe.toml")
+    assert (recipe.train.updates, recipe.model.dropout) == (400, 0.07)
+
+
+def test_settings_that_hardly_mean_what_they_say_are_told(transduce: Transduce, corpus: Path):
+    files = ("--source", corpus / "clean.en", "--target", corpus / "clean.de")
+    odd = ("--set", "train.updates=20", "--set", "train.validate_every=21")
+
+    out = ("--set", "tokenizer.vocab_size=97", "--out", corpus / "run")
+
+    said = transduce("prepare", *files, *SMALL, *odd, *out)
+
+    assert "train.validate_every 21 is above train.updates 20" in said.err
+
+
+def test_going_on_with_a_run_keeps_what_was_chosen_for_it(transduce: Transduce, corpus: Path):
+    files = ("--source", corpus / "clean.en", "--target", corpus / "clean.de")
+    small = (*SMALL, "--set", "tokenizer.vocab_size=97", "--set", "train.updates=11")
+    first = transduce("train", *files, *small, "--out", corpus / "run")
+    chosen = load_recipe(corpus / "run" / "recipe.toml")
+    with (corpus / "clean.en").open("a") as file:
+        file.write("A line more.\n" * 9000)
+
+    again = transduce("train", "--resume", "--out", corpus / "run")
+
+    assert "433 pairs: 1+1 layers of width 32" in first.err
+    assert (again.code, load_recipe(corpus / "run" / "recipe.toml")) == (0, chosen)
+    assert "since" not in again.err

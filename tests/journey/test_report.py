@@ -1,0 +1,135 @@
+"""`transduce evaluate --report`: a page beside the scores, whole or not at all."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run, Said, Transduce
+
+LINES = [f"line {number} of a small test set ." for number in range(29)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """References, their sources, two systems, and a training text."""
+    for name, lines in {
+        "ref.en": LINES,
+        "src.xx": [line.replace("small", "<klein>") for line in LINES],
+        "good.en": [line.replace("small ", "" if line[5] == "7" else "small ") for line in LINES],
+        "poor.en": [line.replace("small ", "") for line in LINES],
+        "train.en": ["a small test"] * 3,
+    }.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path
+
+
+def refuses(said: Said, *parts: str) -> None:
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), said
+    for part in parts:
+        assert part in said.err
+
+
+@pytest.mark.parametrize("inner", ["", "model"])
+def test_a_model_is_reported_on_with_its_runs_words(
+    run: Run, transduce: Transduce, tmp_path: Path, inner: str
+):
+    page = tmp_path / "report.html"
+    files = ("--source", run.corpus / "test.src", "--target", run.corpus / "test.rev")
+    plain = transduce("evaluate", run.folder / inner, *files)
+
+    said = transduce("evaluate", run.folder / inner, *files, "--report", page)
+
+    assert (said.code, said.out, said.err) == (0, plain.out, f"report: {page}\n")
+    html = page.read_text()
+    assert "perplexity" in html
+    assert "the 481 training pairs of run" in html
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_two_systems_stand_side_by_side(folder: Path, transduce: Transduce):
+    page = folder / "report.html"
+
+    said = transduce(
+        *("evaluate", "--hypotheses", folder / "good.en", "--against", folder / "poor.en"),
+        *("--source", folder / "src.xx", "--target", folder / "ref.en", "--report", page),
+        *("--train", folder / "train.en", "--metric", "bleu", "--json"),
+    )
+
+    found = json.loads(said.out)
+    assert [one["name"] for one in found["systems"]] == ["good.en", "poor.en"]
+    assert [len(one["scores"]) for one in found["systems"]] == [1, 1]
+    assert found["comparison"]["metrics"][0]["systems"][1]["verdict"] == "better"
+    assert found["training"] == "train.en"
+    rare = {one["times"]: one for one in found["breakdown"]["frequencies"]}
+    assert rare["2–4"]["words"] == 3 * 29
+    assert rare["2–4"]["recall"] == [(3 * 29 - 1) / (3 * 29), 2 / 3]
+    assert len(found["breakdown"]["gains"]) == 10
+    html = page.read_text()
+    assert "Largest gains" in html
+    assert "&lt;klein&gt;" in html
+
+
+def test_translations_alone_have_a_report(folder: Path, transduce: Transduce):
+    page = folder / "report.html"
+    page.write_text("an older one")
+
+    said = transduce(
+        *("evaluate", "--hypotheses", folder / "good.en", "--target", folder / "ref.en"),
+        *("--report", page),
+    )
+
+    assert [line.split()[0] for line in said.out.splitlines()] == ["BLEU", "chrF2", "TER"]
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_mistakes_are_one_line_and_write_nothing(folder: Path, transduce: Transduce):
+    good, ref, page = folder / "good.en", folder / "ref.en", folder / "report.html"
+    short, none, latin = folder / "short.en", folder / "none.en", folder / "latin.en"
+    short.write_text("one line\n")
+    none.write_text("")
+    latin.write_bytes(b"caf\xe9\n" * 29)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def report(
+        *words: object, hypotheses: Path = good, target: Path = ref, to: Path = page
+    ) -> Said:
+        files = ("--hypotheses", hypotheses, "--target", target, "--report", to)
+        return transduce("evaluate", *files, *words)
+
+    refuses(report(hypotheses=short), "short.en has 1 lines", "29 references")
+    refuses(report("--against", short), "short.en has 1 lines", "29 references")
+    refuses(report("--source", short), "the source has 1 lines", "29 references")
+    refuses(report(hypotheses=none, target=none), "no line in the references")
+    refuses(report(hypotheses=none), "none.en has 0 lines")
+    refuses(report("--against", folder / "gone.en"), "gone.en")
+    refuses(report("--against", latin), "latin.en, line 1: not UTF-8")
+    refuses(report("--train", latin), "latin.en, line 1: not UTF-8")
+    refuses(report("--metric", "rouge"), "'rouge'")
+    refuses(report("--metric", "perplexity"), "perplexity is a model's")
+    refuses(report("--tokenize", "spaces"), "'spaces'")
+    refuses(report(to=folder), f"{folder} is a folder")
+    refuses(report(to=folder / "no" / "report.html"), str(folder / "no"))
+    refuses(report(to=good), "good.en would replace what it reports on")
+    refuses(report(to=folder / "no" / ".." / "ref.en"), "ref.en would replace")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_what_belongs_to_a_report_needs_one(folder: Path, transduce: Transduce):
+    files = ("--hypotheses", folder / "good.en", "--target", folder / "ref.en")
+
+    for word in ("--against", "--train"):
+        said = transduce("evaluate", *files, word, folder / "poor.en")
+
+        refuses(said, "--report FILE.html")
+    refuses(transduce("evaluate", *files, "--source", folder / "src.xx"), "--source")
+
+
+def test_unequal_lines_are_refused_before_a_model_translates(
+    run: Run, transduce: Transduce, folder: Path
+):
+    files = ("--source", run.corpus / "test.src", "--target", run.corpus / "test.rev")
+    against = ("--against", folder / "ref.en")
+
+    said = transduce("evaluate", folder / "gone", *files, *against, "--report", folder / "r.html")
+
+    refuses(said, "ref.en has 29 lines but there are 40 references")

@@ -1,0 +1,71 @@
+"""`transduce view`: one page, whole or not at all; one line for what is wrong."""
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run, Said, Transduce
+from tests.rooms.view.test_page import parsed
+
+
+def refuses(said: Said, *parts: str) -> None:
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), said
+    for part in parts:
+        assert part in said.err
+
+
+def test_a_page_is_written_and_its_place_is_said(run: Run, tmp_path: Path, transduce: Transduce):
+    out = tmp_path / "map.html"
+
+    said = transduce("view", run.folder, "1 2 3", "--out", out)
+
+    assert (said.code, said.out, said.err) == (0, f"page: {out}\n", "")
+    assert "1 2 3" in parsed(out.read_text(encoding="utf-8")).text
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_page_can_show_a_translation_that_is_not_the_models(
+    run: Run, tmp_path: Path, transduce: Transduce
+):
+    out = tmp_path / "map.html"
+
+    said = transduce("view", run.folder, "1 2 3", "--target", "4 4", "--out", out)
+
+    assert said.code == 0, said.err
+    assert "4 4" in parsed(out.read_text(encoding="utf-8")).text
+
+
+def test_a_folder_is_not_overwritten(run: Run, tmp_path: Path, transduce: Transduce):
+    said = transduce("view", run.folder, "1 2 3", "--out", tmp_path)
+
+    refuses(said, f"{tmp_path} is a folder", "map.html")
+
+
+def test_a_folder_that_is_not_there_is_named(run: Run, tmp_path: Path, transduce: Transduce):
+    said = transduce("view", run.folder, "1 2 3", "--out", tmp_path / "none" / "map.html")
+
+    refuses(said, f"{tmp_path / 'none'} does not exist")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("",), "the sentence is blank"),
+        (("1 2", "--target", " "), "the target is blank"),
+    ],
+)
+def test_blank_text_is_refused_and_an_older_page_kept(
+    run: Run, tmp_path: Path, transduce: Transduce, words: tuple[str, ...], told: str
+):
+    out = tmp_path / "map.html"
+    out.write_text("older")
+
+    said = transduce("view", run.folder, *words, "--out", out)
+
+    refuses(said, told)
+    assert out.read_text() == "older"
+
+
+def test_a_missing_model_is_named(tmp_path: Path, transduce: Transduce):
+    said = transduce("view", tmp_path / "none", "1 2", "--out", tmp_path / "map.html")
+
+    refuses(said, str(tmp_path / "none"))

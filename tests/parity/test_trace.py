@@ -1,0 +1,87 @@
+"""What a trace says was looked at is what the model computed with."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+import torch
+from tests.conftest import SHAPE, made
+from torch import Tensor
+
+from transduce.model.attention import Attention, KeysValues
+from transduce.model.loss import nats
+from transduce.model.trace import trace
+from transduce.model.transformer import Transformer
+
+SOURCE, TARGET = (3, 5, 7, 11, 0), (2, 4, 13, 0)
+
+both = pytest.mark.parametrize("norm", ["post", "pre"])
+
+
+def make(norm: Literal["post", "pre"]) -> Transformer:
+    return made(replace(SHAPE, norm=norm)).eval()
+
+
+def read(model: Transformer) -> Tensor:
+    target_in = torch.tensor([[model.config.pad, *TARGET[:-1]]])
+    return model(torch.tensor([SOURCE]), None, target_in)
+
+
+def noted(model: Transformer, attentions: Iterable[Attention]) -> list[tuple[Tensor, Tensor]]:
+    """The values that each attention was given and what it answered, in one reading."""
+    found: list[tuple[Tensor, Tensor]] = []
+    for one in attentions:
+        one.register_forward_hook(
+            lambda _, given, answer: found.append((given[1].values, answer)),
+        )
+    with torch.inference_mode():
+        read(model)
+    return found
+
+
+@both
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_weights_times_values_are_what_the_attention_answered(
+    norm: Literal["post", "pre"], kind: Literal["encoder", "decoder", "cross"]
+):
+    model = make(norm)
+    weights = getattr(trace(model, SOURCE, TARGET), kind)
+    layers = model.encoder if kind == "encoder" else model.decoder
+    attentions = [layer.cross if kind == "cross" else layer.attend for layer in layers]
+
+    found = noted(model, attentions)
+
+    assert len(found) == len(weights)
+    for one, ours, (values, answer) in zip(attentions, weights, found, strict=True):
+        again = one.out((ours[None] @ values).transpose(1, 2).flatten(2))
+        torch.testing.assert_close(again, answer, atol=1e-5, rtol=0)
+
+
+@both
+def test_log_probs_are_those_of_the_forward_pass(norm: Literal["post", "pre"]):
+    model = make(norm)
+
+    found = trace(model, SOURCE, TARGET).log_probs
+
+    logits = read(model)[0, :, : model.config.pad]
+    expected = logits.log_softmax(-1)[torch.arange(len(TARGET)), list(TARGET)]
+    torch.testing.assert_close(found, expected.detach(), atol=1e-6, rtol=0)
+
+
+def test_log_probs_sum_to_the_loss_that_perplexity_is_made_of():
+    model = make("post")
+
+    found = trace(model, SOURCE, TARGET).log_probs
+
+    plain = nats(read(model), torch.tensor([TARGET]), smoothing=0.1).plain
+    torch.testing.assert_close(-found.sum(), plain)
+
+
+def test_masks_are_heeded_too():
+    """No room of ours traces padding, but what an attention was told is what is shown."""
+    attention, x = make("post").encoder[0].attend, torch.randn(1, 5, 14)
+    past: KeysValues = attention.remember(x)
+    mask = torch.tensor([True, True, True, False, False])[None, None, None]
+
+    assert (attention.weights(x, past, mask)[..., 3:] == 0).all()

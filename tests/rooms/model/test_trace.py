@@ -1,0 +1,66 @@
+"""A trace is of one sentence, in eval mode, and leaves the model as it was."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.conftest import SHAPE, made
+
+from transduce.model.trace import trace
+from transduce.model.transformer import Transformer
+
+SOURCE, TARGET = (3, 5, 7, 11, 0), (2, 4, 0)
+
+
+def test_a_trace_has_every_layer_and_head(tiny: Transformer):
+    found = trace(tiny, SOURCE, TARGET)
+
+    assert found.encoder.shape == (2, 3, 5, 5)
+    assert found.decoder.shape == (3, 3, 3, 3)
+    assert found.cross.shape == (3, 3, 3, 5)
+    assert found.log_probs.shape == (3,)
+
+
+def test_rows_sum_to_one(tiny: Transformer):
+    found = trace(tiny, SOURCE, TARGET)
+
+    for weights in (found.encoder, found.decoder, found.cross):
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+
+
+def test_the_decoder_does_not_look_ahead(tiny: Transformer):
+    found = trace(tiny, SOURCE, TARGET)
+
+    assert torch.equal(found.decoder, found.decoder.tril())
+    assert (found.decoder.diagonal(dim1=-2, dim2=-1) > 0).all()
+
+
+def test_the_encoder_looks_both_ways(tiny: Transformer):
+    assert (trace(tiny, SOURCE, TARGET).encoder > 0).all()
+
+
+def test_dropout_is_off_and_training_is_back_on_after_it():
+    model = made(replace(SHAPE, dropout=0.5)).train()
+
+    first, second = trace(model, SOURCE, TARGET), trace(model, SOURCE, TARGET)
+
+    assert torch.equal(first.cross, second.cross)
+    assert all(module.training for module in model.modules())
+
+
+def test_nothing_stays_behind_in_the_model(tiny: Transformer):
+    trace(tiny, SOURCE, TARGET)
+
+    assert not any(module._forward_pre_hooks for module in tiny.modules())
+
+
+def test_a_trace_keeps_no_graph(tiny: Transformer):
+    assert not trace(tiny, SOURCE, TARGET).cross.requires_grad
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_side_without_ids_is_refused(tiny: Transformer, side: str):
+    sides = {"source": SOURCE, "target": TARGET} | {side: ()}
+
+    with pytest.raises(ValueError, match=f"the {side} has no ids"):
+        trace(tiny, sides["source"], sides["target"])
