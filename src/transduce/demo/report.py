@@ -1,7 +1,7 @@
 """What the demo found, as one page: scores, the pronoun, what *it* looks at, curves, examples."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,8 @@ from transduce.view.attention import TracedText, attention_figure, attention_of
 from transduce.view.chart import Series, line_chart
 from transduce.view.page import Section, page, table
 from transduce.view.traced import traced_text
+
+_PRONOUNS, _IT_PIECES = ("▁er", "▁sie", "▁es"), ("▁it",)
 
 TIRED = "The animal didn't cross the street because it was too tired."
 WIDE = "The animal didn't cross the street because it was too wide."
@@ -68,26 +70,23 @@ def report(found: Found, *, bundle: Bundle, metrics: Path) -> str:
         bundle: the model it trained.
         metrics: the run's metrics.jsonl.
     """
-    traced = [traced_text(bundle, sentence) for sentence in (TIRED, WIDE)]
-    looks = "".join(
-        attention_of(each, position=_place_of_it(each), side="source", title=sentence)
-        for each, sentence in zip(traced, (TIRED, WIDE), strict=True)
-    )
+    traced = {sentence: traced_text(bundle, sentence) for sentence in (TIRED, WIDE)}
     wrong = [example for example in found.examples if example.translation != example.reference]
     return page(
         "transduce demo: er, sie or es?",
         [
             Section("How good it is", _scores(found), _PLAIN),
-            Section("What “it” refers to", _pronouns(found), _IT),
-            Section("What “it” looks at", looks, _LOOKS),
-            Section("Every attention of one sentence", attention_figure(traced[0], title=TIRED)),
+            Section("What “it” refers to", _pronouns(found), _REFERS),
+            Section("What the model looks at", _looks(traced), _LOOKS),
+            Section("Every attention of a sentence", attention_figure(traced[TIRED], title=TIRED)),
             Section("How it was learned", _curves(metrics)),
             Section("Sentences it has never seen", _examples(found.shown)),
             Section(
                 "What it got wrong",
-                _examples(wrong) if wrong else "<p>Nothing.</p>",
+                _examples(wrong[:_MISTAKES]) if wrong else "<p>Nothing.</p>",
                 f"{len(wrong)} of {len(found.examples)} translations of the test set are not, to "
-                f"the letter, the reference.",
+                f"the letter, the reference"
+                + (f"; here are {_MISTAKES}." if len(wrong) > _MISTAKES else "."),
             ),
         ],
         lead="A Transformer trained on sentences of a small English and German grammar, and tested "
@@ -98,16 +97,17 @@ def report(found: Found, *, bundle: Bundle, metrics: Path) -> str:
 _PLAIN = (
     "The grammar has one translation for every sentence, so a translation is right or it is wrong."
 )
-_IT = (
+_REFERS = (
     "In “The animal didn't cross the street because it was too tired”, it is the animal; with “too "
     "wide”, it is the street. German must choose: das Tier is es, die Straße is sie. No two nouns "
     "stand in the test with an adjective they have in training; “unseen” are the sentences in "
     "which not even the one noun that is meant ever met the adjective there."
 )
 _LOOKS = (
-    "The encoder's self-attention from the piece “it”. In some layers and heads it finds the noun, "
-    "and which one depends on the last word."
+    "First the decoder as it is about to say the pronoun: what it looks at in the source. Then the "
+    "encoder's self-attention from the piece “it”."
 )
+_MISTAKES = 30
 
 
 def _scores(found: Found) -> str:
@@ -164,8 +164,25 @@ def _examples(examples: Sequence[Example]) -> str:
     return table(["English", "translation", "expected, where it differs"], rows)
 
 
-def _place_of_it(traced: TracedText) -> int:
-    return next((place for place, piece in enumerate(traced.source_pieces) if piece == "▁it"), 0)
+def _looks(traced: Mapping[str, TracedText]) -> str:
+    """The pronoun's look at the source, and the look of "it" at its own sentence."""
+    figures: list[str] = []
+    for sentence, each in traced.items():
+        place = _place(each.target_pieces, _PRONOUNS)
+        if place is not None:
+            title = f"{each.target_pieces[place][1:]}: {sentence}"
+            figures.append(attention_of(each, position=place, side="target", title=title))
+    for sentence, each in traced.items():
+        place = _place(each.source_pieces, _IT_PIECES)
+        if place is not None:
+            title = f"it: {sentence}"
+            figures.append(attention_of(each, position=place, side="source", title=title))
+    return "".join(figures) or "<p>The model says no pronoun here.</p>"
+
+
+def _place(pieces: Sequence[str], wanted: Collection[str]) -> int | None:
+    """Where the last of some pieces stands, if there is one."""
+    return max((place for place, piece in enumerate(pieces) if piece in wanted), default=None)
 
 
 def _percent(share: float) -> str:
