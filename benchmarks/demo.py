@@ -16,6 +16,8 @@ from pathlib import Path
 
 from quality import RESULTS, commit, machine, now
 
+from transduce.demo.pronoun import read_cases, score_pronouns
+
 TRANSDUCE = [sys.executable, "-m", "transduce"]
 
 
@@ -24,6 +26,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         seconds = timed("demo", "--out", f"{folder}/demo")
         results = json.loads(Path(folder, "demo", "results.json").read_text())
+        judged = judge(Path(folder, "demo"))
     helped = statistics.median(timed("--help") for _ in range(5))
     record = {
         "command": "python benchmarks/demo.py",
@@ -32,12 +35,29 @@ def main() -> None:
         "machine": machine(),
         "demo_seconds": round(seconds, 1),
         "help_seconds": round(helped, 3),
+        **judged,
         "test": results["test"],
     }
     out = RESULTS / "demo"
     out.mkdir(parents=True, exist_ok=True)
     (out / "record.json").write_text(json.dumps(record, indent=2) + "\n")
     print(f"demo    {seconds:6.1f} s\n--help  {helped:6.2f} s")
+    print(json.dumps(judged, indent=2))
+
+
+def judge(run: Path) -> dict[str, object]:
+    """What the demo says of its test set: exact match, and the pronoun beside two baselines."""
+    lines = [
+        path.read_text().splitlines() for path in (run / "hypotheses.de", run / "corpus/test.de")
+    ]
+    right = sum(found == wanted for found, wanted in zip(*lines, strict=True))
+    pronouns = score_pronouns(lines[0], read_cases(run / "corpus"))
+    return {
+        "exact_match": round(right / len(lines[1]), 4),
+        "pronouns": {
+            key: round(v, 4) if isinstance(v, float) else v for key, v in pronouns._asdict().items()
+        },
+    }
 
 
 def timed(*words: str) -> float:
