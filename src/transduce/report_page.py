@@ -180,7 +180,7 @@ def _lengths(report: Report) -> Section:
 def _frequencies(report: Report) -> Section:
     parts = report.breakdown
     held = [one for one in parts.frequencies if one.words]
-    headers = ["Times in training", "Words"]
+    headers = ["Times seen", "Words"]
     headers += _beside(("Recall", "F1"), parts.systems)
     rows = [
         [one.times, f"{one.words:,}", *(_percent(value) for value in (*one.recall, *one.f1))]
