@@ -144,7 +144,7 @@ def compare(
     """
     references, lines = all_lines(target), [all_lines(file) for file in systems]
 
-    from transduce.compare import System, compare_systems, names_of
+    from transduce.judge.compare import System, compare_systems, names_of
 
     found = compare_systems(
         [*map(System, names_of(systems), lines)],
@@ -184,10 +184,10 @@ def _write_report(
             texts[given] = all_lines(given)
     references, sources = texts[asked.target], texts.get(asked.source)
     with whole_output(file) as page:
-        from transduce.breakdown import check_lines
-        from transduce.compare import System, names_of
-        from transduce.report import Made, Scoring, Training, report_on, translate_with
-        from transduce.report_page import to_html
+        from transduce.judge.breakdown import check_lines
+        from transduce.judge.compare import System, names_of
+        from transduce.judge.page import to_html
+        from transduce.judge.report import Made, Scoring, Training, report_on, translate_with
         from transduce.results import metrics_of
         from transduce.text.words import count_words
 

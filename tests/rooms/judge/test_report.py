@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from transduce import report as report_module
-from transduce.breakdown import Sentence
-from transduce.compare import System
+from transduce.judge import report as report_module
 from transduce.evaluate import bleu, chrf
-from transduce.report import Made, Report, Scored, Scoring, Training, report_on
-from transduce.report_page import to_html
+from transduce.judge.breakdown import Sentence
+from transduce.judge.compare import System
+from transduce.judge.page import to_html
+from transduce.judge.report import Made, Report, Scored, Scoring, Training, report_on
 
 REFERENCES = [f"the old man number {number} reads a red book at home ." for number in range(23)]
 OURS = [line.replace("old ", "") if "3" in line else line for line in REFERENCES]

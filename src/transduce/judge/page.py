@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
-from transduce.breakdown import Sentence
-from transduce.report import MOST_TESTED, Report
-from transduce.tally import RATIOS, Faults
+from transduce.judge.breakdown import Sentence
+from transduce.judge.report import MOST_TESTED, Report
+from transduce.judge.tally import RATIOS, Faults
 from transduce.text.words import spans, words
 from transduce.view.chart import Group, bar_chart
 from transduce.view.page import Section, escape, page, table

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from transduce.tally import FREQUENCIES, LENGTHS, RATIOS, Faults, Tally
+from transduce.judge.tally import FREQUENCIES, LENGTHS, RATIOS, Faults, Tally
 from transduce.text.words import count_words
 
 WORST: Final = 20

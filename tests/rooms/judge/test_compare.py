@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from transduce.compare import Comparison, Standing, System, Test, compare_systems
 from transduce.evaluate import bleu, chrf, ter
+from transduce.judge.compare import Comparison, Standing, System, Test, compare_systems
 
 WORDS = ["a", "dog", "cat", "house", "runs", "sees", "the", "red", "small", "old", "garden"]
 TESTS: tuple[Test, ...] = ("bootstrap", "randomization")

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from transduce.breakdown import CHANGED, WORST, Breakdown, break_down
 from transduce.evaluate import bleu, bleu_metric, chrf_metric
-from transduce.tally import RATIOS, Copied, Repetition
+from transduce.judge.breakdown import CHANGED, WORST, Breakdown, break_down
+from transduce.judge.tally import RATIOS, Copied, Repetition
 
 
 def taken_apart(
@@ -260,7 +260,7 @@ def test_nothing_has_no_breakdown():
 
 
 def test_it_needs_no_torch():
-    code = "import transduce.breakdown, sys; print('torch' in sys.modules)"
+    code = "import transduce.judge.breakdown, sys; print('torch' in sys.modules)"
 
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 

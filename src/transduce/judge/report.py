@@ -1,6 +1,6 @@
 """A report on translations: scores, a paired test, and a breakdown.
 
-The numbers are a `Report`, for programs; `report_page` makes a page of it, for people.
+The numbers are a `Report`, for programs; `page` makes a page of it, for people.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transduce.breakdown import Breakdown, break_down, check_lines
 from transduce.bundle import Bundle
-from transduce.compare import Comparison, System, compare_systems
 from transduce.data.store import Store
 from transduce.evaluate import Score, bleu_metric, chrf_metric
+from transduce.judge.breakdown import Breakdown, break_down, check_lines
+from transduce.judge.compare import Comparison, System, compare_systems
 from transduce.prepare import FOLDER
 from transduce.results import Metric, score_lines, score_model, translate_pairs
 from transduce.text.corpus import Pair

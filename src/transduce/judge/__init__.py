@@ -1,0 +1,1 @@
+"""How good translations are: two systems compared, one broken down, and a report of it all."""
