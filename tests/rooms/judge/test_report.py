@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from transduce.judge import report as report_module
 from transduce.evaluate import bleu, chrf
+from transduce.judge import report as report_module
 from transduce.judge.breakdown import Sentence
 from transduce.judge.compare import System
 from transduce.judge.page import to_html

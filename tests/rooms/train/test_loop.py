@@ -18,6 +18,7 @@ from transduce.train.events import Event, Note, Progress, Validated
 from transduce.train.loop import Trained, Validation, train
 from transduce.train.optimizer import make_optimizers
 from transduce.train.state import TrainState, checkpoints_of, save_state
+from transduce.train.step import Update, make_update
 
 
 @dataclass
@@ -187,11 +188,14 @@ def test_a_checkpoint_of_another_corpus_is_refused(run: Run):
 
 
 def test_the_running_mean_is_what_is_validated_and_kept(run: Run):
+    start = run.model.embedding.weight.detach().clone()
+
     trained = run.train(TrainConfig(updates=5, validate_every=5, warmup=2, ema=0.9))
 
     assert trained.mean is not None
     assert run.validated_models == [trained.mean]
     assert not torch.equal(trained.mean.embedding.weight, run.model.embedding.weight)
+    assert not torch.equal(trained.mean.embedding.weight, start)
 
 
 def test_a_mean_over_nothing_but_one_point_is_that_point(run: Run):
@@ -210,3 +214,17 @@ def test_without_a_running_mean_the_weights_themselves_are_validated(run: Run):
 
     assert trained.mean is None
     assert run.validated_models == [run.model]
+
+
+def test_the_recipe_says_whether_a_batch_is_read_twice(run: Run, monkeypatch: pytest.MonkeyPatch):
+    asked: list[float] = []
+
+    def update(*given: object, r_drop: float, **rest: object) -> Update:
+        asked.append(r_drop)
+        return make_update(*given, r_drop=r_drop, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("transduce.train.loop.make_update", update)
+
+    run.train(TrainConfig(updates=2, r_drop=5.0))
+
+    assert asked == [5.0, 5.0]

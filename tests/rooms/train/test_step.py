@@ -1,9 +1,13 @@
 """One update: what it reports and what it leaves behind."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from tests.conftest import made
 
 from transduce.data.batch import Batch, collate
+from transduce.model.config import ModelConfig
 from transduce.model.loss import nats
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
@@ -91,3 +95,30 @@ def test_updates_learn_the_batch_by_heart(
     ]
 
     assert losses[-1] < 0.5 * losses[0]
+
+
+def test_two_equal_readings_are_one_reading(tiny: Transformer, batch: Batch):
+    tiny.eval()
+    optimizers = make_optimizers(tiny, TrainConfig())
+    once, twice = (
+        make_update(tiny, [batch], optimizers=optimizers, rates=[0.0], smoothing=0.1, r_drop=r_drop)
+        for r_drop in (0.0, 5.0)
+    )
+
+    torch.testing.assert_close(twice.nats, once.nats)
+    torch.testing.assert_close(twice.grad_norm, once.grad_norm)
+
+
+def test_readings_that_differ_by_dropout_cost_more_with_r_drop(config: ModelConfig, batch: Batch):
+    model = made(replace(config, vocab_size=37, dropout=0.5)).train()
+    optimizers = make_optimizers(model, TrainConfig())
+
+    def nats(r_drop: float) -> float:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            done = make_update(
+                model, [batch], optimizers=optimizers, rates=[0.0], smoothing=0.0, r_drop=r_drop
+            )
+        return done.nats.item()
+
+    assert nats(1.0) < nats(2.0)
