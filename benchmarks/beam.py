@@ -64,7 +64,8 @@ def main() -> None:
     }
     out = RESULTS / f"beam-{arguments.name}" / "record.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    out.write_text(text.replace(recipe.data.folder, "CORPUS"))
 
 
 if __name__ == "__main__":
