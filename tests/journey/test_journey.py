@@ -1,6 +1,7 @@
 """From two files to a translator, through the command line, as a person would go."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -248,3 +249,12 @@ def test_the_module_is_the_command(tmp_path: Path):
     said = in_a_process("--version", cwd=tmp_path)
 
     assert said.stdout.startswith(b"transduce ")
+
+
+def test_the_model_is_the_candidate_that_validates_best(run: Run):
+    chosen = json.loads((run.folder / "results.json").read_text())["chosen"]
+
+    won, *lost = (float(bleu) for bleu in re.findall(r"(\d+\.\d+)", chosen))
+
+    assert lost
+    assert all(won > other for other in lost), chosen
