@@ -95,7 +95,7 @@ class _Drawing:
 
 
 def write_corpus(
-    folder: Path, *, pairs: int = 30_000, held_out: int = 500, cases: int = 240, seed: int = 1
+    folder: Path, *, pairs: int = 80_000, held_out: int = 500, cases: int = 240, seed: int = 1
 ) -> Written:
     """Write train, validation and test as `.en` and `.de` files, and the test's `pronouns.jsonl`.
 
