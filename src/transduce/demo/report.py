@@ -143,7 +143,7 @@ def _curves(metrics: Path) -> str:
         return Series(name, [line["update"] for line in some], [line[key] for line in some])
 
     loss = [
-        curve("training, smoothed, with dropout", "loss"),
+        curve("training", "loss"),
         curve("validation", "validation_loss"),
     ]
     bleu = [curve("validation, greedy", "bleu")]
