@@ -121,6 +121,17 @@ class Said:
 Transduce = Callable[..., Said]
 
 
+def refuses(said: Said, *parts: object) -> None:
+    """One line on stderr with all these parts, nothing on stdout, exit code 2."""
+    assert said.code == 2, said
+    assert said.out == ""
+    assert said.err.startswith("transduce: ")
+    assert said.err.endswith("\n")
+    assert said.err.count("\n") == 1, said.err
+    for part in parts:
+        assert str(part) in said.err
+
+
 @pytest.fixture
 def transduce(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Transduce:
     """The command line, called in this process; bytes given as `stdin` are piped in."""

@@ -157,8 +157,9 @@ def check_positions(recipe: Recipe, prepared: Prepared) -> None:
     if recipe.model.positions != "learned":
         return
     for name, pairs in (("validation", prepared.validation), ("test", prepared.test)):
-        for number, pair in enumerate(pairs, 1):
-            pieces = max(map(len, prepared.tokenizer.encode_all([tidy(side) for side in pair])))
+        cut = prepared.tokenizer.encode_all([tidy(side) for pair in pairs for side in pair])
+        for number, sides in enumerate(zip(cut[::2], cut[1::2], strict=True), 1):
+            pieces = max(map(len, sides))
             if pieces + 1 > recipe.model.longest:
                 raise ValueError(
                     f"pair {number} of the {name} set has {pieces} pieces and EOS, more than "

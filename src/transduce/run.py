@@ -207,12 +207,12 @@ def _choose(
     """Choose on validation: the checkpoints' average, the best one, or the running mean."""
     model.eval()
     model.load_state_dict(average([load_weights(path) for path in trained.checkpoints]))
-    single = Bundle.load(out / "best", device=model.embedding.weight.device).model
     candidates = {f"the average of the last {len(trained.checkpoints)} checkpoints": model}
     if trained.mean:
         candidates["the running mean of the weights"] = trained.mean
     if not trained.mean or trained.state.best_update != trained.state.update:
         kind = "running mean" if trained.mean else "single checkpoint"
+        single = Bundle.load(out / "best", device=model.embedding.weight.device).model
         candidates[f"the best {kind} (update {trained.state.best_update})"] = single
     chosen: list[_Chosen] = []
     for name, candidate in candidates.items():

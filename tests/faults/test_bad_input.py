@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.conftest import SMALL, Run, Said, Transduce, in_a_process, write_corpus
+from tests.conftest import SMALL, Run, Said, Transduce, in_a_process, refuses, write_corpus
 
 
 @pytest.fixture
@@ -23,17 +23,6 @@ def bundle(run: Run, tmp_path: Path) -> Path:
 def train(transduce: Transduce, corpus: Path, *words: object, out: str = "run") -> Said:
     files = ("--source", corpus / "train.src", "--target", corpus / "train.rev")
     return transduce("train", *files, *SMALL, "--out", corpus / out, *words)
-
-
-def refuses(said: Said, *parts: object) -> None:
-    """One line on stderr with all these parts, nothing on stdout, exit code 2."""
-    assert said.code == 2, said
-    assert said.out == ""
-    assert said.err.startswith("transduce: ")
-    assert said.err.endswith("\n")
-    assert said.err.count("\n") == 1, said.err
-    for part in parts:
-        assert str(part) in said.err
 
 
 def held(folder: Path) -> dict[str, bytes]:

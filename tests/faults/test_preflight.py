@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.conftest import Said, Transduce
+from tests.conftest import Said, Transduce, refuses
 from tests.sentences import sentences, write_sides
 
 from transduce.config import doubts, load_recipe
@@ -22,15 +22,6 @@ def corpus(tmp_path: Path) -> Path:
 def check(transduce: Transduce, corpus: Path, *words: object) -> Said:
     files = ("--source", corpus / "train.en", "--target", corpus / "train.de")
     return transduce("check", *files, "--set", "tokenizer.vocab_size=97", *words)
-
-
-def refuses(said: Said, *parts: object) -> None:
-    assert said.code == 2, said
-    assert said.out == ""
-    assert said.err.startswith("transduce: ")
-    assert said.err.count("\n") == 1, said.err
-    for part in parts:
-        assert str(part) in said.err
 
 
 def test_a_folder_that_holds_something_is_not_written_to(transduce: Transduce, corpus: Path):

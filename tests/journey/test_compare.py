@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.conftest import Said, Transduce
+from tests.conftest import Transduce, refuses
 
 LINES = [f"line {number} of a small test set" for number in range(29)]
 SAMPLES = ("--samples", 101)
@@ -20,12 +20,6 @@ def folder(tmp_path: Path) -> Path:
     }.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     return tmp_path
-
-
-def refuses(said: Said, *parts: str) -> None:
-    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), said
-    for part in parts:
-        assert part in said.err
 
 
 def test_a_table_says_which_is_better(folder: Path, transduce: Transduce):

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run, Said, Transduce
+from tests.conftest import Run, Said, Transduce, refuses
 
 LINES = [f"line {number} of a small test set ." for number in range(29)]
 
@@ -21,12 +21,6 @@ def folder(tmp_path: Path) -> Path:
     }.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     return tmp_path
-
-
-def refuses(said: Said, *parts: str) -> None:
-    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), said
-    for part in parts:
-        assert part in said.err
 
 
 @pytest.mark.parametrize("inner", ["", "model"])

@@ -3,14 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run, Said, Transduce
+from tests.conftest import Run, Transduce, refuses
 from tests.rooms.view.test_page import parsed
-
-
-def refuses(said: Said, *parts: str) -> None:
-    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), said
-    for part in parts:
-        assert part in said.err
 
 
 def test_a_page_is_written_and_its_place_is_said(run: Run, tmp_path: Path, transduce: Transduce):

@@ -1,6 +1,5 @@
 """The demo carried out: a corpus of our own making, and the same run as for anybody's two files."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from transduce.demo.corpus import write_corpus
 from transduce.demo.pronoun import read_cases, score_pronouns
 from transduce.demo.report import Example, Found, report
 from transduce.run import carry_out
+from transduce.streams import whole_output
 from transduce.train.events import Note, Tell
 
 _SHOWN = 6
@@ -46,18 +46,15 @@ def journey(out: Path, *, tell: Tell) -> Found:
         pronouns=score_pronouns([example.translation for example in examples], cases),
     )
     text = report(found, bundle=Bundle.load(out), metrics=out / "metrics.jsonl")
-    fresh = out / f".{REPORT}.new"
-    fresh.write_text(text, encoding="utf-8")
-    os.replace(fresh, out / REPORT)
+    with whole_output(out / REPORT) as page:
+        page.write(text.encode())
     return found
 
 
 def _few(examples: tuple[Example, ...], *, with_it: list[int]) -> tuple[Example, ...]:
     """Of the first sentences of each sort the longest."""
-    sorts = [
-        [examples[line] for line in with_it],
-        [each for line, each in enumerate(examples) if line not in set(with_it)],
-    ]
+    without = sorted(set(range(len(examples))).difference(with_it))
+    sorts = [[examples[line] for line in lines] for lines in (with_it, without)]
     few = [sorted(sort[:20], key=lambda each: -len(each.source))[: _SHOWN // 2] for sort in sorts]
     return tuple(each for sort in few for each in sort)
 
