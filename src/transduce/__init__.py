@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from transduce.run import carry_out as carry_out
     from transduce.search.config import SearchConfig as SearchConfig
     from transduce.text.tokenizer import Tokenizer as Tokenizer
-    from transduce.translate import Translation as Translation
-    from transduce.translate import Translator as Translator
+    from transduce.translate.translator import Translation as Translation
+    from transduce.translate.translator import Translator as Translator
 
 __version__ = VERSION
 
@@ -57,8 +57,8 @@ def __getattr__(name: str) -> object:
         "SearchConfig": "search.config",
         "Tokenizer": "text.tokenizer",
         "Transformer": "model.transformer",
-        "Translation": "translate",
-        "Translator": "translate",
+        "Translation": "translate.translator",
+        "Translator": "translate.translator",
         "carry_out": "run",
         "load_recipe": "config",
     }.get(name)

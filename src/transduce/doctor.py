@@ -302,7 +302,7 @@ def _learn_and_translate() -> str:
     from transduce.train.optimizer import make_optimizers
     from transduce.train.process import find_device
     from transduce.train.step import make_update
-    from transduce.translate import Translator
+    from transduce.translate.translator import Translator
 
     tokenizer = Tokenizer.train(_LINES, TokenizerConfig(vocab_size=20))
     shape = ModelConfig(

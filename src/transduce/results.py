@@ -22,7 +22,7 @@ from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.text.corpus import Pair, tidy
 from transduce.text.tokenizer import Tokenizer
-from transduce.translate import Translator
+from transduce.translate.translator import Translator
 
 Metric = Literal["bleu", "chrf", "ter", "perplexity"]
 

@@ -14,6 +14,7 @@ from transduce.model.config import ModelConfig
 from transduce.model.positions import Positions
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
+from transduce.search.request import Request
 from transduce.text.config import Languages, TokenizerConfig
 from transduce.text.tokenizer import EOS, Tokenizer
 
@@ -59,7 +60,7 @@ def test_a_loaded_bundle_translates_as_the_saved_one_did(bundle: Bundle, tmp_pat
 
     found = [
         TorchEngine(one.model, pad=36, eos=EOS, device="cpu").search(
-            one.tokenizer.encode_all(texts), one.search
+            [Request(tuple(ids)) for ids in one.tokenizer.encode_all(texts)], one.search
         )
         for one in (bundle, loaded)
     ]
@@ -71,7 +72,7 @@ def test_training_goes_on_from_translations_longer_than_the_table(bundle: Bundle
     """Search grows the table in inference mode; a model in training must be able to read it."""
     bundle.model.positions = Positions(14, room=5)
     engine = TorchEngine(bundle.model, pad=36, eos=EOS, device="cpu")
-    engine.search([[3] * 13], SearchConfig(beam=1, extra=1))
+    engine.search([Request((3,) * 13)], SearchConfig(beam=1, extra=1))
 
     bundle.model.train()
     ids = torch.full((1, 11), 3)

@@ -53,7 +53,7 @@ def translate(
     """
     with lines_of(input) as lines:  # a wrong name should not have to wait for torch
         from transduce.train.process import find_device
-        from transduce.translate import BATCH_TOKENS, Translator
+        from transduce.translate.translator import BATCH_TOKENS, Translator
         from transduce.watch import counting
 
         translator = Translator.load(model, device=find_device(device))

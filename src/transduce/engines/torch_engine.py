@@ -9,6 +9,7 @@ from transduce.model.transformer import Transformer
 from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
+from transduce.search.request import PLAIN, Request, Wishes
 
 
 class TorchEngine:
@@ -22,24 +23,29 @@ class TorchEngine:
         self._pad, self._eos = pad, eos
         self._device = device
 
+    name = "torch"
+    together = 1
+
+    def refuses(self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes) -> str:
+        """Say what of this it cannot do: nothing."""
+        return ""
+
     @torch.inference_mode()
     def search(
-        self, sources: Sequence[Sequence[int]], config: SearchConfig
+        self,
+        requests: Sequence[Request],
+        config: SearchConfig,
+        wishes: Wishes = PLAIN,
+        *,
+        detail: bool = True,
     ) -> list[list[Hypothesis]]:
         """Search the translations of one batch. A model in training is back in training after it.
 
-        Args:
-            sources: the sentences' ids, without EOS; sentences of one length pad nothing.
-            config: beam, alpha, and the limit on a translation's length.
-
-        Returns:
-            For each sentence its hypotheses, best first: at least one, at most `config.beam`.
-
-        Raises:
-            ValueError: if the model answers with what is no number.
+        See `Engine.search`; here ln p of each piece costs nothing and is always there.
         """
-        if not sources:
+        if not requests:
             return []
+        sources = [request.source for request in requests]
         ids, mask = pad_source(sources, pad=self._pad, eos=self._eos)
         training, longest = self._model.training, self._model.config.longest
         self._model.eval()

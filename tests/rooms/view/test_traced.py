@@ -8,7 +8,7 @@ from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.text.config import Languages
 from transduce.text.tokenizer import Tokenizer
-from transduce.translate import Translator
+from transduce.translate.translator import Translator
 from transduce.view.attention import START
 from transduce.view.traced import MOST, sentence_page, traced_text
 

@@ -11,7 +11,7 @@ from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
 from transduce.text.config import Languages
 from transduce.text.tokenizer import Tokenizer
-from transduce.translate import Translator
+from transduce.translate.translator import Translator
 
 SEARCH = SearchConfig(beam=3, extra=4, max_source=23)
 SENTENCES = [

@@ -13,10 +13,12 @@ from pathlib import Path
 import torch
 
 from transduce.bundle import Bundle
+from transduce.engines.engine import Engine
 from transduce.engines.torch_engine import TorchEngine
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
+from transduce.search.request import Request
 from transduce.text.corpus import tidy
 from transduce.text.tokenizer import Tokenizer
 
@@ -63,7 +65,7 @@ class Translation:
 class Translator:
     """Translates with one model. `load` makes one from a folder."""
 
-    def __init__(self, engine: TorchEngine, tokenizer: Tokenizer, *, search: SearchConfig) -> None:
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, *, search: SearchConfig) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
         self.search = search
@@ -136,7 +138,8 @@ class Translator:
         found: _Found = {}
         tell = _Progress(parted, progress)
         for batch in _batches({part for parts in parted for part in parts}, config, batch_tokens):
-            found.update(zip(batch, self._engine.search(batch, config), strict=True))
+            asked = [Request(part) for part in batch]
+            found.update(zip(batch, self._engine.search(asked, config), strict=True))
             tell.done(batch)
         return [
             self._joined(sentence, [found[part] for part in parts], nbest=nbest)

@@ -1,0 +1,1 @@
+"""Sentences in, translations out: the translator, and what people ask of one."""

@@ -1,0 +1,40 @@
+"""What is asked of search: values that cannot be searched with are refused by name."""
+
+import pytest
+
+from transduce.search.request import PLAIN, Draw, Wishes
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"temperature": float("nan")}, "temperature must be above 0"),
+        ({"top_k": -1}, "top-k must not be negative"),
+        ({"top_p": 0.0}, "top-p must be above 0"),
+        ({"top_p": 1.5}, "top-p must be above 0"),
+        ({"seed": -1}, "seed must not be negative"),
+    ],
+)
+def test_a_drawing_that_cannot_be_is_refused(setting: dict[str, float], said: str):
+    with pytest.raises(ValueError, match=said):
+        Draw(**setting)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"no_repeat": -1}, "no-repeat must not be negative"),
+        ({"min_length": -1}, "min-length must not be negative"),
+        ({"min_length": 3, "max_length": 3}, "max-length must be above min-length"),
+        ({"max_length": 0}, "max-length must be above min-length"),
+    ],
+)
+def test_wishes_that_cannot_be_met_are_refused(setting: dict[str, int], said: str):
+    with pytest.raises(ValueError, match=said):
+        Wishes(**setting)
+
+
+def test_the_limit_is_the_models_until_one_is_wished():
+    assert PLAIN.limit(7) == 7
+    assert Wishes(max_length=5).limit(7) == 5
