@@ -1,6 +1,7 @@
 """What a person gives comes back in order, whole, and the same whatever it was batched with."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from transduce.bundle import Bundle, Provenance
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
+from transduce.search.request import PLAIN, Request, Wishes
 from transduce.text.config import Languages
 from transduce.text.tokenizer import Tokenizer
 from transduce.translate.translator import Translator
@@ -33,14 +35,26 @@ def translator(untrained: Transformer, tokenizer: Tokenizer) -> Translator:
 class Echo:
     """An engine that repeats its source, and remembers the batches it was given."""
 
+    name = "echo"
+    together = 1
+
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.batches: list[list[tuple[int, ...]]] = []
 
+    def refuses(self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes) -> str:
+        return ""
+
     def search(
-        self, sources: list[tuple[int, ...]], config: SearchConfig
+        self,
+        requests: Sequence[Request],
+        config: SearchConfig,
+        wishes: Wishes = PLAIN,
+        *,
+        detail: bool = True,
     ) -> list[list[Hypothesis]]:
-        self.batches.append(list(sources))
+        sources = [request.source for request in requests]
+        self.batches.append(sources)
         return [
             [
                 Hypothesis.scored(
