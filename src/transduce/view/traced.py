@@ -6,6 +6,7 @@ from typing import NamedTuple
 from transduce.bundle import Bundle
 from transduce.engines.torch_engine import TorchEngine
 from transduce.model.trace import trace
+from transduce.search.request import Request
 from transduce.text.corpus import tidy
 from transduce.text.tokenizer import Tokenizer
 from transduce.view.attention import START, TracedText, attention_figure, mean
@@ -83,7 +84,7 @@ def _encoded(bundle: Bundle, source: str, target: str | None) -> _Ids:
         eos=Tokenizer.EOS,
         device=bundle.model.embedding.weight.device,
     )
-    best = engine.search([read], bundle.search)[0][0]
+    best = engine.search([Request(tuple(read))], bundle.search)[0][0]
     return _Ids((*read, Tokenizer.EOS), best.ids)
 
 
