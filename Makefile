@@ -1,5 +1,6 @@
 # make demo       the whole journey on a small generated corpus: a translator, in minutes
 # make test       the test suite (make test-long adds the slow checks)
+# make test-interop exports in the programs they are for: Transformers, Argos Translate (large)
 # make test-wheel the built wheel in an empty environment away from here (downloads torch again);
 #                 TRANSDUCE_MULTI30K=FOLDER takes that corpus in place of a made-up one
 # make check      format, lint, types, import order, doctests      (make fix mends what it can)
@@ -19,7 +20,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-wheel check fix clean
+.PHONY: help demo test test-long test-interop test-wheel check fix clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -32,6 +33,9 @@ test: $(VENV)/.test
 
 test-long: $(VENV)/.test
 	$(BIN)/python -m pytest --durations=10 -m slow
+
+test-interop: $(VENV)/.interop
+	$(BIN)/python -m pytest --durations=5 tests/interop
 
 test-wheel: $(VENV)/.test
 	TRANSDUCE_WHEEL=alone PIP_OPTIONS="$(PIP_OPTIONS)" $(BIN)/python -m pytest -m slow tests/journey/test_wheel.py
@@ -59,6 +63,10 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 
 $(VENV)/.test: $(VENV)/.core
 	@$(INSTALL) --quiet -e ".[test]"
+	@touch $@
+
+$(VENV)/.interop: $(VENV)/.test
+	@$(INSTALL) --quiet -e ".[test-interop]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core

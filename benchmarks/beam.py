@@ -114,7 +114,8 @@ def translated(run: Path, *, beam: int, alpha: float) -> list[str]:
     bundle = Bundle.load(run)
     search = replace(bundle.search, beam=beam, alpha=alpha)
     pairs = open_prepared(run).validation
-    return translate_pairs(bundle.model, bundle.tokenizer, pairs=pairs, search=search)
+    found = translate_pairs(bundle.model, bundle.tokenizer, pairs=pairs, search=search)
+    return [one.text for one in found]
 
 
 def words(lines: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from transduce.text.tokenizer import Tokenizer
 # Tests are small and many: on busy cores two threads wait for each other far longer than they work.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # in the processes that tests start
+# Converted models of tests are nothing to fill a person's cache with.
+os.environ["TRANSDUCE_CACHE"] = tempfile.mkdtemp(prefix="transduce-tests-")
 
 SHAPE = ModelConfig(
     vocab_size=19,
@@ -44,8 +47,9 @@ SMALL = (
     *("--set", "tokenizer.vocab_size=15", "--set", "data.held_out=19"),
     *("--set", "model.encoder_layers=1", "--set", "model.decoder_layers=1"),
     *("--set", "model.d_model=32", "--set", "model.d_ff=48"),
-    *("--set", "train.optimizer=adam", "--set", "train.updates=60", "--set", "train.warmup=7"),
-    *("--set", "train.validate_every=20", "--set", "train.average=2", "--set", "batch.tokens=300"),
+    *("--set", "model.heads=2", "--set", "model.d_k=16", "--set", "model.d_v=16"),
+    *("--set", "train.optimizer=adam", "--set", "train.updates=90", "--set", "train.warmup=7"),
+    *("--set", "train.validate_every=30", "--set", "train.average=2", "--set", "batch.tokens=300"),
     *("--set", "train.threads=1"),
 )
 """Settings of a run that takes seconds."""

@@ -2,9 +2,10 @@
 
     config.json         shape, languages, search settings, cleaning, and where it all came from
     model.safetensors   the weights, in single precision
-    tokenizer.model     the SentencePiece model
+    confidence.json     what its probabilities are worth, where that was learned
+    tokenizer.model     the SentencePiece model; of an imported one a zip archive of two and a table
     README.md           the same for people, who may edit it
-    manifest.json       size and SHA-256 of the first three
+    manifest.json       size and SHA-256 of all but README.md
 
 Nothing in it can run code. It is written whole or not at all, and every byte is checked before it
 is believed.
@@ -25,12 +26,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from transduce.calibration import Confidence
 from transduce.folder import CARD, MANIFEST, check_folder, whole_folder
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.source import VERSION as SOURCE_VERSION
 from transduce.text.config import Languages
+from transduce.text.pair_tokenizer import PairTokenizer, read_tokenizer
 from transduce.text.tokenizer import Tokenizer
 
 FORMAT = "transduce bundle"
@@ -38,6 +41,7 @@ VERSION = 1
 """Counts up when a bundle can no longer be read by the programs of before."""
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.model"
+CONFIDENCE = "confidence.json"
 _FILES = (CONFIG, WEIGHTS, TOKENIZER)
 
 
@@ -125,6 +129,8 @@ class Bundle:
     languages: Languages
     search: SearchConfig
     provenance: Provenance
+    confidence: Confidence | None = None
+    """What its probabilities are worth; None where nobody has learned it."""
 
     def __post_init__(self) -> None:
         assert self.tokenizer.vocab_size == self.model.config.vocab_size, "one vocabulary for both"
@@ -157,6 +163,8 @@ class Bundle:
             (fresh / CONFIG).write_text(f"{text}\n", encoding="utf-8")
             (fresh / WEIGHTS).write_bytes(save(weights))
             (fresh / TOKENIZER).write_bytes(self.tokenizer.to_bytes())
+            if self.confidence is not None:
+                (fresh / CONFIDENCE).write_text(self.confidence.to_json(), encoding="utf-8")
             (fresh / CARD).write_text(_card(self), encoding="utf-8")
 
     @classmethod
@@ -193,6 +201,7 @@ class Bundle:
             languages=config.languages,
             search=config.search,
             provenance=config.provenance,
+            confidence=_read_confidence(folder / CONFIDENCE, vouched=CONFIDENCE in vouched),
         )
 
 
@@ -235,7 +244,7 @@ def _check_replaceable(folder: Path) -> None:
     if not folder.is_dir():
         raise ValueError(f"{folder} is a file: name another folder for the bundle")
     held = {path.name for path in folder.iterdir()}
-    foreign = sorted(held - {*_FILES, CARD, MANIFEST})
+    foreign = sorted(held - {*_FILES, CONFIDENCE, CARD, MANIFEST})
     if foreign or (held and not {CONFIG, MANIFEST} <= held):
         what = f"it holds {foreign[0]}" if foreign else "it is no whole bundle"
         raise ValueError(f"{folder} is not replaced by a bundle, {what}: name another folder")
@@ -267,9 +276,20 @@ def _read_config(path: Path) -> _Config:
         raise ValueError(f"{path} does not fit this version of transduce: {said}") from None
 
 
+def _read_confidence(path: Path, *, vouched: bool) -> Confidence | None:
+    if not path.exists():
+        return None
+    if not vouched:
+        raise ValueError(f"{path.parent / MANIFEST} does not vouch for {path.name}: delete it")
+    try:
+        return Confidence.from_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def _read_tokenizer(path: Path) -> Tokenizer:
     try:
-        return Tokenizer.from_bytes(path.read_bytes())
+        return read_tokenizer(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -326,14 +346,16 @@ def _card(bundle: Bundle) -> str:
     files = [f"- `{name}` {checksum}" for name, checksum in made.data_sha256.items()]
     versions = [f"- {name} {version}" for name, version in made.versions.items()]
     start = [f"\n- the weights of `{name}`, {sha256}" for name, sha256 in made.started_from.items()]
+    by = "brought into" if made.started_from and not made.recipe else "trained with"
+    table = ", cut by a model a side" if isinstance(bundle.tokenizer, PairTokenizer) else ""
     return f"""# {source} → {target}
 
 A Transformer (Vaswani et al. 2017) that turns {source} (`{said.source}`) into {target}
-(`{said.target}`), trained with transduce. It reads one sentence a line.
+(`{said.target}`), {by} transduce. It reads one sentence a line.
 
 - {parameters:,} parameters: {shape.encoder_layers} encoder layers, {shape.decoder_layers} decoder
   layers, d_model {shape.d_model}, d_ff {shape.d_ff}, {shape.heads} heads, {shape.norm}-norm
-- one vocabulary of {shape.vocab_size:,} pieces for both sides (SentencePiece)
+- one vocabulary of {shape.vocab_size:,} pieces for both sides (SentencePiece{table})
 - searched with a beam of {bundle.search.beam} and a length penalty α of {bundle.search.alpha}
 
 ## How to use it

@@ -180,8 +180,8 @@ def perplexity(model: Transformer, batches: Iterable[Batch]) -> Perplexity:
         for batch in batches:
             here = batch.to(device)
             hidden = model.hidden(here.source, here.source_mask, here.target_in)
-            weight = model.embedding.weight
-            nats += nats_of_hidden(hidden, weight, here.target_out, smoothing=0.0).plain
+            factors = model.factors(hidden)
+            nats += nats_of_hidden(*factors, here.target_out, smoothing=0.0).plain
             tokens += batch.target_tokens
     finally:
         model.train(training)

@@ -22,6 +22,7 @@ from transduce.model.transformer import Transformer
 from transduce.text.config import TokenizerConfig
 from transduce.text.extend import cut_inside
 from transduce.text.model_file import BYTE, read_kind, read_pieces
+from transduce.text.pair_tokenizer import PairTokenizer
 from transduce.text.tokenizer import UNK, Tokenizer
 
 FOLDER = "start"
@@ -70,6 +71,11 @@ def follow(
     """
     theirs = start.bundle
     tokenizer = replace(_vocabulary(theirs.tokenizer), extend=recipe.tokenizer.extend)
+    if tokenizer.extend and isinstance(theirs.tokenizer, PairTokenizer):
+        raise ValueError(
+            f"tokenizer.extend cannot add to the vocabulary of {start.name}, which was imported "
+            f"with a SentencePiece model a side: leave it out"
+        )
     _check(recipe, named, section="model", theirs=theirs.model.config, name=start.name)
     _check(recipe, named, section="tokenizer", theirs=tokenizer, name=start.name)
     size = tokenizer.vocab_size + tokenizer.extend
@@ -104,13 +110,16 @@ def grow(bundle: Bundle, tokenizer: Tokenizer) -> Bundle:
         Language Models", for what had no spelling.
     """
     old = bundle.tokenizer
+    if tokenizer.checksum == old.checksum:
+        return bundle
     texts = [piece.text for piece in read_pieces(tokenizer.to_bytes())]
     assert texts[: old.pad] == [piece.text for piece in read_pieces(old.to_bytes())]
     config = replace(bundle.model.config, vocab_size=tokenizer.vocab_size)
     weights = dict(bundle.model.state_dict())
-    weights["embedding.weight"] = _rows(
-        weights["embedding.weight"], cut_inside(old, texts[old.pad :])
-    )
+    spelled = cut_inside(old, texts[old.pad :])
+    weights["embedding.weight"] = _rows(weights["embedding.weight"], spelled)
+    if config.output_bias:
+        weights["output_bias"] = _rows(weights["output_bias"][:, None], spelled)[:, 0]
     with torch.random.fork_rng(devices=[]):  # the initial weights must not cost a run its seed
         model = Transformer(config)
     model.load_state_dict(weights)
@@ -129,9 +138,11 @@ def _rows(
 
 def _vocabulary(tokenizer: Tokenizer) -> TokenizerConfig:
     """The settings that a vocabulary can be known to have."""
-    pieces = read_pieces(tokenizer.to_bytes())
+    pair = isinstance(tokenizer, PairTokenizer)
+    models = list(tokenizer.files().values()) if pair else [tokenizer.to_bytes()]
+    pieces = [piece for model in models for piece in read_pieces(model)]
     return TokenizerConfig(
-        kind=read_kind(tokenizer.to_bytes()),
+        kind=read_kind(models[0]),
         vocab_size=tokenizer.vocab_size,
         byte_fallback=any(piece.type == BYTE for piece in pieces),
     )

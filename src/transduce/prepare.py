@@ -25,6 +25,7 @@ from transduce.preflight.inspect import inspect
 from transduce.preflight.pieces import try_pieces
 from transduce.text.corpus import Cleaning, NumberedPair, Pair, clean, hold_out, read_pairs, tidy
 from transduce.text.extend import extend
+from transduce.text.pair_tokenizer import read_tokenizer
 from transduce.text.tokenizer import Tokenizer
 from transduce.train.events import Note, Tell
 
@@ -135,7 +136,7 @@ def open_prepared(out: Path) -> Prepared:
     """
     folder = out / FOLDER
     check_folder(folder, what="a prepared corpus")
-    tokenizer = Tokenizer.from_bytes((folder / "tokenizer.model").read_bytes())
+    tokenizer = read_tokenizer((folder / "tokenizer.model").read_bytes())
     facts = Facts(**json.loads((folder / "prepared.json").read_text(encoding="utf-8")))
     return Prepared(
         tokenizer=tokenizer,

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from transduce.bundle import Bundle
+from transduce.calibration import Confidence
 from transduce.data.batch import Batch, collate
 from transduce.data.config import BatchConfig
 from transduce.data.sampler import Place, Sampler
@@ -22,7 +23,9 @@ from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.text.corpus import Pair, tidy
 from transduce.text.tokenizer import Tokenizer
-from transduce.translate.translator import Translator
+from transduce.translate.confidence import learn
+from transduce.translate.translation import Translation
+from transduce.translate.translator import Extras, Translator
 
 Metric = Literal["bleu", "chrf", "ter", "perplexity"]
 
@@ -150,7 +153,7 @@ def score_model(
     if set(metrics) != {"perplexity"}:
         found = translate_pairs(bundle.model, bundle.tokenizer, pairs=pairs, search=bundle.search)
         scores = score_lines(
-            found,
+            texts(found),
             references,
             language=language or bundle.languages.target,
             tokenize=tokenize,
@@ -165,12 +168,28 @@ def score_model(
 
 def translate_pairs(
     model: Transformer, tokenizer: Tokenizer, *, pairs: Sequence[Pair], search: SearchConfig
-) -> tuple[str, ...]:
-    """Translate the sources of some pairs with a model in memory."""
-    found = Translator.from_parts(model, tokenizer, search=search).translate(
-        [pair.source for pair in pairs]
+) -> tuple[Translation, ...]:
+    """Translate the sources of some pairs with a model in memory, by torch and by search alone."""
+    return tuple(
+        Translator.from_parts(model, tokenizer, search=search).translate(
+            [pair.source for pair in pairs], extras=Extras(mend=False)
+        )
     )
-    return tuple(translation.text for translation in found)
+
+
+def texts(translations: Sequence[Translation]) -> tuple[str, ...]:
+    """The text of each translation."""
+    return tuple(translation.text for translation in translations)
+
+
+def learn_confidence(translations: Sequence[Translation], pairs: Sequence[Pair]) -> Confidence:
+    """Learn what a model's probabilities are worth, from its translations of some pairs."""
+    return learn(
+        [one.pieces for one in translations],
+        [one.log_probs for one in translations],
+        translations=texts(translations),
+        references=[tidy(pair.target) for pair in pairs],
+    )
 
 
 def foresee(
@@ -183,7 +202,7 @@ def foresee(
 def _batches(pairs: Sequence[Pair], tokenizer: Tokenizer, *, micro_tokens: int) -> Iterator[Batch]:
     """Pairs tidied as for training and encoded, those of like length together."""
     sources = tokenizer.encode_all([tidy(pair.source) for pair in pairs])
-    targets = tokenizer.encode_all([tidy(pair.target) for pair in pairs])
+    targets = tokenizer.target.encode_all([tidy(pair.target) for pair in pairs])
     lengths = np.array([*zip(map(len, sources), map(len, targets), strict=True)], dtype=np.int64)
     one_update = BatchConfig(tokens=int(lengths.sum()) + len(pairs), micro_tokens=micro_tokens)
     sampler = Sampler(lengths.reshape(-1, 2), config=one_update, seed=0)

@@ -30,7 +30,15 @@ from transduce.finetune import Start
 from transduce.folder import check_folder
 from transduce.model.transformer import Transformer
 from transduce.prepare import Prepared, check_positions, fits, open_prepared, prepare
-from transduce.results import Finished, Result, foresee, score_lines, translate_pairs
+from transduce.results import (
+    Finished,
+    Result,
+    foresee,
+    learn_confidence,
+    score_lines,
+    texts,
+    translate_pairs,
+)
 from transduce.source import commit
 from transduce.text.corpus import Pair
 from transduce.train.board import check_board, on_board
@@ -38,6 +46,7 @@ from transduce.train.events import Note, Tell
 from transduce.train.loop import Trained, Validation, train
 from transduce.train.process import computing, find_device, hold_memory
 from transduce.train.state import load_weights
+from transduce.translate.translation import Translation
 
 _MACHINE = frozenset({"train.device", "train.threads", "train.tensorboard", "batch.micro_tokens"})
 """Settings that say how a machine computes, not what a run learns: resuming may change them."""
@@ -51,7 +60,7 @@ class _Chosen(NamedTuple):
 
     model: Transformer
     name: str
-    hypotheses: tuple[str, ...]
+    translations: tuple[Translation, ...]
     bleu: float
 
 
@@ -91,7 +100,9 @@ def carry_out(
         tell(Note(text=chosen.name))
         finished = _evaluate(recipe, out, chosen=chosen, trained=trained, prepared=prepared)
         scores = _measured(finished)
-        _as_bundle(recipe, chosen.model, prepared=prepared, scores=scores).save(out / "model")
+        bundle = _as_bundle(recipe, chosen.model, prepared=prepared, scores=scores)
+        bundle.confidence = learn_confidence(chosen.translations, prepared.validation)
+        bundle.save(out / "model")
     return finished
 
 
@@ -168,10 +179,8 @@ def _train(
     greedy = replace(recipe.search, beam=1)
 
     def validate(model: Transformer) -> Validation:
-        hypotheses = translate_pairs(
-            model, prepared.tokenizer, pairs=prepared.validation, search=greedy
-        )
-        score = _bleu(recipe, hypotheses, prepared.validation)
+        found = translate_pairs(model, prepared.tokenizer, pairs=prepared.validation, search=greedy)
+        score = _bleu(recipe, texts(found), prepared.validation)
         loss = foresee(
             model,
             prepared.tokenizer,
@@ -216,11 +225,11 @@ def _choose(
         candidates[f"the best {kind} (update {trained.state.best_update})"] = single
     chosen: list[_Chosen] = []
     for name, candidate in candidates.items():
-        hypotheses = translate_pairs(
+        found = translate_pairs(
             candidate, prepared.tokenizer, pairs=prepared.validation, search=recipe.search
         )
-        score = _bleu(recipe, hypotheses, prepared.validation)
-        chosen.append(_Chosen(candidate, name, hypotheses, score.value))
+        score = _bleu(recipe, texts(found), prepared.validation)
+        chosen.append(_Chosen(candidate, name, found, score.value))
     won, *others = sorted(chosen, key=lambda each: -each.bleu)  # of equals the first
     against = " and ".join(f"{other.bleu:.2f} of {other.name}" for other in others)
     return won._replace(name=f"{won.name}: {won.bleu:.2f} BLEU on validation, against {against}")
@@ -232,12 +241,14 @@ def _evaluate(
     """Score the chosen weights; writes results.json and hypotheses.*."""
     model, tokenizer, language = chosen.model, prepared.tokenizer, recipe.languages.target
     test: Result | None = None
+    hypotheses = texts(chosen.translations)
     validation = _result(
-        recipe, model, pairs=prepared.validation, hypotheses=chosen.hypotheses, prepared=prepared
+        recipe, model, pairs=prepared.validation, hypotheses=hypotheses, prepared=prepared
     )
-    _write(out / f"hypotheses.validation.{language}", _lines(chosen.hypotheses))
+    _write(out / f"hypotheses.validation.{language}", _lines(hypotheses))
     if prepared.test:
-        hypotheses = translate_pairs(model, tokenizer, pairs=prepared.test, search=recipe.search)
+        found = translate_pairs(model, tokenizer, pairs=prepared.test, search=recipe.search)
+        hypotheses = texts(found)
         test = _result(recipe, model, pairs=prepared.test, hypotheses=hypotheses, prepared=prepared)
         _write(out / f"hypotheses.{language}", _lines(hypotheses))
     finished = Finished(

@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 from tests.conftest import Transduce
 
-COMMANDS = ("", "demo", "prepare", "train", "translate", "evaluate", "compare", "average", "doctor")
+COMMANDS = (
+    *("", "demo", "check", "prepare", "train", "average"),
+    *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
+    *("view", "export", "import", "doctor"),
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

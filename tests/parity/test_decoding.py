@@ -21,7 +21,9 @@ def mask(*lengths: int) -> Tensor:
     return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])[:, None, None]
 
 
-@pytest.fixture(params=["the paper's", "learned positions", "gelu", "pre-norm", "all of them"])
+@pytest.fixture(
+    params=["the paper's", "learned positions", "gelu", "pre-norm", "biases", "all of them"]
+)
 def tiny(config: ModelConfig, request: pytest.FixtureRequest) -> Transformer:
     """One model for each departure; the learned table is as long as the longest target here."""
     options = {
@@ -29,9 +31,14 @@ def tiny(config: ModelConfig, request: pytest.FixtureRequest) -> Transformer:
         "learned positions": {"positions": "learned", "max_positions": 23},
         "gelu": {"activation": "gelu"},
         "pre-norm": {"norm": "pre"},
+        "biases": {"attention_bias": True, "output_bias": True},
     }
     every = {key: value for option in options.values() for key, value in option.items()}
-    return made(replace(config, **options.get(request.param, every))).eval()
+    model = made(replace(config, **options.get(request.param, every))).eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):  # they start at zero, where nobody would miss them
+            torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(3))
+    return model
 
 
 @torch.no_grad()

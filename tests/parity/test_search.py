@@ -13,6 +13,8 @@ from transduce.model.transformer import Transformer
 from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
+from transduce.search.request import PLAIN, Request, Wishes
+from transduce.search.rules import Rules
 
 EOS = 0
 NEAR = 1e-4
@@ -34,18 +36,27 @@ def sources(count: int) -> list[list[int]]:
 
 
 def search(
-    model: Transformer, batch: Sequence[Sequence[int]], config: SearchConfig, *, most: int = 9
+    model: Transformer,
+    batch: Sequence[Sequence[int]],
+    config: SearchConfig,
+    *,
+    most: int = 9,
+    request: Request | None = None,
+    wishes: Wishes = PLAIN,
 ) -> list[list[Hypothesis]]:
+    requests = [request or Request(tuple(one)) for one in batch]
+    limits, pad = [most] * len(batch), model.config.pad
     source = pad_source(batch, pad=model.config.pad, eos=EOS)
     with torch.no_grad():
         steps = model.start(source.ids, source.mask, beams=config.beam)
     return beam_search(
         steps,
-        limits=[most] * len(batch),
+        limits=limits,
         config=config,
         eos=EOS,
-        pad=model.config.pad,
+        pad=pad,
         device="cpu",
+        rules=Rules.of(requests, wishes, limits=limits, eos=EOS, pad=pad, device="cpu"),
     )
 
 
@@ -73,18 +84,20 @@ def test_a_beam_of_one_is_greedy(lively: Transformer):
     assert [hypotheses[0].ids for hypotheses in found] == by_hand
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_a_wide_beam_finds_what_trying_everything_finds(alpha: float):
+def small() -> Transformer:
+    """A model of three pieces besides EOS and PAD, so that all can be tried."""
     config = ModelConfig(
         vocab_size=5, encoder_layers=1, decoder_layers=2, d_model=6, d_ff=11, heads=3, d_k=5, d_v=7
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        model = Transformer(config).eval()
-    source, most = [2, 3, 3, 2, 1], 4
+        return Transformer(config).eval()
 
-    best = search(model, [source], SearchConfig(beam=100, alpha=alpha), most=most)[0]
 
+def everything(
+    model: Transformer, source: Sequence[int], *, most: int, alpha: float
+) -> dict[tuple[int, ...], float]:
+    """The score of all that can be said in `most` pieces."""
     scores: dict[tuple[int, ...], float] = {}
     for length in range(1, most + 1):
         said = list(itertools.product((1, 2, 3), repeat=length - 1))
@@ -93,11 +106,55 @@ def test_a_wide_beam_finds_what_trying_everything_finds(alpha: float):
             every += list(itertools.product((1, 2, 3), repeat=most))
         worth = score(model, source, torch.tensor(every), alpha=alpha).tolist()
         scores |= dict(zip(every, worth, strict=True))
-    ranked = sorted(scores, key=lambda ids: -scores[ids])
-    assert [hypothesis.ids for hypothesis in best[:20]] == ranked[:20]
+    return scores
+
+
+def agree(best: Sequence[Hypothesis], scores: dict[tuple[int, ...], float]) -> None:
+    ranked = sorted(scores, key=lambda ids: -scores[ids])[:20]
+    assert [hypothesis.ids for hypothesis in best[:20]] == ranked
     assert [hypothesis.score for hypothesis in best[:20]] == pytest.approx(
-        [scores[ids] for ids in ranked[:20]], abs=1e-5
+        [scores[ids] for ids in ranked], abs=1e-5
     )
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_wide_beam_finds_what_trying_everything_finds(alpha: float):
+    model, source, most = small(), [2, 3, 3, 2, 1], 4
+
+    best = search(model, [source], SearchConfig(beam=100, alpha=alpha), most=most)[0]
+
+    agree(best, everything(model, source, most=most, alpha=alpha))
+
+
+def test_a_wide_beam_finds_the_best_of_all_that_begin_with_the_prefix():
+    model, source = small(), (2, 3, 3, 2, 1)
+    request = Request(source, prefix=(3, 1))
+
+    best = search(model, [source], SearchConfig(beam=100), most=4, request=request)[0]
+
+    scores = everything(model, source, most=4, alpha=0.6)
+    agree(best, {ids: one for ids, one in scores.items() if ids[:2] == (3, 1)})
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_wide_beam_finds_the_best_of_all_that_repeat_nothing(count: int):
+    model, source, wishes = small(), (2, 3, 3, 2, 1), Wishes(no_repeat=count)
+
+    best = search(model, [source], SearchConfig(beam=100), most=4, wishes=wishes)[0]
+
+    scores = everything(model, source, most=4, alpha=0.6)
+    runs = {ids: [ids[i : i + count] for i in range(len(ids) - count + 1)] for ids in scores}
+    agree(best, {ids: scores[ids] for ids in scores if len(set(runs[ids])) == len(runs[ids])})
+
+
+def test_a_wide_beam_finds_the_best_of_all_that_hold_the_phrase():
+    model, source = small(), (2, 3, 3, 2, 1)
+    request = Request(source, phrases=((1, 3),))
+
+    best = search(model, [source], SearchConfig(beam=100), most=4, request=request)[0]
+
+    scores = everything(model, source, most=4, alpha=0.6)
+    agree(best, {ids: scores[ids] for ids in scores if (1, 3) in itertools.pairwise(ids)})
 
 
 def score(model: Transformer, source: Sequence[int], said: Tensor, *, alpha: float) -> Tensor:

@@ -439,7 +439,7 @@ def test_there_is_no_average_of_nothing():
         average([])
 
 
-NEWER = ("activation", "positions", "max_positions")
+NEWER = ("activation", "positions", "max_positions", "attention_bias", "output_bias")
 """Settings of a model that bundles of before do not know."""
 
 

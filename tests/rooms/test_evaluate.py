@@ -2,9 +2,11 @@
 
 import importlib.util
 import math
+from dataclasses import replace
 
 import pytest
 import torch
+from tests.conftest import SHAPE, made
 
 from transduce.data.batch import Batch, collate
 from transduce.evaluate import bleu, bleu_tokenizer, chrf, perplexity, ter
@@ -155,3 +157,17 @@ def test_a_model_in_training_is_measured_without_dropout_and_trains_on(
 def test_nothing_has_no_perplexity(untrained: Transformer):
     with pytest.raises(ValueError, match="no pair to measure"):
         perplexity(untrained, [])
+
+
+def test_perplexity_counts_a_bias_of_the_logits(tokenizer: Tokenizer, batches: list[Batch]):
+    model = made(replace(SHAPE, vocab_size=tokenizer.vocab_size, output_bias=True)).eval()
+    torch.nn.init.normal_(model.output_bias, generator=torch.Generator().manual_seed(3))
+
+    found = perplexity(model, batches)
+
+    with torch.no_grad():
+        parts = [
+            nats(model(b.source, b.source_mask, b.target_in), b.target_out, smoothing=0.0)
+            for b in batches
+        ]
+    assert found.nats == pytest.approx(sum(part.plain.item() for part in parts), rel=1e-5)

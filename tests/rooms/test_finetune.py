@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.exports import CONFIG, bundle_of, two_vocabularies
 
 from transduce.bundle import Bundle, Provenance
 from transduce.config import load_recipe, said
@@ -188,3 +189,42 @@ def test_growing_costs_a_run_none_of_its_random_numbers(start: Start):
     grow(start.bundle, extend(start.bundle.tokenizer, NEW, count=11))
 
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_bias_of_the_logits_grows_with_the_vocabulary(start: Start):
+    model = Transformer(replace(start.bundle.model.config, output_bias=True)).eval()
+    torch.nn.init.normal_(model.output_bias, generator=torch.Generator().manual_seed(3))
+    old = replace(start.bundle, model=model)
+
+    new = grow(old, extend(old.tokenizer, ["the river leans", "leans"], count=11))
+
+    bias, before = new.model.output_bias, model.output_bias
+    spelled = before[old.tokenizer.encode("leans")]
+    torch.testing.assert_close(bias[new.tokenizer.encode("leans")], spelled.mean()[None])
+    assert torch.equal(bias[: old.tokenizer.pad], before[:-1])
+    assert bias[-1] == before[-1]
+
+
+@pytest.fixture
+def imported() -> Start:
+    tokenizer = two_vocabularies()
+    config = replace(CONFIG, vocab_size=tokenizer.vocab_size)
+    return Start(name="opus", sha256="a checksum", bundle=bundle_of(config, tokenizer))
+
+
+def test_an_imported_vocabulary_is_followed(imported: Start):
+    recipe = followed(imported)
+
+    assert recipe.tokenizer.vocab_size == recipe.model.vocab_size
+    assert recipe.model.vocab_size == imported.bundle.tokenizer.vocab_size
+
+
+def test_an_imported_vocabulary_is_not_extended(imported: Start):
+    with pytest.raises(
+        ValueError, match=r"^tokenizer\.extend cannot add to the vocabulary of opus"
+    ):
+        followed(imported, "tokenizer.extend=13")
+
+
+def test_an_imported_model_starts_as_it_is(imported: Start):
+    assert grow(imported.bundle, imported.bundle.tokenizer) is imported.bundle

@@ -4,7 +4,19 @@ stdout is data and stderr is talk. Rooms are imported inside the commands, so th
 before torch would have been read.
 """
 
-from transduce.cli import judge, learn, use
+from transduce.cli import ask, judge, learn, ship, translate, use
+from transduce.cli.app import app
 from transduce.cli.entry import main
 
-__all__ = ["judge", "learn", "main", "use"]
+__all__ = ["ask", "judge", "learn", "main", "ship", "translate", "use"]
+
+_AS_THEY_ARE_NEEDED = (
+    *("demo", "check", "prepare", "train", "average"),
+    *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
+    *("view", "export", "import", "doctor"),
+)
+app.registered_commands.sort(
+    key=lambda command: _AS_THEY_ARE_NEEDED.index(
+        command.name or getattr(command.callback, "__name__", "")
+    )
+)

@@ -81,13 +81,16 @@ class Loader:
         targets: list[Ids] = [self._store.target(number) for number in numbers]
         if self._sampling:
             texts = [self._store.pair(number) for number in numbers]
-            sources = self._drawn([text.source for text in texts], usual=sources)
-            targets = self._drawn([text.target for text in texts], usual=targets)
+            cut = self._tokenizer
+            sources = self._drawn(cut, [text.source for text in texts], usual=sources)
+            targets = self._drawn(cut.target, [text.target for text in texts], usual=targets)
         return collate(sources, targets, pad=self._tokenizer.pad, eos=self._tokenizer.EOS)
 
-    def _drawn(self, texts: Sequence[str], *, usual: Sequence[Ids]) -> list[Ids]:
+    def _drawn(
+        self, tokenizer: Tokenizer, texts: Sequence[str], *, usual: Sequence[Ids]
+    ) -> list[Ids]:
         """Each text in pieces drawn at random; one that became over-long keeps its usual pieces."""
-        drawn = self._tokenizer.sample_all(texts, alpha=self._sampling)
+        drawn = tokenizer.sample_all(texts, alpha=self._sampling)
         most = self._store.facts.max_pieces
         return [
             fresh if len(fresh) <= most else known

@@ -200,7 +200,7 @@ class _Writer:
     def add(self, chunk: Sequence[NumberedPair]) -> None:
         """Encode and write pairs, the over-long ones excepted."""
         sources = self._tokenizer.encode_all([pair.source for _, pair in chunk])
-        targets = self._tokenizer.encode_all([pair.target for _, pair in chunk])
+        targets = self._tokenizer.target.encode_all([pair.target for _, pair in chunk])
         fits = [
             max(len(source), len(target)) <= self._max_pieces
             for source, target in zip(sources, targets, strict=True)

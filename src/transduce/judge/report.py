@@ -14,7 +14,7 @@ from transduce.evaluate import Score, bleu_metric, chrf_metric
 from transduce.judge.breakdown import Breakdown, break_down, check_lines
 from transduce.judge.compare import Comparison, System, compare_systems
 from transduce.prepare import FOLDER
-from transduce.results import Metric, score_lines, score_model, translate_pairs
+from transduce.results import Metric, score_lines, score_model, texts, translate_pairs
 from transduce.text.corpus import Pair
 from transduce.text.words import count_words
 
@@ -99,7 +99,9 @@ def translate_with(
     """
     bundle = Bundle.load(model)
     pairs = [Pair(*sides) for sides in zip(sources, references, strict=True)]
-    lines = translate_pairs(bundle.model, bundle.tokenizer, pairs=pairs, search=bundle.search)
+    lines = texts(
+        translate_pairs(bundle.model, bundle.tokenizer, pairs=pairs, search=bundle.search)
+    )
     surprise: tuple[Score, ...] = ()
     if perplexity:
         surprise = score_model(bundle, sources, references=references, metrics=("perplexity",))

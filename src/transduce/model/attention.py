@@ -27,13 +27,13 @@ class KeysValues(NamedTuple):
 class Attention(nn.Module):
     """Multi-head attention. Self- and cross-attention differ only in who supplies the memory."""
 
-    def __init__(self, d_model: int, *, heads: int, d_k: int, d_v: int) -> None:
+    def __init__(self, d_model: int, *, heads: int, d_k: int, d_v: int, bias: bool = False) -> None:
         super().__init__()
         self.heads = heads
-        self.query = nn.Linear(d_model, heads * d_k, bias=False)
-        self.key = nn.Linear(d_model, heads * d_k, bias=False)
-        self.value = nn.Linear(d_model, heads * d_v, bias=False)
-        self.out = nn.Linear(heads * d_v, d_model, bias=False)
+        self.query = nn.Linear(d_model, heads * d_k, bias=bias)
+        self.key = nn.Linear(d_model, heads * d_k, bias=bias)
+        self.value = nn.Linear(d_model, heads * d_v, bias=bias)
+        self.out = nn.Linear(heads * d_v, d_model, bias=bias)
 
     def remember(self, memory: Float[Tensor, "batch memory d_model"]) -> KeysValues:
         """Project a memory to keys and values, once, for all the queries to come."""

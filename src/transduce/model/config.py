@@ -35,14 +35,23 @@ class ModelConfig:
     norm: Literal["post", "pre"] = "post"
     """"post" is the paper: LayerNorm(x + Sublayer(x)). "pre" departs; see docs/fidelity.md."""
 
-    activation: Literal["relu", "gelu"] = "relu"
-    """Between the feed-forward's two linear maps: "relu" is equation (2), "gelu" x Φ(x)."""
+    activation: Literal["relu", "gelu", "silu"] = "relu"
+    """Between the feed-forward's two linear maps: "relu" is equation (2), "gelu" x Φ(x), "silu"
+    (also named swish) x sigmoid(x)."""
 
     positions: Literal["sinusoid", "learned"] = "sinusoid"
     """"sinusoid" is section 3.5, "learned" a table of weights (Table 3, row E)."""
 
     max_positions: int = 257
     """Rows of the learned table: no sentence is longer, EOS counted. Sinusoids have no end."""
+
+    attention_bias: bool = False
+    """Whether the four projections of an attention have biases. The paper's have none; models
+    imported from elsewhere do."""
+
+    output_bias: bool = False
+    """Whether each piece's logit has a bias. The paper's has none; models imported from elsewhere
+    do."""
 
     def __post_init__(self) -> None:
         sizes = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v")
@@ -63,8 +72,10 @@ class ModelConfig:
             )
         if self.positions == "sinusoid" and self.d_model % 2:
             raise ValueError(f"model.d_model must be even for sinusoids, not {self.d_model}")
-        if self.activation not in ("relu", "gelu"):
-            raise ValueError(f'model.activation must be "relu" or "gelu", not {self.activation!r}')
+        if self.activation not in ("relu", "gelu", "silu"):
+            raise ValueError(
+                f'model.activation must be "relu", "gelu" or "silu", not {self.activation!r}'
+            )
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"model.dropout must be in [0, 1), not {self.dropout}")
         if self.norm not in ("post", "pre"):

@@ -15,14 +15,14 @@ from transduce.model.dropout import Dropout
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W1 + b1) W2 + b2, the same at every position: section 3.3, equation (2).
 
-    The departure "gelu" has x Φ(x) where the paper has max(0, x).
+    The departures "gelu" and "silu" have x Φ(x) and x sigmoid(x) where the paper has max(0, x).
     """
 
     def __init__(
-        self, d_model: int, d_ff: int, *, activation: Literal["relu", "gelu"] = "relu"
+        self, d_model: int, d_ff: int, *, activation: Literal["relu", "gelu", "silu"] = "relu"
     ) -> None:
         super().__init__()
-        self.activation = F.gelu if activation == "gelu" else F.relu
+        self.activation = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}[activation]
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
 
@@ -121,7 +121,13 @@ class DecoderLayer(nn.Module):
 
 def attention(config: ModelConfig) -> Attention:
     """Build one multi-head attention of the model's shape."""
-    return Attention(config.d_model, heads=config.heads, d_k=config.d_k, d_v=config.d_v)
+    return Attention(
+        config.d_model,
+        heads=config.heads,
+        d_k=config.d_k,
+        d_v=config.d_v,
+        bias=config.attention_bias,
+    )
 
 
 def feed_forward(config: ModelConfig) -> FeedForward:

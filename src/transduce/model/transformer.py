@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,6 +14,13 @@ from transduce.model.decoding import Decoding
 from transduce.model.dropout import Dropout
 from transduce.model.layers import DecoderLayer, EncoderLayer
 from transduce.model.positions import LearnedPositions, Positions
+
+
+class Factors(NamedTuple):
+    """Two tensors whose product is the logits."""
+
+    hidden: Float[Tensor, "*batch width"]
+    matrix: Float[Tensor, "vocab width"]
 
 
 class Transformer(nn.Module):
@@ -36,6 +43,8 @@ class Transformer(nn.Module):
         pre = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
+        bias = torch.zeros(config.vocab_size) if config.output_bias else None
+        self.output_bias = None if bias is None else nn.Parameter(bias)
         initialise(self)
 
     def forward(
@@ -79,8 +88,22 @@ class Transformer(nn.Module):
         return self.dropout(self.positions(scaled, first=first))
 
     def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
-        """Multiply by the shared matrix: the one place that makes logits. PAD's is always zero."""
-        return F.linear(hidden, self.embedding.weight)
+        """Multiply by the shared matrix: the one place that makes logits. PAD's is always zero.
+
+        The departure `output_bias` adds a number a piece; PAD's then means nothing.
+        """
+        return F.linear(hidden, self.embedding.weight, self.output_bias)
+
+    def factors(self, hidden: Float[Tensor, "*batch d_model"]) -> Factors:
+        """The factors of the logits, for a loss that multiplies them itself, chunk by chunk.
+
+        An output bias becomes one more column of the matrix, which a 1 beside `hidden` reads.
+        """
+        if self.output_bias is None:
+            return Factors(hidden, self.embedding.weight)
+        ones = hidden.new_ones(*hidden.shape[:-1], 1)
+        columns = [self.embedding.weight, self.output_bias[:, None]]
+        return Factors(torch.cat([hidden, ones], -1), torch.cat(columns, -1))
 
     def layers(self) -> Iterable[DecoderLayer]:
         """The decoder's layers, bottom up; torch's ModuleList does not say what it holds."""

@@ -38,7 +38,9 @@ def try_pieces(
     """
     marks: dict[Kind, list[Example]] = {"unknown piece": [], "round trip": [], "over-long": []}
     texts = [tidy(side) for pair in pairs for side in pair]
-    encoded = tokenizer.encode_all(texts)
+    sources = tokenizer.encode_all(texts[::2])
+    targets = tokenizer.target.encode_all(texts[1::2])
+    encoded = [ids for both in zip(sources, targets, strict=True) for ids in both]
     for index, pair in enumerate(pairs):
         example = Example(lines[index] if lines else index + 1, *pair)
         sides = slice(2 * index, 2 * index + 2)

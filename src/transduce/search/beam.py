@@ -5,6 +5,10 @@ left to go on with. A candidate that ends in EOS is a finished hypothesis if it 
 `beam`, else it is forgotten. A sentence is over when `beam` of its hypotheses have finished or its
 limit is reached, where whatever stands among the first `beam` candidates becomes a hypothesis.
 The winner is chosen at the end, by the length penalty; the beams compete by bare sums.
+
+What is wished of a translation (`search.rules`) bars candidates before they are drawn and changes
+nothing else: a sum is of the model's own ln p. Where phrases must occur, candidates are drawn in
+the order of their turns (`search.phrases`) in place of that of their sums.
 """
 
 import math
@@ -15,8 +19,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from transduce.search.candidates import Candidates, best_of, likeliest
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis, Steps
+from transduce.search.rules import Rules
 
 
 class _Beams(NamedTuple):
@@ -28,15 +34,6 @@ class _Beams(NamedTuple):
     limits: Int[Tensor, " batch"]
 
 
-class _Candidates(NamedTuple):
-    """The best ways to go on, best first: which beam, which piece, and what the sum becomes."""
-
-    beams: Int[Tensor, "batch drawn"]
-    ids: Int[Tensor, "batch drawn"]
-    log_probs: Float[Tensor, "batch drawn"]
-    totals: Float[Tensor, "batch drawn"]
-
-
 @torch.no_grad()
 def beam_search(
     steps: Steps,
@@ -46,6 +43,7 @@ def beam_search(
     eos: int,
     pad: int,
     device: torch.device | str,
+    rules: Rules | None = None,
 ) -> list[list[Hypothesis]]:
     """Search the likeliest translations of a batch of sentences. A beam of 1 is greedy search.
 
@@ -58,12 +56,13 @@ def beam_search(
         eos: the id that ends a translation.
         pad: the id that starts one; it is never generated.
         device: where the logits are.
+        rules: what the sentences may say; None lets them say all.
 
     Returns:
         For each sentence at most `config.beam` hypotheses, best first, and at least one.
 
     Raises:
-        ValueError: if the logits are not numbers.
+        ValueError: if the logits are not numbers, or a sentence can say nothing by the rules.
     """
     assert all(limit >= 1 for limit in limits), "a translation holds at least its EOS"
     found: list[list[Hypothesis]] = [[] for _ in limits]
@@ -71,7 +70,7 @@ def beam_search(
     beams = _start(limits, config.beam, device)
     last = torch.full((len(limits) * config.beam,), pad, device=device)
     for length in range(1, max(limits, default=0) + 1):
-        drawn = _draw(steps.step(last), beams.totals, pad=pad)
+        drawn = _draw(steps.step(last), beams, pad=pad, rules=rules)
         going = _going(drawn, eos, config.beam)
         flags = _flags(drawn, going, ended=(drawn.ids == eos) | (beams.limits == length)[:, None])
         for place, hypothesis in _read(beams, drawn, flags, eos=eos, alpha=config.alpha):
@@ -87,14 +86,18 @@ def beam_search(
             present = [present[place] for place in kept]
             places = torch.tensor(kept, device=device)
             steps.drop(places)
+            if rules is not None:
+                rules.drop(places)
             beams = _Beams(*(part[places] for part in beams))
-            going = _Candidates(*(part[places] for part in going))
+            going = Candidates(*(part[places] for part in going))
         if config.beam > 1:
             first_rows = torch.arange(len(present), device=device)[:, None] * config.beam
             steps.keep((first_rows + going.beams).flatten())
+        if rules is not None:
+            rules.keep(going)
         beams = _extend(beams, going)
         last = going.ids.flatten()
-    return [_ranked(hypotheses, config.beam) for hypotheses in found]
+    return [ranked(hypotheses, config.beam, free=rules is None) for hypotheses in found]
 
 
 def _start(limits: Sequence[int], beam: int, device: torch.device | str) -> _Beams:
@@ -106,38 +109,22 @@ def _start(limits: Sequence[int], beam: int, device: torch.device | str) -> _Bea
 
 
 def _draw(
-    logits: Float[Tensor, "rows vocab"], totals: Float[Tensor, "batch beam"], *, pad: int
-) -> _Candidates:
-    """Return the 2 x beam best continuations a sentence, of which no row can supply more."""
-    beam = totals.size(1)
-    logits = logits.float()
-    logits[:, pad] = -math.inf
-    best, ids = logits.topk(min(2 * beam, logits.size(1)))
-    first = best[:, :1]
-    log_total = logits.sub_(first).exp_().sum(1, keepdim=True).log()  # in place: they are large
-    ids, order = ids.sort()
-    log_probs = (best - first - log_total).gather(1, order)
-
-    # They stand by beam and id now, and the stable sort leaves equals so.
-    ids, log_probs = (part.reshape(len(totals), -1) for part in (ids, log_probs))
-    sums = (log_probs.unflatten(1, (beam, -1)) + totals[:, :, None]).flatten(1)
-    order = sums.argsort(dim=1, descending=True, stable=True)[:, : 2 * beam]
-    return _Candidates(
-        beams=order // best.size(1),
-        ids=ids.gather(1, order),
-        log_probs=log_probs.gather(1, order),
-        totals=sums.gather(1, order),
-    )
+    logits: Float[Tensor, "rows vocab"], beams: _Beams, *, pad: int, rules: Rules | None
+) -> Candidates:
+    """Return the 2 x beam best continuations a sentence."""
+    if rules is not None:
+        return rules.draw(logits, beams.ids, beams.totals)
+    return best_of(likeliest(logits, 2 * beams.totals.size(1), pad=pad), beams.totals)
 
 
-def _going(drawn: _Candidates, eos: int, beam: int) -> _Candidates:
+def _going(drawn: Candidates, eos: int, beam: int) -> Candidates:
     """Return the first `beam` candidates that go on: enough, as a beam ends in one way only."""
     order = (drawn.ids == eos).byte().argsort(dim=1, stable=True)[:, :beam]
-    return _Candidates(*(part.gather(1, order) for part in drawn))
+    return Candidates(*(part.gather(1, order) for part in drawn))
 
 
 def _flags(
-    drawn: _Candidates, going: _Candidates, *, ended: Bool[Tensor, "batch drawn"]
+    drawn: Candidates, going: Candidates, *, ended: Bool[Tensor, "batch drawn"]
 ) -> list[list[bool]]:
     """Say of each sentence which of the first candidates ended, and last whether a beam is alive.
 
@@ -148,7 +135,7 @@ def _flags(
     return torch.cat([ended, going.totals[:, :1].isfinite()], dim=1).tolist()
 
 
-def _extend(beams: _Beams, going: _Candidates) -> _Beams:
+def _extend(beams: _Beams, going: Candidates) -> _Beams:
     """Append to what each candidate's beam has said the piece that the candidate adds."""
     parents = going.beams[:, :, None].expand(-1, -1, beams.ids.size(2))
     ids, log_probs = beams.ids.gather(1, parents), beams.log_probs.gather(1, parents)
@@ -161,7 +148,7 @@ def _extend(beams: _Beams, going: _Candidates) -> _Beams:
 
 
 def _read(
-    beams: _Beams, drawn: _Candidates, flags: list[list[bool]], *, eos: int, alpha: float
+    beams: _Beams, drawn: Candidates, flags: list[list[bool]], *, eos: int, alpha: float
 ) -> Iterator[tuple[int, Hypothesis]]:
     """Yield the place of a sentence and a hypothesis of it, for all that ended in this step."""
     places = [place for place, row in enumerate(flags) if any(row[:-1])]
@@ -170,7 +157,7 @@ def _read(
     chosen = torch.tensor(places, device=drawn.ids.device)
     said = _extend(
         _Beams(*(part[chosen] for part in beams)),
-        _Candidates(*(part[chosen, : beams.totals.size(1)] for part in drawn)),
+        Candidates(*(part[chosen, : beams.totals.size(1)] for part in drawn)),
     )
     all_ids, all_log_probs = said.ids.tolist(), said.log_probs.tolist()
     for row, place in enumerate(places):
@@ -181,9 +168,19 @@ def _read(
                 yield place, Hypothesis.scored(ids, log_probs, alpha=alpha, finished=finished)
 
 
-def _ranked(hypotheses: list[Hypothesis], beam: int) -> list[Hypothesis]:
-    if not hypotheses:
+def ranked(hypotheses: list[Hypothesis], beam: int, *, free: bool) -> list[Hypothesis]:
+    """Return the best of what a sentence has found, best first; `free` if no rule barred any.
+
+    Raises:
+        ValueError: if nothing was found.
+    """
+    if not hypotheses and free:
         raise ValueError(
             "the model's logits are not numbers: its weights or precision are at fault"
+        )
+    if not hypotheses:
+        raise ValueError(
+            "a sentence has no translation that meets all wishes together: lower no-repeat or "
+            "min-length, or ask for other phrases or another prefix"
         )
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:beam]

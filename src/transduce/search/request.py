@@ -33,7 +33,8 @@ class Draw:
     """Only so many of the likeliest pieces may be drawn; 0 leaves all."""
 
     top_p: float = 1.0
-    """Only the likeliest pieces that together reach this probability; 1 leaves all."""
+    """Only the likeliest pieces that together reach this share of the probability that temperature
+    and top-k leave; 1 leaves all."""
 
     seed: int = 1
     """The same seed, sentence and settings draw the same pieces, whatever else is in the batch."""
@@ -58,7 +59,7 @@ class Wishes:
     """
 
     no_repeat: int = 0
-    """No run of so many pieces occurs twice in a translation; 0 allows all."""
+    """No run of so many pieces occurs twice in a translation, but in its prefix; 0 allows all."""
 
     min_length: int = 0
     """A translation has at least this many pieces, its EOS not counted."""

@@ -125,6 +125,11 @@ class Tokenizer:
         return self._pieces + 1
 
     @property
+    def target(self) -> "Tokenizer":
+        """What cuts text of the target side: one vocabulary serves both sides, so this one."""
+        return self
+
+    @property
     def pad(self) -> int:
         """The last id, which no text is encoded to."""
         return self._pieces

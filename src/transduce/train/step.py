@@ -10,7 +10,7 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.model.loss import nats_of_hidden
 from transduce.model.r_drop import consistent_nats
-from transduce.model.transformer import Transformer
+from transduce.model.transformer import Factors, Transformer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,12 +59,13 @@ def _nats(
 ) -> Float[Tensor, ""]:
     """The loss of one micro-batch, summed over its target tokens."""
 
-    def read() -> Float[Tensor, "batch target d_model"]:
-        return model.hidden(batch.source, batch.source_mask, batch.target_in)
+    def read() -> Factors:
+        return model.factors(model.hidden(batch.source, batch.source_mask, batch.target_in))
 
-    pieces, target_out = model.embedding.weight, batch.target_out
+    (hidden, pieces), target_out = read(), batch.target_out
     if r_drop:
+        again = read().hidden
         return consistent_nats(
-            read(), read(), pieces, target_out=target_out, smoothing=smoothing, alpha=r_drop
+            hidden, again, pieces, target_out=target_out, smoothing=smoothing, alpha=r_drop
         )
-    return nats_of_hidden(read(), pieces, target_out, smoothing=smoothing).smoothed
+    return nats_of_hidden(hidden, pieces, target_out, smoothing=smoothing).smoothed

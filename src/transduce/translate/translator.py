@@ -4,93 +4,162 @@ Sentences are tidied as the training text was, encoded, and searched in batches 
 blank one never meets the model; one too long for it is translated in parts, or refused.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from transduce.bundle import Bundle
+from transduce.calibration import Confidence
+from transduce.engines.choose import EngineName, choose
+from transduce.engines.ct2_calls import Plan
 from transduce.engines.engine import Engine
 from transduce.engines.torch_engine import TorchEngine
+from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import Request
+from transduce.search.request import PLAIN, Request, Wishes
 from transduce.text.corpus import tidy
 from transduce.text.tokenizer import Tokenizer
+from transduce.translate.alignment import align, pharaoh
+from transduce.translate.asking import ask
+from transduce.translate.confidence import words_with_confidence
+from transduce.translate.glossary import Term
+from transduce.translate.mbr import most_agreed, shares
+from transduce.translate.parts import Progress, joined, score
+from transduce.translate.searcher import Found, Searcher
+from transduce.translate.translation import Alternative, GoingOn, Scored, Translation
 
 BATCH_TOKENS = 8192
 """Pieces of one batch by default: rows x beam x the longest source."""
 
-_Part = tuple[int, ...]  # the ids of a sentence, or of one part of a long one
-_Found = dict[_Part, list[Hypothesis]]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Alternative:
-    """Another translation of the same sentence."""
+class Extras:
+    """What a translator does around the search."""
 
-    text: str
-    score: float
+    glossary: tuple[Term, ...] = ()
+    """Terms whose target side must be said wherever their source side stands."""
+
+    agree: bool = False
+    """Give the translation that the others of the beam agree with most (minimum Bayes risk)."""
+
+    mend: bool = True
+    """Translate again, with repetition forbidden, what came out as a loop; flag it."""
+
+    detail: bool = True
+    """Give ln p of each piece even where it costs something."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Translation:
-    """What became of one sentence."""
-
-    source: str
-    """The sentence as it was given."""
-
-    text: str
-
-    score: float
-    """ln p of the pieces over the length penalty; of a long line, the sum over its parts."""
-
-    pieces: tuple[str, ...]
-    """What the model said, piece by piece; each part ends in "</s>" unless the limit cut it."""
-
-    log_probs: tuple[float, ...]
-    """ln p of each piece."""
-
-    others: tuple[Alternative, ...] = ()
-    """The next best, best first, if more than one translation was asked for."""
-
-    parts: int = 1
-    """In how many parts the sentence was translated; above 1 it was too long for one."""
+USUAL = Extras()
+"""Nothing but mending."""
 
 
 class Translator:
-    """Translates with one model. `load` makes one from a folder."""
+    """Translates with one model, or with several as one. `load` makes one from a folder."""
 
-    def __init__(self, engine: Engine, tokenizer: Tokenizer, *, search: SearchConfig) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        engines: Sequence[Engine],
+        tokenizer: Tokenizer,
+        *,
+        model: Transformer,
+        search: SearchConfig,
+        confidence: Confidence | None = None,
+        why: str = "",
+    ) -> None:
+        """Take the engines in the order in which they are to be tried; `model` is what they run."""
+        self._searcher = Searcher(engines, tokenizer, model=model)
         self._tokenizer = tokenizer
         self.search = search
         """The settings that hold where `translate` is told nothing else. `max_source` is never more
         than the model has positions for."""
+        self.confidence = confidence
+        """What the model's probabilities are worth; None where nobody has learned it."""
+        self.why = why
+        """Which engine was taken, in one line for people; empty if there was no choice."""
 
     @classmethod
-    def load(cls, path: str | Path, *, device: torch.device | str = "cpu") -> "Translator":
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        also: Sequence[str | Path] = (),
+        device: torch.device | str = "cpu",
+        engine: EngineName = "auto",
+        compute_type: str = "float32",
+        plan: Plan | None = None,
+    ) -> "Translator":
         """Load a bundle, or the best bundle of a run's folder.
 
+        Args:
+            path: the model.
+            also: further models of the same vocabulary, which decide together with the first, by
+                the mean of their probabilities; they are torch's.
+            device: where to compute.
+            engine: "auto" takes the fastest that can express the model.
+            compute_type: the kind of CTranslate2's numbers; only "float32" equals torch's.
+            plan: workers and threads of CTranslate2, in place of what a measurement says.
+
         Raises:
-            ValueError: one line that names the file at fault.
+            ValueError: one line that names the file at fault, or why an engine cannot be had.
         """
         bundle = Bundle.load(path, device=device)
-        return cls.from_parts(bundle.model, bundle.tokenizer, search=bundle.search)
+        if also:
+            return cls._ensemble(bundle, [path, *also], device=device, engine=engine)
+        chosen = choose(
+            bundle, engine=engine, device=str(device), compute_type=compute_type, plan=plan
+        )
+        return cls(
+            chosen.engines,
+            bundle.tokenizer,
+            model=bundle.model,
+            search=_fitting(bundle.search, bundle.model),
+            confidence=bundle.confidence,
+            why=chosen.line,
+        )
 
     @classmethod
     def from_parts(
         cls, model: Transformer, tokenizer: Tokenizer, *, search: SearchConfig
     ) -> "Translator":
-        """Translate with a model in memory, on the device it is on."""
+        """Translate with a model in memory, on the device it is on, by torch."""
         device = model.embedding.weight.device
         engine = TorchEngine(model, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
-        longest = min(search.max_source, model.config.longest - 1)  # EOS has a position as well
-        return cls(engine, tokenizer, search=replace(search, max_source=longest))
+        return cls([engine], tokenizer, model=model, search=_fitting(search, model))
+
+    @classmethod
+    def _ensemble(
+        cls,
+        first: Bundle,
+        paths: Sequence[str | Path],
+        *,
+        device: torch.device | str,
+        engine: EngineName,
+    ) -> "Translator":
+        if engine == "ctranslate2":
+            raise ValueError("several models decide together in torch alone: take engine auto")
+        bundles = [first, *(Bundle.load(path, device=device) for path in paths[1:])]
+        for path, bundle in zip(paths, bundles, strict=True):
+            if bundle.tokenizer.checksum != first.tokenizer.checksum:
+                raise ValueError(
+                    f"{path} has another vocabulary than {paths[0]}: models that decide together "
+                    f"need one tokenizer.model"
+                )
+        models = [bundle.model for bundle in bundles]
+        tokenizer = first.tokenizer
+        ours = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
+        search = _fitting(first.search, min(models, key=lambda model: model.config.longest))
+        return cls(
+            [ours],
+            tokenizer,
+            model=first.model,
+            search=search,
+            why=f"engine: torch, as {len(models)} models decide together",
+        )
 
     def translate(
         self,
@@ -99,6 +168,9 @@ class Translator:
         beam: int | None = None,
         alpha: float | None = None,
         nbest: int = 1,
+        wishes: Wishes = PLAIN,
+        extras: Extras = USUAL,
+        prefix: str | Sequence[str] = "",
         batch_tokens: int = BATCH_TOKENS,
         first_line: int = 1,
         progress: Callable[[int], None] | None = None,
@@ -110,6 +182,9 @@ class Translator:
             beam: hypotheses followed for each sentence; 1 is greedy search. None: the model's own.
             alpha: the length penalty's exponent. None: the model's own.
             nbest: translations wanted for each sentence; all after the first go to `others`.
+            wishes: repetition, lengths, and drawing at random.
+            extras: glossary, agreement, mending.
+            prefix: what every translation begins with, or one beginning a sentence.
             batch_tokens: most rows x beam x longest source at one time; memory grows with it.
             first_line: the number that a message gives to the first sentence.
             progress: called with the number of sentences done, now and then, and at the end.
@@ -119,32 +194,124 @@ class Translator:
 
         Raises:
             TypeError: if a sentence is no text, or `sentences` is a single one.
-            ValueError: for a setting out of range, or a line longer than `search.max_source` where
-                `search.long` is "refuse"; nothing has been translated by then.
+            ValueError: for a setting out of range, wishes that no engine can meet, or a line longer
+                than `search.max_source` where `search.long` is "refuse"; nothing has been
+                translated by then. Also for a term or prefix that does not fit into a translation.
         """
         config = self._settings(beam=beam, alpha=alpha)
-        if not 1 <= nbest <= config.beam:
-            raise ValueError(
-                f"nbest must be from 1 to the beam, which is {config.beam}, not {nbest}: "
-                f"ask for fewer translations or a wider beam"
-            )
-        if batch_tokens < 1:
-            raise ValueError(f"batch_tokens must be at least 1, not {batch_tokens}")
+        _check(config, nbest=1 if extras.agree else nbest, batch_tokens=batch_tokens)
         given = _checked(sentences, first_line=first_line)
-        encoded = self._tokenizer.encode_all([tidy(sentence) for sentence in given])
-        parted = [
-            self._parts(ids, config, line=line) for line, ids in enumerate(encoded, first_line)
-        ]
-        found: _Found = {}
-        tell = _Progress(parted, progress)
-        for batch in _batches({part for parts in parted for part in parts}, config, batch_tokens):
-            asked = [Request(part) for part in batch]
-            found.update(zip(batch, self._engine.search(asked, config), strict=True))
-            tell.done(batch)
+        prefixes = [prefix] * len(given) if isinstance(prefix, str) else list(prefix)
+        if len(prefixes) != len(given):
+            raise ValueError(f"{len(prefixes)} prefixes for {len(given)} sentences: give one each")
+        asked = ask(
+            given,
+            prefixes,
+            config=config,
+            tokenizer=self._tokenizer,
+            glossary=extras.glossary,
+            first_line=first_line,
+        )
+        tell = Progress(asked.requests, progress)
+        every = {request for requests in asked.requests for request in requests}
+        found = self._searcher.search(
+            every,
+            config,
+            wishes,
+            terms=asked.terms,
+            mend=extras.mend,
+            detail=extras.detail,
+            batch_tokens=batch_tokens,
+            tell=tell,
+        )
         return [
-            self._joined(sentence, [found[part] for part in parts], nbest=nbest)
-            for sentence, parts in zip(given, parted, strict=True)
+            self._translation(
+                sentence,
+                requests,
+                found,
+                nbest=nbest,
+                agree=extras.agree,
+                drawn=wishes.draw is not None,
+            )
+            for sentence, requests in zip(given, asked.requests, strict=True)
         ]
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
+        """Say how likely given translations are.
+
+        Args:
+            sources: one sentence each.
+            targets: the translation of each; a blank one is the EOS alone.
+
+        Raises:
+            ValueError: for unequal numbers, a side longer than the model has positions for, or
+                where torch was left out of the engines.
+        """
+        if len(sources) != len(targets):
+            raise ValueError(
+                f"there are {len(sources)} source lines but {len(targets)} targets: line n must "
+                f"translate line n"
+            )
+        read = self._tokenizer.encode_all([tidy(text) for text in sources])
+        said = self._tokenizer.target.encode_all([tidy(text) for text in targets])
+        found = self._searcher.torch_engine.score(list(zip(read, said, strict=True)))
+        return [
+            Scored(
+                source=source,
+                target=target,
+                pieces=tuple(self._tokenizer.pieces([*ids, self._tokenizer.EOS])),
+                log_probs=log_probs,
+            )
+            for source, target, ids, log_probs in zip(sources, targets, said, found, strict=True)
+        ]
+
+    def alternatives(self, sentence: str, after: str = "", *, count: int = 5) -> list[GoingOn]:
+        """Say how a translation could go on at one place.
+
+        Args:
+            sentence: what is translated.
+            after: how the translation begins; the place is behind it.
+            count: how many ways.
+
+        Returns:
+            The likeliest next pieces, best first, each with the best translation through it.
+
+        Raises:
+            ValueError: for a blank or too long sentence, or a `count` below 1.
+        """
+        (ids,) = self._tokenizer.encode_all([tidy(sentence)])
+        if not 0 < len(ids) <= self.search.max_source:
+            raise ValueError(
+                f"a sentence of 1 to {self.search.max_source} pieces can be looked into, not of "
+                f"{len(ids)}"
+            )
+        begins = tuple(self._tokenizer.target.encode(tidy(after)))
+        engine = self._searcher.torch_engine
+        asked = Request(tuple(ids), prefix=begins)
+        pieces = engine.next_pieces(asked, count)
+        ways = [asked._replace(prefix=(*begins, piece.id)) for piece in pieces]
+        found = engine.search(ways, self.search)
+        return [
+            GoingOn(
+                piece=self._tokenizer.pieces([piece.id])[0],
+                probability=math.exp(piece.log_prob),
+                text=self._text(hypotheses[:1]),
+            )
+            for piece, hypotheses in zip(pieces, found, strict=True)
+        ]
+
+    def alignment(self, translation: Translation) -> str:
+        """Return which words of a translation come from which of its source: "0-0 1-2".
+
+        It is what the first model looks at while it says the translation. A sentence that was
+        translated in parts has none.
+        """
+        ids = self._tokenizer.encode(tidy(translation.source))
+        if not ids or translation.parts > 1:
+            return ""
+        source = [*ids, self._tokenizer.EOS]
+        looks = trace(self._searcher.model, source, translation.ids)
+        return pharaoh(align(looks, self._tokenizer.pieces(source), translation.pieces))
 
     def _settings(self, *, beam: int | None, alpha: float | None) -> SearchConfig:
         return replace(
@@ -153,73 +320,70 @@ class Translator:
             alpha=self.search.alpha if alpha is None else alpha,
         )
 
-    def _parts(self, ids: Sequence[int], config: SearchConfig, *, line: int) -> list[_Part]:
-        """Cut a sentence where a word begins, or within one that alone is too long."""
-        if len(ids) <= config.max_source:
-            return [tuple(ids)] if ids else []
-        if config.long == "refuse":
-            raise ValueError(
-                f"line {line} has {len(ids)} pieces, more than search.max_source "
-                f"{config.max_source}: split it, set search.long to 'split', or raise the limit "
-                f"(learned positions end at model.max_positions)"
-            )
-        starts_word = [piece.startswith("▁") for piece in self._tokenizer.pieces(ids)]
-        parts: list[_Part] = []
-        start = 0
-        while len(ids) - start > config.max_source:
-            end = start + config.max_source
-            end = next((cut for cut in range(end, start, -1) if starts_word[cut]), end)
-            parts.append(tuple(ids[start:end]))
-            start = end
-        return [*parts, tuple(ids[start:])]
-
-    def _joined(
-        self, sentence: str, parts: Sequence[Sequence[Hypothesis]], *, nbest: int
+    def _translation(
+        self,
+        sentence: str,
+        requests: Sequence[Request],
+        found: Found,
+        *,
+        nbest: int,
+        agree: bool,
+        drawn: bool,
     ) -> Translation:
         """Make a translation from the hypotheses of each part; a blank sentence has no part."""
-        best, *others = _combined(parts, nbest)
+        parts = [found.hypotheses[request] for request in requests]
+        if agree:
+            parts = [self._agreed(hypotheses, drawn=drawn) for hypotheses in parts]
+        best, *others = [tuple(one[0] for one in parts)] if agree else joined(parts, nbest)
         ids = [one for hypothesis in best for one in hypothesis.ids]
+        pieces = tuple(self._tokenizer.pieces(ids))
+        log_probs = tuple(one for hypothesis in best for one in hypothesis.log_probs)
+        sure = self.confidence or Confidence()
         return Translation(
             source=sentence,
             text=self._text(best),
-            score=_score(best),
-            pieces=tuple(self._tokenizer.pieces(ids)),
-            log_probs=tuple(one for hypothesis in best for one in hypothesis.log_probs),
-            others=tuple(Alternative(text=self._text(o), score=_score(o)) for o in others),
+            score=score(best),
+            ids=tuple(ids),
+            pieces=pieces,
+            log_probs=log_probs,
+            others=tuple(Alternative(text=self._text(o), score=score(o)) for o in others),
             parts=max(1, len(parts)),
+            flag=next((found.flags[one] for one in requests if one in found.flags), ""),
+            mended=any(request in found.mended for request in requests),
+            confidence=sure.of_sentence(log_probs),
+            words=words_with_confidence(sure, pieces, log_probs),
         )
+
+    def _agreed(self, hypotheses: list[Hypothesis], *, drawn: bool) -> list[Hypothesis]:
+        """Put the hypothesis first that the others agree with most: each by its probability, or
+        alike where they were drawn by it already."""
+        texts = [self._tokenizer.decode(one.ids) for one in hypotheses]
+        weights = None if drawn else shares([one.log_prob for one in hypotheses])
+        first = most_agreed(texts, weights)
+        return [hypotheses[first], *(one for one in hypotheses if one is not hypotheses[first])]
 
     def _text(self, hypotheses: Sequence[Hypothesis]) -> str:
         texts = (self._tokenizer.decode(hypothesis.ids).strip() for hypothesis in hypotheses)
         return " ".join(text for text in texts if text)
 
 
-class _Progress:
-    """Counts the sentences all of whose parts are translated."""
+def _fitting(search: SearchConfig, model: Transformer) -> SearchConfig:
+    """The settings, with no source longer than the model has positions for, EOS counted."""
+    return replace(search, max_source=min(search.max_source, model.config.longest - 1))
 
-    def __init__(
-        self, parted: Sequence[Sequence[_Part]], tell: Callable[[int], None] | None
-    ) -> None:
-        self._tell = tell
-        self._missing = [len(set(parts)) for parts in parted]
-        self._owners: dict[_Part, list[int]] = {}
-        for sentence, parts in enumerate(parted):
-            for part in set(parts):
-                self._owners.setdefault(part, []).append(sentence)
-        self._count = self._missing.count(0)
-        if tell is not None and self._count:
-            tell(self._count)
 
-    def done(self, batch: Sequence[_Part]) -> None:
-        for part in batch:
-            for sentence in self._owners[part]:
-                self._missing[sentence] -= 1
-                self._count += self._missing[sentence] == 0
-        if self._tell is not None:
-            self._tell(self._count)
+def _check(config: SearchConfig, *, nbest: int, batch_tokens: int) -> None:
+    if not 1 <= nbest <= config.beam:
+        raise ValueError(
+            f"nbest must be from 1 to the beam, which is {config.beam}, not {nbest}: "
+            f"ask for fewer translations or a wider beam"
+        )
+    if batch_tokens < 1:
+        raise ValueError(f"batch_tokens must be at least 1, not {batch_tokens}")
 
 
 def _checked(sentences: Iterable[str], *, first_line: int) -> list[str]:
+    """The sentences, tidy; none of them is anything but text."""
     if isinstance(sentences, str):
         raise TypeError("translate takes a list of sentences, not one: put it in brackets")
     given = list(sentences)
@@ -227,32 +391,3 @@ def _checked(sentences: Iterable[str], *, first_line: int) -> list[str]:
         if not isinstance(sentence, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"line {line} is no text but {type(sentence).__name__}")
     return given
-
-
-def _batches(parts: set[_Part], config: SearchConfig, tokens: int) -> Iterator[list[_Part]]:
-    """Gather sources of like length, the longest first, so that a want of memory shows at once.
-
-    Equal sources are translated once, and the order of the input does not matter.
-    """
-    batch: list[_Part] = []
-    for part in sorted(parts, key=lambda part: (-len(part), part)):
-        longest = len(batch[0] if batch else part) + 1
-        if batch and (len(batch) + 1) * config.beam * longest > tokens:
-            yield batch
-            batch = []
-        batch.append(part)
-    if batch:
-        yield batch
-
-
-def _combined(parts: Sequence[Sequence[Hypothesis]], nbest: int) -> list[tuple[Hypothesis, ...]]:
-    """The `nbest` ways to take one hypothesis of every part, best first."""
-    ways: list[tuple[Hypothesis, ...]] = [()]
-    for hypotheses in parts:
-        longer = [(*way, one) for way, one in itertools.product(ways, hypotheses)]
-        ways = sorted(longer, key=lambda way: -_score(way))[:nbest]
-    return ways
-
-
-def _score(hypotheses: Sequence[Hypothesis]) -> float:
-    return math.fsum(hypothesis.score for hypothesis in hypotheses)

@@ -76,7 +76,7 @@ class _Ids(NamedTuple):
 def _encoded(bundle: Bundle, source: str, target: str | None) -> _Ids:
     read = _checked(bundle.tokenizer, source, what="the sentence")
     if target is not None:
-        said = _checked(bundle.tokenizer, target, what="the target")
+        said = _checked(bundle.tokenizer.target, target, what="the target")
         return _Ids((*read, Tokenizer.EOS), (*said, Tokenizer.EOS))
     engine = TorchEngine(
         bundle.model,

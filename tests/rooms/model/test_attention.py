@@ -97,3 +97,24 @@ def test_a_cpu_takes_torchs_kernel_for_long_sentences_only(
     attention(x, attention.remember(x))
 
     assert len(called) == calls
+
+
+def test_projections_with_biases_can_be_done_by_hand():
+    attention = Attention(14, heads=3, d_k=5, d_v=7, bias=True)
+    for projection in attention.children():
+        torch.nn.init.normal_(projection.bias, generator=torch.Generator().manual_seed(3))
+    memory, x = draw(2, 11, 14), draw(2, 1, 14, seed=2)
+
+    past = attention.remember(memory)
+    read = attention(x, past)
+
+    keys = (memory @ attention.key.weight.T + attention.key.bias).view(2, 11, 3, 5)
+    queries = (x @ attention.query.weight.T + attention.query.bias).view(2, 1, 3, 5)
+    values = (memory @ attention.value.weight.T + attention.value.bias).view(2, 11, 3, 7)
+    shares = torch.einsum("bqhk,bmhk->bhqm", queries, keys).div(5**0.5).softmax(-1)
+    mixed = torch.einsum("bhqm,bmhv->bqhv", shares, values).flatten(2)
+    torch.testing.assert_close(read, mixed @ attention.out.weight.T + attention.out.bias)
+
+
+def test_without_being_asked_for_there_are_no_biases():
+    assert all(projection.bias is None for projection in make().children())

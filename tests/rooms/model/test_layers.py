@@ -48,6 +48,16 @@ def test_feed_forward_with_gelu_can_be_done_by_hand():
     torch.testing.assert_close(y, (inner * below) @ feed.outer.weight.T + feed.outer.bias)
 
 
+def test_feed_forward_with_silu_can_be_done_by_hand():
+    feed, x = FeedForward(14, 23, activation="silu"), draw(2, 5, 14)
+
+    y = feed(x)
+
+    inner = x @ feed.inner.weight.T + feed.inner.bias
+    gated = inner / (1 + (-inner).exp())
+    torch.testing.assert_close(y, gated @ feed.outer.weight.T + feed.outer.bias)
+
+
 def test_the_activation_is_the_configs_on_both_sides(config: ModelConfig):
     for kind in (EncoderLayer, DecoderLayer):
         relu, gelu = kind(config), kind(replace(config, activation="gelu"))

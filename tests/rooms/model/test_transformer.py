@@ -133,3 +133,52 @@ def test_every_weight_gets_a_gradient(tiny: Transformer):
 
     without = [name for name, weight in tiny.named_parameters() if weight.grad is None]
     assert not without
+
+
+@pytest.fixture
+def biased(config: ModelConfig) -> Transformer:
+    """A model whose pieces each have a bias of their logit."""
+    model = Transformer(replace(config, output_bias=True)).eval()
+    nn.init.normal_(model.output_bias, generator=torch.Generator().manual_seed(3))
+    return model
+
+
+def test_an_output_bias_is_added_to_the_logits(biased: Transformer):
+    hidden = biased.hidden(ids(2, 11), None, ids(2, 7))
+
+    by_hand = hidden @ biased.embedding.weight.T + biased.output_bias
+    torch.testing.assert_close(biased.logits(hidden), by_hand)
+
+
+def test_the_factors_of_the_logits_are_their_factors(tiny: Transformer, biased: Transformer):
+    for model in (tiny, biased):
+        hidden = model.hidden(ids(2, 11), None, ids(2, 7))
+
+        factors = model.factors(hidden)
+
+        torch.testing.assert_close(factors.hidden @ factors.matrix.T, model.logits(hidden))
+
+
+def test_without_an_output_bias_the_factors_are_what_is_there(tiny: Transformer):
+    hidden = tiny.hidden(ids(2, 11), None, ids(2, 7))
+
+    assert tiny.factors(hidden) == (hidden, tiny.embedding.weight)
+
+
+def test_the_models_biases_are_the_configs(config: ModelConfig):
+    plain = Transformer(config).state_dict().keys()
+    both = Transformer(replace(config, attention_bias=True, output_bias=True)).state_dict().keys()
+
+    more = both - plain
+    assert "output_bias" in more
+    assert len(more) == 1 + 4 * (2 + 2 * 3)  # four projections an attention
+    assert all(name.endswith("bias") for name in more)
+    assert plain < both
+
+
+def test_biases_start_at_zero(config: ModelConfig):
+    model = Transformer(replace(config, attention_bias=True, output_bias=True))
+
+    assert not any(
+        tensor.any() for name, tensor in model.state_dict().items() if name.endswith("bias")
+    )

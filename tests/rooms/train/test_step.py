@@ -122,3 +122,28 @@ def test_readings_that_differ_by_dropout_cost_more_with_r_drop(config: ModelConf
         return done.nats.item()
 
     assert nats(1.0) < nats(2.0)
+
+
+@pytest.mark.parametrize("r_drop", [0.0, 1.0])
+def test_a_bias_of_the_logits_is_learned_but_for_pads(
+    config: ModelConfig, batch: Batch, r_drop: float
+):
+    model = made(replace(config, vocab_size=37, output_bias=True))
+    optimizers = make_optimizers(model, TrainConfig())
+
+    make_update(model, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1, r_drop=r_drop)
+
+    assert (model.output_bias[:36] != 0).all()
+    assert model.output_bias[36] == 0
+
+
+def test_the_gradient_of_a_bias_of_the_logits_is_autograds(config: ModelConfig, batch: Batch):
+    model = made(replace(config, vocab_size=37, output_bias=True)).eval()
+    logits = model(batch.source, batch.source_mask, batch.target_in)
+    loss = nats(logits, batch.target_out, smoothing=0.1).smoothed / 9
+    norm = torch.nn.utils.get_total_norm(torch.autograd.grad(loss, list(model.parameters())))
+    optimizers = make_optimizers(model, TrainConfig())
+
+    done = make_update(model, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1)
+
+    torch.testing.assert_close(done.grad_norm, norm)

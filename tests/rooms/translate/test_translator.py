@@ -76,7 +76,7 @@ def echo(tokenizer: Tokenizer) -> Echo:
 
 @pytest.fixture
 def echoing(echo: Echo, translator: Translator, monkeypatch: pytest.MonkeyPatch) -> Translator:
-    monkeypatch.setattr(translator, "_engine", echo)
+    monkeypatch.setattr(translator._searcher, "_engines", (echo,))
     return translator
 
 

@@ -1,0 +1,128 @@
+"""A model for other programs, and theirs for us: export with a proof, and import."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from transduce.cli.app import app, say, talk
+from transduce.streams import all_lines
+
+if TYPE_CHECKING:
+    from transduce.bundle import Bundle
+
+_SAMPLE = 50  # sentences of a proof where none are given
+_WORDS = 9  # pieces of a made-up one
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="A model's folder, or a run's.")],
+    to: Annotated[
+        Literal["ctranslate2", "marian", "argos"],
+        typer.Option(help="For which program: marian is Hugging Face's MarianMTModel."),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="The folder to write, whole or not at all; argos: a .argosmodel.")
+    ],
+    quantize: Annotated[
+        str | None,
+        typer.Option(help="Smaller weights: int8, int8_float32, int16, float16, bfloat16 …"),
+    ] = None,
+    sample: Annotated[
+        Path | None,
+        typer.Option(help="Sentences for the proof [a run's validation text, or made-up ones]."),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Code of the source language [the model's].")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Code of the target language [the model's].")
+    ] = None,
+) -> None:
+    """Write a model in another program's format, and prove that it is the same model.
+
+    A sample is decoded by that program and by us; stderr says how many sentences agree. What the
+    format cannot express is refused by name. Exit code 1: written, but the two do not agree.
+
+    Examples:
+
+    \b
+      transduce export runs/mine --to ctranslate2 --out mine.ct2 --quantize int8
+      transduce export runs/mine --to marian --out opus-mt-en-de
+      transduce export runs/mine --to argos --out en_de.argosmodel
+    """
+    if quantize is not None and to == "marian":
+        raise ValueError("a Marian folder holds single precision: leave out --quantize")
+    lines = all_lines(sample) if sample is not None else None
+
+    from transduce.bundle import Bundle
+    from transduce.engines.ct2_model import FILES, write_ctranslate2
+    from transduce.export.argos import write_argos
+    from transduce.export.marian import write_marian
+    from transduce.export.place import check_replaceable
+    from transduce.export.prove import prove_argos, prove_ctranslate2, prove_marian
+
+    bundle = Bundle.load(model)
+    codes = {"source": source, "target": target}
+    said = {side: code for side, code in codes.items() if code is not None}
+    bundle.languages = replace(bundle.languages, **said)
+    sentences = lines if lines is not None else _sentences(model, bundle)
+    if to == "marian":
+        write_marian(bundle, out)
+        proof = prove_marian(bundle, out, sentences)
+    elif to == "ctranslate2":
+        check_replaceable(out, FILES)
+        write_ctranslate2(bundle, out, quantization=quantize)
+        proof = prove_ctranslate2(bundle, out, sentences)
+    else:
+        write_argos(bundle, out, quantization=quantize)
+        proof = prove_argos(bundle, out, sentences)
+    say(f"{to}: {out}")
+    talk(str(proof))
+    if quantize is None and not proof.not_made and not proof.holds:
+        raise typer.Exit(1)
+
+
+@app.command("import")
+def import_(
+    folder: Annotated[Path, typer.Argument(help="A Hugging Face Marian or OPUS-MT folder.")],
+    out: Annotated[Path, typer.Option(help="The bundle to write, whole or not at all.")],
+    source: Annotated[str | None, typer.Option(help="Code of its source language.")] = None,
+    target: Annotated[str | None, typer.Option(help="Code of its target language.")] = None,
+) -> None:
+    """Make a bundle of a Marian model, to translate with, look into, and train further.
+
+    Nothing in the folder is run: weights are read from safetensors, or from a pytorch_model.bin
+    as plain numbers.
+
+    Examples:
+
+    \b
+      transduce import opus-mt-en-de --out models/en-de
+      transduce train --from models/en-de --source mine.en --target mine.de
+    """
+    if out.exists():
+        raise ValueError(f"{out} is there already: name another folder for the bundle")
+
+    from transduce.export.importer import import_marian
+
+    import_marian(folder, source=source, target=target).save(out)
+    say(f"model: {out}")
+
+
+def _sentences(model: Path, bundle: "Bundle") -> Sequence[str]:
+    """Text for a proof: what the run was validated on, or pieces thrown together."""
+    if (model / "prepared").is_dir():
+        from transduce.prepare import open_prepared
+
+        return [pair.source for pair in open_prepared(model).validation[:_SAMPLE]]
+    draw = random.Random(1)
+    pieces = range(2, bundle.tokenizer.pad)
+    return [
+        bundle.tokenizer.decode(draw.choices(pieces, k=draw.randint(1, 2 * _WORDS)))
+        for _ in range(_SAMPLE)
+    ]

@@ -1,0 +1,242 @@
+"""transduce translate: text in, translations out, with all that can be asked of a decoder."""
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from transduce.cli.app import app, talk
+from transduce.streams import lines_of, whole_output
+
+if TYPE_CHECKING:
+    from transduce.translate.translation import Translation
+    from transduce.translate.translator import Translator
+
+_CHUNK = 4096  # lines translated together, so that a long input comes out as it goes in
+
+EngineName = Literal["auto", "torch", "ctranslate2"]
+
+
+@app.command()
+def translate(
+    model: Annotated[Path, typer.Argument(help="A model's folder, or a run's.")],
+    input: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Text, a sentence a line [default: stdin].")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Written whole or not at all [stdout].")
+    ] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option("--with", help="A further model of the same vocabulary: an ensemble."),
+    ] = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses a sentence [the model's].")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Length penalty [the model's].")] = None,
+    no_repeat: Annotated[int, typer.Option(help="No run of so many pieces twice; 0 allows.")] = 0,
+    min_length: Annotated[int, typer.Option(help="At least so many pieces.")] = 0,
+    max_length: Annotated[int | None, typer.Option(help="At most so many pieces.")] = None,
+    prefix: Annotated[str, typer.Option(help="What every translation begins with.")] = "",
+    glossary: Annotated[
+        Path | None, typer.Option(help="Terms, source TAB target: said where they apply.")
+    ] = None,
+    mbr: Annotated[
+        bool, typer.Option("--mbr", help="Of the beam, or the draws, what the rest agrees with.")
+    ] = False,
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Do not translate again what came out as a loop.")
+    ] = False,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw pieces at random, as many times as the beam.")
+    ] = False,
+    temperature: Annotated[float, typer.Option(help="Below 1: likelier pieces.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Draw of so many likeliest pieces; 0: of all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Draw of those that reach this sum.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Decides what is drawn.")] = 1,
+    nbest: Annotated[
+        int | None, typer.Option(help="So many translations a line: number, rank, score, text.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, with scores and pieces.")
+    ] = False,
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Before each line, how good it may be: 0 to 1.")
+    ] = False,
+    align: Annotated[
+        Path | None, typer.Option(help="Write word alignments here, as 0-0 1-2, a line each.")
+    ] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="Who computes; auto takes the fastest that can.")
+    ] = "auto",
+    compute_type: Annotated[
+        str, typer.Option(help="CTranslate2's precision: float32, int8, bfloat16, float16.")
+    ] = "float32",
+    workers: Annotated[int | None, typer.Option(help="Batches at a time [measured].")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of a worker [measured].")] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option(help="Most pieces in one batch; memory grows with it.")
+    ] = None,
+    device: Annotated[str, typer.Option(help='Where to compute: "cpu", "cuda" or "auto".')] = "cpu",
+) -> None:
+    """Translate text, a sentence a line.
+
+    As many lines come out as go in; an empty line stays empty, and a line too long for the model is
+    translated in parts, which stderr says.
+
+    Examples:
+
+    \b
+      transduce translate runs/mine < in.txt > out.txt
+      transduce translate runs/mine -i in.txt -o out.txt --beam 1 --compute-type int8
+      transduce translate runs/mine --glossary terms.tsv < in.txt
+      transduce translate runs/mine --sample --top-k 10 --beam 8 --nbest 8 < in.txt
+      transduce translate runs/a --with runs/b --with runs/c < in.txt
+    """
+    _check(mbr=mbr, nbest=nbest, as_json=as_json)
+    with lines_of(input) as lines:  # a wrong name should not have to wait for torch
+        from transduce.search.request import Draw, Wishes
+        from transduce.translate.glossary import read_glossary
+        from transduce.translate.honoured import Honoured, honoured
+        from transduce.translate.translator import BATCH_TOKENS, Extras
+        from transduce.watch import counting
+
+        draw = Draw(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        wishes = Wishes(
+            no_repeat=no_repeat,
+            min_length=min_length,
+            max_length=max_length,
+            draw=draw if sample else None,
+        )
+        terms = read_glossary(glossary) if glossary else ()
+        translator = load_translator(
+            model,
+            also or (),
+            device=device,
+            engine=engine,
+            compute_type=compute_type,
+            plan=(workers, threads),
+            quiet=True,
+        )
+        if confidence:
+            _check_calibrated(translator, model)
+        if beam is None and nbest is not None:
+            beam = max(nbest, translator.search.beam)
+        work = partial(
+            translator.translate,
+            beam=beam,
+            alpha=alpha,
+            nbest=1 if nbest is None else nbest,
+            wishes=wishes,
+            extras=Extras(glossary=terms, agree=mbr, mend=not as_is, detail=as_json or confidence),
+            prefix=prefix,
+            batch_tokens=BATCH_TOKENS if batch_tokens is None else batch_tokens,
+        )
+        work([])  # a wrong setting is wrong even where there is nothing to translate
+        kept = Honoured()
+        together = 1 if input is None and sys.stdin.isatty() else _CHUNK
+        links = whole_output(align) if align else nullcontext()
+        with whole_output(output) as out, links as aligned, counting(sys.stderr) as count:
+            talk(translator.why)
+            done = 0
+            while chunk := list(islice(lines, together)):
+                found = work(
+                    chunk,
+                    first_line=done + 1,
+                    progress=lambda now, before=done: count(before + now),
+                )
+                for number, one in enumerate(found, done + 1):
+                    _remark(number, one)
+                    shown = _shown(number, one, nbest=nbest, as_json=as_json, sure=confidence)
+                    out.write(shown.encode())
+                    if aligned is not None:
+                        aligned.write(f"{translator.alignment(one)}\n".encode())
+                out.flush()
+                kept += honoured(
+                    ((one.source, one.text) for one in found), terms, first_line=done + 1
+                )
+                done += len(chunk)
+        if terms:
+            talk(kept.summary())
+
+
+def load_translator(
+    model: Path,
+    also: Sequence[Path],
+    *,
+    device: str,
+    engine: EngineName,
+    compute_type: str = "float32",
+    plan: tuple[int | None, int | None] = (None, None),
+    quiet: bool = False,
+) -> "Translator":
+    """Load a model to translate with, and say on stderr which engine it got, unless `quiet`."""
+    from transduce.engines.ct2_calls import Plan
+    from transduce.train.process import find_device
+    from transduce.translate.translator import Translator
+
+    workers, threads = plan
+    by_hand = None
+    if workers is not None or threads is not None:
+        by_hand = Plan(compute_type, workers or 1, threads or 1)
+    translator = Translator.load(
+        model,
+        also=also,
+        device=find_device(device),
+        engine=engine,
+        compute_type=compute_type,
+        plan=by_hand,
+    )
+    if not quiet:
+        talk(translator.why)
+    return translator
+
+
+def _check(*, mbr: bool, nbest: int | None, as_json: bool) -> None:
+    if mbr and nbest is not None:
+        raise ValueError("--mbr gives one translation a line: leave out --nbest")
+    if nbest is not None and as_json and nbest < 1:
+        raise ValueError(f"--nbest must be at least 1, not {nbest}")
+
+
+def _check_calibrated(translator: "Translator", model: Path) -> None:
+    if translator.confidence is None:
+        raise ValueError(
+            f"nobody has learned how far {model} can be believed: run transduce calibrate {model} "
+            f"--source FILE --target FILE with text that it was not trained on"
+        )
+
+
+def _remark(number: int, one: "Translation") -> None:
+    """Say on stderr what is odd about a line."""
+    if one.parts > 1:
+        talk(f"line {number} is too long: translated in {one.parts} parts")
+    if one.flag:
+        again = " and was translated again" if one.mended else ""
+        talk(f"line {number} came out as a loop{again}: it {one.flag}")
+
+
+def _shown(number: int, one: "Translation", *, nbest: int | None, as_json: bool, sure: bool) -> str:
+    """One translation as its lines of the output."""
+    if as_json:
+        return json.dumps({"line": number, **asdict(one)}, ensure_ascii=False) + "\n"
+    if nbest is not None:
+        others = [(other.score, other.text) for other in one.others]
+        return _ranked(number, [(one.score, one.text), *others])
+    if sure:
+        said = "" if one.confidence is None else f"{one.confidence:.2f}"
+        return f"{said}\t{one.text}\n"
+    return f"{one.text}\n"
+
+
+def _ranked(number: int, found: Sequence[tuple[float, str]]) -> str:
+    """The translations of one line, best first: line number, rank, score, text."""
+    return "".join(
+        f"{number}\t{rank}\t{score:.4f}\t{text}\n"
+        for rank, (score, text) in enumerate(found, start=1)
+    )

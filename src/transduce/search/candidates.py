@@ -1,0 +1,85 @@
+"""Ways to go on: the pieces that may follow each row, and the best of them over a sentence's beams.
+
+Equals stand in the order of their beams, then of their ids.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Pieces(NamedTuple):
+    """Some pieces that may follow each row, by id."""
+
+    ids: Int[Tensor, "rows pieces"]
+    log_probs: Float[Tensor, "rows pieces"]
+
+
+class Candidates(NamedTuple):
+    """The best ways to go on, best first: which beam, which piece, and what the sum becomes."""
+
+    beams: Int[Tensor, "batch drawn"]
+    ids: Int[Tensor, "batch drawn"]
+    log_probs: Float[Tensor, "batch drawn"]
+    totals: Float[Tensor, "batch drawn"]
+
+
+def likeliest(logits: Float[Tensor, "rows vocab"], count: int, *, pad: int) -> Pieces:
+    """Return the likeliest pieces of each row where no piece but PAD is barred.
+
+    It writes into `logits` and normalises only what it returns: they are large.
+    """
+    logits = logits.float()
+    logits[:, pad] = -math.inf
+    best, ids = logits.topk(min(count, logits.size(1)))
+    first = best[:, :1]
+    log_total = logits.sub_(first).exp_().sum(1, keepdim=True).log()
+    return _by_id(ids, best - first - log_total)
+
+
+def likeliest_of(log_probs: Float[Tensor, "rows vocab"], count: int) -> Pieces:
+    """Return the likeliest pieces of each row by their ln p, -inf where one may not come."""
+    best, ids = log_probs.topk(min(count, log_probs.size(1)))
+    return _by_id(ids, best)
+
+
+def joined(one: Pieces, other: Pieces) -> Pieces:
+    """Return the pieces of both, by id."""
+    return _by_id(
+        torch.cat([one.ids, other.ids], dim=1), torch.cat([one.log_probs, other.log_probs], dim=1)
+    )
+
+
+def sums(pieces: Pieces, totals: Float[Tensor, "batch beam"]) -> Float[Tensor, "batch candidates"]:
+    """Return what each beam's total becomes with each of its pieces, by beam and id."""
+    each = pieces.log_probs.view(*totals.shape, -1)
+    return (each + totals[:, :, None]).flatten(1)
+
+
+def chosen(
+    pieces: Pieces,
+    sums: Float[Tensor, "batch candidates"],
+    order: Int[Tensor, "batch drawn"],
+) -> Candidates:
+    """Return the candidates that `order` names, in its order."""
+    return Candidates(
+        beams=order // pieces.ids.size(1),
+        ids=pieces.ids.view_as(sums).gather(1, order),
+        log_probs=pieces.log_probs.view_as(sums).gather(1, order),
+        totals=sums.gather(1, order),
+    )
+
+
+def best_of(pieces: Pieces, totals: Float[Tensor, "batch beam"]) -> Candidates:
+    """Return the 2 x beam best continuations a sentence, of which no row can supply more."""
+    worth = sums(pieces, totals)
+    order = worth.argsort(dim=1, descending=True, stable=True)[:, : 2 * totals.size(1)]
+    return chosen(pieces, worth, order)
+
+
+def _by_id(ids: Int[Tensor, "rows pieces"], log_probs: Float[Tensor, "rows pieces"]) -> Pieces:
+    ids, order = ids.sort()
+    return Pieces(ids, log_probs.gather(1, order))

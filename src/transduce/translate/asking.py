@@ -1,0 +1,63 @@
+"""Text becomes requests: parts of a sentence, the prefix of the first, the terms of each."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from transduce.search.config import SearchConfig
+from transduce.search.request import Request
+from transduce.text.corpus import tidy
+from transduce.text.tokenizer import Tokenizer
+from transduce.translate.glossary import Term, terms_in
+from transduce.translate.parts import cut
+from transduce.translate.placing import Wanted, wanted
+
+
+class Asked(NamedTuple):
+    """What is asked of the search for some sentences."""
+
+    requests: tuple[tuple[Request, ...], ...]
+    """Of each sentence its parts, in order; a blank one has none."""
+
+    terms: dict[Request, tuple[Wanted, ...]]
+    """What the translation of a part shall say, where that is anything."""
+
+
+def ask(
+    sentences: Sequence[str],
+    prefixes: Sequence[str],
+    *,
+    config: SearchConfig,
+    tokenizer: Tokenizer,
+    glossary: tuple[Term, ...] = (),
+    first_line: int = 1,
+) -> Asked:
+    """Tidy, encode and cut some sentences, and find what a glossary says of them.
+
+    Args:
+        sentences: as they were given.
+        prefixes: what the translation of each begins with, or "".
+        config: says what is too long, and what becomes of it.
+        tokenizer: the model's.
+        glossary: terms that may apply.
+        first_line: the number that a message gives to the first sentence.
+
+    Raises:
+        ValueError: if a sentence is too long and is not to be cut, or a term cannot be spelt.
+    """
+    texts = [tidy(sentence) for sentence in sentences]
+    terms: dict[Request, tuple[Wanted, ...]] = {}
+    asked: list[tuple[Request, ...]] = []
+    for line, (text, ids) in enumerate(
+        zip(texts, tokenizer.encode_all(texts), strict=True), first_line
+    ):
+        parts = [Request(part) for part in cut(ids, config, tokenizer, line=line)]
+        prefix = prefixes[line - first_line]
+        if parts and prefix:
+            begins = tuple(tokenizer.target.encode(tidy(prefix)))
+            parts[0] = parts[0]._replace(prefix=begins)
+        for part in parts if glossary else ():
+            here = text if len(parts) == 1 else tokenizer.decode(part.source)
+            if called := terms_in(here, glossary):
+                terms[part] = wanted(here, part.source, called, tokenizer)
+        asked.append(tuple(parts))
+    return Asked(tuple(asked), terms)

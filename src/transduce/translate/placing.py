@@ -1,0 +1,123 @@
+"""Where a glossary's term goes: where the model looks at its source side.
+
+A term that a translation lacks is not left to chance. The word of the translation that looks most
+at the term's source side is where the term belongs: all before it is kept as a prefix, the term is
+said there, and the model goes on from it. Terms are placed from left to right, one a round. (A
+search that must merely say a phrase somewhere likes to say it at the very end.)
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from transduce.model.trace import trace
+from transduce.model.transformer import Transformer
+from transduce.search.hypothesis import Hypothesis
+from transduce.search.request import Request
+from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.translate.alignment import agreed_look, words_of
+from transduce.translate.glossary import Term, phrases
+
+
+class Wanted(NamedTuple):
+    """A term that a translation shall say."""
+
+    places: tuple[int, ...]
+    """Of the source's pieces that are the term."""
+    ids: tuple[int, ...]
+    """What is to be said."""
+
+
+Place = Callable[[Request, Hypothesis, Sequence[Wanted]], Request]
+
+
+def wanted(
+    text: str, ids: Sequence[int], terms: Sequence[Term], tokenizer: Tokenizer
+) -> tuple[Wanted, ...]:
+    """Find the pieces of each term in a source.
+
+    Args:
+        text: the source, tidy.
+        ids: its pieces, without EOS.
+        terms: those that it calls for, in their order (`glossary.terms_in`).
+        tokenizer: the model's.
+
+    Raises:
+        ValueError: if a target has a character that the vocabulary cannot write.
+    """
+    spans = _spans(tokenizer.pieces(ids))
+    found: list[Wanted] = []
+    said: set[tuple[int, ...]] = set()
+    behind = 0
+    for term in terms:
+        start = max(text.lower().find(term.source.lower(), behind), 0)
+        behind = start + len(term.source)
+        places = tuple(
+            place for place, (first, last) in enumerate(spans) if first < behind and last > start
+        )
+        for run in phrases([term], tokenizer.target.encode):
+            if run not in said:
+                said.add(run)
+                found.append(Wanted(places, run))
+    return tuple(found)
+
+
+def lacking(hypothesis: Hypothesis, terms: Sequence[Wanted], pieces: Sequence[str]) -> list[Wanted]:
+    """Return the terms that a translation does not say as whole words.
+
+    Args:
+        hypothesis: the translation.
+        terms: what it shall say.
+        pieces: the translation's.
+    """
+    return [term for term in terms if not _says(hypothesis.ids, term.ids, pieces)]
+
+
+def with_next_term(
+    model: Transformer,
+    request: Request,
+    hypothesis: Hypothesis,
+    terms: Sequence[Wanted],
+    pieces: Sequence[str],
+) -> Request:
+    """Return the request whose prefix ends in the leftmost of the terms that are lacking.
+
+    Args:
+        model: says what each word looks at.
+        request: what `hypothesis` came of; its prefix is never changed, only made longer.
+        hypothesis: the translation so far.
+        terms: those that it lacks, one at least.
+        pieces: the translation's.
+    """
+    source = (*request.source, EOS)
+    look = agreed_look(trace(model, source, hypothesis.ids).cross)
+    starts = [places[0] for places in words_of(pieces)]
+    starts = [start for start in starts if start >= len(request.prefix)] or [len(request.prefix)]
+    nearest: list[tuple[int, Wanted]] = []
+    for term in terms:
+        share = look[:, list(term.places)].sum(1) if term.places else look[:, 0]
+        nearest.append((max(starts, key=lambda start: float(share[start : start + 1].sum())), term))
+    start, term = min(nearest, key=lambda one: one[0])
+    return request._replace(prefix=(*hypothesis.ids[:start], *term.ids))
+
+
+def ends_word(behind: Sequence[str]) -> bool:
+    """Whether a word is over before these pieces: a blank, EOS, or a mark comes next."""
+    return not behind or behind[0] == "</s>" or not behind[0][0].isalnum()
+
+
+def _spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
+    """First and last character of each piece in the text, whose first piece begins with a blank."""
+    spans: list[tuple[int, int]] = []
+    end = -1
+    for piece in pieces:
+        start, end = end, end + len(piece)
+        spans.append((start + piece.startswith("▁"), end))
+    return spans
+
+
+def _says(ids: Sequence[int], run: Sequence[int], pieces: Sequence[str]) -> bool:
+    for start in range(len(ids) - len(run) + 1):
+        end = start + len(run)
+        if tuple(ids[start:end]) == tuple(run) and ends_word(pieces[end:]):
+            return True
+    return False

@@ -1,0 +1,30 @@
+"""The real Argos Translate installs our package and translates as CTranslate2 at its settings.
+
+Its splitter of sentences, which would be downloaded, is left out; see `export.argos_there`.
+"""
+
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from tests.exports import CONFIG, SENTENCES, bundle_of, one_vocabulary, two_vocabularies
+
+from transduce.export.argos import write_argos
+from transduce.export.prove import prove_argos
+from transduce.text.tokenizer import Tokenizer
+
+
+@pytest.mark.skipif(
+    find_spec("argostranslate") is None,
+    reason="argostranslate is not installed: pip install -e .[test-interop]",
+)
+@pytest.mark.parametrize("tokenizer", [one_vocabulary(), two_vocabularies()])
+def test_argos_translates_what_we_wrote(tokenizer: Tokenizer, tmp_path: Path):
+    bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
+    write_argos(bundle, tmp_path / "mine.argosmodel")
+
+    proof = prove_argos(bundle, tmp_path / "mine.argosmodel", SENTENCES)
+
+    assert proof.holds, proof
+    assert proof.sentences == len(SENTENCES)

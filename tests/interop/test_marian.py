@@ -1,0 +1,104 @@
+"""MarianMTModel and MarianTokenizer load what we write, and say what we say."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.exports import CONFIG, ODD, SENTENCES, bundle_of, one_vocabulary, two_vocabularies
+
+from transduce.bundle import Bundle
+from transduce.export.marian import write_marian
+from transduce.export.prove import prove_marian
+from transduce.text.corpus import tidy
+
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed: pip install -e .[test-interop]"
+)
+pytest.importorskip(
+    "sacremoses", reason="sacremoses is not installed: pip install -e .[test-interop]"
+)
+
+
+def made(kind: str) -> Bundle:
+    if kind == "plain":
+        return bundle_of(CONFIG, one_vocabulary())
+    if kind == "bytes":
+        spelled = one_vocabulary(byte_fallback=True)
+        return bundle_of(replace(CONFIG, vocab_size=spelled.vocab_size), spelled)
+    tokenizer = two_vocabularies()
+    config = replace(CONFIG, vocab_size=tokenizer.vocab_size, activation="silu")
+    return bundle_of(replace(config, attention_bias=True, output_bias=True), tokenizer)
+
+
+@pytest.fixture(scope="module", params=["plain", "bytes", "as imported"])
+def bundle(request: pytest.FixtureRequest) -> Bundle:
+    return made(request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "marian"
+    write_marian(bundle, path)
+    return path
+
+
+def test_the_tokenizers_give_the_same_ids_for_odd_text(bundle: Bundle, folder: Path):
+    theirs = transformers.MarianTokenizer.from_pretrained(folder)
+
+    for text in map(tidy, (*ODD, *SENTENCES)):
+        assert theirs(text).input_ids == [*bundle.tokenizer.encode(text), 0], text
+
+
+def test_the_tokenizers_give_the_same_ids_for_text_of_the_target(bundle: Bundle, folder: Path):
+    theirs = transformers.MarianTokenizer.from_pretrained(folder)
+
+    for text in map(tidy, (*ODD, "ein kleines Haus")):
+        ids = theirs(text_target=text).input_ids
+        assert ids == [*bundle.tokenizer.target.encode(text), 0], text
+
+
+def test_the_tokenizers_join_pieces_to_the_same_text(bundle: Bundle, folder: Path):
+    theirs = transformers.MarianTokenizer.from_pretrained(folder)
+    ids = bundle.tokenizer.target.encode("ein kleines Haus am Fluss")
+
+    text = theirs.decode([*ids, 0], skip_special_tokens=True)
+
+    assert text == bundle.tokenizer.decode(ids) == "ein kleines Haus am Fluss"
+
+
+def test_the_logits_are_equal(bundle: Bundle, folder: Path):
+    model = transformers.MarianMTModel.from_pretrained(folder).eval()
+    source = torch.tensor([[5, 7, 11, 0, bundle.tokenizer.pad], [13, 17, 19, 23, 0]])
+    target = torch.tensor([[bundle.tokenizer.pad, 2, 3, 5], [bundle.tokenizer.pad, 7, 0, 11]])
+    kept = source != bundle.tokenizer.pad
+
+    with torch.no_grad():
+        theirs = model(source, attention_mask=kept.long(), decoder_input_ids=target).logits
+        ours = bundle.model(source, kept[:, None, None], target)
+
+    torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-4)
+    assert ours.std() > 0.5
+
+
+def test_greedy_search_says_the_same(bundle: Bundle, folder: Path):
+    proof = prove_marian(bundle, folder, SENTENCES)
+
+    assert proof.holds, proof
+    assert proof.sentences == len(SENTENCES)
+    assert proof.gap is not None
+    assert proof.gap < 1e-4
+
+
+def test_another_model_is_found_out(tmp_path: Path):
+    ours, theirs = (bundle_of(CONFIG, one_vocabulary()) for _ in range(2))
+    with torch.no_grad():
+        theirs.model.embedding.weight[:-1].roll(1, 0)
+        theirs.model.embedding.weight[:-1] *= -1.0
+    write_marian(theirs, tmp_path / "marian")
+
+    proof = prove_marian(ours, tmp_path / "marian", SENTENCES)
+
+    assert not proof.holds
+    assert proof.gap is not None
+    assert proof.gap > 0.1

@@ -1,0 +1,71 @@
+"""A trained run leaves the house: exported with a proof, and never over what is no export."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run, Transduce, refuses
+
+from transduce.bundle import Bundle
+
+
+@pytest.mark.parametrize("quantize", [(), ("--quantize", "int8")])
+def test_ctranslate2_gets_a_folder_and_a_proof(
+    run: Run, tmp_path: Path, transduce: Transduce, quantize: tuple[str, ...]
+):
+    out = tmp_path / "model.ct2"
+
+    said = transduce("export", run.folder, "--to", "ctranslate2", "--out", out, *quantize)
+
+    assert (said.code, said.out) == (0, f"ctranslate2: {out}\n")
+    assert "sentences are equal on both sides" in said.err
+    assert {"model.bin", "tokenizer.model"} <= {path.name for path in out.iterdir()}
+
+
+def test_what_is_written_in_full_is_the_same_model(run: Run, tmp_path: Path, transduce: Transduce):
+    said = transduce("export", run.folder, "--to", "ctranslate2", "--out", tmp_path / "m")
+
+    equal, _, count = said.err.partition(": ")[2].split()[:3]
+    assert equal == count != "0"
+
+
+def test_marian_refuses_by_name_what_it_cannot_express(
+    run: Run, tmp_path: Path, transduce: Transduce
+):
+    pre_norm = Bundle.load(run.folder).model.config.norm == "pre"
+
+    said = transduce("export", run.folder, "--to", "marian", "--out", tmp_path / "m")
+
+    assert pre_norm
+    refuses(said, 'model.norm "pre"', "ctranslate2 instead")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_folder_of_something_else_is_not_replaced(run: Run, tmp_path: Path, transduce: Transduce):
+    (tmp_path / "thesis.tex").write_text("years of work")
+
+    said = transduce("export", run.folder, "--to", "ctranslate2", "--out", tmp_path)
+
+    refuses(said, "it holds thesis.tex", "name another folder")
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_an_import_of_what_is_no_model_is_one_line(tmp_path: Path, transduce: Transduce):
+    said = transduce("import", tmp_path, "--out", tmp_path / "bundle")
+
+    refuses(said, "config.json")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_a_bundle_can_be_calibrated_with_text_of_ones_own(
+    run: Run, tmp_path: Path, transduce: Transduce
+):
+    shutil.copytree(run.folder / "model", tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text("my own words")
+    source, target = (run.corpus / f"train.{side}" for side in ("src", "rev"))
+
+    said = transduce("calibrate", tmp_path / "model", "--source", source, "--target", target)
+
+    assert said.code == 0, said.err
+    assert Bundle.load(tmp_path / "model").confidence is not None
+    assert (tmp_path / "model" / "README.md").read_text() == "my own words"
