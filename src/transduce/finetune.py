@@ -70,7 +70,7 @@ def follow(
         ValueError: for such a contradiction; one line that names the setting.
     """
     theirs = start.bundle
-    tokenizer = replace(_vocabulary(theirs.tokenizer), extend=recipe.tokenizer.extend)
+    tokenizer = replace(vocabulary_of(theirs.tokenizer), extend=recipe.tokenizer.extend)
     if tokenizer.extend and isinstance(theirs.tokenizer, PairTokenizer):
         raise ValueError(
             f"tokenizer.extend cannot add to the vocabulary of {start.name}, which was imported "
@@ -136,7 +136,7 @@ def _rows(
     return torch.cat([old[:-1], *(row[None] for row in new), old[-1:]])
 
 
-def _vocabulary(tokenizer: Tokenizer) -> TokenizerConfig:
+def vocabulary_of(tokenizer: Tokenizer) -> TokenizerConfig:
     """The settings that a vocabulary can be known to have."""
     pair = isinstance(tokenizer, PairTokenizer)
     models = list(tokenizer.files().values()) if pair else [tokenizer.to_bytes()]

@@ -86,10 +86,18 @@ class Survey(NamedTuple):
     data_sha256: Mapping[str, str]
 
 
-def prepare(recipe: Recipe, out: Path, *, start: Start | None = None, tell: Tell) -> Prepared:
+def prepare(
+    recipe: Recipe,
+    out: Path,
+    *,
+    start: Start | None = None,
+    vocabulary: Tokenizer | None = None,
+    tell: Tell,
+) -> Prepared:
     """Read, clean, hold out, train the tokenizer and encode; write it all to `out`/prepared.
 
-    With a model to start from the tokenizer is the model's, which goes along with it.
+    With a model to start from the tokenizer is the model's, which goes along with it. A vocabulary
+    that is given is taken as it is.
 
     Raises:
         ValueError: if the corpus cannot be used; one line with file, line and what to change.
@@ -103,10 +111,10 @@ def prepare(recipe: Recipe, out: Path, *, start: Start | None = None, tell: Tell
     survey = _survey(recipe, now_and_then(tell, "read"))
     tell(Note(text=survey.cleaning.summary()))
     _look_over(recipe, survey, tell=tell)
-    tell(Note(text=_of_the_vocabulary(recipe, start)))
+    tell(Note(text=_of_the_vocabulary(recipe, start, given=vocabulary is not None)))
     with whole_folder(out / FOLDER) as folder:
         texts = (text for pair in _training(recipe, survey) for text in pair.pair)
-        tokenizer = _tokenizer(recipe, texts, start=start)
+        tokenizer = vocabulary or _tokenizer(recipe, texts, start=start)
         (folder / "tokenizer.model").write_bytes(tokenizer.to_bytes())
         store = Store.write(
             folder / "train",
@@ -188,7 +196,9 @@ def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: Start | None) -> 
     return extend(start.bundle.tokenizer, texts, count=recipe.tokenizer.extend)
 
 
-def _of_the_vocabulary(recipe: Recipe, start: Start | None) -> str:
+def _of_the_vocabulary(recipe: Recipe, start: Start | None, *, given: bool) -> str:
+    if given:
+        return "keeping a given vocabulary, encoding"
     if start is None:
         return f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} pieces, encoding"
     kept = f"keeping the vocabulary of {start.name}"

@@ -41,6 +41,7 @@ from transduce.results import (
 )
 from transduce.source import commit
 from transduce.text.corpus import Pair
+from transduce.text.tokenizer import Tokenizer
 from transduce.train.board import check_board, on_board
 from transduce.train.events import Note, Tell
 from transduce.train.loop import Trained, Validation, train
@@ -136,9 +137,17 @@ def check_out(recipe: Recipe, out: Path, *, resume: bool) -> None:
 
 
 def prepare_run(
-    recipe: Recipe, out: Path, *, resume: bool = False, start: Start | None = None, tell: Tell
+    recipe: Recipe,
+    out: Path,
+    *,
+    resume: bool = False,
+    start: Start | None = None,
+    vocabulary: Tokenizer | None = None,
+    tell: Tell,
 ) -> Prepared:
     """Prepare the corpus in a run's folder, unless what lies there already fits.
+
+    A vocabulary that is given is taken in place of one that would be learned.
 
     Raises:
         ValueError: if the corpus cannot be used; then nothing is left behind.
@@ -155,7 +164,7 @@ def prepare_run(
             _write(file, to_toml(recipe))
             return prepared
     try:
-        prepared = prepare(recipe, out, start=start, tell=tell)
+        prepared = prepare(recipe, out, start=start, vocabulary=vocabulary, tell=tell)
     except BaseException:
         if out.is_dir() and not any(out.iterdir()):
             out.rmdir()

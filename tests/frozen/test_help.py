@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Transduce
 
 COMMANDS = (
-    *("", "demo", "check", "prepare", "train", "average"),
+    *("", "demo", "check", "prepare", "train", "average", "distill"),
     *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
     *("view", "export", "import", "doctor"),
 )

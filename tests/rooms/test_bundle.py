@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from transduce.bundle import Bundle, Provenance, average
+from transduce.calibration import Calibration, Confidence
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.text.config import Languages, TokenizerConfig
@@ -467,3 +468,62 @@ def test_weights_with_another_number_of_positions_are_refused(bundle: Bundle, tm
     assert "tensor positions.weight is [13, 22] float32, not [11, 22]" in refusal(
         tmp_path / "model"
     )
+
+
+CONFIDENCE = Confidence(
+    words=Calibration(log_probs=(-3.5, -0.25), worth=(0.125, 0.875), observations=211)
+)
+
+
+@pytest.fixture
+def calibrated(bundle: Bundle, tmp_path: Path) -> Path:
+    replace(bundle, confidence=CONFIDENCE).save(tmp_path / "calibrated")
+    return tmp_path / "calibrated"
+
+
+def test_confidence_comes_back_as_it_went(calibrated: Path, saved: Path):
+    assert Bundle.load(calibrated).confidence == CONFIDENCE
+    assert Bundle.load(saved).confidence is None
+
+
+def test_the_manifest_vouches_for_confidence(calibrated: Path):
+    held = (calibrated / "confidence.json").read_text()
+    (calibrated / "confidence.json").write_text(held.replace("0.875", "0.999"))
+
+    assert f"{calibrated / 'confidence.json'} does not match its checksum" in refusal(calibrated)
+
+
+def test_confidence_that_is_missing_is_named(calibrated: Path):
+    (calibrated / "confidence.json").unlink()
+
+    assert f"{calibrated / 'confidence.json'} is missing" in refusal(calibrated)
+
+
+def test_confidence_that_nobody_vouches_for_is_not_believed(saved: Path):
+    (saved / "confidence.json").write_text(CONFIDENCE.to_json())
+
+    assert refusal(saved) == (
+        f"{saved / 'manifest.json'} does not vouch for confidence.json: delete it"
+    )
+
+
+@pytest.mark.parametrize("text", ["{", '{"words": 3}', '{"words": null, "more": 1}'])
+def test_confidence_that_is_none_is_named(calibrated: Path, text: str):
+    (calibrated / "confidence.json").write_text(text)
+    facts = json.loads((calibrated / "manifest.json").read_text())
+    facts["confidence.json"] = {
+        "bytes": len(text),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
+    (calibrated / "manifest.json").write_text(json.dumps(facts))
+
+    assert refusal(calibrated).startswith(f"{calibrated / 'confidence.json'}: no calibration, ")
+
+
+def test_a_bundle_with_confidence_replaces_one_without_and_the_other_way_round(
+    bundle: Bundle, saved: Path
+):
+    for confidence in (CONFIDENCE, None):
+        replace(bundle, confidence=confidence).save(saved)
+
+        assert Bundle.load(saved).confidence == confidence

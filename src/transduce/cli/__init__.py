@@ -4,14 +4,14 @@ stdout is data and stderr is talk. Rooms are imported inside the commands, so th
 before torch would have been read.
 """
 
-from transduce.cli import ask, judge, learn, ship, translate, use
+from transduce.cli import ask, distill, judge, learn, ship, translate, use
 from transduce.cli.app import app
 from transduce.cli.entry import main
 
-__all__ = ["ask", "judge", "learn", "main", "ship", "translate", "use"]
+__all__ = ["ask", "distill", "judge", "learn", "main", "ship", "translate", "use"]
 
 _AS_THEY_ARE_NEEDED = (
-    *("demo", "check", "prepare", "train", "average"),
+    *("demo", "check", "prepare", "train", "average", "distill"),
     *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
     *("view", "export", "import", "doctor"),
 )

@@ -38,7 +38,8 @@ def score(
     translator = load_translator(model, also or (), device=device, engine="torch", quiet=True)
     for number, one in enumerate(translator.score(sources, targets), start=1):
         if as_json:
-            say(json.dumps({"line": number, **asdict(one)}, ensure_ascii=False))
+            whole = {"log_prob": one.log_prob, "mean": one.mean}
+            say(json.dumps({"line": number, **asdict(one), **whole}, ensure_ascii=False))
         else:
             say(f"{one.log_prob:.4f}\t{one.mean:.4f}")
 

@@ -13,8 +13,10 @@ from transduce.streams import all_lines
 
 if TYPE_CHECKING:
     from transduce.bundle import Bundle
+    from transduce.engines.shortlist import Shortlist
 
 _SAMPLE = 50  # sentences of a proof where none are given
+_HELD = 1000  # validation pairs that a shortlist is fitted to
 _WORDS = 9  # pieces of a made-up one
 
 
@@ -32,6 +34,13 @@ def export(
         str | None,
         typer.Option(help="Smaller weights: int8, int8_float32, int16, float16, bfloat16 …"),
     ] = None,
+    shortlist: Annotated[
+        bool,
+        typer.Option(
+            "--shortlist",
+            help="Learn for ctranslate2 which pieces each piece may become: vmap.txt.",
+        ),
+    ] = False,
     sample: Annotated[
         Path | None,
         typer.Option(help="Sentences for the proof [a run's validation text, or made-up ones]."),
@@ -52,12 +61,21 @@ def export(
 
     \b
       transduce export runs/mine --to ctranslate2 --out mine.ct2 --quantize int8
+      transduce export runs/mine --to ctranslate2 --out mine.ct2 --shortlist
       transduce export runs/mine --to marian --out opus-mt-en-de
       transduce export runs/mine --to argos --out en_de.argosmodel
     """
     if quantize is not None and to == "marian":
         raise ValueError("a Marian folder holds single precision: leave out --quantize")
+    if shortlist and to != "ctranslate2":
+        raise ValueError(f"only ctranslate2 has a shortlist, not {to}: leave out --shortlist")
+    if shortlist and not (model / "prepared").is_dir():
+        raise ValueError(
+            f"a shortlist is learned from training pairs, and {model} has none: name a run's folder"
+        )
     lines = all_lines(sample) if sample is not None else None
+    if lines is not None and not any(line.strip() for line in lines):
+        raise ValueError(f"{sample} holds no sentence for a proof: name another, or leave it out")
 
     from transduce.bundle import Bundle
     from transduce.engines.ct2_model import FILES, write_ctranslate2
@@ -76,7 +94,8 @@ def export(
         proof = prove_marian(bundle, out, sentences)
     elif to == "ctranslate2":
         check_replaceable(out, FILES)
-        write_ctranslate2(bundle, out, quantization=quantize)
+        allowed = _learned(model, bundle) if shortlist else None
+        write_ctranslate2(bundle, out, quantization=quantize, shortlist=allowed)
         proof = prove_ctranslate2(bundle, out, sentences)
     else:
         write_argos(bundle, out, quantization=quantize)
@@ -112,6 +131,22 @@ def import_(
 
     import_marian(folder, source=source, target=target).save(out)
     say(f"model: {out}")
+
+
+def _learned(model: Path, bundle: "Bundle") -> "Shortlist":
+    """Learn a shortlist from the pairs of the model's run, and say what it is worth."""
+    from transduce.export.shortlist import learn_shortlist
+    from transduce.prepare import open_prepared
+    from transduce.translate.translator import Extras, Translator
+
+    prepared = open_prepared(model)
+    held = prepared.validation[:_HELD]
+    said = Translator.load(model).translate(
+        [pair.source for pair in held], extras=Extras(mend=False, detail=False)
+    )
+    learned = learn_shortlist(bundle, prepared.store, held, [one.ids for one in said])
+    talk(str(learned))
+    return learned.shortlist
 
 
 def _sentences(model: Path, bundle: "Bundle") -> Sequence[str]:

@@ -37,36 +37,56 @@ def translate(
         list[Path] | None,
         typer.Option("--with", help="A further model of the same vocabulary: an ensemble."),
     ] = None,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses a sentence [the model's].")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Length penalty [the model's].")] = None,
-    no_repeat: Annotated[int, typer.Option(help="No run of so many pieces twice; 0 allows.")] = 0,
-    min_length: Annotated[int, typer.Option(help="At least so many pieces.")] = 0,
-    max_length: Annotated[int | None, typer.Option(help="At most so many pieces.")] = None,
+    beam: Annotated[
+        int | None, typer.Option(help="Hypotheses followed, or drawn, a sentence [the model's].")
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Length penalty: 0 favours short ones [the model's].")
+    ] = None,
+    no_repeat: Annotated[
+        int, typer.Option(help="Say no run of so many pieces twice; 0 forbids nothing.")
+    ] = 0,
+    min_length: Annotated[int, typer.Option(help="Say at least so many pieces.")] = 0,
+    max_length: Annotated[
+        int | None, typer.Option(help="Say at most so many pieces, the end among them.")
+    ] = None,
     prefix: Annotated[str, typer.Option(help="What every translation begins with.")] = "",
     glossary: Annotated[
-        Path | None, typer.Option(help="Terms, source TAB target: said where they apply.")
+        Path | None,
+        typer.Option(help="Terms, source TAB target, said where they apply; stderr has a count."),
     ] = None,
     mbr: Annotated[
-        bool, typer.Option("--mbr", help="Of the beam, or the draws, what the rest agrees with.")
+        bool,
+        typer.Option(
+            "--mbr", help="Give that of the beam, or the draws, with which the rest agrees."
+        ),
     ] = False,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="Do not translate again what came out as a loop.")
+        bool, typer.Option("--as-is", help="Leave loops as they are, and unreported.")
     ] = False,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw pieces at random, as many times as the beam.")
+        bool,
+        typer.Option(
+            "--sample", help="Draw pieces at random; of as many draws as the beam the likeliest."
+        ),
     ] = False,
-    temperature: Annotated[float, typer.Option(help="Below 1: likelier pieces.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Draw of so many likeliest pieces; 0: of all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Draw of those that reach this sum.")] = 1.0,
+    temperature: Annotated[float, typer.Option(help="Below 1 draws likelier pieces.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Draw of so many likeliest pieces; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Draw of the fewest that have this share.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Decides what is drawn.")] = 1,
     nbest: Annotated[
-        int | None, typer.Option(help="So many translations a line: number, rank, score, text.")
+        int | None,
+        typer.Option(help="So many translations a line, each as: line, rank, score, text."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line, with scores and pieces.")
+        bool,
+        typer.Option("--json", help="One JSON object a line: text, score, pieces, ln p, flags."),
     ] = False,
     confidence: Annotated[
-        bool, typer.Option("--confidence", help="Before each line, how good it may be: 0 to 1.")
+        bool,
+        typer.Option(
+            "--confidence", help="Before each line, how good it may be, 0 to 1, and a tab."
+        ),
     ] = False,
     align: Annotated[
         Path | None, typer.Option(help="Write word alignments here, as 0-0 1-2, a line each.")
@@ -75,12 +95,15 @@ def translate(
         EngineName, typer.Option(help="Who computes; auto takes the fastest that can.")
     ] = "auto",
     compute_type: Annotated[
-        str, typer.Option(help="CTranslate2's precision: float32, int8, bfloat16, float16.")
+        str, typer.Option(help="CTranslate2's: float32, int8, bfloat16, float16 or auto.")
     ] = "float32",
-    workers: Annotated[int | None, typer.Option(help="Batches at a time [measured].")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of a worker [measured].")] = None,
+    workers: Annotated[int | None, typer.Option(help="Batches side by side [measured].")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of each worker [measured].")] = None,
+    shortlist: Annotated[
+        Path | None, typer.Option(help="Say only what this vmap.txt allows: quicker, not the same.")
+    ] = None,
     batch_tokens: Annotated[
-        int | None, typer.Option(help="Most pieces in one batch; memory grows with it.")
+        int | None, typer.Option(help="Most pieces in one batch, beam and padding counted [8192].")
     ] = None,
     device: Annotated[str, typer.Option(help='Where to compute: "cpu", "cuda" or "auto".')] = "cpu",
 ) -> None:
@@ -98,7 +121,12 @@ def translate(
       transduce translate runs/mine --sample --top-k 10 --beam 8 --nbest 8 < in.txt
       transduce translate runs/a --with runs/b --with runs/c < in.txt
     """
-    _check(mbr=mbr, nbest=nbest, as_json=as_json)
+    _check_together(
+        mbr=mbr, nbest=nbest, as_json=as_json, confidence=confidence, ensemble=bool(also)
+    )
+    drawn = (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 1)
+    if drawn and not sample:
+        raise ValueError("--temperature, --top-k, --top-p and --seed are for drawing: add --sample")
     with lines_of(input) as lines:  # a wrong name should not have to wait for torch
         from transduce.search.request import Draw, Wishes
         from transduce.translate.glossary import read_glossary
@@ -121,6 +149,7 @@ def translate(
             engine=engine,
             compute_type=compute_type,
             plan=(workers, threads),
+            shortlist=shortlist,
             quiet=True,
         )
         if confidence:
@@ -173,6 +202,7 @@ def load_translator(
     engine: EngineName,
     compute_type: str = "float32",
     plan: tuple[int | None, int | None] = (None, None),
+    shortlist: Path | None = None,
     quiet: bool = False,
 ) -> "Translator":
     """Load a model to translate with, and say on stderr which engine it got, unless `quiet`."""
@@ -181,6 +211,9 @@ def load_translator(
     from transduce.translate.translator import Translator
 
     workers, threads = plan
+    for name, count in (("workers", workers), ("threads", threads)):
+        if count is not None and count < 1:
+            raise ValueError(f"--{name} must be at least 1, not {count}")
     by_hand = None
     if workers is not None or threads is not None:
         by_hand = Plan(compute_type, workers or 1, threads or 1)
@@ -191,21 +224,31 @@ def load_translator(
         engine=engine,
         compute_type=compute_type,
         plan=by_hand,
+        shortlist=shortlist,
     )
     if not quiet:
         talk(translator.why)
     return translator
 
 
-def _check(*, mbr: bool, nbest: int | None, as_json: bool) -> None:
-    if mbr and nbest is not None:
-        raise ValueError("--mbr gives one translation a line: leave out --nbest")
-    if nbest is not None and as_json and nbest < 1:
+def _check_together(
+    *, mbr: bool, nbest: int | None, as_json: bool, confidence: bool, ensemble: bool
+) -> None:
+    """Refuse options of which one would be ignored."""
+    if nbest is not None and nbest < 1:
         raise ValueError(f"--nbest must be at least 1, not {nbest}")
+    if nbest is not None and mbr:
+        raise ValueError("--mbr gives one translation a line: leave out --nbest")
+    if nbest is not None and confidence and not as_json:
+        raise ValueError("--nbest shows scores, not --confidence: leave one out, or add --json")
+    if confidence and ensemble:
+        raise ValueError(
+            "--confidence is learned of one model, not of several together: leave out --with"
+        )
 
 
 def _check_calibrated(translator: "Translator", model: Path) -> None:
-    if translator.confidence is None:
+    if translator.confidence is None or translator.confidence.sentences is None:
         raise ValueError(
             f"nobody has learned how far {model} can be believed: run transduce calibrate {model} "
             f"--source FILE --target FILE with text that it was not trained on"

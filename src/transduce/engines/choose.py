@@ -1,14 +1,16 @@
 """Which engine translates: the quickest that can express the model, unless one is asked for."""
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from transduce.bundle import Bundle
 from transduce.engines.cache import Cache
 from transduce.engines.ct2_engine import Ct2Engine
-from transduce.engines.ct2_model import why_not
+from transduce.engines.ct2_model import vocabulary, why_not
 from transduce.engines.engine import Engine
 from transduce.engines.plan import Plan
+from transduce.engines.shortlist import read_shortlist
 from transduce.engines.torch_engine import TorchEngine
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -31,6 +33,7 @@ def choose(
     device: str = "cpu",
     compute_type: str = "float32",
     plan: Plan | None = None,
+    shortlist: Path | None = None,
     cache: Cache | None = None,
 ) -> Choice:
     """Choose the engines for a model.
@@ -43,6 +46,7 @@ def choose(
         compute_type: the kind of CTranslate2's numbers. float32 is the default because only it
             gives the translations that torch gives; "int8" or "auto" is quicker.
         plan: how CTranslate2 computes, in place of what a measurement says.
+        shortlist: a file with what CTranslate2 may say; what it refuses, torch says without it.
         cache: where the converted model is kept; None takes the user's.
 
     Raises:
@@ -50,22 +54,30 @@ def choose(
     """
     if engine not in ("auto", "torch", "ctranslate2"):
         raise ValueError(f"there is no engine {engine!r}: take auto, torch or ctranslate2")
-    plain = compute_type == "float32" and plan is None
+    plain = compute_type == "float32" and plan is None and shortlist is None
     ours = TorchEngine(
         bundle.model, pad=bundle.tokenizer.pad, eos=bundle.tokenizer.EOS, device=device
     )
     if engine == "torch":
         if not plain:
-            raise ValueError("the torch engine has no compute types or plans: take ctranslate2")
+            raise ValueError(
+                "the torch engine has no compute types, plans or shortlists: take ctranslate2"
+            )
         return Choice((ours,), "engine: torch")
     reason = _why_not_quick(bundle, device=device if engine == "auto" else "cpu")
     if reason and (engine != "auto" or not plain):
         raise ValueError(f"CTranslate2 cannot translate here: {reason}")
     if reason:
         return Choice((ours,), f"engine: torch, as {reason}")
+    allowed = read_shortlist(shortlist, vocabulary(bundle.tokenizer)) if shortlist else None
     try:
         quick = Ct2Engine.of(
-            bundle, device=device, compute_type=compute_type, plan=plan, cache=cache
+            bundle,
+            device=device,
+            compute_type=compute_type,
+            plan=plan,
+            shortlist=allowed,
+            cache=cache,
         )
     except (OSError, RuntimeError) as error:
         said = str(error).partition("\n")[0]
@@ -73,7 +85,8 @@ def choose(
             raise ValueError(f"CTranslate2 cannot translate here: {said}") from None
         return Choice((ours,), f"engine: torch, as CTranslate2 failed: {said}")
     engines = (quick, ours) if engine == "auto" else (quick,)
-    return Choice(engines, f"engine: ctranslate2 {_shown(quick.plans.throughput)}")
+    kept = ", shortlist" if shortlist else ""
+    return Choice(engines, f"engine: ctranslate2 {_shown(quick.plans.throughput)}{kept}")
 
 
 def _why_not_quick(bundle: Bundle, *, device: str) -> str:

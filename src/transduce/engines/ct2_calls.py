@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from transduce.engines.ct2_model import load_ctranslate2
+from transduce.engines.shortlist import VMAP
 from transduce.search.request import Request, Wishes
 
 READ_AT_ONCE = 64
@@ -89,7 +90,8 @@ class Calls:
         """Load a model.
 
         Args:
-            folder: as `write_ctranslate2` writes it.
+            folder: as `write_ctranslate2` writes it. If it has a shortlist, searches keep to it;
+                what is read is read with the whole vocabulary.
             plan: how to compute.
             pieces: its vocabulary by id.
             eos: the id that ends a sentence.
@@ -98,6 +100,7 @@ class Calls:
         self._pieces = list(pieces)
         self._ids = {piece: number for number, piece in enumerate(pieces)}
         self._eos = eos
+        self._keeps_to_shortlist = (folder / VMAP).is_file()
         kind, _, index = device.partition(":")
         self._translator = load_ctranslate2().Translator(
             str(folder),
@@ -145,6 +148,7 @@ class Calls:
             max_decoding_length=batch.limit,
             min_decoding_length=wishes.min_length,
             no_repeat_ngram_size=wishes.no_repeat,
+            use_vmap=self._keeps_to_shortlist,
             return_scores=True,
             return_end_token=True,
         )

@@ -17,6 +17,9 @@ stops when `beam` hypotheses have finished, as `search.beam` does. The rest is a
   second reading; with a beam they are refused. Phrases and sampling are refused always.
 
 What is left are ties: candidates whose sums differ in the sixth digit may change places.
+
+With a shortlist none of this holds exactly: its pieces share all probability, so sums are a little
+higher, and a sentence may say what others of its batch may. ln p of each piece is the model's own.
 """
 
 import itertools
@@ -39,6 +42,7 @@ from transduce.engines.ct2_model import (
     write_ctranslate2,
 )
 from transduce.engines.plan import Plans, compute_types, make_plans
+from transduce.engines.shortlist import Shortlist
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis, length_penalty
 from transduce.search.request import PLAIN, Request, Wishes
@@ -65,6 +69,7 @@ class Ct2Engine:
         longest: int,
         device: str,
         cache: Cache,
+        shortlist: Shortlist | None = None,
     ) -> None:
         """Use `of`, which converts a model and finds plans.
 
@@ -75,10 +80,13 @@ class Ct2Engine:
             longest: the positions it has, EOS counted.
             device: "cpu", "cuda" or one of several, as "cuda:1".
             cache: where the folder is; a temporary one goes with its last user.
+            shortlist: the one in the folder, if there is one.
         """
         self.plans = plans
         self._pieces, self._longest = list(pieces), longest
         self._folder, self._device, self._cache = folder, device, cache
+        self._shortlist = shortlist
+        self._choice = len(shortlist.always if shortlist else pieces)
         self._lock = threading.Lock()
         self._loaded: dict[Plan, Calls] = {}
         self._calls(plans.throughput)
@@ -91,6 +99,7 @@ class Ct2Engine:
         device: str = "cpu",
         compute_type: str = "float32",
         plan: Plan | None = None,
+        shortlist: Shortlist | None = None,
         cache: Cache | None = None,
     ) -> "Ct2Engine":
         """Convert a model, or find it converted in the cache, and load it.
@@ -101,6 +110,7 @@ class Ct2Engine:
             compute_type: the kind of numbers; only float32 gives the translations that torch gives.
                 "auto" takes what is quickest.
             plan: how to compute, in place of what a measurement says; its compute type counts.
+            shortlist: what may be said; None is the whole vocabulary, as the model learned it.
             cache: None takes the user's.
 
         Raises:
@@ -111,15 +121,27 @@ class Ct2Engine:
         cache = cache or Cache()
         kind = device.partition(":")[0]
         kinds = compute_types(plan.compute_type if plan else compute_type, device=kind)
-        name = f"ct2-{_checksum(bundle)[:32]}"
-        folder = cache.folder(name, lambda place: write_ctranslate2(bundle, place))
         pieces = vocabulary(bundle.tokenizer)
+        name = f"ct2-{_checksum(bundle)[:32]}"
+        if shortlist:
+            name += f"-{sha256(shortlist.to_text(pieces).encode()).hexdigest()[:16]}"
+        folder = cache.folder(
+            name, lambda place: write_ctranslate2(bundle, place, shortlist=shortlist)
+        )
         if plan is None:
             plans = make_plans(folder, pieces, kinds=kinds, device=kind, cache=cache)
         else:
             plans = Plans(plan, plan)
         longest = positions(bundle.model.config)
-        return cls(folder, plans=plans, pieces=pieces, longest=longest, device=device, cache=cache)
+        return cls(
+            folder,
+            plans=plans,
+            pieces=pieces,
+            longest=longest,
+            device=device,
+            cache=cache,
+            shortlist=shortlist,
+        )
 
     @property
     def together(self) -> int:
@@ -132,6 +154,8 @@ class Ct2Engine:
             return "sampling"
         if any(any(request.phrases) for request in requests):
             return "phrases that must occur"
+        if self._shortlist and (wishes.no_repeat or any(one.prefix for one in requests)):
+            return "a prefix or no-repeat with a shortlist"  # it would bar other pieces than meant
         if any(not request.source for request in requests):
             return "an empty source"
         prefix = max((len(request.prefix) for request in requests), default=0)
@@ -145,7 +169,7 @@ class Ct2Engine:
         if max([*sources, *limits], default=0) > self._longest:
             return f"more than {self._longest} pieces in one go"
         barred = 2 + (max(limits, default=0) if wishes.no_repeat else 0)
-        if 2 * config.beam > len(self._pieces) - barred:
+        if 2 * config.beam > self._choice - barred:
             return f"a beam of {config.beam} over so few pieces"
         return ""
 

@@ -2,16 +2,20 @@
 
     model.bin                 the weights, in single precision or quantized
     config.json               the names of EOS, UNK and of what the decoder starts from
-    shared_vocabulary.json    the pieces by id, PAD last
+    shared_vocabulary.json    the pieces by id, PAD last; with a shortlist PAD follows UNK
     tokenizer.model           the SentencePiece model, which CTranslate2 leaves unread; of an
                               imported model source.spm and target.spm
+    vmap.txt                  the shortlist, where there is one
     manifest.json             size and SHA-256 of the others
 
 The folder can be used alone: it adds EOS to a source by itself, and PAD can never be generated,
 because its logit has a bias that no other reaches.
+
+CTranslate2 (4.8) numbers what a shortlist allows anew for each batch, but remembers an id's first
+number: EOS, UNK and PAD must have the same ones always, so they come first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -20,11 +24,12 @@ import torch
 from torch import Tensor, nn
 
 from transduce.bundle import TOKENIZER, Bundle
+from transduce.engines.shortlist import VMAP, Shortlist
 from transduce.folder import whole_folder
 from transduce.model.config import ModelConfig
 from transduce.model.positions import sinusoids
 from transduce.text.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.tokenizer import UNK, Tokenizer
 
 FORMAT = 1
 """Counts up when the same weights are written in another way."""
@@ -37,10 +42,11 @@ QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 
 FILES = (
     *("model.bin", "config.json", "shared_vocabulary.json"),
-    *(TOKENIZER, SOURCE, TARGET, TABLE),
+    *(TOKENIZER, SOURCE, TARGET, TABLE, VMAP),
 )
 """What may lie in a written folder beside its manifest."""
 
+_BY_ID = ("encoder/embeddings_0", "decoder/embeddings", "decoder/projection")
 _NEVER = -1e4  # PAD's bias: half precision holds it, and no logit makes up for it
 _TOGETHER = ("query", "key", "value")
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
@@ -89,7 +95,13 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     return [*learned, pad]
 
 
-def write_ctranslate2(bundle: Bundle, folder: Path, *, quantization: str | None = None) -> None:
+def write_ctranslate2(
+    bundle: Bundle,
+    folder: Path,
+    *,
+    quantization: str | None = None,
+    shortlist: Shortlist | None = None,
+) -> None:
     """Write the folder, whole or not at all; a folder that is there already is replaced.
 
     Args:
@@ -97,6 +109,7 @@ def write_ctranslate2(bundle: Bundle, folder: Path, *, quantization: str | None 
         folder: where to write.
         quantization: one of `QUANTIZATIONS`; None keeps single precision. CTranslate2 can quantize
             when it loads, too; what is written quantized is smaller.
+        shortlist: goes along; whoever loads the folder says whether it is used.
 
     Raises:
         ValueError: if CTranslate2 is not installed, cannot express the model, or has no such
@@ -111,10 +124,14 @@ def write_ctranslate2(bundle: Bundle, folder: Path, *, quantization: str | None 
             f"CTranslate2 cannot be written as {quantization!r}: take one of "
             f"{', '.join(QUANTIZATIONS)}"
         )
-    spec = _spec(bundle.model.config, bundle.model.state_dict())
     pieces = vocabulary(bundle.tokenizer)
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
+    order = list(range(len(pieces)))
+    if shortlist is not None:
+        order.insert(UNK + 1, order.pop())
+    spec = _spec(bundle.model.config, bundle.model.state_dict(), order)
+    names = [pieces[one] for one in order]
+    spec.register_source_vocabulary(names)
+    spec.register_target_vocabulary(names)
     spec.config.unk_token = pieces[bundle.tokenizer.UNK]
     spec.config.eos_token = pieces[bundle.tokenizer.EOS]
     spec.config.bos_token = spec.config.decoder_start_token = pieces[bundle.tokenizer.pad]
@@ -126,6 +143,8 @@ def write_ctranslate2(bundle: Bundle, folder: Path, *, quantization: str | None 
         spec.save(str(fresh))
         for name, data in _tokenizer_files(bundle.tokenizer).items():
             (fresh / name).write_bytes(data)
+        if shortlist is not None:
+            (fresh / VMAP).write_bytes(shortlist.to_text(pieces).encode())
 
 
 def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
@@ -134,8 +153,8 @@ def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
     return {TOKENIZER: tokenizer.to_bytes()}
 
 
-def _spec(config: ModelConfig, weights: Mapping[str, Tensor]):
-    """The shape as CTranslate2 describes it, every weight in its place."""
+def _spec(config: ModelConfig, weights: Mapping[str, Tensor], order: Sequence[int]):
+    """The shape as CTranslate2 describes it, every weight in its place, ids in that order."""
     load_ctranslate2()
     specs = import_module("ctranslate2.specs")
     spec = specs.TransformerSpec.from_config(
@@ -147,7 +166,10 @@ def _spec(config: ModelConfig, weights: Mapping[str, Tensor]):
     spec.decoder.start_from_zero_embedding = True
     for name, tensor in variables(config, weights).items():
         scope, _, variable = name.rpartition("/")
-        setattr(specs.model_spec.index_spec(spec, scope), variable, tensor)
+        by_id = scope in _BY_ID
+        setattr(
+            specs.model_spec.index_spec(spec, scope), variable, tensor[order] if by_id else tensor
+        )
     return spec
 
 

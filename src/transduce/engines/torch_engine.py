@@ -64,7 +64,8 @@ class TorchEngine:
             )
         self._pad, self._eos = pad, eos
         self._device = device
-        self._longest = min(one.config.longest for one in self._models)
+        self.longest = min(one.config.longest for one in self._models)
+        """Positions that all of them have: the most pieces of a side, EOS among them."""
 
     name = "torch"
     together = 1
@@ -109,10 +110,10 @@ class TorchEngine:
         """
         lengths = [max(map(len, pair)) + 1 for pair in pairs]
         for length in lengths:
-            if length > self._longest:
+            if length > self.longest:
                 raise ValueError(
                     f"a side of {length - 1} pieces is longer than the model's positions, which "
-                    f"end at {self._longest} with EOS: split it"
+                    f"end at {self.longest} with EOS: split it"
                 )
         scores: list[tuple[float, ...]] = [()] * len(pairs)
         with self._evaluating():
@@ -135,10 +136,10 @@ class TorchEngine:
         """
         if k < 1:
             raise ValueError(f"at least 1 next piece can be asked for, not {k}")
-        if len(request.prefix) >= self._longest:
+        if len(request.prefix) >= self.longest:
             raise ValueError(
                 f"behind a prefix of {len(request.prefix)} pieces there is none: the model's "
-                f"positions end at {self._longest}"
+                f"positions end at {self.longest}"
             )
         sides = [request.source], [request.prefix]
         with self._evaluating():
@@ -154,7 +155,7 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         sources = [request.source for request in requests]
         usual = [wishes.limit(config.limit(len(source))) for source in sources]
-        limits = [min(limit, self._longest) for limit in usual]
+        limits = [min(limit, self.longest) for limit in usual]
         eos, pad, device = self._eos, self._pad, self._device
         rules = Rules.of(requests, wishes, limits=limits, eos=eos, pad=pad, device=device)
         steps = self._start(sources, beam=config.beam)

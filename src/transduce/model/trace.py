@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transduce.model.attention import Attention, KeysValues
@@ -51,7 +51,8 @@ def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> T
     device, pad = model.embedding.weight.device, model.config.pad
     target_in = torch.tensor([[pad, *target[:-1]]], device=device)
     encoder, decoder = cast(Iterable[EncoderLayer], model.encoder), list(model.layers())
-    with _reading(model), _watching(model) as seen:
+    watched = [module for module in model.modules() if isinstance(module, Attention)]
+    with _reading(model), _watching(watched) as seen:
         logits = model(torch.tensor([source], device=device), None, target_in)
         log_probs = logits[0, :, :pad].float().log_softmax(-1)  # PAD is never said
         right = log_probs.gather(1, torch.tensor(target, device=device)[:, None])[:, 0]
@@ -61,6 +62,22 @@ def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> T
         cross=_stacked(seen, [layer.cross for layer in decoder]),
         log_probs=right.cpu(),
     )
+
+
+def cross_looks(
+    model: Transformer,
+    source: Int[Tensor, "batch source"],
+    source_mask: Bool[Tensor, "batch 1 1 source"] | None,
+    target_in: Int[Tensor, "batch target"],
+) -> Float[Tensor, "layers heads batch target source"]:
+    """Read a batch as in training, without dropout; return what was looked at in the sources.
+
+    Rows of padding mean nothing; padding of a source is not looked at.
+    """
+    layers = list(model.layers())
+    with _reading(model), _watching([layer.cross for layer in layers]) as seen:
+        model.hidden(source, source_mask, target_in)
+    return torch.stack([seen[layer.cross].transpose(0, 1) for layer in layers]).float()
 
 
 @contextmanager
@@ -75,8 +92,8 @@ def _reading(model: nn.Module) -> Generator[None]:
 
 
 @contextmanager
-def _watching(model: nn.Module) -> Generator[Mapping[nn.Module, Tensor]]:
-    """Note the weights of every attention that runs, for as long as the context is open."""
+def _watching(attentions: Sequence[Attention]) -> Generator[Mapping[nn.Module, Tensor]]:
+    """Note the weights of these attentions when they run, for as long as the context is open."""
     seen: dict[nn.Module, Tensor] = {}
 
     def note(module: nn.Module, given: tuple[object, ...], said: Mapping[str, object]) -> None:
@@ -88,9 +105,8 @@ def _watching(model: nn.Module) -> Generator[Mapping[nn.Module, Tensor]]:
         if not isinstance(mask, Tensor):
             mask = x.new_ones(1, 1, x.size(1), past.keys.size(2), dtype=torch.bool)
             mask = mask.tril() if said.get("causal") else mask
-        seen[module] = module.weights(x, past, mask)[0]
+        seen[module] = module.weights(x, past, mask)
 
-    attentions = [module for module in model.modules() if isinstance(module, Attention)]
     hooks = [one.register_forward_pre_hook(note, with_kwargs=True) for one in attentions]
     try:
         yield seen
@@ -102,4 +118,4 @@ def _watching(model: nn.Module) -> Generator[Mapping[nn.Module, Tensor]]:
 def _stacked(
     seen: Mapping[nn.Module, Tensor], attentions: Iterable[nn.Module]
 ) -> Float[Tensor, "layers heads query memory"]:
-    return torch.stack([seen[attention] for attention in attentions]).float().cpu()
+    return torch.stack([seen[attention][0] for attention in attentions]).float().cpu()

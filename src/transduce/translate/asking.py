@@ -42,7 +42,8 @@ def ask(
         first_line: the number that a message gives to the first sentence.
 
     Raises:
-        ValueError: if a sentence is too long and is not to be cut, or a term cannot be spelt.
+        ValueError: if a sentence is too long and is not to be cut, or the vocabulary cannot write
+            a prefix or a term.
     """
     texts = [tidy(sentence) for sentence in sentences]
     terms: dict[Request, tuple[Wanted, ...]] = {}
@@ -53,11 +54,25 @@ def ask(
         parts = [Request(part) for part in cut(ids, config, tokenizer, line=line)]
         prefix = prefixes[line - first_line]
         if parts and prefix:
-            begins = tuple(tokenizer.target.encode(tidy(prefix)))
-            parts[0] = parts[0]._replace(prefix=begins)
+            parts[0] = parts[0]._replace(prefix=beginning(prefix, tokenizer))
         for part in parts if glossary else ():
             here = text if len(parts) == 1 else tokenizer.decode(part.source)
             if called := terms_in(here, glossary):
                 terms[part] = wanted(here, part.source, called, tokenizer)
         asked.append(tuple(parts))
     return Asked(tuple(asked), terms)
+
+
+def beginning(text: str, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Return the ids of what a translation shall begin with.
+
+    Raises:
+        ValueError: if it has a character that the vocabulary cannot write.
+    """
+    ids = tuple(tokenizer.target.encode(tidy(text)))
+    if tokenizer.UNK in ids:
+        raise ValueError(
+            f"no translation can begin with {text!r}: the model's vocabulary lacks a character of "
+            f"it; write it otherwise"
+        )
+    return ids

@@ -6,16 +6,18 @@ said there, and the model goes on from it. Terms are placed from left to right, 
 search that must merely say a phrase somewhere likes to say it at the very end.)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.request import Request
+from transduce.text.corpus import tidy
 from transduce.text.tokenizer import EOS, Tokenizer
+from transduce.text.words import spans, words
 from transduce.translate.alignment import agreed_look, words_of
-from transduce.translate.glossary import Term, phrases
+from transduce.translate.glossary import Term, phrases, readings
 
 
 class Wanted(NamedTuple):
@@ -25,9 +27,6 @@ class Wanted(NamedTuple):
     """Of the source's pieces that are the term."""
     ids: tuple[int, ...]
     """What is to be said."""
-
-
-Place = Callable[[Request, Hypothesis, Sequence[Wanted]], Request]
 
 
 def wanted(
@@ -44,21 +43,21 @@ def wanted(
     Raises:
         ValueError: if a target has a character that the vocabulary cannot write.
     """
-    spans = _spans(tokenizer.pieces(ids))
-    found: list[Wanted] = []
-    said: set[tuple[int, ...]] = set()
+    pieces = pieces_in(text, tokenizer.pieces(ids))
+    said, where = words(text), spans(text)
+    found: dict[tuple[int, ...], Wanted] = {}
     behind = 0
     for term in terms:
-        start = max(text.lower().find(term.source.lower(), behind), 0)
-        behind = start + len(term.source)
-        places = tuple(
-            place for place, (first, last) in enumerate(spans) if first < behind and last > start
+        run = tuple(words(tidy(term.source)))
+        place = next(
+            one for one in range(behind, len(said)) if run in readings(said, one, len(run))
         )
-        for run in phrases([term], tokenizer.target.encode):
-            if run not in said:
-                said.add(run)
-                found.append(Wanted(places, run))
-    return tuple(found)
+        behind = place + len(run)
+        start, end = where[place][0], where[behind - 1][1]
+        taken = (at for at, (first, last) in enumerate(pieces) if first < end and last > start)
+        for ids_said in phrases([term], tokenizer.target.encode):
+            found.setdefault(ids_said, Wanted(tuple(taken), ids_said))
+    return tuple(found.values())
 
 
 def lacking(hypothesis: Hypothesis, terms: Sequence[Wanted], pieces: Sequence[str]) -> list[Wanted]:
@@ -105,14 +104,29 @@ def ends_word(behind: Sequence[str]) -> bool:
     return not behind or behind[0] == "</s>" or not behind[0][0].isalnum()
 
 
-def _spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
-    """First and last character of each piece in the text, whose first piece begins with a blank."""
-    spans: list[tuple[int, int]] = []
-    end = -1
-    for piece in pieces:
-        start, end = end, end + len(piece)
-        spans.append((start + piece.startswith("▁"), end))
-    return spans
+def pieces_in(text: str, pieces: Sequence[str]) -> list[tuple[int, int]]:
+    """Where in a text each of its pieces begins and ends; the blanks before it are no part of it.
+
+    What the vocabulary cannot write, an UNK or the bytes of a character, takes what is left between
+    the pieces around it.
+
+    >>> pieces_in("my dog", ["▁my", "▁", "d", "og"])
+    [(0, 2), (3, 3), (3, 4), (4, 6)]
+    """
+    line = f" {text}"  # as every text is cut
+    spelt = [piece.replace("▁", " ") for piece in pieces]
+    end = 0 if spelt and spelt[0].startswith(" ") else 1
+    found: list[tuple[int, int]] = []
+    for place, piece in enumerate(spelt):
+        start = end
+        if line.startswith(piece, start):
+            end += len(piece)
+        else:
+            later = (line.find(one, start) for one in spelt[place + 1 :])
+            end = next((at for at in later if at >= 0), len(line))
+        blanks = len(piece) - len(piece.lstrip(" "))
+        found.append((start + blanks - 1, end - 1))
+    return found
 
 
 def _says(ids: Sequence[int], run: Sequence[int], pieces: Sequence[str]) -> bool:

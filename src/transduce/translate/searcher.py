@@ -1,16 +1,17 @@
 """Requests in, hypotheses out: the engine that can, batch by batch; again for a loop or a term."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from transduce.engines.engine import Engine
 from transduce.engines.torch_engine import TorchEngine
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import Request, Wishes
+from transduce.search.request import PLAIN, Request, Wishes
 from transduce.text.tokenizer import Tokenizer
 from transduce.translate.loops import better, fault, remedy
+from transduce.translate.mbr import most_agreed, shares
 from transduce.translate.parts import Progress, batches
 from transduce.translate.placing import Wanted, ends_word, lacking, with_next_term
 
@@ -20,16 +21,38 @@ Terms = Mapping[Request, tuple[Wanted, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class How:
+    """How all requests of one call are searched."""
+
+    config: SearchConfig
+    wishes: Wishes = PLAIN
+
+    agree: bool = False
+    """Whether that hypothesis comes first which the others agree with most."""
+
+    mend: bool = True
+    """Whether what came out as a loop is searched again."""
+
+    detail: bool = True
+    """Whether ln p of each piece is wanted though it costs something."""
+
+    batch_tokens: int
+    """Most rows x beam x longest source at one time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
     """What was found for some requests."""
 
-    hypotheses: dict[Request, list[Hypothesis]]
-    """Best first."""
+    hypotheses: dict[Request, list[Hypothesis]] = field(
+        default_factory=dict[Request, list[Hypothesis]]
+    )
+    """That first which is to be given, the others best first."""
 
-    flags: dict[Request, str]
+    flags: dict[Request, str] = field(default_factory=dict[Request, str])
     """What was at fault with the first translation of those that came out as a loop."""
 
-    mended: set[Request]
+    mended: set[Request] = field(default_factory=set[Request])
     """Those of them whose second translation is given."""
 
 
@@ -45,9 +68,8 @@ class Searcher:
         self._tokenizer = tokenizer
         self.model = model
 
-    @property
-    def torch_engine(self) -> TorchEngine:
-        """The engine that can score, and look at the next piece.
+    def torch_engine(self, what: str) -> TorchEngine:
+        """Return the engine that can score and look at the next piece; `what` is wanted of it.
 
         Raises:
             ValueError: if it was left out.
@@ -55,31 +77,29 @@ class Searcher:
         for engine in self._engines:
             if isinstance(engine, TorchEngine):
                 return engine
-        raise ValueError("only the torch engine can do this: take engine auto or torch")
+        raise ValueError(f"{what} needs the torch engine: take engine auto or torch")
 
-    def search(
-        self,
-        requests: set[Request],
-        config: SearchConfig,
-        wishes: Wishes,
-        *,
-        terms: Terms,
-        mend: bool,
-        detail: bool,
-        batch_tokens: int,
-        tell: Progress,
-    ) -> Found:
-        """Search all there is to search, again what came out as a loop, and again for each term."""
-        found = Found(hypotheses={}, flags={}, mended=set())
-        if not requests:
-            return found
-        engine = self.able(list(requests), config, wishes)
-        for batch in batches(requests, config, batch_tokens, together=engine.together):
-            best = engine.search(batch, config, wishes, detail=detail)
-            here = dict(zip(batch, best, strict=True))
-            if mend:
-                self._mend(here, config, wishes, detail=detail, into=found)
-            self._place(here, terms, config, wishes, detail=detail)
+    def search(self, requests: set[Request], how: How, *, terms: Terms, tell: Progress) -> Found:
+        """Search all there is to search, again what came out as a loop, and again for each term.
+
+        Args:
+            requests: the parts of all sentences.
+            how: holds for all of them.
+            terms: what the translations of some shall say.
+            tell: is told of each batch.
+
+        Raises:
+            ValueError: if no engine can do what is wanted, or it cannot be met.
+        """
+        found = Found()
+        engine = self.able(list(requests), how.config, how.wishes)
+        for batch in batches(requests, how.config, how.batch_tokens, together=engine.together):
+            here = self._asked(engine, {request: request for request in batch}, how)
+            if how.mend:
+                self._mend(here, {request: request for request in batch}, how, into=found)
+            placed = self._place(here, terms, how)
+            if how.mend and placed:
+                self._mend(here, placed, how, into=found)
             found.hypotheses.update(here)
             tell.done(batch)
         return found
@@ -90,91 +110,139 @@ class Searcher:
         Raises:
             ValueError: if none can; it says why.
         """
-        why: list[str] = []
-        for engine in self._engines:
-            refused = engine.refuses(requests, config, wishes)
-            if not refused:
-                return engine
-            why.append(f"{engine.name} cannot do this: {refused}")
-        raise ValueError(f"{'; '.join(why)}; take engine auto or torch")
+        engine = self._ready(requests, config, wishes)
+        if engine is None:
+            why = ((one.name, one.refuses(requests, config, wishes)) for one in self._engines)
+            said = "; ".join(f"{name} cannot do this: {reason}" for name, reason in why)
+            raise ValueError(f"{said}; take engine auto or torch")
+        return engine
+
+    def _ready(
+        self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes
+    ) -> Engine | None:
+        able = (one for one in self._engines if not one.refuses(requests, config, wishes))
+        return next(able, None)
+
+    def _asked(
+        self, engine: Engine, asked: Mapping[Request, Request], how: How
+    ) -> dict[Request, list[Hypothesis]]:
+        """Search what is asked in place of each request, and put first what is to be given."""
+        found: dict[Request, list[Hypothesis]] = {}
+        now = set(asked.values())
+        for batch in batches(now, how.config, how.batch_tokens, together=engine.together):
+            best = engine.search(batch, how.config, how.wishes, detail=how.detail)
+            found |= zip(batch, best, strict=True)
+        if how.agree:
+            found = {request: self._agreed(best, how) for request, best in found.items()}
+        return {request: found[now] for request, now in asked.items()}
+
+    def _agreed(self, hypotheses: list[Hypothesis], how: How) -> list[Hypothesis]:
+        """Put that first which the others agree with most: by probability, drawn ones alike."""
+        texts = [self._tokenizer.decode(one.ids) for one in hypotheses]
+        drawn = how.wishes.draw is not None
+        first = most_agreed(texts, None if drawn else shares([one.log_prob for one in hypotheses]))
+        return [hypotheses[first], *hypotheses[:first], *hypotheses[first + 1 :]]
 
     def _mend(
         self,
         here: dict[Request, list[Hypothesis]],
-        config: SearchConfig,
-        wishes: Wishes,
+        asked: Mapping[Request, Request],
+        how: How,
         *,
-        detail: bool,
         into: Found,
     ) -> None:
-        """Search again where the best is at fault, in place; note what was at fault."""
+        """Search again, in place, where the first is at fault, if anything can be done about it."""
         pieces = self._tokenizer.pieces
         flags = {
             request: why
-            for request, hypotheses in here.items()
-            if (why := fault(pieces(request.source), pieces(hypotheses[0].ids)))
+            for request in asked
+            if (why := fault(pieces(request.source), pieces(here[request][0].ids)))
         }
         into.flags.update(flags)
-        cure = remedy(wishes)
-        if not flags or cure is None:
+        into.mended.difference_update(flags)
+        cure = remedy(how.wishes)
+        again = {request: asked[request] for request in flags}
+        engine = self._ready(list(again.values()), how.config, cure) if flags and cure else None
+        if cure is None or engine is None:
             return
-        again = list(flags)
-        seconds = self.able(again, config, cure).search(again, config, cure, detail=detail)
-        for request, second in zip(again, seconds, strict=True):
+        for request, second in self._asked(engine, again, replace(how, wishes=cure)).items():
             first, now = (pieces(one[0].ids) for one in (here[request], second))
             if better(pieces(request.source), first, now):
                 here[request] = second
                 into.mended.add(request)
 
     def _place(
-        self,
-        found: dict[Request, list[Hypothesis]],
-        terms: Terms,
-        config: SearchConfig,
-        wishes: Wishes,
-        *,
-        detail: bool,
-    ) -> None:
-        """Say the terms that are lacking, in place: one a round, the leftmost first."""
-        left = {request: list(terms[request]) for request in found if terms.get(request)}
+        self, here: dict[Request, list[Hypothesis]], terms: Terms, how: How
+    ) -> dict[Request, Request]:
+        """Say the terms that are lacking, in place: one a round, the leftmost first.
+
+        Returns:
+            For each request that lacked one, what was asked in its place at last.
+        """
+        left = {request: list(terms[request]) for request in here if terms.get(request)}
         asked = {request: request for request in left}
         while left:
             again: dict[Request, Request] = {}
             for request, wanted in left.items():
-                best = found[request][0]
+                best = here[request][0]
                 pieces = self._tokenizer.pieces(best.ids)
                 if lack := lacking(best, wanted, pieces):
                     placed = with_next_term(self.model, asked[request], best, lack, pieces)
-                    if len(placed.prefix) < wishes.limit(config.limit(len(request.source))):
-                        again[request] = asked[request] = placed
+                    if len(placed.prefix) < self._room(request, how):
+                        again[request] = placed
             if not again:
-                return
-            engine = self.able(list(again.values()), config, wishes)
-            best = engine.search(list(again.values()), config, wishes, detail=detail)
-            found.update(zip(again, best, strict=True))
-            closed = {
-                request: placed._replace(prefix=(*placed.prefix, self._behind(placed)))
-                for request, placed in again.items()
-                if not ends_word(
-                    self._tokenizer.pieces(found[request][0].ids)[len(placed.prefix) :]
-                )
-            }
-            if closed:
-                best = engine.search(list(closed.values()), config, wishes, detail=detail)
-                found.update(zip(closed, best, strict=True))
-                asked |= closed
+                break
+            engine = self.able(list(again.values()), how.config, how.wishes)
+            here.update(self._asked(engine, again, how))
+            asked |= again
+            asked |= self._closed(here, again, how)
             left = {
-                request: [
-                    term
-                    for term in left[request]
-                    if request_now.prefix[-len(term.ids) :] != term.ids
-                ]
-                for request, request_now in again.items()
+                request: [one for one in left[request] if placed.prefix[-len(one.ids) :] != one.ids]
+                for request, placed in again.items()
             }
+        return {request: now for request, now in asked.items() if now != request}
 
-    def _behind(self, request: Request) -> int:
-        """The likeliest piece behind a prefix that does not make its last word longer."""
-        likely = self.torch_engine.next_pieces(request, _NEXT)
-        pieces = self._tokenizer.pieces([one.id for one in likely])
-        ending = (one.id for one, piece in zip(likely, pieces, strict=True) if ends_word([piece]))
-        return next(ending, self._tokenizer.EOS)
+    def _closed(
+        self, here: dict[Request, list[Hypothesis]], placed: Mapping[Request, Request], how: How
+    ) -> dict[Request, Request]:
+        """Search again, in place, where a term was made a longer word. Return what was asked."""
+        closed: dict[Request, Request] = {}
+        for request, now in placed.items():
+            behind = self._tokenizer.pieces(here[request][0].ids)[len(now.prefix) :]
+            if not ends_word(behind):
+                piece = self._behind(now, how)
+                if piece == Tokenizer.EOS:
+                    here[request] = [self._ended(now, how)]
+                else:
+                    closed[request] = now._replace(prefix=(*now.prefix, piece))
+        if closed:
+            engine = self.able(list(closed.values()), how.config, how.wishes)
+            here.update(self._asked(engine, closed, how))
+        return closed
+
+    def _behind(self, request: Request, how: How) -> int:
+        """The likeliest piece behind a prefix that does not make its last word longer, or EOS."""
+        length = len(request.prefix)
+        if length + 1 >= self._room(request, how):
+            return Tokenizer.EOS
+        likely = [one.id for one in self._torch.next_pieces(request, _NEXT)]
+        if length < how.wishes.min_length:
+            likely = [one for one in likely if one != Tokenizer.EOS]
+        pieces = self._tokenizer.pieces(likely)
+        ending = (one for one, piece in zip(likely, pieces, strict=True) if ends_word([piece]))
+        return next(ending, Tokenizer.EOS)
+
+    def _ended(self, request: Request, how: How) -> Hypothesis:
+        """The translation that is a prefix and nothing more."""
+        (log_probs,) = self._torch.score([(request.source, request.prefix)])
+        said = (*request.prefix, Tokenizer.EOS)
+        return Hypothesis.scored(said, log_probs, alpha=how.config.alpha, finished=True)
+
+    def _room(self, request: Request, how: How) -> int:
+        """The most pieces of its translation, EOS among them."""
+        usual = how.wishes.limit(how.config.limit(len(request.source)))
+        return min(usual, self._torch.longest)
+
+    @property
+    def _torch(self) -> TorchEngine:
+        return self.torch_engine("a glossary")

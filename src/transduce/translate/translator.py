@@ -25,12 +25,11 @@ from transduce.search.request import PLAIN, Request, Wishes
 from transduce.text.corpus import tidy
 from transduce.text.tokenizer import Tokenizer
 from transduce.translate.alignment import align, pharaoh
-from transduce.translate.asking import ask
+from transduce.translate.asking import ask, beginning
 from transduce.translate.confidence import words_with_confidence
 from transduce.translate.glossary import Term
-from transduce.translate.mbr import most_agreed, shares
 from transduce.translate.parts import Progress, joined, score
-from transduce.translate.searcher import Found, Searcher
+from transduce.translate.searcher import Found, How, Searcher
 from transduce.translate.translation import Alternative, GoingOn, Scored, Translation
 
 BATCH_TOKENS = 8192
@@ -92,6 +91,7 @@ class Translator:
         engine: EngineName = "auto",
         compute_type: str = "float32",
         plan: Plan | None = None,
+        shortlist: Path | None = None,
     ) -> "Translator":
         """Load a bundle, or the best bundle of a run's folder.
 
@@ -103,15 +103,28 @@ class Translator:
             engine: "auto" takes the fastest that can express the model.
             compute_type: the kind of CTranslate2's numbers; only "float32" equals torch's.
             plan: workers and threads of CTranslate2, in place of what a measurement says.
+            shortlist: a file with the pieces that CTranslate2 may say; None is all of them.
 
         Raises:
             ValueError: one line that names the file at fault, or why an engine cannot be had.
         """
         bundle = Bundle.load(path, device=device)
+        if also and shortlist is not None:
+            raise ValueError("several models have no shortlist: leave it out")
         if also:
-            return cls._ensemble(bundle, [path, *also], device=device, engine=engine)
+            if engine == "ctranslate2" or compute_type != "float32" or plan is not None:
+                raise ValueError(
+                    "several models decide together in torch alone: take engine auto or torch, and "
+                    "leave out compute types and plans"
+                )
+            return cls._ensemble(bundle, [path, *also], device=device)
         chosen = choose(
-            bundle, engine=engine, device=str(device), compute_type=compute_type, plan=plan
+            bundle,
+            engine=engine,
+            device=str(device),
+            compute_type=compute_type,
+            plan=plan,
+            shortlist=shortlist,
         )
         return cls(
             chosen.engines,
@@ -138,10 +151,7 @@ class Translator:
         paths: Sequence[str | Path],
         *,
         device: torch.device | str,
-        engine: EngineName,
     ) -> "Translator":
-        if engine == "ctranslate2":
-            raise ValueError("several models decide together in torch alone: take engine auto")
         bundles = [first, *(Bundle.load(path, device=device) for path in paths[1:])]
         for path, bundle in zip(paths, bundles, strict=True):
             if bundle.tokenizer.checksum != first.tokenizer.checksum:
@@ -194,12 +204,15 @@ class Translator:
 
         Raises:
             TypeError: if a sentence is no text, or `sentences` is a single one.
-            ValueError: for a setting out of range, wishes that no engine can meet, or a line longer
-                than `search.max_source` where `search.long` is "refuse"; nothing has been
-                translated by then. Also for a term or prefix that does not fit into a translation.
+            ValueError: for a setting out of range, wishes that no engine can meet, a line longer
+                than `search.max_source` where `search.long` is "refuse", or a prefix or a term that
+                the vocabulary cannot write; nothing has been translated by then. Also for a prefix
+                that does not fit into a translation. A term that does not fit is left out.
         """
         config = self._settings(beam=beam, alpha=alpha)
-        _check(config, nbest=1 if extras.agree else nbest, batch_tokens=batch_tokens)
+        _check(config, nbest=nbest, agree=extras.agree, batch_tokens=batch_tokens)
+        if extras.glossary:
+            self._searcher.torch_engine("a glossary")  # or a line late in a text has nobody
         given = _checked(sentences, first_line=first_line)
         prefixes = [prefix] * len(given) if isinstance(prefix, str) else list(prefix)
         if len(prefixes) != len(given):
@@ -214,25 +227,17 @@ class Translator:
         )
         tell = Progress(asked.requests, progress)
         every = {request for requests in asked.requests for request in requests}
-        found = self._searcher.search(
-            every,
-            config,
-            wishes,
-            terms=asked.terms,
+        how = How(
+            config=config,
+            wishes=wishes,
+            agree=extras.agree,
             mend=extras.mend,
             detail=extras.detail,
             batch_tokens=batch_tokens,
-            tell=tell,
         )
+        found = self._searcher.search(every, how, terms=asked.terms, tell=tell)
         return [
-            self._translation(
-                sentence,
-                requests,
-                found,
-                nbest=nbest,
-                agree=extras.agree,
-                drawn=wishes.draw is not None,
-            )
+            self._translation(sentence, requests, found, nbest=nbest, agree=extras.agree)
             for sentence, requests in zip(given, asked.requests, strict=True)
         ]
 
@@ -254,7 +259,7 @@ class Translator:
             )
         read = self._tokenizer.encode_all([tidy(text) for text in sources])
         said = self._tokenizer.target.encode_all([tidy(text) for text in targets])
-        found = self._searcher.torch_engine.score(list(zip(read, said, strict=True)))
+        found = self._searcher.torch_engine("a score").score(list(zip(read, said, strict=True)))
         return [
             Scored(
                 source=source,
@@ -277,7 +282,8 @@ class Translator:
             The likeliest next pieces, best first, each with the best translation through it.
 
         Raises:
-            ValueError: for a blank or too long sentence, or a `count` below 1.
+            ValueError: for a blank or too long sentence, a `count` below 1, or where torch was left
+                out of the engines.
         """
         (ids,) = self._tokenizer.encode_all([tidy(sentence)])
         if not 0 < len(ids) <= self.search.max_source:
@@ -285,19 +291,25 @@ class Translator:
                 f"a sentence of 1 to {self.search.max_source} pieces can be looked into, not of "
                 f"{len(ids)}"
             )
-        begins = tuple(self._tokenizer.target.encode(tidy(after)))
-        engine = self._searcher.torch_engine
+        begins = beginning(after, self._tokenizer)
+        engine = self._searcher.torch_engine("an alternative")
         asked = Request(tuple(ids), prefix=begins)
         pieces = engine.next_pieces(asked, count)
-        ways = [asked._replace(prefix=(*begins, piece.id)) for piece in pieces]
-        found = engine.search(ways, self.search)
+        ways = {
+            piece.id: asked._replace(prefix=(*begins, piece.id))
+            for piece in pieces
+            if piece.id != self._tokenizer.EOS  # behind it there is nothing
+        }
+        found = dict(zip(ways, engine.search(list(ways.values()), self.search), strict=True))
         return [
             GoingOn(
                 piece=self._tokenizer.pieces([piece.id])[0],
                 probability=math.exp(piece.log_prob),
-                text=self._text(hypotheses[:1]),
+                text=self._tokenizer.decode(
+                    found[piece.id][0].ids if piece.id in found else begins
+                ).strip(),
             )
-            for piece, hypotheses in zip(pieces, found, strict=True)
+            for piece in pieces
         ]
 
     def alignment(self, translation: Translation) -> str:
@@ -328,16 +340,16 @@ class Translator:
         *,
         nbest: int,
         agree: bool,
-        drawn: bool,
     ) -> Translation:
         """Make a translation from the hypotheses of each part; a blank sentence has no part."""
         parts = [found.hypotheses[request] for request in requests]
-        if agree:
-            parts = [self._agreed(hypotheses, drawn=drawn) for hypotheses in parts]
-        best, *others = [tuple(one[0] for one in parts)] if agree else joined(parts, nbest)
+        ways = [tuple(one[0] for one in parts)] if agree else joined(parts, nbest)
+        best, *others = ways
         ids = [one for hypothesis in best for one in hypothesis.ids]
         pieces = tuple(self._tokenizer.pieces(ids))
         log_probs = tuple(one for hypothesis in best for one in hypothesis.log_probs)
+        if len(log_probs) < len(ids):  # some part has none
+            log_probs = ()
         sure = self.confidence or Confidence()
         return Translation(
             source=sentence,
@@ -354,14 +366,6 @@ class Translator:
             words=words_with_confidence(sure, pieces, log_probs),
         )
 
-    def _agreed(self, hypotheses: list[Hypothesis], *, drawn: bool) -> list[Hypothesis]:
-        """Put the hypothesis first that the others agree with most: each by its probability, or
-        alike where they were drawn by it already."""
-        texts = [self._tokenizer.decode(one.ids) for one in hypotheses]
-        weights = None if drawn else shares([one.log_prob for one in hypotheses])
-        first = most_agreed(texts, weights)
-        return [hypotheses[first], *(one for one in hypotheses if one is not hypotheses[first])]
-
     def _text(self, hypotheses: Sequence[Hypothesis]) -> str:
         texts = (self._tokenizer.decode(hypothesis.ids).strip() for hypothesis in hypotheses)
         return " ".join(text for text in texts if text)
@@ -372,7 +376,9 @@ def _fitting(search: SearchConfig, model: Transformer) -> SearchConfig:
     return replace(search, max_source=min(search.max_source, model.config.longest - 1))
 
 
-def _check(config: SearchConfig, *, nbest: int, batch_tokens: int) -> None:
+def _check(config: SearchConfig, *, nbest: int, agree: bool, batch_tokens: int) -> None:
+    if agree and nbest != 1:
+        raise ValueError(f"what a beam agrees with is one translation: nbest is 1, not {nbest}")
     if not 1 <= nbest <= config.beam:
         raise ValueError(
             f"nbest must be from 1 to the beam, which is {config.beam}, not {nbest}: "
@@ -383,7 +389,7 @@ def _check(config: SearchConfig, *, nbest: int, batch_tokens: int) -> None:
 
 
 def _checked(sentences: Iterable[str], *, first_line: int) -> list[str]:
-    """The sentences, tidy; none of them is anything but text."""
+    """The sentences; none of them is anything but text."""
     if isinstance(sentences, str):
         raise TypeError("translate takes a list of sentences, not one: put it in brackets")
     given = list(sentences)

@@ -1,19 +1,25 @@
 """What a person gives comes back in order, whole, and the same whatever it was batched with."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
+from tests.rooms.translate.scripted import Scripted, constant
 
 from transduce.bundle import Bundle, Provenance
+from transduce.calibration import Calibration, Confidence
+from transduce.engines.torch_engine import TorchEngine
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import PLAIN, Request, Wishes
-from transduce.text.config import Languages
+from transduce.search.request import PLAIN, Draw, Request, Wishes
+from transduce.text.config import Languages, TokenizerConfig
 from transduce.text.tokenizer import Tokenizer
-from transduce.translate.translator import Translator
+from transduce.translate.glossary import Term
+from transduce.translate.translator import Extras, Translator
 
 SEARCH = SearchConfig(beam=3, extra=4, max_source=23)
 SENTENCES = [
@@ -287,3 +293,310 @@ def test_a_loaded_translator_says_what_the_one_in_memory_says(
     loaded = Translator.load(tmp_path / "model")
 
     assert loaded.translate(SENTENCES, nbest=3) == translator.translate(SENTENCES, nbest=3)
+
+
+def scripted(
+    engine: Scripted,
+    untrained: Transformer,
+    tokenizer: Tokenizer,
+    *,
+    sure: Confidence | None = None,
+) -> Translator:
+    """A translator that asks this engine first, and torch for what it alone can do."""
+    ours = TorchEngine(untrained, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
+    return Translator([engine, ours], tokenizer, model=untrained, search=SEARCH, confidence=sure)
+
+
+def test_one_prefix_is_that_of_every_translation(translator: Translator):
+    found = translator.translate(["the old man", "", "bread"], prefix="ein Buch")
+
+    assert [one.text.startswith("ein Buch") for one in found] == [True, False, True]
+    assert found[1].text == ""
+
+
+def test_of_many_prefixes_each_sentence_has_its_own(translator: Translator):
+    found = translator.translate(["the old man", "bread"], prefix=["ein Buch", "Milch"])
+
+    assert found[0].text.startswith("ein Buch")
+    assert found[1].text.startswith("Milch")
+
+
+def test_as_many_prefixes_as_sentences_are_wanted(translator: Translator):
+    with pytest.raises(ValueError, match=r"^1 prefixes for 2 sentences: give one each"):
+        translator.translate(["the old man", "bread"], prefix=["ein"])
+
+
+def test_a_forced_piece_keeps_the_ln_p_that_the_model_gives_it(translator: Translator):
+    (found,) = translator.translate(["the old man"], prefix="ein Buch")
+
+    (scored,) = translator.score(["the old man"], ["ein Buch"])
+    forced = len(scored.pieces) - 1
+    assert found.pieces[:forced] == scored.pieces[:forced]
+    assert found.log_probs[:forced] == pytest.approx(scored.log_probs[:forced], abs=1e-5)
+
+
+def test_wishes_go_to_the_engine(untrained: Transformer, tokenizer: Tokenizer):
+    engine = Scripted(constant(tokenizer, "Ball"))
+    wishes = Wishes(no_repeat=5, min_length=2, max_length=19, draw=Draw(top_k=7))
+
+    scripted(engine, untrained, tokenizer).translate(["a ball"], wishes=wishes)
+
+    assert engine.wishes == [wishes]
+
+
+def test_what_is_agreed_on_is_given_alone(untrained: Transformer, tokenizer: Tokenizer):
+    engine = Scripted(constant(tokenizer, "Milch am Fluss", "ein Buch", "ein Buch"))
+
+    (found,) = scripted(engine, untrained, tokenizer).translate(
+        ["a book"], extras=Extras(agree=True)
+    )
+
+    assert (found.text, found.others) == ("ein Buch", ())
+
+
+def test_of_a_long_line_each_part_is_agreed_on(untrained: Transformer, tokenizer: Tokenizer):
+    engine = Scripted(constant(tokenizer, "Milch am Fluss", "ein Buch", "ein Buch"))
+    translator = scripted(engine, untrained, tokenizer)
+    translator.search = dataclasses.replace(SEARCH, max_source=7)
+
+    (found,) = translator.translate(["a red ball in the garden"], extras=Extras(agree=True))
+
+    assert found.text == " ".join(["ein Buch"] * found.parts)
+    assert found.parts > 1
+
+
+def test_an_n_best_list_is_not_agreed_on(translator: Translator):
+    with pytest.raises(ValueError, match=r"agrees with is one translation: nbest is 1, not 2$"):
+        translator.translate(["bread"], nbest=2, extras=Extras(agree=True))
+
+
+@pytest.mark.parametrize("mend", [True, False])
+def test_a_loop_is_flagged_and_mended_unless_that_is_switched_off(
+    untrained: Transformer, tokenizer: Tokenizer, mend: bool
+):
+    loop, other = (tokenizer.encode(text) for text in ("und und und und und", "ein Buch"))
+    engine = Scripted(lambda request, wishes: [other if wishes.no_repeat else loop])
+
+    (found,) = scripted(engine, untrained, tokenizer).translate(
+        ["a book"], extras=Extras(mend=mend)
+    )
+
+    assert found.text == ("ein Buch" if mend else "und und und und und")
+    assert found.flag == ('says "und" 5 times in a row' if mend else "")
+    assert found.mended == mend
+
+
+def test_a_term_is_said_by_a_real_model(translator: Translator):
+    terms = (Term("man", "Milch"), Term("ball", "Brot"))
+    plain = translator.translate(SENTENCES)
+    assert not any(word in one.text.split() for one in plain for word in ("Milch", "Brot"))
+
+    found = translator.translate(SENTENCES, extras=Extras(glossary=terms))
+
+    for one, before in zip(found, plain, strict=True):
+        for term in terms:
+            called = term.source in one.source.split()
+            assert (term.target in one.text.split()) == called
+            if not called and not any(other.source in one.source for other in terms):
+                assert one.text == before.text
+
+
+def test_a_glossary_is_refused_before_the_first_line_where_torch_was_left_out(
+    untrained: Transformer, tokenizer: Tokenizer
+):
+    engine = Scripted(constant(tokenizer, "Ball"))
+    translator = Translator([engine], tokenizer, model=untrained, search=SEARCH)
+
+    with pytest.raises(ValueError, match=r"^a glossary needs the torch engine: take engine auto"):
+        translator.translate(["bread"], extras=Extras(glossary=(Term("ball", "Ball"),)))
+    assert engine.asked == []
+
+
+LINE = Calibration(log_probs=(-1.0, 0.0), worth=(0.0, 1.0), observations=100)
+
+
+def test_confidence_is_told_from_ln_p(untrained: Transformer, tokenizer: Tokenizer):
+    engine = Scripted(constant(tokenizer, "ein Buch"))
+    sure = Confidence(words=LINE, sentences=LINE)
+
+    (found,) = scripted(engine, untrained, tokenizer, sure=sure).translate(["a book"])
+
+    mean = sum(found.log_probs) / len(found.log_probs)
+    assert found.confidence == pytest.approx(1 + mean)
+    assert found.words == (("ein", pytest.approx(1 + mean)), ("Buch", pytest.approx(1 + mean)))
+
+
+def test_without_detail_there_is_neither_ln_p_nor_confidence(
+    untrained: Transformer, tokenizer: Tokenizer
+):
+    engine = Scripted(constant(tokenizer, "ein Buch"))
+    sure = Confidence(words=LINE, sentences=LINE)
+
+    (found,) = scripted(engine, untrained, tokenizer, sure=sure).translate(
+        ["a book"], extras=Extras(detail=False)
+    )
+
+    assert engine.details == [False]
+    assert (found.log_probs, found.confidence, found.words) == ((), None, ())
+
+
+def test_ln_p_of_some_parts_alone_is_none(
+    untrained: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    engine = Scripted(constant(tokenizer, "ein Buch"))
+    translator = scripted(engine, untrained, tokenizer, sure=Confidence(words=LINE, sentences=LINE))
+    translator.search = dataclasses.replace(SEARCH, max_source=7)
+    quick = engine.search
+
+    def partly(requests: Sequence[Request], *rest: object, **named: object) -> object:
+        found = quick(requests, SEARCH)
+        found[0][0] = dataclasses.replace(found[0][0], log_probs=())
+        return found
+
+    monkeypatch.setattr(engine, "search", partly)
+
+    (found,) = translator.translate(["a red ball in the garden"], extras=Extras(detail=False))
+
+    assert found.parts > 1
+    assert (found.log_probs, found.confidence) == ((), None)
+
+
+def test_a_model_that_nobody_calibrated_has_no_confidence(translator: Translator):
+    (found,) = translator.translate(["bread"])
+
+    assert (found.confidence, found.words) == (None, ())
+
+
+def test_an_alignment_links_each_word_of_the_translation(translator: Translator):
+    (found,) = translator.translate(["the old man"], prefix="ein Buch")
+
+    links = [tuple(map(int, link.split("-"))) for link in translator.alignment(found).split()]
+
+    assert [target for _, target in links] == list(range(len(found.text.split())))
+    assert all(0 <= source < 3 for source, _ in links)
+
+
+def test_a_blank_line_and_one_in_parts_have_no_alignment(translator: Translator):
+    long = "zwei Kinder spielen mit einem roten Ball im Garten am Fluss"
+
+    blank, parts = translator.translate([" ", long])
+
+    assert parts.parts > 1
+    assert [translator.alignment(one) for one in (blank, parts)] == ["", ""]
+
+
+def test_a_score_is_told_as_a_whole_and_by_the_piece(translator: Translator):
+    (scored,) = translator.score(["the old man"], ["ein Buch"])
+
+    assert scored.pieces == ("▁ein", "▁B", "u", "ch", "</s>")
+    assert scored.log_prob == pytest.approx(sum(scored.log_probs))
+    assert scored.mean == pytest.approx(scored.log_prob / 5)
+
+
+def test_a_blank_target_is_scored_as_eos_alone(translator: Translator):
+    (scored,) = translator.score(["bread"], [" "])
+
+    assert scored.pieces == ("</s>",)
+    assert scored.log_prob < 0
+
+
+def test_sides_of_unequal_number_are_not_scored(translator: Translator):
+    with pytest.raises(ValueError, match=r"^there are 2 source lines but 1 targets: line n must"):
+        translator.score(["a", "b"], ["a"])
+
+
+def test_alternatives_are_the_likeliest_next_pieces_each_carried_on(translator: Translator):
+    ways = translator.alternatives("the old man", after="ein", count=5)
+
+    assert len(ways) == 5
+    assert [way.probability for way in ways] == sorted(
+        (way.probability for way in ways), reverse=True
+    )
+    assert 0 < math.fsum(way.probability for way in ways) <= 1
+    assert all(way.text.startswith("ein") for way in ways)
+
+
+def test_where_the_translation_may_end_that_is_an_alternative(
+    translator: Translator, tokenizer: Tokenizer
+):
+    ways = translator.alternatives("bread", after="ein Buch", count=tokenizer.vocab_size)
+
+    (end,) = [way for way in ways if way.piece == "</s>"]
+    assert end.text == "ein Buch"
+    assert len(ways) == tokenizer.vocab_size - 1
+    assert math.fsum(way.probability for way in ways) == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "after", "count", "said"),
+    [
+        (" ", "", 5, "a sentence of 1 to 23 pieces can be looked into, not of 0"),
+        ("z" * 60, "", 5, "a sentence of 1 to 23 pieces can be looked into"),
+        ("bread", "☃", 5, "no translation can begin with"),
+        ("bread", "", 0, "at least 1 next piece"),
+    ],
+)
+def test_alternatives_to_what_cannot_be_looked_into_are_refused(
+    translator: Translator, sentence: str, after: str, count: int, said: str
+):
+    with pytest.raises(ValueError, match=said):
+        translator.alternatives(sentence, after, count=count)
+
+
+def saved(model: Transformer, tokenizer: Tokenizer, folder: Path) -> Path:
+    Bundle(
+        model=model,
+        tokenizer=tokenizer,
+        languages=Languages(),
+        search=SEARCH,
+        provenance=Provenance(),
+    ).save(folder)
+    return folder
+
+
+@pytest.fixture
+def two(untrained: Transformer, tokenizer: Tokenizer, tmp_path: Path) -> list[Path]:
+    """Two models of one vocabulary."""
+    other = Transformer(untrained.config).eval()
+    with torch.no_grad():
+        for parameter, given in zip(other.parameters(), untrained.parameters(), strict=True):
+            parameter.copy_(given * 1.5)
+    return [
+        saved(untrained, tokenizer, tmp_path / "one"),
+        saved(other, tokenizer, tmp_path / "other"),
+    ]
+
+
+def test_several_models_decide_together_by_the_mean_of_their_probabilities(two: list[Path]):
+    together = Translator.load(two[0], also=two[1:])
+
+    (both,) = together.score(["the old man"], ["ein Buch"])
+
+    each = [Translator.load(path).score(["the old man"], ["ein Buch"])[0] for path in two]
+    means = [
+        math.log((math.exp(a) + math.exp(b)) / 2)
+        for a, b in zip(each[0].log_probs, each[1].log_probs, strict=True)
+    ]
+    assert both.log_probs == pytest.approx(means, abs=1e-5)
+    assert together.why == "engine: torch, as 2 models decide together"
+    assert together.translate(["the old man"])[0].text
+
+
+def test_models_of_other_vocabularies_do_not_decide_together(
+    two: list[Path], untrained: Transformer, tmp_path: Path
+):
+    lines = ["quite another text", "of as many pieces"] * 7
+    foreign = Tokenizer.train(lines, TokenizerConfig(vocab_size=31))
+    config = dataclasses.replace(untrained.config, vocab_size=foreign.vocab_size)
+    third = saved(Transformer(config), foreign, tmp_path / "third")
+
+    with pytest.raises(
+        ValueError, match=rf"^{third} has another vocabulary than {two[0]}: .*one tokenizer.model$"
+    ):
+        Translator.load(two[0], also=[two[1], third])
+
+
+@pytest.mark.parametrize("asked", [{"engine": "ctranslate2"}, {"compute_type": "int8"}])
+def test_what_several_models_cannot_do_is_refused(two: list[Path], asked: dict[str, str]):
+    with pytest.raises(ValueError, match=r"^several models decide together in torch alone"):
+        Translator.load(two[0], also=two[1:], **asked)  # type: ignore[arg-type]

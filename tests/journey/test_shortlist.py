@@ -1,0 +1,62 @@
+"""A run learns its shortlist, and translates by it where that is asked for."""
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run, Transduce, refuses
+
+
+@pytest.fixture
+def exported(run: Run, tmp_path: Path, transduce: Transduce) -> Path:
+    out = tmp_path / "model.ct2"
+    said = transduce("export", run.folder, "--to", "ctranslate2", "--out", out, "--shortlist")
+    assert said.code == 0, said.err
+    assert "shortlist: a sentence may say" in said.err
+    assert "sentences are equal on both sides" in said.err
+    return out
+
+
+def test_an_export_brings_one_that_translates(run: Run, exported: Path, transduce: Transduce):
+    text, shortlist = run.corpus / "test.src", exported / "vmap.txt"
+
+    said = transduce("translate", run.folder, "-i", text, "--shortlist", shortlist)
+
+    assert said.code == 0, said.err
+    assert ", shortlist\n" in said.err
+    assert len(said.out.splitlines()) == 40
+
+
+def test_what_it_leaves_out_is_not_said(run: Run, tmp_path: Path, transduce: Transduce):
+    text, shortlist = run.corpus / "test.src", tmp_path / "vmap.txt"
+    shortlist.write_text("\t</s> <unk> ▁ ▁0 ▁1 0 1\n")
+
+    # Loops would be translated again, and a beam too wide for seven pieces: by torch, with all.
+    narrow = ("--beam", "1", "--as-is", "--shortlist", shortlist)
+    said = transduce("translate", run.folder, "-i", text, *narrow)
+
+    assert set(said.out) <= set("01 \n⁇")
+    assert set(transduce("translate", run.folder, "-i", text).out) > set("01 \n")
+
+
+@pytest.mark.parametrize("program", ["marian", "argos"])
+def test_other_programs_have_none(run: Run, tmp_path: Path, transduce: Transduce, program: str):
+    said = transduce("export", run.folder, "--to", program, "--out", tmp_path / "m", "--shortlist")
+
+    refuses(said, "only ctranslate2 has a shortlist", program)
+
+
+def test_a_model_alone_has_no_pairs_to_learn_from(run: Run, tmp_path: Path, transduce: Transduce):
+    model, out = run.folder / "model", tmp_path / "m"
+
+    said = transduce("export", model, "--to", "ctranslate2", "--out", out, "--shortlist")
+
+    refuses(said, "learned from training pairs", "name a run's folder")
+    assert not out.exists()
+
+
+def test_a_shortlist_of_another_model_is_refused(run: Run, tmp_path: Path, transduce: Transduce):
+    (tmp_path / "vmap.txt").write_text("\t</s> ▁Haus\n")
+
+    said = transduce("translate", run.folder, "--shortlist", tmp_path / "vmap.txt", stdin=b"1 2\n")
+
+    refuses(said, "line 1", "no piece '▁Haus'")

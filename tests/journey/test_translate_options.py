@@ -1,0 +1,269 @@
+"""What can be asked of a decoder, asked through the command line of a trained model."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Run, Said, Transduce, made, refuses
+
+LINES = "1 2 3\n\n4 0 1 2\n0 3\n"
+
+
+@pytest.fixture(scope="module")
+def calibrated(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trained model, with what its probabilities are worth."""
+    from transduce.cli import main
+
+    folder = tmp_path_factory.mktemp("calibrated") / "model"
+    shutil.copytree(run.folder / "model", folder)
+    source, target = (str(run.corpus / f"train.{side}") for side in ("src", "rev"))
+    assert main(["calibrate", str(folder), "--source", source, "--target", target]) == 0
+    return folder
+
+
+@pytest.fixture
+def translated(run: Run, transduce: Transduce) -> Transduce:
+    """Translate LINES, or other `stdin`, with the trained model."""
+
+    def call(*words: object, stdin: bytes = LINES.encode()) -> Said:
+        return transduce("translate", run.folder, *words, stdin=stdin)
+
+    return call
+
+
+def objects(said: Said) -> list[dict[str, Any]]:
+    assert said.code == 0, said.err
+    return [json.loads(line) for line in said.out.splitlines()]
+
+
+def texts(said: Said) -> list[str]:
+    assert said.code == 0, said.err
+    return said.out.splitlines()
+
+
+def test_the_engine_is_named_on_stderr(translated: Transduce):
+    assert translated().err.startswith("engine: ctranslate2 float32, ")
+    assert translated("--engine", "torch").err == "engine: torch\n"
+
+
+def test_both_engines_say_the_same(run: Run, translated: Transduce):
+    lines = (run.corpus / "test.src").read_bytes()
+
+    quick = translated("--engine", "ctranslate2", "--json", stdin=lines)
+    ours = translated("--engine", "torch", "--json", stdin=lines)
+
+    for one, other in zip(objects(quick), objects(ours), strict=True):
+        assert one["ids"] == other["ids"]
+        assert one["score"] == pytest.approx(other["score"], abs=1e-4)
+
+
+def test_a_compute_type_can_be_asked_for(translated: Transduce):
+    said = translated("--compute-type", "int8", "--workers", 1, "--threads", 1)
+
+    assert said.err == "engine: ctranslate2 int8, 1 worker x 1 thread\n"
+    assert len(texts(said)) == 4
+
+
+def test_a_glossary_is_honoured_and_reported(translated: Transduce, tmp_path: Path):
+    (tmp_path / "terms.tsv").write_text("# digits\n3\t4\n4 0\t2\n")
+
+    said = translated("--glossary", tmp_path / "terms.tsv")
+
+    found = texts(said)
+    assert "4" in found[0].split()
+    assert "2" in found[2].split()
+    assert "4" in found[3].split()
+    assert said.err.endswith("glossary: 3 of 3 occurrences of terms honoured\n")
+
+
+def test_a_glossary_that_applies_nowhere_changes_nothing(translated: Transduce, tmp_path: Path):
+    (tmp_path / "terms.tsv").write_text("dog\t4\n")
+
+    said = translated("--glossary", tmp_path / "terms.tsv")
+
+    assert texts(said) == texts(translated())
+    assert said.err.endswith("glossary: no term occurs in the source\n")
+
+
+def test_a_term_that_does_not_fit_is_reported(translated: Transduce, tmp_path: Path):
+    (tmp_path / "terms.tsv").write_text("3\t" + "4 " * 9 + "4\n")
+
+    said = translated("--glossary", tmp_path / "terms.tsv", "--max-length", 6, stdin=b"1 2 3\n")
+
+    assert texts(said) == texts(translated("--max-length", 6, stdin=b"1 2 3\n"))
+    assert "glossary: 0 of 1 occurrences of terms honoured\n" in said.err
+    assert "0 of 1; look at line 1" in said.err
+
+
+def test_an_n_best_list_has_so_many_different_lines(translated: Transduce):
+    rows = [line.split("\t") for line in texts(translated("--nbest", 3, stdin=b"1 2 3\n4 0\n"))]
+
+    assert [(row[0], row[1]) for row in rows] == [(n, r) for n in "12" for r in "123"]
+    for n in "12":
+        scores = [float(row[2]) for row in rows if row[0] == n]
+        assert scores == sorted(scores, reverse=True)
+        assert len({row[3] for row in rows if row[0] == n}) == 3
+
+
+def test_an_n_best_list_widens_the_beam(translated: Transduce):
+    assert len(texts(translated("--nbest", 7, stdin=b"1 2 3\n"))) == 7
+
+
+def test_json_has_scores_pieces_and_the_others(translated: Transduce):
+    first, blank, *_ = objects(translated("--json", "--nbest", 2))
+
+    assert (first["line"], first["source"]) == (1, "1 2 3")
+    assert len(first["pieces"]) == len(first["ids"]) == len(first["log_probs"])
+    assert first["pieces"][-1] == "</s>"
+    assert [*first["others"][0]] == ["text", "score"]
+    assert (first["parts"], first["flag"], first["mended"]) == (1, "", False)
+    assert (blank["line"], blank["text"], blank["pieces"]) == (2, "", [])
+
+
+def test_a_calibrated_model_says_how_good_each_line_may_be(
+    calibrated: Path, translated: Transduce, transduce: Transduce
+):
+    said = transduce("translate", calibrated, "--confidence", stdin=LINES.encode())
+
+    rows = [line.split("\t") for line in texts(said)]
+    assert [text for _, text in rows] == texts(translated())
+    assert [number for number, _ in rows].pop(1) == ""
+    assert all(0 <= float(number) <= 1 for number, text in rows if text)
+
+
+def test_a_calibrated_model_says_so_of_each_word(calibrated: Path, transduce: Transduce):
+    first, blank, *_ = objects(
+        transduce("translate", calibrated, "--json", "--confidence", stdin=LINES.encode())
+    )
+
+    assert 0 <= first["confidence"] <= 1
+    assert [word for word, _ in first["words"]] == first["text"].split()
+    assert (blank["confidence"], blank["words"]) == (None, [])
+
+
+def test_a_model_that_is_not_calibrated_says_how_to_do_that(run: Run, translated: Transduce):
+    refuses(translated("--confidence"), f"run transduce calibrate {run.folder} --source FILE")
+
+
+def test_alignments_are_a_line_each(translated: Transduce, tmp_path: Path):
+    found = texts(translated("--align", tmp_path / "links"))
+
+    links = (tmp_path / "links").read_text().splitlines()
+    assert len(links) == 4
+    assert links[1] == ""
+    for text, line in zip(found, links, strict=True):
+        assert [int(one.split("-")[1]) for one in line.split()] == list(range(len(text.split())))
+
+
+def test_the_same_seed_draws_the_same(translated: Transduce):
+    drawn = [
+        texts(translated("--sample", "--temperature", 1.5, "--beam", 1, "--seed", seed))
+        for seed in (3, 3, 4)
+    ]
+
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_what_is_drawn_depends_on_no_other_line(translated: Transduce):
+    draw = ("--sample", "--beam", 3, "--top-k", 4, "--top-p", 0.9, "--nbest", 3)
+
+    alone = texts(translated(*draw, stdin=b"4 0 1 2\n"))
+
+    among = [line for line in texts(translated(*draw)) if line.startswith("3\t")]
+    assert [line.split("\t", 1)[1] for line in among] == [line.split("\t", 1)[1] for line in alone]
+
+
+def test_a_translation_that_the_rest_agrees_with_is_one_of_them(translated: Transduce):
+    draws = texts(translated("--sample", "--beam", 5, "--nbest", 5, stdin=b"1 2 3\n"))
+
+    (agreed,) = texts(translated("--sample", "--beam", 5, "--mbr", stdin=b"1 2 3\n"))
+
+    assert agreed in [line.split("\t")[3] for line in draws]
+
+
+def test_every_translation_begins_with_the_prefix(translated: Transduce):
+    found = texts(translated("--prefix", "4 4"))
+
+    assert [text.startswith("4 4") for text in found] == [True, False, True, True]
+
+
+def test_no_run_is_repeated(translated: Transduce):
+    (found,) = texts(translated("--no-repeat", 1, "--max-length", 40, stdin=b"1 1 1 1 1 1\n"))
+
+    pieces = objects(translated("--no-repeat", 1, "--json", stdin=b"1 1 1 1 1 1\n"))[0]["pieces"]
+    assert len(pieces) == len(set(pieces))
+    assert found != ""
+
+
+def test_lengths_are_kept_within(translated: Transduce):
+    for one in objects(translated("--max-length", 4, "--json")):
+        assert len(one["pieces"]) <= 4
+    for one in objects(translated("--min-length", 12, "--json")):
+        assert not one["pieces"] or len(one["pieces"]) > 12
+
+
+def test_models_decide_together(run: Run, translated: Transduce):
+    alone = translated("--engine", "torch")
+
+    said = translated("--with", run.folder)
+
+    assert said.err == "engine: torch, as 2 models decide together\n"
+    assert texts(said) == texts(alone)
+
+
+def test_a_score_is_that_which_the_translation_had(
+    run: Run, translated: Transduce, transduce: Transduce, tmp_path: Path
+):
+    found = [one for one in objects(translated("--json", "--engine", "torch")) if one["text"]]
+    for side in ("source", "text"):
+        (tmp_path / side).write_text("".join(f"{one[side]}\n" for one in found))
+    pair = ("--source", tmp_path / "source", "--target", tmp_path / "text")
+
+    plain = texts(transduce("score", run.folder, *pair))
+    scored = objects(transduce("score", run.folder, *pair, "--json"))
+
+    for one, again, line in zip(found, scored, plain, strict=True):
+        assert again["pieces"] == one["pieces"]
+        assert again["log_probs"] == pytest.approx(one["log_probs"], abs=1e-5)
+        total, mean = map(float, line.split("\t"))
+        assert (again["log_prob"], again["mean"]) == pytest.approx((total, mean), abs=1e-4)
+        assert total == pytest.approx(sum(one["log_probs"]), abs=1e-3)
+        assert mean == pytest.approx(total / len(one["pieces"]), abs=1e-3)
+
+
+def test_alternatives_go_on_from_where_they_are_asked_for(run: Run, transduce: Transduce):
+    said = transduce("alternatives", run.folder, "1 2 3", "--after", "3", "--count", 9)
+
+    rows = [line.split("\t") for line in texts(said)]
+    chances = [float(chance) for chance, _, _ in rows]
+    assert len(rows) == 9
+    assert chances == sorted(chances, reverse=True)
+    assert all(text.startswith("3") for _, _, text in rows)
+
+
+@pytest.fixture
+def untaught(run: Run, tmp_path: Path) -> Path:
+    """The model of the run as if it had learned nothing: it says one thing for ever."""
+    from transduce.bundle import Bundle
+
+    bundle = Bundle.load(run.folder)
+    bundle.model = made(bundle.model.config).eval()
+    bundle.save(tmp_path / "untaught")
+    return tmp_path / "untaught"
+
+
+def test_a_loop_is_reported_and_not_where_it_is_to_be_left_as_it_is(
+    untaught: Path, transduce: Transduce
+):
+    lines = b"1 2 3\n4\n"
+
+    mended = transduce("translate", untaught, "--json", stdin=lines)
+    left = transduce("translate", untaught, "--json", "--as-is", stdin=lines)
+
+    flagged = [one for one in objects(mended) if one["flag"]]
+    assert flagged
+    assert mended.err.count(" came out as a loop") == len(flagged)
+    assert [one["flag"] for one in objects(left)] == ["", ""]
+    assert "loop" not in left.err
