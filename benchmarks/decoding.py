@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/decoding.py MODEL --source FILE --target FILE
 
 All engines translate the same sentences, already cut into pieces, with the same weights, greedily
-and with a beam of 5, in turn and several times; quoted are medians. Prints two tables and writes
+and with a beam of 5 (ours with the model's own length penalty), in turn and several times; quoted are medians. Prints two tables and writes
 benchmarks/results/decoding/record.json. Nothing else should run meanwhile.
 
 ours, ctranslate2     as `--engine auto` chooses: float32, workers and threads by measurement
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -129,19 +129,25 @@ def all_systems(bundle: Bundle, sources: Sequence[Ids], folder: Path) -> Iterato
         choice = choose(bundle, engine="ctranslate2", compute_type=kind)
         (engine,) = choice.engines
         plans = getattr(engine, "plans")  # noqa: B009
-        yield System(name=name, translate=by(engine, at_once=None), how=str(tuple(plans)))
+        yield System(
+            name=name, translate=by(engine, bundle.search, at_once=None), how=str(tuple(plans))
+        )
     (engine,) = choose(bundle, engine="torch").engines
     threads = f"{torch.get_num_threads()} threads"
-    yield System(name="ours, torch", translate=by(engine, at_once=BATCH), how=threads)
+    yield System(
+        name="ours, torch", translate=by(engine, bundle.search, at_once=BATCH), how=threads
+    )
     yield plain_ctranslate2(bundle, folder / "ctranslate2")
     yield hugging_face(bundle, sources, folder / "marian")
 
 
-def by(engine: Engine, *, at_once: int | None) -> Callable[[Sequence[Ids], int], list[list[int]]]:
+def by(
+    engine: Engine, search: SearchConfig, *, at_once: int | None
+) -> Callable[[Sequence[Ids], int], list[list[int]]]:
     """An engine of ours; one that gathers batches itself gets all sentences together."""
 
     def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:
-        config = SearchConfig(beam=beam)
+        config = replace(search, beam=beam)
 
         def some(batch: Sequence[Ids]) -> list[list[int]]:
             found = engine.search([Request(tuple(one)) for one in batch], config, detail=False)
