@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/decoding.py MODEL --source FILE --target FILE
 
 All engines translate the same sentences, already cut into pieces, with the same weights, greedily
-and with a beam of 5 (ours with the model's own length penalty), in turn and several times; quoted are medians. Prints two tables and writes
-benchmarks/results/decoding/record.json. Nothing else should run meanwhile.
+and with a beam of 5 (ours with the model's own length penalty), in turn and several times; quoted
+are medians. Prints two tables and writes benchmarks/results/decoding/record.json. Nothing else
+should run meanwhile.
 
 ours, ctranslate2     as `--engine auto` chooses: float32, workers and threads by measurement
 ours, int8            the same with `--compute-type int8`
