@@ -36,9 +36,9 @@ class Row(NamedTuple):
 
 ROWS: Final = (
     Row(2_000, 4, 1500, 0.3, 1024, 60, "so few pairs are soon known by heart"),
-    Row(8_000, 4, 3000, 0.3, 2048, 40, "few pairs want few pieces and much dropout"),
+    Row(8_000, 4, 3000, 0.2, 512, 40, "few pairs want few pieces and small updates"),
     Row(80_000, 4, 6000, 0.2, 1024, 22, "tens of thousands of pairs fill a small model"),
-    Row(800_000, 4, 8000, 0.1, 4096, 10, "many pairs need little dropout and fewer epochs"),
+    Row(800_000, 4, 8000, 0.1, 1024, 10, "many pairs need little dropout and fewer epochs"),
 )
 """From small to large; above the last one the recipe `base` is taken as it is."""
 

@@ -34,9 +34,11 @@ COMPUTE_TYPES = (
 SECONDS = 1.2
 """After so many, nothing more is tried."""
 
-_TRIED = 0.1  # seconds that a plan is tried for
+_MEASURE = 2  # counts up when plans are measured in another way: old answers are forgotten
+_TRIED, _TRIES = 0.2, 8  # seconds and times that a plan is tried for at least
+_SLOW = 0.6  # seconds after which it is tried no more
 _ROWS, _SOURCE, _STEPS = 16, 16, 8  # of what is tried
-_WORTH = 0.9  # a plan must take so much less time to be preferred to one that is tried before it
+_WORTH = 0.8  # a plan must take so much less time to be preferred to one that is tried before it
 
 
 class Plans(NamedTuple):
@@ -112,6 +114,7 @@ def _name(folder: Path, kinds: Sequence[str]) -> str:
         re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.M) if info.is_file() else None
     )
     facts = [
+        _MEASURE,
         *(platform.machine(), named[1] if named else platform.processor(), cores()),
         *(load_ctranslate2().__version__, folder.name, *kinds),
     ]
@@ -171,17 +174,24 @@ def quickest(plans: Sequence[Plan], seconds: Callable[[Plan], float], *, until: 
 
 
 def _seconds(calls: Calls, requests: Sequence[Request]) -> float:
-    """The least time for some sentences, of up to three tries: the first warms up."""
+    """The mean time for some sentences after a first try that warms up.
+
+    Not the least: threads that share a sentence are quick while nobody else wants their cores, and
+    wait for each other many times longer when somebody does.
+    """
     batches = [
         Batch(tuple(requests[first : first + _ROWS]), limit=_STEPS, exponent=1.0)
         for first in range(0, len(requests), _ROWS)
     ]
     tries: list[float] = []
-    while len(tries) < 3 and sum(tries) < _TRIED:
+    while len(tries) < _TRIES or sum(tries) < _TRIED:
         begun = time.perf_counter()
         calls.search(batches, beam=1, wishes=Wishes(min_length=_STEPS))
         tries.append(time.perf_counter() - begun)
-    return min(tries)
+        if sum(tries) > _SLOW:
+            break
+    warm = tries[1:] or tries
+    return sum(warm) / len(warm)
 
 
 def _requests(pieces: int, count: int) -> list[Request]:
