@@ -341,19 +341,19 @@ def _card(bundle: Bundle) -> str:
     """The model card: README.md for whoever is handed the folder."""
     said, made, shape = bundle.languages, bundle.provenance, bundle.model.config
     source, target = said.source_name or said.source, said.target_name or said.target
-    parameters = sum(parameter.numel() for parameter in bundle.model.parameters())
     scores = [f"| {_cell(name)} | {value:.2f} |" for name, value in made.scores.items()]
     files = [f"- `{name}` {checksum}" for name, checksum in made.data_sha256.items()]
     versions = [f"- {name} {version}" for name, version in made.versions.items()]
     start = [f"\n- the weights of `{name}`, {sha256}" for name, sha256 in made.started_from.items()]
     by = "brought into" if made.started_from and not made.recipe else "trained with"
     table = ", cut by a model a side" if isinstance(bundle.tokenizer, PairTokenizer) else ""
+    size = bundle.model.size
     return f"""# {source} → {target}
 
 A Transformer (Vaswani et al. 2017) that turns {source} (`{said.source}`) into {target}
 (`{said.target}`), {by} transduce. It reads one sentence a line.
 
-- {parameters:,} parameters: {shape.encoder_layers} encoder layers, {shape.decoder_layers} decoder
+- {size:,} parameters: {shape.encoder_layers} encoder layers, {shape.decoder_layers} decoder
   layers, d_model {shape.d_model}, d_ff {shape.d_ff}, {shape.heads} heads, {shape.norm}-norm
 - one vocabulary of {shape.vocab_size:,} pieces for both sides (SentencePiece{table})
 - searched with a beam of {bundle.search.beam} and a length penalty α of {bundle.search.alpha}

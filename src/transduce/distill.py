@@ -32,7 +32,7 @@ from transduce.folder import MANIFEST, check_folder, sha256, whole_folder
 from transduce.prepare import FOLDER as PREPARED
 from transduce.prepare import Prepared, now_and_then
 from transduce.results import Finished
-from transduce.run import carry_out, check_out, prepare_run
+from transduce.run import carry_out, check_out, has_begun, prepare_run
 from transduce.streams import whole_output
 from transduce.text.config import Languages
 from transduce.text.corpus import Pair
@@ -101,7 +101,6 @@ class _Side(NamedTuple):
 
     name: str
     translator: Translator
-    parameters: int
 
 
 def distill(path: Path, recipe: Recipe, out: Path, *, beam: int = 4, tell: Tell) -> Distilled:
@@ -163,7 +162,7 @@ def _check(teacher: Start, recipe: Recipe, out: Path, *, beam: int) -> bool:
         raise ValueError(f"{out} is a file: name a folder by --out")
     if out.is_dir() and any(out.iterdir()) and not (out / ORIGINAL).is_dir():
         raise ValueError(f"{out} holds other files: name another folder by --out")
-    return any((out / name).exists() for name in ("metrics.jsonl", "checkpoints", "model"))
+    return has_begun(out)
 
 
 def _with_vocabulary(recipe: Recipe, bundle: Bundle) -> Recipe:
@@ -259,11 +258,7 @@ def _write(folder: Path, names: tuple[str, str], pairs: Iterator[Pair] | Sequenc
 def _sides(teacher: Path, student: Path) -> list[_Side]:
     """Both, each with the quickest engine on the CPU."""
     return [
-        _Side(
-            name,
-            Translator.load(path),
-            sum(parameter.numel() for parameter in Bundle.load(path).model.parameters()),
-        )
+        _Side(name, Translator.load(path))
         for name, path in (("teacher", teacher), ("student", student))
     ]
 
@@ -290,7 +285,7 @@ def _measured(
                 language=recipe.languages.target,
                 tokenize=recipe.score.bleu_tokenize,
             ),
-            parameters=side.parameters,
+            parameters=side.translator.model.size,
             sentences_per_second=len(sources[:TIMED]) / seconds,
             engine=side.translator.why,
         )

@@ -1,7 +1,8 @@
-"""A folder that is whole or absent: written beside its place, flushed, described, then renamed.
+"""A folder, or a file, that is whole or absent: written beside its place, then renamed.
 
-Its manifest.json holds the size and SHA-256 of its other files, so that a reader can tell a whole
-folder from a damaged or a foreign one before it believes a byte of it.
+A folder is flushed and described first. Its manifest.json holds the size and SHA-256 of its other
+files, so that a reader can tell a whole folder from a damaged or a foreign one before it believes a
+byte of it.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
@@ -36,6 +38,18 @@ def whole_folder(folder: Path) -> Generator[Path]:
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
+
+
+@contextmanager
+def whole_file(file: Path) -> Generator[BinaryIO]:
+    """Yield a stream to write to; when the block ends well, and then alone, it becomes `file`."""
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with fresh.open("wb") as stream:
+            yield stream
+        os.replace(fresh, file)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def check_folder(folder: Path, *, what: str) -> None:

@@ -13,7 +13,6 @@ that was stopped anywhere goes on from there:
     model/             the bundle to ship; written last, so a run that has it is finished
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
 from transduce.evaluate import Score, bleu
 from transduce.finetune import Start
-from transduce.folder import check_folder
+from transduce.folder import check_folder, whole_file
 from transduce.model.transformer import Transformer
 from transduce.prepare import Prepared, check_positions, fits, open_prepared, prepare
 from transduce.results import (
@@ -94,7 +93,7 @@ def carry_out(
     with computing(device=recipe.train.device, threads=recipe.train.threads) as device:
         torch.manual_seed(recipe.train.seed)
         model = _first_model(recipe, prepared).to(device)
-        tell(Note(text=f"{_parameters(model):,} parameters, on {device}"))
+        tell(Note(text=f"{model.size:,} parameters, on {device}"))
         with on_board(out, wanted=recipe.train.tensorboard, tell=tell) as told:
             trained = _train(recipe, out, model=model, prepared=prepared, tell=told)
         chosen = _choose(recipe, out, trained=trained, model=model, prepared=prepared)
@@ -107,19 +106,23 @@ def carry_out(
     return finished
 
 
+def has_begun(out: Path) -> bool:
+    """Whether a folder holds a run whose training has begun."""
+    return any((out / name).exists() for name in ("metrics.jsonl", "checkpoints", "model"))
+
+
 def check_out(recipe: Recipe, out: Path, *, resume: bool) -> None:
     """Refuse a folder that a run with this recipe cannot be written to.
 
     Raises:
         ValueError: one line that says what to do instead.
     """
-    begun = any((out / name).exists() for name in ("metrics.jsonl", "checkpoints", "model"))
     file = out / "recipe.toml"
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file: name a folder by --out")
     if resume and not file.is_file():
         raise ValueError(f"{out} holds no run to go on with: leave --resume out")
-    if not resume and begun:
+    if not resume and has_begun(out):
         raise ValueError(
             f"{out} already holds a run: go on with it by --resume, or name another folder by --out"
         )
@@ -265,7 +268,7 @@ def _evaluate(
         chosen=chosen.name,
         updates=trained.state.update,
         seconds=trained.state.seconds,
-        parameters=_parameters(model),
+        parameters=model.size,
         validation=validation,
         test=test,
     )
@@ -353,10 +356,6 @@ def _as_bundle(
     )
 
 
-def _parameters(model: Transformer) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def _held(folder: Path) -> list[Path]:
     return list(folder.iterdir()) if folder.is_dir() else []
 
@@ -367,6 +366,5 @@ def _lines(texts: Sequence[str]) -> str:
 
 def _write(file: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    fresh = file.with_name(f".{file.name}.new")
-    fresh.write_bytes(text.encode())
-    os.replace(fresh, file)
+    with whole_file(file) as stream:
+        stream.write(text.encode())

@@ -1,11 +1,12 @@
 """Lines in and out of the command line: strict UTF-8, split at line feeds alone."""
 
-import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from transduce.folder import whole_file
 
 
 @contextmanager
@@ -49,13 +50,8 @@ def whole_output(file: Path | None) -> Generator[BinaryIO]:
     if file is None:
         yield sys.stdout.buffer
         return
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with fresh.open("wb") as stream:
-            yield stream
-        os.replace(fresh, file)
-    finally:
-        fresh.unlink(missing_ok=True)
+    with whole_file(file) as stream:
+        yield stream
 
 
 def _decoded(stream: Iterable[bytes], *, name: str) -> Iterator[str]:

@@ -35,7 +35,7 @@ def score(
       transduce score runs/mine --source test.en --target test.de --json
     """
     sources, targets = all_lines(source), all_lines(target)
-    translator = load_translator(model, also or (), device=device, engine="torch", quiet=True)
+    translator = load_translator(model, also or (), device=device, engine="torch")
     for number, one in enumerate(translator.score(sources, targets), start=1):
         if as_json:
             whole = {"log_prob": one.log_prob, "mean": one.mean}
@@ -60,7 +60,7 @@ def alternatives(
     \b
       transduce alternatives runs/mine "A dog runs." --after "Ein"
     """
-    translator = load_translator(model, (), device="cpu", engine="torch", quiet=True)
+    translator = load_translator(model, (), device="cpu", engine="torch")
     for one in translator.alternatives(sentence, after, count=count):
         say(f"{one.probability:.4f}\t{one.piece}\t{one.text}")
 

@@ -150,7 +150,6 @@ def translate(
             compute_type=compute_type,
             plan=(workers, threads),
             shortlist=shortlist,
-            quiet=True,
         )
         if confidence:
             _check_calibrated(translator, model)
@@ -203,9 +202,8 @@ def load_translator(
     compute_type: str = "float32",
     plan: tuple[int | None, int | None] = (None, None),
     shortlist: Path | None = None,
-    quiet: bool = False,
 ) -> "Translator":
-    """Load a model to translate with, and say on stderr which engine it got, unless `quiet`."""
+    """Load a model to translate with, as the options say."""
     from transduce.engines.ct2_calls import Plan
     from transduce.train.process import find_device
     from transduce.translate.translator import Translator
@@ -217,7 +215,7 @@ def load_translator(
     by_hand = None
     if workers is not None or threads is not None:
         by_hand = Plan(compute_type, workers or 1, threads or 1)
-    translator = Translator.load(
+    return Translator.load(
         model,
         also=also,
         device=find_device(device),
@@ -226,9 +224,6 @@ def load_translator(
         plan=by_hand,
         shortlist=shortlist,
     )
-    if not quiet:
-        talk(translator.why)
-    return translator
 
 
 def _check_together(

@@ -11,7 +11,6 @@ into sentences with a model that it downloads, and makes a blank of each "_" in 
 
 import io
 import json
-import os
 import re
 import tempfile
 import zipfile
@@ -21,6 +20,7 @@ from pathlib import Path
 from transduce.bundle import Bundle
 from transduce.engines.ct2_model import why_not as why_not_ctranslate2
 from transduce.engines.ct2_model import write_ctranslate2
+from transduce.folder import whole_file
 from transduce.text.config import Languages
 from transduce.text.pair_tokenizer import SOURCE, PairTokenizer
 
@@ -66,12 +66,8 @@ def write_argos(bundle: Bundle, file: Path, *, quantization: str | None = None) 
         raise ValueError(f"Argos cannot express {reason}")
     package = _packed(_files(bundle, quantization=quantization), root=_name(bundle.languages))
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        fresh.write_bytes(package)
-        os.replace(fresh, file)
-    finally:
-        fresh.unlink(missing_ok=True)
+    with whole_file(file) as stream:
+        stream.write(package)
 
 
 def _files(bundle: Bundle, *, quantization: str | None) -> Mapping[str, bytes]:

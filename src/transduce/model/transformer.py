@@ -105,6 +105,11 @@ class Transformer(nn.Module):
         columns = [self.embedding.weight, self.output_bias[:, None]]
         return Factors(torch.cat([hidden, ones], -1), torch.cat(columns, -1))
 
+    @property
+    def size(self) -> int:
+        """Number of weights; the one matrix that is used three times counts once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
     def layers(self) -> Iterable[DecoderLayer]:
         """The decoder's layers, bottom up; torch's ModuleList does not say what it holds."""
         return cast(Iterable[DecoderLayer], self.decoder)

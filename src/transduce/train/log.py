@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from transduce.folder import whole_file
 from transduce.train.config import TrainConfig
 from transduce.train.events import Progress, Tell, Validated
 from transduce.train.state import TrainState
@@ -129,6 +129,5 @@ def _forget_after(path: Path, update: int) -> None:
         if fact["update"] > update:
             break
         kept.append(line + "\n")
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text("".join(kept), encoding="utf-8")
-    os.replace(fresh, path)
+    with whole_file(path) as stream:
+        stream.write("".join(kept).encode())

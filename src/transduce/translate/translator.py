@@ -72,6 +72,8 @@ class Translator:
     ) -> None:
         """Take the engines in the order in which they are to be tried; `model` is what they run."""
         self._searcher = Searcher(engines, tokenizer, model=model)
+        self.model = model
+        """What the engines run; of several that decide together the first."""
         self._tokenizer = tokenizer
         self.search = search
         """The settings that hold where `translate` is told nothing else. `max_source` is never more
@@ -322,7 +324,7 @@ class Translator:
         if not ids or translation.parts > 1:
             return ""
         source = [*ids, self._tokenizer.EOS]
-        looks = trace(self._searcher.model, source, translation.ids)
+        looks = trace(self.model, source, translation.ids)
         return pharaoh(align(looks, self._tokenizer.pieces(source), translation.pieces))
 
     def _settings(self, *, beam: int | None, alpha: float | None) -> SearchConfig:
