@@ -3,6 +3,7 @@
 # make test-interop exports in the programs they are for: Transformers, Argos Translate (large)
 # make test-wheel the built wheel in an empty environment away from here (downloads torch again);
 #                 TRANSDUCE_MULTI30K=FOLDER takes that corpus in place of a made-up one
+# make faults     a training run killed at fifty points and gone on with: the same bytes (minutes)
 # make check      format, lint, types, import order, doctests      (make fix mends what it can)
 # make clean      remove what these commands made, runs/ and data/ excepted
 #
@@ -20,7 +21,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-interop test-wheel check fix clean
+.PHONY: help demo test test-long test-interop test-wheel faults check fix clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -39,6 +40,9 @@ test-interop: $(VENV)/.interop
 
 test-wheel: $(VENV)/.test
 	TRANSDUCE_WHEEL=alone PIP_OPTIONS="$(PIP_OPTIONS)" $(BIN)/python -m pytest -m slow tests/journey/test_wheel.py
+
+faults: $(VENV)/.test
+	$(BIN)/python tests/faults/killing.py --points 50 --record benchmarks/results/killing
 
 check: $(VENV)/.dev $(VENV)/.test
 	$(BIN)/ruff format --check

@@ -27,7 +27,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from transduce.calibration import Confidence
-from transduce.folder import CARD, MANIFEST, check_folder, whole_folder
+from transduce.folder import CARD, MANIFEST, check_folder, recover, whole_folder
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
@@ -232,7 +232,7 @@ def find_bundle(path: Path) -> Path:
     """Where the bundle of a run's folder lies; any other folder is one itself, or none at all."""
     if not (path / CONFIG).exists():
         for inner in (path / "model", path / "best"):
-            if inner.is_dir():
+            if recover(inner):
                 return inner
     return path
 

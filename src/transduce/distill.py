@@ -29,6 +29,7 @@ from transduce.config import Recipe, contradictions
 from transduce.evaluate import Score, bleu
 from transduce.finetune import Start, vocabulary_of
 from transduce.folder import MANIFEST, check_folder, sha256, whole_folder
+from transduce.lock import LOCK, alone
 from transduce.prepare import FOLDER as PREPARED
 from transduce.prepare import Prepared, now_and_then
 from transduce.results import Finished
@@ -119,27 +120,28 @@ def distill(path: Path, recipe: Recipe, out: Path, *, beam: int = 4, tell: Tell)
         FloatingPointError: if the loss stops being a number.
     """
     teacher = _Teacher(path, Start.load(path))
-    begun = _check(teacher.known, recipe, out, beam=beam)
-    original = _with_vocabulary(recipe, teacher.known.bundle)
-    tokenizer = teacher.known.bundle.tokenizer
-    given = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, tell=tell)
-    _translate(teacher, given, out, recipe=original, beam=beam, tell=tell)
-    student = _of_the_student(original, out, test=bool(given.test))
-    if (out / "recipe.toml").is_file():
-        check_out(student, out, resume=begun)
-    if not begun:
-        prepare_run(student, out, vocabulary=tokenizer, tell=tell)
-    finished = carry_out(student, out, resume=begun, tell=tell)
-    part, pairs = ("test", given.test) if given.test else ("validation", given.validation)
-    tell(Note(text=f"measuring both on {len(pairs):,} sentences"))
-    found = Distilled(
-        finished=finished,
-        part=part,
-        sentences=len(pairs),
-        rows=_measured(_sides(path, out), pairs, recipe=student, beam=beam),
-    )
-    with whole_output(out / RECORD) as file:
-        file.write(f"{json.dumps(asdict(found), indent=2, ensure_ascii=False)}\n".encode())
+    with alone(out):
+        begun = _check(teacher.known, recipe, out, beam=beam)
+        original = _with_vocabulary(recipe, teacher.known.bundle)
+        tokenizer = teacher.known.bundle.tokenizer
+        given = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, tell=tell)
+        _translate(teacher, given, out, recipe=original, beam=beam, tell=tell)
+        student = _of_the_student(original, out, test=bool(given.test))
+        if (out / "recipe.toml").is_file():
+            check_out(student, out, resume=begun)
+        if not begun:
+            prepare_run(student, out, vocabulary=tokenizer, tell=tell)
+        finished = carry_out(student, out, resume=begun, tell=tell)
+        part, pairs = ("test", given.test) if given.test else ("validation", given.validation)
+        tell(Note(text=f"measuring both on {len(pairs):,} sentences"))
+        found = Distilled(
+            finished=finished,
+            part=part,
+            sentences=len(pairs),
+            rows=_measured(_sides(path, out), pairs, recipe=student, beam=beam),
+        )
+        with whole_output(out / RECORD) as file:
+            file.write(f"{json.dumps(asdict(found), indent=2, ensure_ascii=False)}\n".encode())
     return found
 
 
@@ -158,9 +160,7 @@ def _check(teacher: Start, recipe: Recipe, out: Path, *, beam: int) -> bool:
                 f"to {theirs.target!r}"
             )
     find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file: name a folder by --out")
-    if out.is_dir() and any(out.iterdir()) and not (out / ORIGINAL).is_dir():
+    if any(path.name != LOCK for path in out.iterdir()) and not (out / ORIGINAL).is_dir():
         raise ValueError(f"{out} holds other files: name another folder by --out")
     return has_begun(out)
 

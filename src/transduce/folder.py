@@ -2,7 +2,8 @@
 
 A folder is flushed and described first. Its manifest.json holds the size and SHA-256 of its other
 files, so that a reader can tell a whole folder from a damaged or a foreign one before it believes a
-byte of it.
+byte of it. What a killed writer leaves carries its number, `.NAME.new-PID` or, while NAME itself is
+being exchanged, `.NAME.old-PID`; whoever comes next puts it right.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,8 +27,7 @@ def whole_folder(folder: Path) -> Generator[Path]:
     A folder that is there already is replaced; when the block fails it stays as it was.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for stale in folder.parent.glob(f".{folder.name}.new-*"):  # of a writer that was killed
-        shutil.rmtree(stale, ignore_errors=True)
+    recover(folder)
     fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
     fresh.mkdir()
     try:
@@ -47,9 +47,28 @@ def whole_file(file: Path) -> Generator[BinaryIO]:
     try:
         with fresh.open("wb") as stream:
             yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
         os.replace(fresh, file)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def recover(folder: Path) -> bool:
+    """Put right what killed writers left beside `folder`, and say whether it is there.
+
+    One that was killed between the two renames of an exchange had moved the old folder away: it
+    comes back. Whatever is not whole is deleted. Nothing of a writer that lives is touched.
+    """
+    for old in _left(folder, "old"):
+        with suppress(OSError):  # a medium that cannot be written to is as it is
+            if folder.exists():
+                shutil.rmtree(old)
+            else:
+                old.rename(folder)
+    for new in _left(folder, "new"):
+        shutil.rmtree(new, ignore_errors=True)
+    return folder.is_dir()
 
 
 def check_folder(folder: Path, *, what: str) -> None:
@@ -62,7 +81,7 @@ def check_folder(folder: Path, *, what: str) -> None:
     Raises:
         ValueError: one line that names the folder or the file and what is wrong with it.
     """
-    if not folder.is_dir():
+    if not folder.is_dir() and not recover(folder):
         raise ValueError(f"{folder} is not {what}: there is no such folder")
     path = folder / MANIFEST
     if not path.is_file():
@@ -87,6 +106,27 @@ def sha256(file: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _left(folder: Path, kind: str) -> list[Path]:
+    """What writers that are no more left beside a folder."""
+    left = folder.parent.glob(f".{folder.name}.{kind}-*")
+    return [path for path in left if not _lives(path.name.rpartition("-")[2])]
+
+
+def _lives(writer: str) -> bool:
+    """Whether a process of that number is another one that is alive, as far as can be told."""
+    if not writer.isdecimal() or os.name != "posix":
+        return True
+    if int(writer) == os.getpid():  # of an earlier process: numbers come again
+        return False
+    try:
+        os.kill(int(writer), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
 
 
 def _describe(folder: Path) -> None:

@@ -26,7 +26,8 @@ from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
 from transduce.evaluate import Score, bleu
 from transduce.finetune import Start
-from transduce.folder import check_folder, whole_file
+from transduce.folder import check_folder, recover, whole_file
+from transduce.lock import LOCK, alone
 from transduce.model.transformer import Transformer
 from transduce.prepare import Prepared, check_positions, fits, open_prepared, prepare
 from transduce.results import (
@@ -80,30 +81,31 @@ def carry_out(
         ValueError: if the corpus or the folder cannot be used; one line that says what to change.
         FloatingPointError: if the loss stops being a number.
     """
-    check_out(recipe, out, resume=resume)
-    if (out / "model").is_dir():
-        tell(Note(text=f"{out} is finished: its model is {out / 'model'}"))
-        return Finished.read(out / "results.json")
-    find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
-    if recipe.train.tensorboard:
-        check_board()
-    prepared = prepare_run(recipe, out, resume=resume, start=start, tell=tell)
-    check_positions(recipe, prepared)
-    hold_memory()
-    with computing(device=recipe.train.device, threads=recipe.train.threads) as device:
-        torch.manual_seed(recipe.train.seed)
-        model = _first_model(recipe, prepared).to(device)
-        tell(Note(text=f"{model.size:,} parameters, on {device}"))
-        with on_board(out, wanted=recipe.train.tensorboard, tell=tell) as told:
-            trained = _train(recipe, out, model=model, prepared=prepared, tell=told)
-        chosen = _choose(recipe, out, trained=trained, model=model, prepared=prepared)
-        tell(Note(text=chosen.name))
-        finished = _evaluate(recipe, out, chosen=chosen, trained=trained, prepared=prepared)
-        scores = _measured(finished)
-        bundle = _as_bundle(recipe, chosen.model, prepared=prepared, scores=scores)
-        bundle.confidence = learn_confidence(chosen.translations, prepared.validation)
-        bundle.save(out / "model")
-    return finished
+    with alone(out):
+        check_out(recipe, out, resume=resume)
+        if recover(out / "model"):
+            tell(Note(text=f"{out} is finished: its model is {out / 'model'}"))
+            return Finished.read(out / "results.json")
+        find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
+        if recipe.train.tensorboard:
+            check_board()
+        prepared = prepare_run(recipe, out, resume=resume, start=start, tell=tell)
+        check_positions(recipe, prepared)
+        hold_memory()
+        with computing(device=recipe.train.device, threads=recipe.train.threads) as device:
+            torch.manual_seed(recipe.train.seed)
+            model = _first_model(recipe, prepared).to(device)
+            tell(Note(text=f"{model.size:,} parameters, on {device}"))
+            with on_board(out, wanted=recipe.train.tensorboard, tell=tell) as told:
+                trained = _train(recipe, out, model=model, prepared=prepared, tell=told)
+            chosen = _choose(recipe, out, trained=trained, model=model, prepared=prepared)
+            tell(Note(text=chosen.name))
+            finished = _evaluate(recipe, out, chosen=chosen, trained=trained, prepared=prepared)
+            scores = _measured(finished)
+            bundle = _as_bundle(recipe, chosen.model, prepared=prepared, scores=scores)
+            bundle.confidence = learn_confidence(chosen.translations, prepared.validation)
+            bundle.save(out / "model")
+        return finished
 
 
 def has_begun(out: Path) -> bool:
@@ -118,15 +120,13 @@ def check_out(recipe: Recipe, out: Path, *, resume: bool) -> None:
         ValueError: one line that says what to do instead.
     """
     file = out / "recipe.toml"
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file: name a folder by --out")
     if resume and not file.is_file():
         raise ValueError(f"{out} holds no run to go on with: leave --resume out")
     if not resume and has_begun(out):
         raise ValueError(
             f"{out} already holds a run: go on with it by --resume, or name another folder by --out"
         )
-    ours = ("prepared", ".prepared.")  # what a killed `prepare` may leave
+    ours = ("prepared", ".prepared.", LOCK)  # what a killed `prepare` may leave
     if not file.is_file() and any(not path.name.startswith(ours) for path in _held(out)):
         raise ValueError(f"{out} holds other files: name another folder by --out")
     if not resume:
@@ -156,7 +156,7 @@ def prepare_run(
         ValueError: if the corpus cannot be used; then nothing is left behind.
     """
     file = out / "recipe.toml"
-    if (out / "prepared").is_dir() and file.is_file():
+    if recover(out / "prepared") and file.is_file():
         changed = [k for k in differences(load_recipe(file), recipe) if k.startswith(_CORPUS)]
         if resume or (not changed and fits(recipe, out, start=start)):
             tell(Note(text=f"the corpus is prepared already, in {out / 'prepared'}"))

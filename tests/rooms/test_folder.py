@@ -1,11 +1,16 @@
 """A folder is whole or absent, and a reader can tell."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from transduce.folder import check_folder, sha256, whole_folder
+from transduce.folder import check_folder, recover, sha256, whole_file, whole_folder
 
 WHAT = "a box"
 
@@ -81,6 +86,72 @@ def test_a_folder_is_replaced_as_a_whole(box: Path):
 
     assert {path.name for path in box.iterdir()} == {"c.txt", "manifest.json"}
     assert [path.name for path in box.parent.iterdir()] == ["box"]
+
+
+def dead() -> int:
+    """The number of a process that is no more."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return ended.pid
+
+
+def test_a_writer_killed_between_the_renames_lost_nothing(box: Path):
+    box.rename(box.with_name(f".box.old-{dead()}"))
+
+    check_folder(box, what=WHAT)
+
+    assert (box / "a.txt").read_text() == "some text"
+
+
+def test_a_writer_killed_behind_the_renames_leaves_the_new_folder(box: Path):
+    old = box.with_name(f".box.old-{dead()}")
+    shutil.copytree(box, old)
+    (box / "a.txt").write_text("new text!")
+
+    assert recover(box)
+
+    assert (box / "a.txt").read_text() == "new text!"
+    assert [path.name for path in box.parent.iterdir()] == ["box"]
+
+
+def test_what_a_killed_writer_had_not_finished_goes_when_the_next_one_comes(box: Path):
+    box.with_name(f".box.new-{dead()}").mkdir()
+
+    with whole_folder(box) as fresh:
+        (fresh / "c.txt").write_text("new")
+
+    assert [path.name for path in box.parent.iterdir()] == ["box"]
+
+
+def test_a_number_that_comes_again_is_not_taken_for_its_former_owner(tmp_path: Path):
+    (tmp_path / f".box.new-{os.getpid()}").mkdir()
+
+    with whole_folder(tmp_path / "box") as fresh:
+        (fresh / "c.txt").write_text("new")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["box"]
+
+
+def test_nothing_of_a_writer_that_lives_is_touched(box: Path):
+    theirs = box.with_name(f".box.new-{os.getppid()}")
+    theirs.mkdir()
+    moved = box.rename(box.with_name(f".box.old-{os.getppid()}"))
+
+    assert not recover(box)
+
+    assert theirs.is_dir()
+    assert moved.is_dir()
+
+
+def test_a_file_is_whole_or_absent(tmp_path: Path):
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+
+    with suppress(ZeroDivisionError), whole_file(file) as stream:
+        stream.write(b"half of")
+        raise ZeroDivisionError
+
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.txt", "old")]
 
 
 def test_folders_above_are_made(tmp_path: Path):

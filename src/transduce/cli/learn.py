@@ -106,11 +106,12 @@ def prepare(
     chosen, why = take(recipe, [*corpus_settings(source, target), *(settings or [])])
     folder = out or Path("runs") / chosen.name
 
+    from transduce.lock import alone
     from transduce.run import check_out, prepare_run
     from transduce.watch import watching
 
-    check_out(chosen, folder, resume=False)
-    with watching(sys.stderr) as tell:
+    with alone(folder), watching(sys.stderr) as tell:
+        check_out(chosen, folder, resume=False)
         prepare_run(chosen, folder, tell=opening(why, tell))
 
 

@@ -2,18 +2,17 @@
 
 Where the recipe asks for it, a sentence is cut into pieces anew each time it is learned from:
 BPE-dropout (Provilkov et al. 2020) for BPE, sampling by probability (Kudo 2018) for unigram. What
-is drawn depends on the seed, the epoch and the update alone, so a run that is gone on with draws
-the same pieces as one that never stopped.
+is drawn depends on the seed, the update and the pair alone, so a run that is gone on with draws the
+same pieces as one that never stopped, however an update is cut into batches.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 from typing import NamedTuple
 
-import numpy as np
-
 from transduce.data.batch import Batch, Ids, collate
-from transduce.data.sampler import Place, Planned, Sampler
+from transduce.data.sampler import Pairs, Place, Planned, Sampler
 from transduce.data.store import Store
 from transduce.text.tokenizer import Tokenizer
 
@@ -26,6 +25,9 @@ class Loaded(NamedTuple):
 
     batches: tuple[Batch, ...]
     """Its micro-batches, on the CPU."""
+
+    lines: Callable[[], list[int]]
+    """Says where the corpus has its pairs, counted from 1."""
 
 
 class Loader:
@@ -51,7 +53,7 @@ class Loader:
         """
         self._store = store
         self._sampler = sampler
-        self._tokenizer = tokenizer
+        self._sides = (tokenizer, tokenizer.target)
         self._sampling = sampling
         self._seed = seed
 
@@ -70,29 +72,25 @@ class Loader:
                 yield loaded
 
     def _load(self, planned: Planned) -> Loaded:
-        if self._sampling:
-            key = np.random.SeedSequence([self._seed, *planned.place_after])
-            self._tokenizer.seed(int(key.generate_state(1)[0]))
-        return Loaded(planned.place_after, tuple(map(self._batch, planned.micro_batches)))
+        batches = tuple(self._batch(row, planned.place_after) for row in planned.micro_batches)
+        return Loaded(planned.place_after, batches, lambda: self._lines(planned))
 
-    def _batch(self, pairs: Sequence[int] | np.ndarray) -> Batch:
+    def _lines(self, planned: Planned) -> list[int]:
+        return sorted(self._store.line(int(pair)) for row in planned.micro_batches for pair in row)
+
+    def _batch(self, pairs: Pairs, place: Place) -> Batch:
         numbers = [int(number) for number in pairs]
         sources: list[Ids] = [self._store.source(number) for number in numbers]
         targets: list[Ids] = [self._store.target(number) for number in numbers]
+        source, target = self._sides
         if self._sampling:
-            texts = [self._store.pair(number) for number in numbers]
-            cut = self._tokenizer
-            sources = self._drawn(cut, [text.source for text in texts], usual=sources)
-            targets = self._drawn(cut.target, [text.target for text in texts], usual=targets)
-        return collate(sources, targets, pad=self._tokenizer.pad, eos=self._tokenizer.EOS)
+            draws = [Random(f"{self._seed}/{place.epoch}/{place.update}/{n}") for n in numbers]
+            sources = [self._drawn(source, *one) for one in zip(sources, draws, strict=True)]
+            targets = [self._drawn(target, *one) for one in zip(targets, draws, strict=True)]
+        return collate(sources, targets, pad=source.pad, eos=source.EOS)
 
-    def _drawn(
-        self, tokenizer: Tokenizer, texts: Sequence[str], *, usual: Sequence[Ids]
-    ) -> list[Ids]:
-        """Each text in pieces drawn at random; one that became over-long keeps its usual pieces."""
-        drawn = tokenizer.sample_all(texts, alpha=self._sampling)
-        most = self._store.facts.max_pieces
-        return [
-            fresh if len(fresh) <= most else known
-            for fresh, known in zip(drawn, usual, strict=True)
-        ]
+    def _drawn(self, tokenizer: Tokenizer, ids: Ids, chance: Random) -> Ids:
+        """Other pieces of a sentence; if they are too many, the usual ones."""
+        usual = [int(number) for number in ids]
+        drawn = tokenizer.draw(usual, alpha=self._sampling, chance=chance)
+        return drawn if len(drawn) <= self._store.facts.max_pieces else ids

@@ -8,6 +8,7 @@ from transduce.config import load_recipe, to_toml
 from transduce.demo.corpus import write_corpus
 from transduce.demo.pronoun import read_cases, score_pronouns
 from transduce.demo.report import Example, Found, report
+from transduce.lock import LOCK, alone
 from transduce.run import carry_out
 from transduce.streams import whole_output
 from transduce.train.events import Note, Tell
@@ -26,28 +27,30 @@ def journey(out: Path, *, tell: Tell) -> Found:
     Raises:
         ValueError: if `out` holds anything but a demo.
     """
-    _clear(out)
-    corpus = out / "corpus"
-    recipe = load_recipe("demo", [f"data.folder={corpus}"])
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")  # now it is known as ours
-    tell(Note(text=f"writing English and German sentences to {corpus}"))
-    written = write_corpus(corpus)
-    finished = carry_out(recipe, out, tell=tell)
-    files = (corpus / "test.en", out / "hypotheses.de", corpus / "test.de")
-    sides = [file.read_text(encoding="utf-8").split("\n")[:-1] for file in files]
-    examples = tuple(Example(*sentence) for sentence in zip(*sides, strict=True))
-    cases = read_cases(corpus)
-    found = Found(
-        finished=finished,
-        written=written,
-        examples=examples,
-        shown=_few(examples, with_it=[case.line for case in cases]),
-        pronouns=score_pronouns([example.translation for example in examples], cases),
-    )
-    text = report(found, bundle=Bundle.load(out), metrics=out / "metrics.jsonl")
-    with whole_output(out / REPORT) as page:
-        page.write(text.encode())
+    with alone(out):
+        _clear(out)
+        corpus = out / "corpus"
+        recipe = load_recipe("demo", [f"data.folder={corpus}"])
+        (out / "recipe.toml").write_text(
+            to_toml(recipe), encoding="utf-8"
+        )  # now it is known as ours
+        tell(Note(text=f"writing English and German sentences to {corpus}"))
+        written = write_corpus(corpus)
+        finished = carry_out(recipe, out, tell=tell)
+        files = (corpus / "test.en", out / "hypotheses.de", corpus / "test.de")
+        sides = [file.read_text(encoding="utf-8").split("\n")[:-1] for file in files]
+        examples = tuple(Example(*sentence) for sentence in zip(*sides, strict=True))
+        cases = read_cases(corpus)
+        found = Found(
+            finished=finished,
+            written=written,
+            examples=examples,
+            shown=_few(examples, with_it=[case.line for case in cases]),
+            pronouns=score_pronouns([example.translation for example in examples], cases),
+        )
+        text = report(found, bundle=Bundle.load(out), metrics=out / "metrics.jsonl")
+        with whole_output(out / REPORT) as page:
+            page.write(text.encode())
     return found
 
 
@@ -61,14 +64,19 @@ def _few(examples: tuple[Example, ...], *, with_it: list[int]) -> tuple[Example,
 
 def _clear(out: Path) -> None:
     """Delete an earlier demo, and nothing else."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    held = [path for path in out.iterdir() if path.name != LOCK]
+    if not held:
         return
     file = out / "recipe.toml"
     if not file.is_file() or load_recipe(file).name != "demo":
         raise ValueError(f"{out} holds something else than a demo: name another folder by --out")
     ours = {"corpus", "recipe.toml", "prepared", "checkpoints", "best", "model", REPORT}
     ours |= {"metrics.jsonl", "results.json"}
-    for path in out.iterdir():
+    for path in held:
         if path.name not in ours and not path.name.startswith(("hypotheses.", ".")):
             raise ValueError(f"{path} is not the demo's: move it away, or name another --out")
-    shutil.rmtree(out)
+    for path in held:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

@@ -12,10 +12,12 @@ import io
 import json
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 import sentencepiece
 
 from transduce.text.corpus import one_line
+from transduce.text.draw import Cutter
 from transduce.text.tokenizer import EOS, UNK, Tokenizer
 
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
@@ -48,6 +50,7 @@ class PairTokenizer(Tokenizer):
         self._table = table
         self._names = sorted(table, key=table.__getitem__)
         self._pieces = len(table) - 1
+        self._of_target = of_target
 
     @classmethod
     def from_files(
@@ -117,15 +120,13 @@ class PairTokenizer(Tokenizer):
         codes, bare = self._codes(texts)
         return self._numbered(codes, self._processor.encode(bare, out_type=str))
 
-    def sample_all(self, texts: Sequence[str], *, alpha: float) -> list[list[int]]:
-        """Cut many texts into ids drawn at random; see `Tokenizer.sample_all`."""
-        codes, bare = self._codes(texts)
-        draw = self._processor.encode
-        cut = [
-            draw(text, out_type=str, enable_sampling=True, alpha=alpha, nbest_size=-1)
-            for text in bare
-        ]
-        return self._numbered(codes, cut)
+    @cached_property
+    def _cutter(self) -> Cutter:
+        return Cutter(self.files()[TARGET if self._of_target else SOURCE])
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return self._table
 
     def decode(self, ids: Iterable[int]) -> str:
         """Join ids to one line of text. EOS and PAD are left out, an UNK becomes " ⁇ ".

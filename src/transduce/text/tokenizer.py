@@ -10,13 +10,16 @@ ids 2 to 257 are bytes, which spell the characters that have no piece.
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from random import Random
 from typing import Final
 
 import sentencepiece
 
 from transduce.text.config import TokenizerConfig
 from transduce.text.corpus import one_line
+from transduce.text.draw import Cutter
 
 EOS: Final = 0
 """Ends every sentence."""
@@ -147,21 +150,28 @@ class Tokenizer:
         """Cut many texts at once, on all cores; much faster than one by one."""
         return self._processor.encode(list(texts))
 
-    def seed(self, seed: int) -> None:
-        """Decide what `sample_all` draws from here on, in this thread."""
-        sentencepiece.set_random_generator_seed(seed)
-
-    def sample_all(self, texts: Sequence[str], *, alpha: float) -> list[list[int]]:
-        """Cut many texts into ids drawn at random: subword regularisation, for training alone.
+    def draw(self, ids: Iterable[int], *, alpha: float, chance: Random) -> list[int]:
+        """Cut a sentence anew, at random: subword regularisation, for training alone.
 
         Args:
-            texts: tidy text.
-            alpha: for BPE the probability that a merge is left out (Provilkov et al. 2020), for
-                unigram the exponent on the probability of a cut (Kudo 2018).
+            ids: the sentence as `encode` cuts it.
+            alpha: how far from that; see `Cutter.draw`.
+            chance: decides; equal ones draw the same.
+
+        Returns:
+            Ids that spell the same text.
         """
-        draw = self._processor.encode
-        # One by one: the library's own threads would each draw from a state of their own.
-        return [draw(text, enable_sampling=True, alpha=alpha, nbest_size=-1) for text in texts]
+        drawn = self._cutter.draw(self.pieces(ids), alpha=alpha, chance=chance)
+        return [self._numbers[piece] for piece in drawn]
+
+    @cached_property
+    def _cutter(self) -> Cutter:
+        return Cutter(self._data)
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        """The id of each piece."""
+        return {self._processor.id_to_piece(i): i for i in range(self._pieces)}
 
     def decode(self, ids: Iterable[int]) -> str:
         """Join ids to one line of text. EOS and PAD are left out, an UNK becomes " ⁇ ".

@@ -65,6 +65,10 @@ class TrainConfig:
     patience: int = 0
     """Stop after so many validations without a better validation loss; 0 never stops early."""
 
+    most_skipped: int = 10
+    """Updates in a row that may be skipped, because their loss or gradient is no number; one more
+    stops the run."""
+
     log_every: int = 20
     """Updates between lines of metrics.jsonl."""
 
@@ -81,7 +85,7 @@ class TrainConfig:
         for field in ("updates", "warmup", "validate_every", "average", "log_every"):
             if getattr(self, field) < 1:
                 raise ValueError(f"train.{field} must be at least 1, not {getattr(self, field)}")
-        for field in ("patience", "threads", "weight_decay", "r_drop"):
+        for field in ("patience", "threads", "weight_decay", "r_drop", "most_skipped"):
             if not getattr(self, field) >= 0:
                 raise ValueError(f"train.{field} must not be negative, not {getattr(self, field)}")
         for field in ("label_smoothing", "beta1", "beta2", "ema"):

@@ -3,7 +3,8 @@
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -11,9 +12,17 @@ from torch import Tensor
 
 from transduce.folder import whole_file
 from transduce.train.config import TrainConfig
-from transduce.train.events import Progress, Tell, Validated
+from transduce.train.events import Note, Progress, Tell, Validated
 from transduce.train.state import TrainState
 from transduce.train.step import Update
+
+_SPIKE = 1.5  # times the lowest of the last so many lines
+_RECENT = 10
+_FEW = 8  # line numbers that a message names
+_ADVICE = (
+    "lower train.rate or raise train.warmup; the last checkpoint is whole, and --resume goes on "
+    "from it"
+)
 
 
 class Log:
@@ -28,6 +37,7 @@ class Log:
         self._tell = tell
         self._before = state.seconds
         self._started = time.perf_counter()
+        self._losses: deque[float] = deque(maxlen=_RECENT)
         _forget_after(path, state.update)
         self._begin()
 
@@ -37,11 +47,38 @@ class Log:
 
     def updated(self, state: TrainState, done: Update, *, rate: float) -> None:
         """Count one update; every `log_every` of them make a line."""
-        self._nats.append(done.nats)
-        self._tokens += done.tokens
+        self._updates += 1
+        if not done.skipped:
+            self._nats.append(done.nats)
+            self._tokens += done.tokens
         last = state.update == self._config.updates
         if state.update % self._config.log_every == 0 or last:
             self._progress(state, done, rate)
+
+    def skipped(self, state: TrainState, done: Update, *, lines: Sequence[int]) -> None:
+        """Write and tell that an update was skipped, and what it would have learned from.
+
+        Raises:
+            FloatingPointError: if that makes too many in a row.
+        """
+        loss, norm = float(done.nats) / done.tokens, float(done.grad_norm)
+        self._write(
+            {
+                "update": state.update,
+                "skipped": state.skipped,
+                "skipped_loss": str(loss),
+                "skipped_grad_norm": str(norm),
+                "lines": list(lines),
+            }
+        )
+        few = ", ".join(map(str, lines[:_FEW])) + (", …" if len(lines) > _FEW else "")
+        what = f"loss {loss:.4g}, gradient {norm:.4g}, training lines {few}"
+        if state.skipped_in_a_row > self._config.most_skipped:
+            raise FloatingPointError(
+                f"{state.skipped_in_a_row} updates in a row had no finite gradient, the last of "
+                f"them update {state.update} ({what}): {_ADVICE}"
+            )
+        self._tell(Note(text=f"update {state.update:,} is skipped: {what}"))
 
     def validated(self, state: TrainState, found: Validated) -> None:
         """Write and tell what a validation found."""
@@ -69,9 +106,10 @@ class Log:
         self._since += time.perf_counter() - self._paused
 
     def _progress(self, state: TrainState, done: Update, rate: float) -> None:
+        if not self._nats:  # all were skipped
+            return self._begin()
         loss = float(torch.stack(self._nats).sum()) / self._tokens
-        if not math.isfinite(loss):
-            raise diverged(loss, state.update)
+        self._mind_spike(state, loss)
         spent = time.perf_counter() - self._since
         event = Progress(
             update=state.update,
@@ -81,7 +119,7 @@ class Log:
             tokens_per_second=self._tokens / spent,
             rate=rate,
             grad_norm=float(done.grad_norm),
-            seconds_left=(self._config.updates - state.update) * spent / len(self._nats),
+            seconds_left=(self._config.updates - state.update) * spent / self._updates,
         )
         self._write(
             {
@@ -98,9 +136,16 @@ class Log:
         self._tell(event)
         self._begin()
 
+    def _mind_spike(self, state: TrainState, loss: float) -> None:
+        """Tell of a loss far above what it had come down to."""
+        if loss > _SPIKE * min(self._losses, default=math.inf):
+            text = f"the loss rose to {loss:.3f} by update {state.update:,}"
+            self._tell(Note(text=f"{text}, from {min(self._losses):.3f}: is train.rate too high?"))
+        self._losses.append(loss)
+
     def _begin(self) -> None:
         self._nats: list[Tensor] = []
-        self._tokens = 0
+        self._tokens = self._updates = 0
         self._since = time.perf_counter()
 
     def _write(self, line: Mapping[str, object]) -> None:
@@ -109,11 +154,8 @@ class Log:
 
 
 def diverged(loss: float, update: int) -> FloatingPointError:
-    """What is raised when the loss is no number any more."""
-    return FloatingPointError(
-        f"the loss is {loss} at update {update}: lower train.rate or raise train.warmup; "
-        "the last checkpoint is whole, and --resume goes on from it"
-    )
+    """What is raised when the validation loss is no number any more."""
+    return FloatingPointError(f"the validation loss is {loss} at update {update}: {_ADVICE}")
 
 
 def _forget_after(path: Path, update: int) -> None:

@@ -11,11 +11,18 @@ from transduce.data.loader import Loader
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.ema import RunningMean
-from transduce.train.events import Note, Tell, Validated
+from transduce.train.events import Tell, Validated
 from transduce.train.log import Log, diverged
 from transduce.train.optimizer import make_optimizers
 from transduce.train.schedule import rates
-from transduce.train.state import TrainState, checkpoints_of, keep_last, load_state, save_state
+from transduce.train.state import (
+    TrainState,
+    checkpoints_of,
+    go_on,
+    keep_last,
+    save_state,
+    whole_ones,
+)
 from transduce.train.step import make_update
 
 
@@ -57,8 +64,9 @@ def train(
 ) -> Trained:
     """Train `model` in place until the recipe's last update, or until validation stops improving.
 
-    A folder that holds checkpoints is gone on with, from the newest: the run ends in the same
-    weights as one that never stopped (on a CPU, bit for bit).
+    A folder that holds checkpoints is gone on with, from the newest that is whole: the run ends in
+    the same weights as one that never stopped (on a CPU, bit for bit). An update whose loss or
+    gradient is no number is skipped, and counted.
 
     Args:
         model: on its device, in its initial weights.
@@ -70,15 +78,14 @@ def train(
         tell: told what happens.
 
     Raises:
-        FloatingPointError: if the loss stops being a number; the last checkpoint stays whole.
+        FloatingPointError: if more than `config.most_skipped` updates in a row are skipped, or the
+            validation loss is no number; the last checkpoint stays whole.
     """
     optimizers = make_optimizers(model, config)
     mean = RunningMean(model, decay=config.ema) if config.ema else None
     judged = mean.model if mean else model
-    state = TrainState()
-    if checkpoints := checkpoints_of(folder / "checkpoints"):
-        state = load_state(checkpoints[-1], model=model, optimizers=optimizers, mean=mean)
-        tell(Note(text=f"going on after update {state.update:,}"))
+    checkpoints = folder / "checkpoints"
+    state = go_on(checkpoints, model=model, optimizers=optimizers, mean=mean, tell=tell)
     folder.mkdir(parents=True, exist_ok=True)
     log = Log(folder / "metrics.jsonl", config=config, state=state, tell=tell)
     model.train()
@@ -95,7 +102,7 @@ def train(
                 smoothing=config.label_smoothing,
                 r_drop=config.r_drop,
             )
-            if mean:
+            if mean and not done.skipped:
                 mean.follow(model, update=number)
             state = replace(
                 state,
@@ -103,21 +110,23 @@ def train(
                 epoch=loaded.place_after.epoch,
                 epoch_update=loaded.place_after.update,
                 tokens=state.tokens + done.tokens,
+                skipped=state.skipped + done.skipped,
+                skipped_in_a_row=state.skipped_in_a_row + 1 if done.skipped else 0,
             )
+            if done.skipped:
+                log.skipped(state, done, lines=loaded.lines())
             log.updated(state, done, rate=now[0])
             if number % config.validate_every == 0 or number == config.updates:
                 log.pause()
                 state = check(judged, state, validate=validate, on_best=on_best, log=log)
                 model.train()
-                save_state(
-                    folder / "checkpoints", state, model=model, optimizers=optimizers, mean=mean
-                )
-                keep_last(folder / "checkpoints", config.average)
+                save_state(checkpoints, state, model=model, optimizers=optimizers, mean=mean)
+                keep_last(checkpoints, config.average)
                 log.go_on()
     return Trained(
         state=state,
         early=state.update < config.updates,
-        checkpoints=tuple(checkpoints_of(folder / "checkpoints")),
+        checkpoints=tuple(whole_ones(checkpoints_of(checkpoints)[-config.average :], tell=tell)),
         mean=mean.model if mean else None,
     )
 

@@ -20,6 +20,7 @@ from transduce.data.sampler import Place
 from transduce.folder import check_folder, whole_folder
 from transduce.model.transformer import Transformer
 from transduce.train.ema import RunningMean
+from transduce.train.events import Note, Tell
 
 WEIGHTS = "model.safetensors"
 MEAN = "mean.safetensors"
@@ -41,6 +42,9 @@ class TrainState:
     best_loss: float = float("inf")
     best_update: int = 0
     validations_since_best: int = 0
+    skipped: int = 0
+    """Updates that changed no weight, because their gradient was no number."""
+    skipped_in_a_row: int = 0
 
     @property
     def place(self) -> Place:
@@ -101,6 +105,41 @@ def load_state(
     return state
 
 
+def go_on(
+    folder: Path,
+    *,
+    model: Transformer,
+    optimizers: Sequence[torch.optim.Optimizer],
+    mean: RunningMean | None = None,
+    tell: Tell,
+) -> TrainState:
+    """Read the newest whole checkpoint below `folder` back; a damaged one is named and left out.
+
+    Raises:
+        ValueError: one line, if there are checkpoints and none is whole, or it is of another model.
+    """
+    checkpoints = checkpoints_of(folder)
+    if not checkpoints:
+        return TrainState()
+    if not (whole := whole_ones(checkpoints, tell=tell)):
+        raise ValueError(f"no checkpoint in {folder} is whole: train anew with another --out")
+    state = load_state(whole[-1], model=model, optimizers=optimizers, mean=mean)
+    tell(Note(text=f"going on after update {state.update:,}"))
+    return state
+
+
+def whole_ones(checkpoints: Sequence[Path], *, tell: Tell) -> list[Path]:
+    """Those checkpoints every byte of which is as it was written; the others are named."""
+    whole: list[Path] = []
+    for checkpoint in checkpoints:
+        try:
+            check_folder(checkpoint, what="a training checkpoint")
+            whole.append(checkpoint)
+        except ValueError as error:
+            tell(Note(text=f"a checkpoint is left out: {error}"))
+    return whole
+
+
 def load_weights(checkpoint: Path, *, name: str = WEIGHTS) -> dict[str, Tensor]:
     """Read the weights of a checkpoint, or their running mean.
 
@@ -119,8 +158,8 @@ def checkpoints_of(folder: Path) -> list[Path]:
 
 
 def keep_last(folder: Path, count: int) -> None:
-    """Delete all but the newest `count` checkpoints."""
-    for checkpoint in checkpoints_of(folder)[:-count]:
+    """Delete all but the newest `count` checkpoints, and the one before where that would be one."""
+    for checkpoint in checkpoints_of(folder)[: -max(2, count)]:
         shutil.rmtree(checkpoint)
 
 

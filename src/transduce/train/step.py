@@ -22,6 +22,8 @@ class Update:
     tokens: int
     """Target tokens of the update, EOS included, padding excluded."""
     grad_norm: Float[Tensor, ""]
+    skipped: bool = False
+    """Whether it changed nothing, because loss or gradient was no number."""
 
 
 def make_update(
@@ -36,7 +38,8 @@ def make_update(
     """Make one update from several micro-batches, exactly as if they were one batch.
 
     Losses are summed and divided once by the tokens of the whole update, so that how the sentences
-    are cut into micro-batches changes memory, not learning. No number is read back from the device.
+    are cut into micro-batches changes memory, not learning. A loss or a gradient that is no number
+    never reaches the weights or the optimizers' memory: the one number read back from the device.
     """
     tokens = sum(batch.target_tokens for batch in batches)
     nats = torch.zeros((), device=model.embedding.weight.device)
@@ -46,6 +49,9 @@ def make_update(
         nats += part.detach()
     grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     grad_norm = torch.nn.utils.get_total_norm(grads)
+    if not bool(torch.isfinite(grad_norm + nats)):
+        model.zero_grad(set_to_none=True)
+        return Update(nats=nats, tokens=tokens, grad_norm=grad_norm, skipped=True)
     for optimizer, rate in zip(optimizers, rates, strict=False):
         for group in optimizer.param_groups:
             group["lr"] = rate

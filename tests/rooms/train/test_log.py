@@ -1,4 +1,4 @@
-"""metrics.jsonl: one line a fact, none twice, and a loss that is no number stops the run."""
+"""metrics.jsonl: one line a fact, none twice; what was skipped, and what rose."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from transduce.train.config import TrainConfig
-from transduce.train.events import Event, Progress, Validated
+from transduce.train.events import Event, Note, Progress, Validated
 from transduce.train.log import Log
 from transduce.train.state import TrainState
 from transduce.train.step import Update
@@ -83,14 +83,63 @@ def test_the_time_left_is_for_the_updates_left(tmp_path: Path):
     assert left[-1] == 0
 
 
-@pytest.mark.parametrize("nats", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_stops_with_advice(tmp_path: Path, nats: float):
-    log = begin(tmp_path / "metrics.jsonl")
-    log.updated(TrainState(update=1), made(nats, 5), rate=0.5)
-    log.updated(TrainState(update=2), made(1.0, 5), rate=0.5)
+def skipped(log: Log, update: int, *, in_a_row: int = 1) -> None:
+    done = Update(
+        nats=torch.tensor(math.nan), tokens=5, grad_norm=torch.tensor(math.inf), skipped=True
+    )
+    state = TrainState(update=update, skipped=3, skipped_in_a_row=in_a_row)
+    log.skipped(state, done, lines=[11, 13])
+    log.updated(state, done, rate=0.5)
 
-    with pytest.raises(FloatingPointError, match=r"at update 3: lower train\.rate"):
-        log.updated(TrainState(update=3), made(1.0, 5), rate=0.5)
+
+def test_a_skipped_update_is_written_and_told_with_its_lines(tmp_path: Path):
+    told: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", told=told)
+
+    skipped(log, 1)
+
+    (line,) = lines(tmp_path / "metrics.jsonl")
+    assert (line["update"], line["skipped"], line["lines"]) == (1, 3, [11, 13])
+    assert told == [Note(text="update 1 is skipped: loss nan, gradient inf, training lines 11, 13")]
+
+
+def test_the_loss_of_a_line_leaves_skipped_updates_out(tmp_path: Path):
+    log = begin(tmp_path / "metrics.jsonl")
+
+    skipped(log, 1)
+    for update in (2, 3):
+        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+
+    assert lines(tmp_path / "metrics.jsonl")[-1]["loss"] == 2.0
+
+
+def test_a_line_all_of_whose_updates_were_skipped_is_left_out(tmp_path: Path):
+    log = begin(tmp_path / "metrics.jsonl")
+
+    for update in (1, 2, 3):
+        skipped(log, update)
+
+    assert all("loss" not in line for line in lines(tmp_path / "metrics.jsonl"))
+
+
+def test_too_many_skipped_in_a_row_stop_the_run_with_advice(tmp_path: Path):
+    log = begin(tmp_path / "metrics.jsonl")
+
+    skipped(log, 1, in_a_row=10)
+
+    with pytest.raises(FloatingPointError, match=r"update 2 \(.*lines 11, 13\): lower train\.rate"):
+        skipped(log, 2, in_a_row=11)
+
+
+def test_a_loss_that_jumps_up_is_told_of(tmp_path: Path):
+    told: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", told=told)
+
+    for update in range(1, 8):
+        log.updated(TrainState(update=update), made(20.0 if update > 3 else 10.0, 5), rate=0.5)
+
+    spikes = [event.text for event in told if isinstance(event, Note)]
+    assert spikes[0] == "the loss rose to 4.000 by update 6, from 2.000: is train.rate too high?"
 
 
 def test_a_validation_is_written_with_its_signature(tmp_path: Path):

@@ -13,11 +13,12 @@ from tests.conftest import Corpus
 from transduce.data.config import BatchConfig
 from transduce.data.sampler import Sampler
 from transduce.model.transformer import Transformer
+from transduce.train import step
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, Note, Progress, Validated
 from transduce.train.loop import Trained, Validation, train
 from transduce.train.optimizer import make_optimizers
-from transduce.train.state import TrainState, checkpoints_of, save_state
+from transduce.train.state import TrainState, checkpoints_of, load_weights, save_state
 from transduce.train.step import Update, make_update
 
 
@@ -158,8 +159,92 @@ def test_going_on_leaves_every_update_once_in_the_metrics(run: Run):
     assert [line["update"] for line in lines if "loss" in line] == [1, 2, 3, 4, 5, 6]
 
 
+def poison(monkeypatch: pytest.MonkeyPatch, *updates: int) -> None:
+    """Let the loss of these updates be no number."""
+    calls = iter(range(1, 1000))
+    nats = step.nats_of_hidden
+
+    def poisoned(hidden: torch.Tensor, *rest: torch.Tensor, smoothing: float):
+        bad = math.nan if next(calls) in updates else 1.0
+        return nats(hidden * bad, *rest, smoothing=smoothing)
+
+    monkeypatch.setattr(step, "nats_of_hidden", poisoned)
+
+
+def test_an_update_without_a_finite_gradient_is_skipped_counted_and_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    poison(monkeypatch, 2)
+
+    trained = run.train(TrainConfig(updates=5, log_every=1))
+
+    assert (trained.state.update, trained.state.skipped) == (5, 1)
+    assert trained.state.skipped_in_a_row == 0
+    assert all(weight.isfinite().all() for weight in run.model.parameters())
+    (note,) = [event.text for event in run.told if isinstance(event, Note)]
+    assert note.startswith("update 2 is skipped: loss nan, gradient nan, training lines ")
+
+
+def test_a_skipped_update_leaves_the_running_mean_where_it_was(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    poison(monkeypatch, 1)
+    start = {name: weight.clone() for name, weight in run.model.state_dict().items()}
+
+    trained = run.train(TrainConfig(updates=1, ema=0.9))
+
+    assert trained.mean is not None
+    for name, weight in trained.mean.state_dict().items():
+        assert torch.equal(weight, start[name]), name
+
+
+def test_a_run_that_goes_on_remembers_what_was_skipped(run: Run, monkeypatch: pytest.MonkeyPatch):
+    poison(monkeypatch, 1, 3)
+
+    run.train(TrainConfig(updates=3, validate_every=1))
+    again = run.train(TrainConfig(updates=4))
+
+    assert again.state.skipped == 2
+
+
+def test_too_many_bad_updates_in_a_row_stop_the_run_before_they_are_saved(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    poison(monkeypatch, *range(3, 50))
+
+    with pytest.raises(FloatingPointError, match="3 updates in a row had no finite gradient"):
+        run.train(TrainConfig(updates=50, validate_every=2, most_skipped=2))
+
+    newest = checkpoints_of(run.folder / "checkpoints")[-1]
+    assert all(weight.isfinite().all() for weight in load_weights(newest).values())
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_taken(run: Run):
+    straight = run.train(TrainConfig(updates=6, validate_every=2, average=1))
+    ended = {name: each.clone() for name, each in load_weights(straight.checkpoints[-1]).items()}
+    newest = straight.checkpoints[-1] / "model.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+
+    again = run.train(TrainConfig(updates=6, validate_every=2, average=1))
+
+    notes = [event.text for event in run.told if isinstance(event, Note)]
+    assert notes[0].startswith(f"a checkpoint is left out: {newest} has ")
+    assert notes[1] == "going on after update 4"
+    for name, weight in load_weights(again.checkpoints[-1]).items():
+        assert torch.equal(weight, ended[name]), name
+
+
+def test_a_run_without_one_whole_checkpoint_is_not_begun_again_in_silence(run: Run):
+    trained = run.train(TrainConfig(updates=2))
+    for checkpoint in trained.checkpoints:
+        (checkpoint / "state.json").unlink()
+
+    with pytest.raises(ValueError, match=r"no checkpoint in .* is whole: train anew"):
+        run.train(TrainConfig(updates=4))
+
+
 def test_a_step_in_the_dark_leaves_the_last_good_checkpoint_newest(run: Run):
-    """The weights became NaN between two lines of the log, and the NaN was saved over the good."""
+    """The weights became NaN, and the NaN was saved over the good."""
     run.losses = [2.0, math.nan]
 
     with pytest.raises(FloatingPointError, match="the last checkpoint is whole"):
@@ -169,7 +254,7 @@ def test_a_step_in_the_dark_leaves_the_last_good_checkpoint_newest(run: Run):
 
 
 def test_a_rate_that_breaks_the_model_is_complained_of(run: Run):
-    config = TrainConfig(updates=50, rate=1e30, log_every=1, validate_every=30)
+    config = TrainConfig(updates=50, rate=1e30, validate_every=30)
 
     with pytest.raises(FloatingPointError, match=r"lower train\.rate"):
         run.train(config)

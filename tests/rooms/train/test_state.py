@@ -178,6 +178,18 @@ def test_the_newest_checkpoints_stay(tmp_path: Path):
     ]
 
 
+def test_the_one_before_the_newest_always_stays(tmp_path: Path):
+    for update in (1, 20, 300):
+        (tmp_path / f"update-{update:08d}").mkdir()
+
+    keep_last(tmp_path, 1)
+
+    assert [path.name for path in checkpoints_of(tmp_path)] == [
+        "update-00000020",
+        "update-00000300",
+    ]
+
+
 def test_a_checkpoint_holds_nothing_that_could_run(checkpoint: Path):
     names = {path.name for path in checkpoint.iterdir()}
 

@@ -1,6 +1,9 @@
 """One update: what it reports and what it leaves behind."""
 
+import copy
+import math
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -57,6 +60,26 @@ def test_an_update_leaves_no_gradient(tiny: Transformer, batch: Batch):
 
     make_update(tiny, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1)
 
+    assert all(weight.grad is None for weight in tiny.parameters())
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_gradient_that_is_no_number_changes_no_weight_and_no_memory(
+    tiny: Transformer, batch: Batch, optimizer: Literal["adam", "muon"], bad: float
+):
+    optimizers = make_optimizers(tiny, TrainConfig(optimizer=optimizer))
+    rates = [0.01] * len(optimizers)
+    make_update(tiny, [batch], optimizers=optimizers, rates=rates, smoothing=0.1)
+    before = copy.deepcopy((tiny.state_dict(), [each.state_dict() for each in optimizers]))
+    hook = tiny.embedding.weight.register_hook(lambda grad: grad * bad)
+
+    done = make_update(tiny, [batch], optimizers=optimizers, rates=rates, smoothing=0.1)
+
+    hook.remove()
+    after = (tiny.state_dict(), [each.state_dict() for each in optimizers])
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+    assert done.skipped
     assert all(weight.grad is None for weight in tiny.parameters())
 
 
