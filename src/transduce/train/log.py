@@ -19,10 +19,7 @@ from transduce.train.step import Update
 _SPIKE = 1.5  # times the lowest of the last so many lines
 _RECENT = 10
 _FEW = 8  # line numbers that a message names
-_ADVICE = (
-    "lower train.rate or raise train.warmup; the last checkpoint is whole, and --resume goes on "
-    "from it"
-)
+_ADVICE = "lower train.rate or raise train.warmup"
 
 
 class Log:

@@ -1,8 +1,8 @@
 """The training loop, from the first update to the last: it reads top to bottom."""
 
 import math
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -79,7 +79,7 @@ def train(
 
     Raises:
         FloatingPointError: if more than `config.most_skipped` updates in a row are skipped, or the
-            validation loss is no number; the last checkpoint stays whole.
+            validation loss is no number; it names the last checkpoint, which stays whole.
     """
     optimizers = make_optimizers(model, config)
     mean = RunningMean(model, decay=config.ema) if config.ema else None
@@ -89,7 +89,7 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     log = Log(folder / "metrics.jsonl", config=config, state=state, tell=tell)
     model.train()
-    with closing(loader.updates(state.place)) as updates:
+    with closing(loader.updates(state.place)) as updates, naming_the_last(checkpoints):
         while state.update < config.updates and not out_of_patience(state, config):
             loaded = next(updates)
             number = state.update + 1
@@ -162,6 +162,17 @@ def check(
     )
     log.validated(state, event)
     return replace(state, seconds=log.seconds())
+
+
+@contextmanager
+def naming_the_last(checkpoints: Path) -> Generator[None]:
+    """Let the end of a run whose numbers went wrong say what can be gone on with."""
+    try:
+        yield
+    except FloatingPointError as error:
+        kept = checkpoints_of(checkpoints)
+        left = f"{kept[-1]} is good, and --resume goes on from it" if kept else "none was saved yet"
+        raise FloatingPointError(f"{error}; of the checkpoints {left}") from None
 
 
 def out_of_patience(state: TrainState, config: TrainConfig) -> bool:
