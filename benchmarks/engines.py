@@ -2,29 +2,42 @@
 
     .venv/bin/python benchmarks/engines.py MODEL --source F --target F [--tokenize none]
 
-torch and CTranslate2 in single precision, greedy and with the paper's beam of 4 and α 0.6. A line
-whose pieces differ is shown with its first differing piece and both scores: within 1e-4 it is a
-tie. Then CTranslate2's int8 against its float32: BLEU of both and a paired bootstrap. Written to
-benchmarks/results/engines/record.json.
+torch and CTranslate2 in single precision, greedy, with the paper's beam of 4 and α 0.6, and as the
+model searches where it is told nothing. A line whose pieces differ is shown with its first
+differing piece and both scores: within 1e-4 it is a tie. Then CTranslate2's int8 against its
+float32: BLEU of both and a paired bootstrap; and how far ln p of each piece of the references is
+off. Beside it the same with weights that CTranslate2 rounds by itself, whose products some
+processors cut off (engines/ct2_int8.py). Written to benchmarks/results/NAME/record.json, NAME being
+"engines" unless `--name` says another.
 """
 
 import argparse
 import gzip
 import json
 import sys
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 from quality import RESULTS, commit, machine, now
 
 from transduce.bundle import Bundle
+from transduce.engines.cache import Cache
+from transduce.engines.ct2_calls import Calls, Pair, Plan
+from transduce.engines.ct2_engine import Ct2Engine
+from transduce.engines.ct2_model import positions, vocabulary, write_ctranslate2
+from transduce.engines.plan import Plans
 from transduce.judge.compare import System, compare_systems
+from transduce.search.config import SearchConfig
+from transduce.text.corpus import tidy
 from transduce.translate.translation import Translation
 from transduce.translate.translator import Extras, Translator
 
-SEARCHES = {"greedy": (1, 0.6), "beam 4, alpha 0.6": (4, 0.6)}
+GREEDY, PAPER = SearchConfig(beam=1, alpha=0.6), SearchConfig(beam=4, alpha=0.6)
 TIE = 1e-4
+INT8 = Plan("int8", 1, 1)
 
 
 class Loaded(NamedTuple):
@@ -33,42 +46,35 @@ class Loaded(NamedTuple):
     torch: Translator
     float32: Translator
     int8: Translator
+    own_int8: Translator
+    """With weights rounded by CTranslate2."""
 
 
 def main() -> None:
     """Translate with every engine and search, print what differs, write one record."""
     arguments = parse()
     sources, references = read(arguments.source), read(arguments.target)
-    language = Bundle.load(arguments.model).languages.target
-    ways = Loaded(
-        Translator.load(arguments.model, engine="torch"),
-        Translator.load(arguments.model, engine="ctranslate2"),
-        Translator.load(arguments.model, engine="ctranslate2", compute_type="int8"),
-    )
-    found: dict[str, object] = {}
-    for name, (beam, alpha) in SEARCHES.items():
-        torch, float32, int8 = (
-            way.translate(sources, beam=beam, alpha=alpha, extras=Extras(mend=False))
-            for way in ways
+    bundle = Bundle.load(arguments.model)
+    with tempfile.TemporaryDirectory() as folder:
+        plain, rounded = Path(folder) / "float32", Path(folder) / "int8"
+        write_ctranslate2(bundle, plain)
+        write_ctranslate2(bundle, rounded, quantization="int8")
+        off = log_probs_off(bundle, plain, rounded, sources, references)
+        ways = Loaded(
+            Translator.load(arguments.model, engine="torch"),
+            Translator.load(arguments.model, engine="ctranslate2"),
+            Translator.load(arguments.model, engine="ctranslate2", compute_type="int8"),
+            rounds_itself(bundle, plain),
         )
-        apart = differences(torch, float32)
-        print(f"{name}: {len(sources) - len(apart)} of {len(sources)} lines are the same pieces")
-        for one in apart:
-            print(f"  {one}")
-        quantized = quantization(float32, int8, references, language, arguments.tokenize)
-        print(f"  int8: {quantized}")
-        found[name] = {
-            "lines": len(sources),
-            "same_pieces": len(sources) - len(apart),
-            "differences": apart,
-            "largest_score_gap": max(
-                abs(a.score - b.score) for a, b in zip(torch, float32, strict=True)
-            ),
-            "int8": quantized,
+        found = {
+            f"beam {config.beam}, alpha {config.alpha}" if config.beam > 1 else "greedy": searched(
+                ways, config, sources, references, arguments.tokenize, bundle.languages.target
+            )
+            for config in (GREEDY, PAPER, bundle.search)
         }
     record = {
         "command": "python benchmarks/engines.py MODEL --source F --target F "
-        + f"--tokenize {arguments.tokenize}",
+        + f"--tokenize {arguments.tokenize} --name {arguments.name}",
         "date": now(),
         "commit": commit(),
         "machine": machine(),
@@ -76,20 +82,89 @@ def main() -> None:
             name: version(name) for name in ("transduce", "torch", "ctranslate2", "sacrebleu")
         },
         "test_set": arguments.source.name,
+        "mean_log_prob_off": off,
         "searches": found,
     }
-    out = RESULTS / "engines" / "record.json"
+    out = RESULTS / arguments.name / "record.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
+def searched(
+    ways: Loaded,
+    config: SearchConfig,
+    sources: list[str],
+    references: list[str],
+    tokenize: str,
+    language: str,
+) -> dict[str, object]:
+    """What every way says in one search."""
+    torch, float32, int8, own_int8 = (
+        way.translate(sources, beam=config.beam, alpha=config.alpha, extras=Extras(mend=False))
+        for way in ways
+    )
+    apart = differences(torch, float32)
+    found: dict[str, object] = {
+        "lines": len(sources),
+        "same_pieces": len(sources) - len(apart),
+        "differences": apart,
+        "largest_score_gap": max(
+            abs(a.score - b.score) for a, b in zip(torch, float32, strict=True)
+        ),
+        "int8": quantization(float32, int8, references, language, tokenize),
+        "int8_rounded_by_ctranslate2": quantization(
+            float32, own_int8, references, language, tokenize
+        ),
+    }
+    sys.stdout.write(f"{config}: {json.dumps(found, indent=2, ensure_ascii=False)}\n")
+    return found
+
+
+def rounds_itself(bundle: Bundle, folder: Path) -> Translator:
+    """CTranslate2 in 8 bits from a folder in single precision, as people use it."""
+    engine = Ct2Engine(
+        folder,
+        plans=Plans(INT8, INT8),
+        pieces=vocabulary(bundle.tokenizer),
+        longest=positions(bundle.model.config),
+        device="cpu",
+        cache=Cache(),
+    )
+    return Translator([engine], bundle.tokenizer, model=bundle.model, search=bundle.search)
+
+
+def log_probs_off(
+    bundle: Bundle, plain: Path, rounded: Path, sources: list[str], references: list[str]
+) -> dict[str, object]:
+    """How far 8 bits move ln p of each piece of the references, in the mean."""
+    encode, eos = bundle.tokenizer.encode, bundle.tokenizer.EOS
+    pairs = [
+        Pair(tuple(encode(tidy(source))), (*encode(tidy(said)), eos))
+        for source, said in zip(sources, references, strict=True)
+    ]
+
+    def log_probs(folder: Path, plan: Plan) -> list[float]:
+        calls = Calls(folder, plan, pieces=vocabulary(bundle.tokenizer), eos=eos)
+        return [one for line in calls.read(pairs) for one in line]
+
+    exact = log_probs(plain, Plan("float32", 1, 1))
+    off = {
+        name: round(
+            fmean(abs(a - b) for a, b in zip(exact, log_probs(folder, INT8), strict=True)), 4
+        )
+        for name, folder in (("int8", rounded), ("int8_rounded_by_ctranslate2", plain))
+    }
+    return {"pieces": len(exact), **off}
+
+
 def parse() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model", type=Path, help="a bundle, or a run's folder")
     parser.add_argument("--source", type=Path, required=True, help="text, gzip or not")
     parser.add_argument("--target", type=Path, required=True, help="its references")
     parser.add_argument("--tokenize", default="", help="BLEU's tokeniser")
+    parser.add_argument("--name", default="engines", help="of the record")
     if len(sys.argv) == 1:
         parser.error("name a model, and the test set by --source and --target")
     return parser.parse_args()

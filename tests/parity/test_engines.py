@@ -89,3 +89,28 @@ def test_the_sentences_end_of_themselves_and_by_their_limit(corpus: Corpus, tmp_
     found = both(("post", "relu", "sinusoid"), corpus, tmp_path, config)
 
     assert {other.finished for _, hypotheses in found for other in hypotheses} == {True, False}
+
+
+def test_int8_cuts_no_product_off(corpus: Corpus, tmp_path: Path):
+    """All weights of a row are alike in size: 8 bits in full would be too many everywhere."""
+    model = lively(replace(PLAIN_SHAPE, vocab_size=corpus.tokenizer.vocab_size))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() == 2 and name != "embedding.weight":
+                weight.copy_(weight.sign() * weight.std())
+    asked = requests(23, corpus.tokenizer.vocab_size)
+    config = SearchConfig(beam=1, extra=11)
+    ours = TorchEngine(model, pad=corpus.tokenizer.pad, eos=0, device="cpu")
+    engine = Ct2Engine.of(
+        bundle_of(model, corpus.tokenizer), compute_type="int8", cache=Cache(tmp_path)
+    )
+
+    found = [hypotheses[0] for hypotheses in engine.search(asked, config)]
+
+    pairs = [(one.source, said.ids) for one, said in zip(asked, found, strict=True)]
+    gaps = [
+        abs(a - b)
+        for said, exact in zip(found, ours.score(pairs), strict=True)
+        for a, b in zip(said.log_probs, exact, strict=False)
+    ]
+    assert sum(gaps) / len(gaps) < 0.1  # 3.0 where products are cut off

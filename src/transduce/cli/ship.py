@@ -32,7 +32,7 @@ def export(
     ],
     quantize: Annotated[
         str | None,
-        typer.Option(help="Smaller weights: int8, int8_float32, int16, float16, bfloat16 …"),
+        typer.Option(help="Smaller weights: int8, int16, float16 or bfloat16."),
     ] = None,
     shortlist: Annotated[
         bool,

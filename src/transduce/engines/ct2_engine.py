@@ -125,19 +125,16 @@ class Ct2Engine:
         name = f"ct2-{_checksum(bundle)[:32]}"
         if shortlist:
             name += f"-{sha256(shortlist.to_text(pieces).encode()).hexdigest()[:16]}"
-        folder = cache.folder(
-            name, lambda place: write_ctranslate2(bundle, place, shortlist=shortlist)
-        )
+        folders = {one: _converted(bundle, name, one, shortlist, cache) for one in kinds}
         if plan is None:
-            plans = make_plans(folder, pieces, kinds=kinds, device=kind, cache=cache)
+            plans = make_plans(folders, pieces, device=kind, cache=cache)
         else:
             plans = Plans(plan, plan)
-        longest = positions(bundle.model.config)
         return cls(
-            folder,
+            folders[plans.throughput.compute_type],
             plans=plans,
             pieces=pieces,
-            longest=longest,
+            longest=positions(bundle.model.config),
             device=device,
             cache=cache,
             shortlist=shortlist,
@@ -217,6 +214,19 @@ class Ct2Engine:
                     device=self._device,
                 )
             return self._loaded[plan]
+
+
+def _converted(
+    bundle: Bundle, name: str, compute_type: str, shortlist: Shortlist | None, cache: Cache
+) -> Path:
+    """The model in the cache: whatever is computed in 8 bits is written in them, and by us."""
+    quantization = "int8" if compute_type.startswith("int8") else None
+    return cache.folder(
+        f"{name}-{quantization}" if quantization else name,
+        lambda place: write_ctranslate2(
+            bundle, place, quantization=quantization, shortlist=shortlist
+        ),
+    )
 
 
 _Group = Sequence[int]  # which of the requests are searched together

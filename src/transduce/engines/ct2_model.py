@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.bundle import TOKENIZER, Bundle
+from transduce.engines.ct2_int8 import quantized
 from transduce.engines.shortlist import VMAP, Shortlist
 from transduce.folder import whole_folder
 from transduce.model.config import ModelConfig
@@ -108,7 +109,7 @@ def write_ctranslate2(
         bundle: the model, on any device, and its tokenizer.
         folder: where to write.
         quantization: one of `QUANTIZATIONS`; None keeps single precision. CTranslate2 can quantize
-            when it loads, too; what is written quantized is smaller.
+            when it loads, too; what is written quantized is smaller, and int8 is more exact.
         shortlist: goes along; whoever loads the folder says whether it is used.
 
     Raises:
@@ -128,7 +129,8 @@ def write_ctranslate2(
     order = list(range(len(pieces)))
     if shortlist is not None:
         order.insert(UNK + 1, order.pop())
-    spec = _spec(bundle.model.config, bundle.model.state_dict(), order)
+    int8 = quantization == "int8"
+    spec = _spec(bundle.model.config, bundle.model.state_dict(), order, int8=int8)
     names = [pieces[one] for one in order]
     spec.register_source_vocabulary(names)
     spec.register_target_vocabulary(names)
@@ -138,7 +140,7 @@ def write_ctranslate2(
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
     spec.validate()
-    spec.optimize(quantization=quantization)
+    spec.optimize(quantization=None if int8 else quantization)
     with whole_folder(folder) as fresh:
         spec.save(str(fresh))
         for name, data in _tokenizer_files(bundle.tokenizer).items():
@@ -153,7 +155,7 @@ def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
     return {TOKENIZER: tokenizer.to_bytes()}
 
 
-def _spec(config: ModelConfig, weights: Mapping[str, Tensor], order: Sequence[int]):
+def _spec(config: ModelConfig, weights: Mapping[str, Tensor], order: Sequence[int], *, int8: bool):
     """The shape as CTranslate2 describes it, every weight in its place, ids in that order."""
     load_ctranslate2()
     specs = import_module("ctranslate2.specs")
@@ -166,10 +168,12 @@ def _spec(config: ModelConfig, weights: Mapping[str, Tensor], order: Sequence[in
     spec.decoder.start_from_zero_embedding = True
     for name, tensor in variables(config, weights).items():
         scope, _, variable = name.rpartition("/")
-        by_id = scope in _BY_ID
-        setattr(
-            specs.model_spec.index_spec(spec, scope), variable, tensor[order] if by_id else tensor
-        )
+        ours = tensor[order] if scope in _BY_ID else tensor
+        place = specs.model_spec.index_spec(spec, scope)
+        if int8 and variable == "weight":
+            place.weight, place.weight_scale = quantized(ours)
+        else:
+            setattr(place, variable, ours)
     return spec
 
 

@@ -16,7 +16,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,28 +87,29 @@ def compute_types(asked: str, *, device: str) -> tuple[str, ...]:
 
 
 def make_plans(
-    folder: Path, pieces: Sequence[str], *, kinds: Sequence[str], device: str, cache: Cache
+    folders: Mapping[str, Path], pieces: Sequence[str], *, device: str, cache: Cache
 ) -> Plans:
     """Return the plans for a model on this machine, from the cache or by trying some.
 
     Args:
-        folder: the model as CTranslate2 reads it; its name says which model it is.
+        folders: by compute type, the most exact first, the model as CTranslate2 reads it; a
+            folder's name says which model it is.
         pieces: its vocabulary: EOS first, PAD last.
-        kinds: the compute types to choose from, the most exact first.
         device: on "cpu" plans are tried; elsewhere it makes little difference.
         cache: where the answer is remembered.
     """
+    kinds = tuple(folders)
     if device != "cpu" or (cores() == 1 and len(kinds) == 1):
         return Plans(Plan(kinds[0], 1, 1), Plan(kinds[0], 1, 1))
-    name = _name(folder, kinds)
+    name = _name(folders)
     plans = _understood(cache.text(name), kinds)
     if plans is None:
-        plans = _measured(folder, pieces, kinds)
+        plans = _measured(folders, pieces)
         cache.remember(name, json.dumps(plans))
     return plans
 
 
-def _name(folder: Path, kinds: Sequence[str]) -> str:
+def _name(folders: Mapping[str, Path]) -> str:
     info = Path("/proc/cpuinfo")
     named = (
         re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.M) if info.is_file() else None
@@ -116,7 +117,7 @@ def _name(folder: Path, kinds: Sequence[str]) -> str:
     facts = [
         _MEASURE,
         *(platform.machine(), named[1] if named else platform.processor(), cores()),
-        *(load_ctranslate2().__version__, folder.name, *kinds),
+        *(load_ctranslate2().__version__, *(folder.name for folder in folders.values()), *folders),
     ]
     return f"plans-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}.json"
 
@@ -134,7 +135,7 @@ def _understood(text: str, kinds: Sequence[str]) -> Plans | None:
     return plans
 
 
-def _measured(folder: Path, pieces: Sequence[str], kinds: Sequence[str]) -> Plans:
+def _measured(folders: Mapping[str, Path], pieces: Sequence[str]) -> Plans:
     """Try first what is likely to be best, so that a slow model gets a good plan as well."""
     until = time.perf_counter() + SECONDS
     most = cores()
@@ -142,9 +143,9 @@ def _measured(folder: Path, pieces: Sequence[str], kinds: Sequence[str]) -> Plan
     requests = _requests(len(pieces), _ROWS * most)
 
     def seconds(plan: Plan, requests: Sequence[Request]) -> float:
-        return _seconds(Calls(folder, plan, pieces=pieces, eos=0), requests)
+        return _seconds(Calls(folders[plan.compute_type], plan, pieces=pieces, eos=0), requests)
 
-    many = [Plan(kind, most // count, count) for count in threads for kind in kinds]
+    many = [Plan(kind, most // count, count) for count in threads for kind in folders]
     throughput = quickest(many, lambda plan: seconds(plan, requests), until=until)
     one = [Plan(throughput.compute_type, 1, count) for count in threads]
     latency = quickest(one, lambda plan: seconds(plan, requests[:1]), until=until + SECONDS / 4)

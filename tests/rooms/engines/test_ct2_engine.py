@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
+import ctranslate2
 import pytest
 import torch
 from tests.rooms.engines.conftest import bundle_of, lively
@@ -232,6 +233,22 @@ def test_other_weights_are_another_model(bundle: Bundle, cache: Cache):
     Ct2Engine.of(bundle, cache=cache)
 
     assert len([path for path in cache.root.iterdir() if path.is_dir()]) == 2
+
+
+def test_eight_bits_are_computed_from_weights_that_are_written_in_them(
+    bundle: Bundle, cache: Cache
+):
+    Ct2Engine.of(bundle, compute_type="int8_float32", cache=cache)
+
+    (folder,) = [path for path in cache.root.iterdir() if path.is_dir()]
+    assert ctranslate2.Translator(str(folder)).compute_type == "int8_float32"
+
+
+def test_to_choose_between_two_kinds_of_numbers_both_are_written(bundle: Bundle, cache: Cache):
+    Ct2Engine.of(bundle, compute_type="auto", cache=cache)
+
+    names = sorted(path.name for path in cache.root.iterdir() if path.is_dir())
+    assert names == [names[0], f"{names[0]}-int8"]
 
 
 def test_a_plan_of_ones_own_is_followed(bundle: Bundle, cache: Cache):

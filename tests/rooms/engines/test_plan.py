@@ -52,14 +52,14 @@ def test_omp_num_threads_gives_no_core_that_is_not_there(
 
 
 def test_where_there_is_nothing_to_choose_nothing_is_tried(cache: Cache):
-    plans = make_plans(Path("nowhere"), [], kinds=["int8"], device="cpu", cache=cache)
+    plans = make_plans({"int8": Path("nowhere")}, [], device="cpu", cache=cache)
 
     assert plans == Plans(Plan("int8", 1, 1), Plan("int8", 1, 1))
 
 
 @pytest.mark.usefixtures("two_cores")
 def test_on_another_device_nothing_is_tried(cache: Cache):
-    plans = make_plans(Path("nowhere"), [], kinds=["float16"], device="cuda", cache=cache)
+    plans = make_plans({"float16": Path("nowhere")}, [], device="cuda", cache=cache)
 
     assert plans == Plans(Plan("float16", 1, 1), Plan("float16", 1, 1))
 
@@ -70,7 +70,7 @@ def test_plans_are_measured_quickly_and_use_the_cores(
 ):
     begun = time.process_time()
 
-    plans = make_plans(folder, pieces, kinds=["float32", "int8"], device="cpu", cache=cache)
+    plans = make_plans({"float32": folder, "int8": folder}, pieces, device="cpu", cache=cache)
 
     assert time.process_time() - begun < 2.0
     assert plans.throughput.workers * plans.throughput.threads == 2
@@ -79,10 +79,10 @@ def test_plans_are_measured_quickly_and_use_the_cores(
 
 @pytest.mark.usefixtures("two_cores")
 def test_plans_are_remembered(folder: Path, pieces: list[str], cache: Cache):
-    plans = make_plans(folder, pieces, kinds=["float32"], device="cpu", cache=cache)
+    plans = make_plans({"float32": folder}, pieces, device="cpu", cache=cache)
     shutil.rmtree(folder)
 
-    again = make_plans(folder, pieces, kinds=["float32"], device="cpu", cache=Cache(cache.root))
+    again = make_plans({"float32": folder}, pieces, device="cpu", cache=Cache(cache.root))
 
     assert again == plans
 
@@ -104,11 +104,11 @@ def test_a_memory_that_makes_no_sense_is_measured_again(
     damage: str, folder: Path, pieces: list[str], cache: Cache, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(planning, "SECONDS", 0.0)
-    make_plans(folder, pieces, kinds=["float32"], device="cpu", cache=cache)
+    make_plans({"float32": folder}, pieces, device="cpu", cache=cache)
     (memory,) = cache.root.iterdir()
     memory.write_text(damage)
 
-    plans = make_plans(folder, pieces, kinds=["float32"], device="cpu", cache=cache)
+    plans = make_plans({"float32": folder}, pieces, device="cpu", cache=cache)
 
     assert plans.throughput == Plan("float32", 2, 1)
 
