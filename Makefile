@@ -1,6 +1,8 @@
 # make demo       the whole journey on a small generated corpus: a translator, in minutes
 # make test       the test suite (make test-long adds the slow checks)
 # make test-interop exports in the programs they are for: Transformers, Argos Translate (large)
+# make test-clients   the server's clients: LibreTranslate's, DeepL's, Schemathesis, a real browser
+#                 (TRANSDUCE_BROWSER=required: a missing Chromium is a failure, not a skip)
 # make test-wheel the built wheel in an empty environment away from here (downloads torch again);
 #                 TRANSDUCE_MULTI30K=FOLDER takes that corpus in place of a made-up one
 # make faults     a training run killed at fifty points and gone on with: the same bytes (minutes)
@@ -21,7 +23,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-interop test-wheel faults check fix clean
+.PHONY: help demo test test-long test-interop test-clients test-wheel faults check fix clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -37,6 +39,9 @@ test-long: $(VENV)/.test
 
 test-interop: $(VENV)/.interop
 	$(BIN)/python -m pytest --durations=5 tests/interop
+
+test-clients: $(VENV)/.clients
+	$(BIN)/python -m pytest --durations=5 tests/clients
 
 test-wheel: $(VENV)/.test
 	TRANSDUCE_WHEEL=alone PIP_OPTIONS="$(PIP_OPTIONS)" $(BIN)/python -m pytest -m slow tests/journey/test_wheel.py
@@ -66,11 +71,15 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[test]"
+	@$(INSTALL) --quiet -e ".[test,serve]"
 	@touch $@
 
 $(VENV)/.interop: $(VENV)/.test
 	@$(INSTALL) --quiet -e ".[test-interop]"
+	@touch $@
+
+$(VENV)/.clients: $(VENV)/.test
+	@$(INSTALL) --quiet -e ".[test-clients,detect]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core

@@ -14,7 +14,7 @@ from tests.conftest import Transduce
 COMMANDS = (
     *("", "demo", "check", "prepare", "train", "average", "distill"),
     *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
-    *("view", "export", "import", "doctor"),
+    *("serve", "view", "export", "import", "doctor"),
 )
 
 

@@ -1,6 +1,8 @@
 """`transduce view`: one page, whole or not at all; one line for what is wrong."""
 
+import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from tests.conftest import Run, Transduce, refuses
@@ -26,6 +28,32 @@ def test_a_page_can_show_a_translation_that_is_not_the_models(
 
     assert said.code == 0, said.err
     assert "4 4" in parsed(out.read_text(encoding="utf-8")).text
+
+
+def test_the_name_says_that_weights_are_wanted(run: Run, tmp_path: Path, transduce: Transduce):
+    out = tmp_path / "map.json"
+
+    said = transduce("view", run.folder, "1 2 3", "--target", "4 4", "--out", out)
+
+    held = json.loads(out.read_text(encoding="utf-8"))
+    assert (said.code, said.out) == (0, f"weights: {out}\n")
+    assert (held["source"], held["text"]) == ("1 2 3", "4 4")
+    assert len(held["cross"][0][0]) == len(held["target_pieces"])
+
+
+def test_the_name_says_that_a_picture_is_wanted(run: Run, tmp_path: Path, transduce: Transduce):
+    out = tmp_path / "map.SVG"
+
+    said = transduce("view", run.folder, "1 2 3", "--out", out)
+
+    assert (said.code, said.out) == (0, f"picture: {out}\n")
+    assert ElementTree.fromstring(out.read_text(encoding="utf-8")).tag.endswith("svg")
+
+
+def test_a_name_that_says_nothing_is_refused(run: Run, tmp_path: Path, transduce: Transduce):
+    said = transduce("view", run.folder, "1 2 3", "--out", tmp_path / "map.png")
+
+    refuses(said, ".html", ".svg", ".json", "map.png")
 
 
 def test_a_folder_is_not_overwritten(run: Run, tmp_path: Path, transduce: Transduce):

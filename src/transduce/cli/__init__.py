@@ -4,16 +4,16 @@ stdout is data and stderr is talk. Rooms are imported inside the commands, so th
 before torch would have been read.
 """
 
-from transduce.cli import ask, distill, judge, learn, ship, translate, use
+from transduce.cli import ask, distill, judge, learn, serve, ship, translate, use
 from transduce.cli.app import app
 from transduce.cli.entry import main
 
-__all__ = ["ask", "distill", "judge", "learn", "main", "ship", "translate", "use"]
+__all__ = ["ask", "distill", "judge", "learn", "main", "serve", "ship", "translate", "use"]
 
 _AS_THEY_ARE_NEEDED = (
     *("demo", "check", "prepare", "train", "average", "distill"),
     *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
-    *("view", "export", "import", "doctor"),
+    *("serve", "view", "export", "import", "doctor"),
 )
 app.registered_commands.sort(
     key=lambda command: _AS_THEY_ARE_NEEDED.index(

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from transduce.cli.app import app, talk
+from transduce.cli.whole import Format, read_whole, translate_whole
 from transduce.streams import lines_of, whole_output
 
 if TYPE_CHECKING:
+    from transduce.engines.ct2_calls import Plan
     from transduce.translate.translation import Translation
     from transduce.translate.translator import Translator
 
@@ -33,6 +35,9 @@ def translate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Written whole or not at all [stdout].")
     ] = None,
+    form: Annotated[
+        Format, typer.Option("--format", help="A sentence a line, or what the input is as a whole.")
+    ] = "lines",
     also: Annotated[
         list[Path] | None,
         typer.Option("--with", help="A further model of the same vocabulary: an ensemble."),
@@ -107,16 +112,18 @@ def translate(
     ] = None,
     device: Annotated[str, typer.Option(help='Where to compute: "cpu", "cuda" or "auto".')] = "cpu",
 ) -> None:
-    """Translate text, a sentence a line.
+    """Translate text, a sentence a line, or a whole text, page or file.
 
     As many lines come out as go in; an empty line stays empty, and a line too long for the model is
-    translated in parts, which stderr says.
+    translated in parts, which stderr says. With --format the sentences are found, and all but them
+    comes out as it was: white space, tags, {name}, addresses, times.
 
     Examples:
 
     \b
       transduce translate runs/mine < in.txt > out.txt
       transduce translate runs/mine -i in.txt -o out.txt --beam 1 --compute-type int8
+      transduce translate runs/mine --format html < page.html > seite.html
       transduce translate runs/mine --glossary terms.tsv < in.txt
       transduce translate runs/mine --sample --top-k 10 --beam 8 --nbest 8 < in.txt
       transduce translate runs/a --with runs/b --with runs/c < in.txt
@@ -127,7 +134,12 @@ def translate(
     drawn = (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 1)
     if drawn and not sample:
         raise ValueError("--temperature, --top-k, --top-p and --seed are for drawing: add --sample")
-    with lines_of(input) as lines:  # a wrong name should not have to wait for torch
+    if form != "lines":
+        given = {"nbest": nbest, "json": as_json, "confidence": confidence, "align": align}
+        _check_whole({**given, "prefix": prefix}, form=form)
+    document = None if form == "lines" else read_whole(input, form)
+    # A wrong name should not have to wait for torch.
+    with lines_of(input) if document is None else nullcontext(iter(())) as lines:
         from transduce.search.request import Draw, Wishes
         from transduce.translate.glossary import read_glossary
         from transduce.translate.honoured import Honoured, honoured
@@ -155,17 +167,31 @@ def translate(
             _check_calibrated(translator, model)
         if beam is None and nbest is not None:
             beam = max(nbest, translator.search.beam)
+        extras = Extras(glossary=terms, agree=mbr, mend=not as_is, detail=as_json or confidence)
+        batch_tokens = BATCH_TOKENS if batch_tokens is None else batch_tokens
         work = partial(
             translator.translate,
             beam=beam,
             alpha=alpha,
             nbest=1 if nbest is None else nbest,
             wishes=wishes,
-            extras=Extras(glossary=terms, agree=mbr, mend=not as_is, detail=as_json or confidence),
+            extras=extras,
             prefix=prefix,
-            batch_tokens=BATCH_TOKENS if batch_tokens is None else batch_tokens,
+            batch_tokens=batch_tokens,
         )
         work([])  # a wrong setting is wrong even where there is nothing to translate
+        if document is not None:
+            translate_whole(
+                translator,
+                document,
+                output,
+                beam=beam,
+                alpha=alpha,
+                wishes=wishes,
+                extras=extras,
+                batch_tokens=batch_tokens,
+            )
+            return
         kept = Honoured()
         together = 1 if input is None and sys.stdin.isatty() else _CHUNK
         links = whole_output(align) if align else nullcontext()
@@ -204,17 +230,10 @@ def load_translator(
     shortlist: Path | None = None,
 ) -> "Translator":
     """Load a model to translate with, as the options say."""
-    from transduce.engines.ct2_calls import Plan
     from transduce.train.process import find_device
     from transduce.translate.translator import Translator
 
-    workers, threads = plan
-    for name, count in (("workers", workers), ("threads", threads)):
-        if count is not None and count < 1:
-            raise ValueError(f"--{name} must be at least 1, not {count}")
-    by_hand = None
-    if workers is not None or threads is not None:
-        by_hand = Plan(compute_type, workers or 1, threads or 1)
+    by_hand = plan_of(*plan, compute_type)
     return Translator.load(
         model,
         also=also,
@@ -224,6 +243,18 @@ def load_translator(
         plan=by_hand,
         shortlist=shortlist,
     )
+
+
+def plan_of(workers: int | None, threads: int | None, compute_type: str) -> "Plan | None":
+    """How CTranslate2 shall compute, where the options say; what is left unsaid is 1."""
+    from transduce.engines.ct2_calls import Plan
+
+    for name, count in (("workers", workers), ("threads", threads)):
+        if count is not None and count < 1:
+            raise ValueError(f"--{name} must be at least 1, not {count}")
+    if workers is None and threads is None:
+        return None
+    return Plan(compute_type, workers or 1, threads or 1)
 
 
 def _check_together(
@@ -240,6 +271,13 @@ def _check_together(
         raise ValueError(
             "--confidence is learned of one model, not of several together: leave out --with"
         )
+
+
+def _check_whole(options: Mapping[str, object], *, form: Format) -> None:
+    """Refuse what is for lines."""
+    for name, value in options.items():
+        if value:
+            raise ValueError(f"--{name} is for single lines: leave it out, or --format {form}")
 
 
 def _check_calibrated(translator: "Translator", model: Path) -> None:

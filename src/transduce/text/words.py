@@ -42,6 +42,11 @@ def spans(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in _word().finditer(text)]
 
 
+def has_unspaced(text: str) -> bool:
+    """Whether some of a text is in a script that has no blanks between words."""
+    return _unspaced().search(text) is not None
+
+
 def count_words(lines: Iterable[str]) -> Counter[str]:
     """How often each word stands in some text."""
     return Counter(word for line in lines for word in words(line))
@@ -76,6 +81,11 @@ def _repeated(line: Sequence[str]) -> Iterator[tuple[str, ...]]:
                 yield tuple(line[start : start + size])
     seen = Counter(zip(*(line[start:] for start in range(_LONGEST)), strict=False))
     yield from (piece for piece, times in seen.items() if times >= _TIMES)
+
+
+@cache
+def _unspaced() -> re.Pattern[str]:
+    return re.compile(f"[{_UNSPACED}]")
 
 
 @cache

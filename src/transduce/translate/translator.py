@@ -120,6 +120,27 @@ class Translator:
                     "leave out compute types and plans"
                 )
             return cls._ensemble(bundle, [path, *also], device=device)
+        return cls.of(
+            bundle,
+            device=device,
+            engine=engine,
+            compute_type=compute_type,
+            plan=plan,
+            shortlist=shortlist,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        bundle: Bundle,
+        *,
+        device: torch.device | str = "cpu",
+        engine: EngineName = "auto",
+        compute_type: str = "float32",
+        plan: Plan | None = None,
+        shortlist: Path | None = None,
+    ) -> "Translator":
+        """Translate with a bundle that is loaded on `device`. See `load`."""
         chosen = choose(
             bundle,
             engine=engine,

@@ -1,42 +1,26 @@
-"""Attention as pictures: heat maps of one sentence, and one piece's look at its words.
+"""What was looked at in one sentence: data, the interactive figure, and one piece's look at words.
 
-Weights come as nested sequences, so that nothing here needs torch. One rule of shading holds in all
-pictures, from 0 to 1, so that heads and layers can be compared by eye.
+The script `attention.js` draws the figure, here as in the page of `transduce serve`; without a
+script the figure shows one heat map and a table. Weights come as nested sequences, so that nothing
+here needs torch.
 """
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from transduce.view.page import escape, scrolling, table, text_width
-
-Matrix = Sequence[Sequence[float]]
-"""Rows of weights, a row for each piece that looks, a column for each that is looked at."""
+from transduce.view.heat import Matrix, attention_map, attention_svg, shade
+from transduce.view.page import escape, table
 
 START = "<start>"
 """Stands for what the decoder reads before the first piece."""
 
+SCRIPTS = ("look.js", "draw.js", "attention.js")
+"""The files beside this one that make the figure live, in this order."""
+
 _EOS_PIECE = "</s>"
-_CELL = 22  # pixels
-_LONGEST = 18  # characters of a label
-_SLANT = math.radians(60)  # of the columns' labels
-_KINDS = {
-    "cross": (
-        "Target → source (cross)",
-        "Row: a piece of the target, as it is about to be said. Column: a piece of the source.",
-    ),
-    "encoder": (
-        "Source → source (encoder)",
-        "Row: a piece of the source. Column: a piece of the source that it looks at.",
-    ),
-    "decoder": (
-        "Target → target (decoder)",
-        "Row: what the decoder has read last. Column: what it looks at, itself or before it.",
-    ),
-}
 
 
 class TracedText(NamedTuple):
@@ -54,87 +38,76 @@ class TracedText(NamedTuple):
     """Target pieces, each when it is due, look at source pieces."""
     log_probs: Sequence[float] = ()
     """ln p of each target piece."""
+    source: str = ""
+    """The sentence as it was given."""
+    text: str = ""
+    """Its translation as text."""
+
+
+def traced_json(traced: TracedText) -> str:
+    """Write a traced sentence as JSON: the fields of `TracedText`, weights to four decimals.
+
+    >>> one = TracedText(("a",), ("b",), ("<start>",), [], [], [[[[1.0]]]], (-0.25,), "a", "b")
+    >>> json.loads(traced_json(one))["cross"]
+    [[[[1.0]]]]
+    """
+    held: dict[str, object] = {
+        "source": traced.source,
+        "text": traced.text,
+        "source_pieces": traced.source_pieces,
+        "target_pieces": traced.target_pieces,
+        "target_read": traced.target_read,
+        "log_probs": [round(one, 4) for one in traced.log_probs],
+    }
+    for kind, layers in (
+        ("encoder", traced.encoder),
+        ("decoder", traced.decoder),
+        ("cross", traced.cross),
+    ):
+        held[kind] = [
+            [[[round(one, 4) for one in row] for row in head] for head in heads] for heads in layers
+        ]
+    return json.dumps(held, ensure_ascii=False, separators=(",", ":"))
 
 
 def attention_figure(traced: TracedText, *, title: str) -> str:
-    """Draw every attention of a sentence: one map, and a choice of kind, layer and head.
+    """Show every attention of a sentence: a choice of kind, layer and head, lines and a heat map.
 
     Without script it shows the attention to the source in the last layer, as the mean of the heads.
     """
-    sides = {
-        "cross": (traced.cross, traced.target_pieces, traced.source_pieces),
-        "encoder": (traced.encoder, traced.source_pieces, traced.source_pieces),
-        "decoder": (traced.decoder, traced.target_read, traced.target_read),
-    }
-    maps: list[str] = []
-    data: dict[str, object] = {}
-    for kind, (layers, rows, columns) in sides.items():
-        name, about = _KINDS[kind]
-        weights = mean(layers[-1])
-        hidden = "" if kind == "cross" else " hidden"
-        maps.append(
-            f'<div class="map" data-kind="{kind}"{hidden}>\n<p class="note">{about}</p>\n'
-            f"{attention_map(rows, columns, weights, title=f'{name}: {title}')}"
-            f"<details><summary>What each piece looks at most</summary>\n"
-            f"{_most(rows, columns, weights)}</details>\n</div>\n"
-        )
-        thousandths = [
-            [[round(1000 * one) for row in head for one in row] for head in heads]
-            for heads in layers
-        ]
-        data[kind] = {"name": name, "rows": rows, "columns": columns, "weights": thousandths}
-    script = Path(__file__).with_name("attention.js").read_text(encoding="utf-8")
+    weights = mean(traced.cross[-1])
+    rows, columns = traced.target_pieces, traced.source_pieces
+    data = traced_json(traced).replace("<", "\\u003c")  # no markup can end it
+    folder = Path(__file__).parent
+    script = "".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     return (
-        f'<figure class="attention">\n<figcaption>{escape(title)}</figcaption>\n{_controls()}'
-        f'<p class="shown" aria-live="polite">{_KINDS["cross"][0]}, layer {len(traced.cross)} of '
-        f"{len(traced.cross)}, mean of {len(traced.cross[-1])} heads</p>\n{_SCALE}"
-        f'<p class="readout" role="status" hidden></p>\n{"".join(maps)}'
-        f'<script type="application/json">{_json(data)}</script>\n<script>\n{script}</script>\n'
+        f'<figure class="attention">\n<figcaption>{escape(title)}</figcaption>\n'
+        f'<div class="view attention-view">\n<p class="shown">{_default(traced)}</p>\n'
+        f'<p class="note">{_ABOUT}</p>\n'
+        f"{attention_map(rows, columns, weights, title=f'Target → source: {title}')}"
+        f"{_most(rows, columns, weights)}</div>\n"
+        f'<script type="application/json">{data}</script>\n<script>\n{script}</script>\n'
         f"</figure>\n"
     )
 
 
-def attention_map(
-    rows: Sequence[str], columns: Sequence[str], weights: Matrix, *, title: str
-) -> str:
-    """Draw one matrix of weights as an SVG heat map, in a box in which it can scroll.
-
-    Args:
-        rows: the pieces that look, from top to bottom.
-        columns: the pieces that they look at.
-        weights: a row of shares from 0 to 1 for each of `rows`.
-        title: what it shows, plain text.
-    """
-    longest = max(text_width(_short(piece)) for piece in columns)
-    left = max(text_width(_short(piece)) for piece in rows) + 8
-    top = longest * math.sin(_SLANT) + 14
-    width = left + len(columns) * _CELL + longest * math.cos(_SLANT)
-    height = top + len(rows) * _CELL + 2
-    labels = [
-        f'<text class="row" x="{left - 6:.0f}" y="{top + (at + 0.5) * _CELL + 4.5:.1f}" '
-        f'text-anchor="end">{_label(piece)}</text>'
-        for at, piece in enumerate(rows)
-    ]
-    for at, piece in enumerate(columns):
-        place = f"{left + (at + 0.5) * _CELL + 3:.1f} {top - 6:.1f}"
-        labels.append(
-            f'<text class="column" transform="translate({place}) rotate(-60)">'
-            f"{_label(piece)}</text>"
-        )
-    cells = [
-        f'<rect x="{left + column * _CELL:.0f}" y="{top + row * _CELL:.0f}" '
-        f'width="{_CELL - 1}" height="{_CELL - 1}" fill-opacity="{_shade(weight)}">'
-        f"<title>{escape(f'{rows[row]} → {columns[column]}  {weight:.3f}')}</title></rect>"
-        for row, line in enumerate(weights)
-        for column, weight in enumerate(line)
-    ]
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(title)}" '
-        f'width="{width:.0f}" height="{height:.0f}">\n<title>{escape(title)}</title>\n'
-        f'<rect class="ground" x="{left:.0f}" y="{top:.0f}" width="{len(columns) * _CELL - 1}" '
-        f'height="{len(rows) * _CELL - 1}"/>\n' + "\n".join(labels) + '\n<g class="cells">\n'
+def traced_svg(traced: TracedText) -> str:
+    """Draw what the figure shows without script, as a picture of its own."""
+    title = f"{_default(traced)}: {traced.source} → {traced.text}"
+    return attention_svg(
+        traced.target_pieces, traced.source_pieces, mean(traced.cross[-1]), title=title
     )
-    return scrolling(svg + "\n".join(cells) + "\n</g>\n</svg>", label=title)
+
+
+_ABOUT = (
+    "Row: a piece of the target, as it is about to be said. Column: a piece of the source. With "
+    "JavaScript, every kind, layer and head can be chosen here."
+)
+
+
+def _default(traced: TracedText) -> str:
+    layers = len(traced.cross)
+    return f"Target → source, layer {layers} of {layers}, mean of {len(traced.cross[-1])} heads"
 
 
 def attention_of(
@@ -214,7 +187,7 @@ def _sentence(
 ) -> str:
     shown = [
         f'<span class="word{" asked" if asked in word.places else ""}" '
-        f'style="--w:{_shade(share)}" title="{share:.3f}">{escape(word.text)}</span>'
+        f'style="--w:{shade(share)}" title="{share:.3f}">{escape(word.text)}</span>'
         for word, share in zip(groups, shares, strict=True)
     ]
     share, most = max((share, word.text) for word, share in zip(groups, shares, strict=True))
@@ -225,16 +198,6 @@ def _sentence(
     )
 
 
-def _controls() -> str:
-    kinds = "".join(f'<option value="{kind}">{name}</option>' for kind, (name, _) in _KINDS.items())
-    return (
-        '<form class="controls" hidden>\n'
-        f'<label>Attention <select name="kind">{kinds}</select></label>\n'
-        '<label>Layer <select name="layer"></select></label>\n'
-        '<label>Head <select name="head"></select></label>\n</form>\n'
-    )
-
-
 def _most(rows: Sequence[str], columns: Sequence[str], weights: Matrix) -> str:
     def best(line: Sequence[float]) -> tuple[str, str]:
         at = max(range(len(line)), key=line.__getitem__)
@@ -242,35 +205,3 @@ def _most(rows: Sequence[str], columns: Sequence[str], weights: Matrix) -> str:
 
     found = [(piece, *best(line)) for piece, line in zip(rows, weights, strict=True)]
     return table(["piece", "looks most at", "weight"], found, numbers=[2])
-
-
-def _shade(weight: float) -> str:
-    """Opacity of a weight. The square root lets small weights be seen and told apart."""
-    return f"{math.sqrt(weight):.3f}".rstrip("0").rstrip(".")
-
-
-def _short(piece: str) -> str:
-    return piece if len(piece) <= _LONGEST else f"{piece[: _LONGEST - 1]}…"
-
-
-def _label(piece: str) -> str:
-    """A piece, its mark for a space fainter than its letters."""
-    shown = escape(_short(piece))
-    return f'<tspan class="soft">▁</tspan>{shown[1:]}' if shown.startswith("▁") else shown
-
-
-def _json(data: object) -> str:
-    """JSON that no markup can end."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-
-
-_SCALE = (
-    '<ul class="legend scale" aria-hidden="true"><li>Weight</li>'
-    + "".join(
-        f'<li><svg width="14" height="14"><rect class="ground" width="14" height="14"/>'
-        f'<rect class="swatch" width="14" height="14" fill-opacity="{_shade(weight)}"/></svg>'
-        f"{weight:g}</li>"
-        for weight in (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
-    )
-    + "</ul>\n"
-)

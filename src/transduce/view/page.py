@@ -1,6 +1,6 @@
 """A page: one HTML file that holds all it needs and asks no other host for anything.
 
-Its style, page.css, lies beside this file and is written into every page. It follows the reader's
+Its style lies beside this file and is written into every page. It follows the reader's
 light or dark scheme and any width; what is too wide scrolls in its own box.
 """
 
@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 _CONTENTS = 4
 """From so many sections on, a page begins with links to them."""
+
+STYLES = ("colours.css", "page.css", "attention.css")
+"""The files beside this one that a page's looks are in."""
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """Nothing is fetched, whatever comes to stand in a page."""
@@ -35,7 +38,8 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
         sections: from top to bottom.
         lead: plain text under the title.
     """
-    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    folder = Path(__file__).parent
+    style = "\n".join((folder / name).read_text(encoding="utf-8") for name in STYLES)
     links = [
         f'<li><a href="#section-{number}">{escape(section.title)}</a></li>'
         for number, section in enumerate(sections, start=1)

@@ -27,7 +27,7 @@ def traced_text(bundle: Bundle, source: str, target: str | None = None) -> Trace
     Raises:
         ValueError: if a side is blank or has more than `MOST` pieces.
     """
-    return _traced(bundle, _encoded(bundle, source, target))
+    return _traced(bundle, _encoded(bundle, source, target), source)
 
 
 def sentence_page(bundle: Bundle, source: str, target: str | None = None) -> str:
@@ -36,8 +36,7 @@ def sentence_page(bundle: Bundle, source: str, target: str | None = None) -> str
     Raises:
         ValueError: as `traced_text`.
     """
-    ids = _encoded(bundle, source, target)
-    traced = _traced(bundle, ids)
+    traced = traced_text(bundle, source, target)
     languages = bundle.languages
     from_, to = (
         languages.source_name or languages.source,
@@ -46,8 +45,8 @@ def sentence_page(bundle: Bundle, source: str, target: str | None = None) -> str
     whose = "as the model translates it" if target is None else "as it was given to the model"
     nats = -math.fsum(traced.log_probs)
     sentences = (
-        f'<dl class="pair">\n<dt>{escape(from_)}</dt><dd>{escape(tidy(source))}</dd>\n'
-        f"<dt>{escape(to)}</dt><dd>{escape(bundle.tokenizer.decode(ids.target))}</dd>\n</dl>\n"
+        f'<dl class="pair">\n<dt>{escape(from_)}</dt><dd>{escape(traced.source)}</dd>\n'
+        f"<dt>{escape(to)}</dt><dd>{escape(traced.text)}</dd>\n</dl>\n"
     )
     return page(
         "What the model looks at",
@@ -97,7 +96,7 @@ def _checked(tokenizer: Tokenizer, text: str, *, what: str) -> list[int]:
     return ids
 
 
-def _traced(bundle: Bundle, ids: _Ids) -> TracedText:
+def _traced(bundle: Bundle, ids: _Ids, source: str) -> TracedText:
     found = trace(bundle.model, ids.source, ids.target)
     target = tuple(bundle.tokenizer.pieces(ids.target))
     return TracedText(
@@ -108,6 +107,8 @@ def _traced(bundle: Bundle, ids: _Ids) -> TracedText:
         decoder=found.decoder.tolist(),
         cross=found.cross.tolist(),
         log_probs=tuple(found.log_probs.tolist()),
+        source=tidy(source),
+        text=bundle.tokenizer.decode(ids.target).strip(),
     )
 
 

@@ -63,7 +63,16 @@ def test_a_page_forbids_the_browser_to_fetch_anything():
 
 
 def test_a_page_has_colours_for_a_dark_scheme():
-    assert "@media screen and (prefers-color-scheme: dark)" in example()
+    assert "color-scheme: light dark" in example()
+    assert "light-dark(" in example()
+
+
+def test_a_page_uses_no_colour_that_is_not_defined():
+    shown = example()
+    used = set(re.findall(r"var\((--[\w-]+)\)", shown))
+
+    set_later = {"--w", "--columns"}  # by the element, or by the script
+    assert used - set_later - set(re.findall(r"(--[\w-]+):", shown)) == set()
 
 
 def test_a_long_page_begins_with_links_to_its_sections():

@@ -34,6 +34,7 @@ def test_without_a_target_the_models_own_translation_is_traced(bundle: Bundle):
 
     assert traced.target_pieces == expected.pieces
     assert traced.log_probs == pytest.approx(expected.log_probs, abs=1e-4)
+    assert (traced.source, traced.text) == (SENTENCE, expected.text)
 
 
 def test_pieces_and_weights_are_of_one_size(bundle: Bundle):

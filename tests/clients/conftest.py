@@ -1,0 +1,156 @@
+"""A real browser at a real server: untrained models of both directions, on a port of this machine.
+
+Without Playwright or a Chromium these tests are skipped, and say so; TRANSDUCE_BROWSER=required
+makes that a failure. TRANSDUCE_ARTEFACTS names a folder for the screenshots.
+"""
+
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+import torch
+from tests.conftest import SHAPE, made
+from tests.rooms.conftest import LINES
+
+from transduce.calibration import Calibration, Confidence
+from transduce.search.config import SearchConfig
+from transduce.text.config import TokenizerConfig
+from transduce.text.tokenizer import Tokenizer
+from transduce.translate.translator import Translator
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+    from transduce.serve.directions import Direction
+
+Open = Callable[..., "Page"]
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def _lacking(what: str) -> NoReturn:
+    if os.environ.get("TRANSDUCE_BROWSER") == "required":
+        pytest.fail(f"no browser test: {what}")
+    pytest.skip(f"no browser test: {what}")
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """The system's Chromium, without a window."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _lacking("playwright is not installed")
+    found = next(filter(None, map(shutil.which, _NAMES)), None)
+    if found is None:
+        _lacking(f"none of {', '.join(_NAMES)} is on PATH")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """Where a server listens, as `transduce serve` makes one."""
+    try:
+        import uvicorn
+        from tests.served import bundle_of, direction_of
+
+        from transduce.serve.app import make_app
+        from transduce.serve.directions import Directions
+        from transduce.serve.settings import Settings
+    except ImportError as error:
+        _lacking(f"{error.name} is not installed")
+    tokenizer = Tokenizer.train(LINES, TokenizerConfig(vocab_size=97))
+    model = made(replace(SHAPE, vocab_size=tokenizer.vocab_size, decoder_layers=2)).eval()
+    with torch.no_grad():
+        model.embedding.weight *= 3.0  # it prefers some pieces clearly
+    settings = Settings(char_limit=500, frontend_timeout=50, quiet=True)
+    worth = Calibration(log_probs=(-9.0, 0.0), worth=(0.0, 1.0), observations=100)
+    ways: list[Direction] = []
+    for pair in (("en", "de"), ("de", "en")):
+        bundle = bundle_of(*pair, tokenizer=tokenizer, model=model)
+        bundle.confidence = Confidence(words=worth, sentences=worth)
+        translator = Translator.from_parts(model, tokenizer, search=SearchConfig(beam=3, extra=4))
+        translator.confidence = bundle.confidence
+        ways.append(direction_of(bundle, translator, settings))
+    directions = Directions(ways)
+    server = uvicorn.Server(
+        uvicorn.Config(make_app(directions, settings), log_config=None, lifespan="off")
+    )
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/"
+        server.should_exit = True
+        thread.join()
+    directions.close()
+
+
+@pytest.fixture
+def open_page(browser: "Browser") -> Iterator[Open]:
+    """Open an address; at the end nothing was fetched from elsewhere and nothing was complained of.
+
+    Refusals that a test provokes are no complaints.
+    """
+    contexts: list[BrowserContext] = []
+    problems: list[str] = []
+
+    def opened(
+        address: str,
+        *,
+        wide: int = 1280,
+        high: int = 800,
+        scheme: str = "light",
+        script: bool = True,
+    ) -> "Page":
+        context = browser.new_context(
+            viewport={"width": wide, "height": high},
+            color_scheme=scheme,
+            java_script_enabled=script,
+            permissions=["clipboard-read", "clipboard-write"],
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+
+        def asked(url: str) -> None:
+            if not url.startswith((address.partition("?")[0], "data:", "blob:")):
+                problems.append(f"asked {url}")
+
+        def told(kind: str, text: str) -> None:
+            if kind in ("error", "warning") and "Failed to load resource" not in text:
+                problems.append(text)
+
+        page.on("request", lambda request: asked(request.url))
+        page.on("console", lambda message: told(message.type, message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+@pytest.fixture
+def keep(tmp_path: Path) -> Callable[["Page", str], None]:
+    """Keep a screenshot of the whole page under a name."""
+    folder = Path(os.environ.get("TRANSDUCE_ARTEFACTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def shot(page: "Page", name: str) -> None:
+        page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+    return shot

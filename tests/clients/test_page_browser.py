@@ -1,0 +1,299 @@
+"""The page at `/` in a real browser: what is typed is translated, and words can be chosen."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypedDict
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from tests.browsing import expect
+from tests.clients.conftest import Open
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page, Request, Route
+
+SENTENCE = "the old man reads a book"
+SHOT = Callable[["Page", str], None]
+
+
+class Said(TypedDict):
+    """What the server answers, as far as it is looked at here."""
+
+    text: str
+    sentences: list[dict[str, object]]
+
+
+def at(address: str, q: str = SENTENCE, source: str = "en", target: str = "de") -> str:
+    return f"{address}?{urlencode({'source': source, 'target': target, 'q': q})}"
+
+
+def translation(page: "Page", address: str, text: str = SENTENCE, **more: object) -> Said:
+    """What the page should show, asked from the server itself."""
+    body = {"text": text, "source": "en", "target": "de", "nbest": 3, **more}
+    return page.request.post(f"{address}api/translate", data=body).json()
+
+
+def shows(page: "Page", text: str) -> None:
+    expect(page.locator("#output")).to_have_text(text, use_inner_text=True)
+
+
+def beginning(offer: "Locator") -> str:
+    """What a translation begins with if this is chosen; the word that is shown ends it."""
+    begins = (offer.get_attribute("title") or "").removesuffix(" …")
+    assert begins.endswith(offer.locator(".next").inner_text())
+    return begins
+
+
+def starting_with(begins: str) -> "re.Pattern[str]":
+    return re.compile(rf"^{re.escape(begins)}( |$)")
+
+
+def test_what_is_typed_is_translated(open_page: Open, address: str):
+    page = open_page(address)
+
+    page.get_by_label("Text to translate").fill(SENTENCE)
+
+    shows(page, translation(page, address)["text"])
+    expect(page.locator("#count")).to_have_text(f"{len(SENTENCE)} / 500")
+
+
+def test_the_first_visit_shows_an_example(open_page: Open, address: str):
+    page = open_page(address)
+
+    box = page.get_by_label("Text to translate")
+    expect(box).not_to_have_value("")
+    expect(page.locator(".said").first).to_be_visible()
+    assert urlsplit(page.url).query == ""
+
+
+def test_the_address_keeps_languages_and_text(open_page: Open, address: str):
+    page = open_page(at(address))
+    page.get_by_label("Text to translate").fill("she buys bread & milk")
+
+    expect(page).to_have_url(re.compile("milk"))
+    query = parse_qs(urlsplit(page.url).query)
+    page.reload()
+
+    assert query == {"source": ["en"], "target": ["de"], "q": ["she buys bread & milk"]}
+    expect(page.get_by_label("Text to translate")).to_have_value("she buys bread & milk")
+    expect(page.get_by_label("Translate to")).to_have_value("de")
+
+
+def test_languages_are_swapped_with_their_texts(open_page: Open, address: str):
+    page = open_page(at(address))
+    said = translation(page, address)["text"]
+    shows(page, said)
+
+    page.get_by_role("button", name="Swap the languages").click()
+
+    expect(page.get_by_label("Translate from")).to_have_value("de")
+    expect(page.get_by_label("Translate to")).to_have_value("en")
+    expect(page.get_by_label("Text to translate")).to_have_value(said)
+
+
+def test_a_translation_is_copied(open_page: Open, address: str):
+    page = open_page(at(address))
+    said = translation(page, address)["text"]
+    shows(page, said)
+
+    page.get_by_role("button", name="Copy").click()
+
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == said
+
+
+def test_clearing_leaves_nothing_behind(open_page: Open, address: str):
+    page = open_page(at(address))
+    shows(page, translation(page, address)["text"])
+
+    page.get_by_role("button", name="Clear").click()
+
+    shows(page, "")
+    expect(page.get_by_label("Text to translate")).to_be_focused()
+    expect(page.locator("#inside")).to_be_hidden()
+
+
+def test_an_alternative_is_chosen_and_the_translation_begins_with_it(
+    open_page: Open, address: str, keep: SHOT
+):
+    page = open_page(at(address))
+    said = translation(page, address)["text"]
+    shows(page, said)
+
+    page.locator(".said").nth(1).click()
+    offers = page.get_by_role("menuitem")
+    offers.nth(1).wait_for()
+    other = next(one for one in offers.all() if not said.startswith(beginning(one)))
+    begins = beginning(other)
+    assert re.search(r"\d %", other.locator(".share").inner_text())
+    keep(page, "alternatives")
+    other.click()
+
+    expect(page.locator("#output")).to_have_text(starting_with(begins))
+    shows(page, translation(page, address, prefix=begins)["text"])
+    page.get_by_role("button", name="Undo my choice").click()
+    shows(page, said)
+
+
+def test_a_keyboard_is_enough(open_page: Open, address: str):
+    page = open_page(at(address, q=""))
+    box = page.get_by_label("Text to translate")
+    expect(box).not_to_have_value("")  # the example
+
+    box.focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.type(SENTENCE)
+    page.keyboard.press("Control+Enter")
+    said = translation(page, address)["text"]
+    shows(page, said)
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('.said')"):
+            break
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("menuitem").first).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    begins = beginning(page.locator(".popover :focus"))
+    page.keyboard.press("Enter")
+
+    expect(page.locator("#output")).to_have_text(starting_with(begins))
+
+
+def test_escape_closes_the_list_and_goes_back_to_the_word(open_page: Open, address: str):
+    page = open_page(at(address))
+    word = page.locator(".said").nth(1)
+    word.click()
+    page.get_by_role("menuitem").first.wait_for()
+
+    page.keyboard.press("Escape")
+
+    expect(page.get_by_role("menuitem")).to_have_count(0)
+    expect(word).to_be_focused()
+
+
+def test_confidence_and_the_other_translations_are_told_in_numbers(open_page: Open, address: str):
+    page = open_page(at(address))
+
+    (sentence,) = translation(page, address)["sentences"]
+    words = json.loads(json.dumps(sentence["words"]))
+    others = json.loads(json.dumps(sentence["others"]))
+    chips = [f"{word['text']}\n{word['confidence']:.2f}" for word in words]
+    expect(page.locator("#sure .chip")).to_have_text(chips, use_inner_text=True)
+    assert page.locator("#others .text").all_inner_texts() == [
+        str(sentence["text"]),
+        *(one["text"] for one in others),
+    ]
+
+
+def test_one_of_several_sentences_is_looked_into(open_page: Open, address: str):
+    page = open_page(at(address, q="she buys bread. the old man reads."))
+    choices = page.get_by_role("radiogroup", name="Sentence").get_by_role("radio")
+    expect(choices).to_have_text(["she buys bread.", "the old man reads."])
+
+    choices.nth(1).click()
+
+    expect(choices.nth(1)).to_be_checked()
+    expect(page.locator(".lines .column")).to_contain_text("man")
+    expect(page.locator(".lines .column")).not_to_contain_text("bread")
+
+
+def test_what_is_lost_or_odd_is_said(open_page: Open, address: str):
+    def answer(route: "Route") -> None:
+        response = route.fetch()
+        said = response.json()
+        if "error" in said:  # it asked for more translations than the beam is wide
+            route.fulfill(response=response)
+            return
+        said["lost"] = ["{name}"]
+        said["sentences"][0] |= {"flag": 'says "ha" 4 times in a row', "mended": False}
+        route.fulfill(json=said)
+
+    page = open_page(address)
+    page.route("**/api/translate", answer)
+    page.get_by_label("Text to translate").fill(SENTENCE)
+
+    notes = page.locator("#notes li")
+    expect(notes).to_contain_text(["{name}", 'may be a loop: it says "ha" 4 times in a row'])
+
+
+@pytest.mark.parametrize(("status", "told"), [(429, "busy"), (503, "not ready"), (0, "reached")])
+def test_a_server_that_cannot_answer_now_is_asked_again(
+    open_page: Open, address: str, status: int, told: str
+):
+    tries: list[str] = []
+
+    def refuse_once(route: "Route") -> None:
+        tries.append(route.request.url)
+        if len(tries) > 1:
+            route.fallback()
+        elif status:
+            route.fulfill(status=status, headers={"Retry-After": "1"}, json={"error": "Slowdown"})
+        else:
+            route.abort()
+
+    page = open_page(address)
+    expect(page.locator(".said").first).to_be_visible()
+    page.route("**/api/translate", refuse_once)
+    page.get_by_label("Text to translate").fill(SENTENCE)
+
+    expect(page.locator("#state")).to_contain_text(told)
+    shows(page, translation(page, address)["text"])
+    expect(page.locator("#state")).to_have_text("")
+
+
+def test_a_question_that_is_overtaken_is_given_up(open_page: Open, address: str):
+    given_up: list[Request] = []
+    page = open_page(address)
+    expect(page.locator(".said").first).to_be_visible()
+    page.on("requestfailed", lambda request: given_up.append(request))
+    page.route(
+        "**/api/translate", lambda route: "red" in str(route.request.post_data) or route.fallback()
+    )
+
+    page.get_by_label("Text to translate").fill("a red ball")
+    with page.expect_event("requestfailed"):
+        page.wait_for_timeout(400)
+        page.get_by_label("Text to translate").fill(SENTENCE)
+
+    shows(page, translation(page, address)["text"])
+    assert [one.post_data_json["text"] for one in given_up] == ["a red ball"]
+
+
+def test_a_text_that_is_too_long_is_not_sent(open_page: Open, address: str):
+    page = open_page(at(address))
+    expect(page.locator(".said").first).to_be_visible()
+    page.route("**/api/translate", lambda route: route.abort())
+
+    page.get_by_label("Text to translate").fill("x" * 501)
+
+    expect(page.locator("#state")).to_contain_text("longer than this server takes")
+    expect(page.locator("#count")).to_have_text("501 / 500")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("wide", "high"), [(1280, 800), (390, 844)])
+def test_it_fits_every_screen_in_light_and_dark(
+    open_page: Open, address: str, keep: SHOT, scheme: str, wide: int, high: int
+):
+    page = open_page(at(address), wide=wide, high=high, scheme=scheme)
+    page.locator(".heat rect").first.wait_for()
+    keep(page, f"page-{wide}-{scheme}")
+
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    red = int(re.findall(r"\d+", paper)[0])
+    assert (red < 60) == (scheme == "dark")
+    assert page.evaluate("document.documentElement.scrollWidth") == wide
+
+
+def test_dark_can_be_chosen_and_is_kept(open_page: Open, address: str):
+    page = open_page(address)
+    button = page.get_by_role("button", name="Colours")
+
+    button.click()
+    button.click()
+    page.reload()
+
+    expect(button).to_have_text("◐ Dark")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -1,0 +1,286 @@
+"""A real server in a process of its own: what clients do to it, and that the next request works."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+import pytest
+from tests.conftest import Corpus, made
+
+from transduce.bundle import Bundle, Provenance
+from transduce.model.config import ModelConfig
+from transduce.search.config import SearchConfig
+from transduce.text.config import Languages
+
+pytest.importorskip("uvicorn")
+
+POSTED = b"POST /translate HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A running server."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+    def post(self, body: bytes, path: str = "/translate") -> tuple[int, dict[str, object]]:
+        """The status and the JSON of an answer."""
+        client = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            client.request("POST", path, body, {"Content-Type": "application/json"})
+            answer = client.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            client.close()
+
+    def raw(self, sent: bytes) -> bytes:
+        """All that comes back for these bytes until the server hangs up."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
+            client.sendall(sent)
+            said = b""
+            while part := client.recv(65536):
+                said += part
+        return said
+
+
+def asked(text: str) -> bytes:
+    return json.dumps({"q": text, "source": "en", "target": "de"}).encode()
+
+
+@contextmanager
+def running(model: Path, log: Path, *options: str) -> Generator[Server]:
+    """A server that is ready."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "transduce", "serve", str(model), "--port", "0", *options],
+            stderr=out,
+            env=os.environ | {"COLUMNS": "100"},
+        )
+    try:
+        until = time.monotonic() + 120
+        while not (found := re.search(r"ready at http://127\.0\.0\.1:(\d+)/", log.read_text())):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        yield Server(process=process, port=int(found[1]), log=log)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> Path:
+    shape = ModelConfig(
+        vocab_size=corpus.tokenizer.vocab_size,
+        encoder_layers=1,
+        decoder_layers=1,
+        d_model=8,
+        d_ff=11,
+        heads=2,
+        d_k=3,
+        d_v=5,
+        dropout=0.0,
+    )
+    folder = tmp_path_factory.mktemp("served") / "model"
+    Bundle(
+        model=made(shape).eval(),
+        tokenizer=corpus.tokenizer,
+        languages=Languages(source="en", target="de"),
+        search=SearchConfig(beam=1, extra=1, max_source=29),
+        provenance=Provenance(),
+    ).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(model: Path) -> Generator[Server]:
+    options = ("--engine", "torch", "--head-time", "1", "--client-time", "2", "--keep-alive", "1")
+    with running(model, model.parent / "log", *options) as one:
+        yield one
+
+
+@pytest.fixture(autouse=True)
+def the_next_request_works(request: pytest.FixtureRequest) -> Generator[None]:
+    yield
+    if "server" in request.fixturenames:
+        one = request.getfixturevalue("server")
+        assert one.post(asked("one two"))[0] == 200
+
+
+def test_who_sends_a_head_slowly_is_cut_off(server: Server) -> None:
+    begun = time.monotonic()
+
+    said = server.raw(b"GET /health HTTP/1.1\r\nHost: he")
+
+    assert said.startswith(b"HTTP/1.1 408 ")
+    assert 0.5 < time.monotonic() - begun < 30
+
+
+def test_who_sends_a_head_byte_by_byte_is_cut_off(server: Server) -> None:
+    def dribble(client: socket.socket) -> None:
+        for _ in range(300):
+            client.sendall(b"G")
+            time.sleep(0.1)
+
+    with (
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as client,
+        pytest.raises((BrokenPipeError, ConnectionResetError)),
+    ):
+        dribble(client)
+
+
+def test_who_says_nothing_is_cut_off(server: Server) -> None:
+    assert server.raw(b"") == b""
+
+
+def test_who_sends_a_body_slowly_is_cut_off(server: Server) -> None:
+    said = server.raw(POSTED + b'Content-Length: 50\r\n\r\n{"q": ')
+
+    assert said.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_body_of_ten_megabytes_is_refused(server: Server) -> None:
+    status, said = server.post(asked("one " * 2_500_000))
+
+    assert status == 413
+    assert "larger than" in str(said["error"])
+
+
+def test_a_body_without_a_length_is_refused_when_it_is_too_large(server: Server) -> None:
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+
+    said = server.raw(POSTED + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 70 + b"0\r\n\r\n")
+
+    assert said.startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"q": "one',
+        b"[" * 100_000,
+        b'{"q": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        rb'{"q": "\ud800", "source": "en", "target": "de"}',
+        b'{"q": "\xff", "source": "en", "target": "de"}',
+        b"7",
+        b"",
+    ],
+    ids=["broken", "deep", "deep in q", "surrogate", "not UTF-8", "number", "nothing"],
+)
+def test_what_is_no_good_json_is_refused_with_a_reason(server: Server, body: bytes) -> None:
+    status, said = server.post(body)
+
+    assert status == 400
+    assert said["error"]
+
+
+def test_nul_bytes_are_translated_as_blanks(server: Server) -> None:
+    status, said = server.post(asked("one\0two"))
+
+    assert (status, said) == server.post(asked("one two"))
+    assert status == 200
+
+
+def test_a_line_of_fifty_thousand_characters_is_translated(server: Server) -> None:
+    status, said = server.post(asked("one two three " * 3571))
+
+    assert status == 200
+    assert said["translatedText"]
+
+
+def test_a_head_that_is_too_large_is_refused(server: Server) -> None:
+    said = server.raw(b"GET /health HTTP/1.1\r\nX: " + b"x" * 100_000)
+
+    assert said.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "path", [b"../../etc/passwd", b"..%2f..%2fetc%2fpasswd", b"%2fetc%2fpasswd"]
+)
+def test_no_file_is_found_outside_of_what_was_translated(server: Server, path: bytes) -> None:
+    said = server.raw(
+        b"GET /download_file/" + path + b" HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+    )
+
+    assert said.startswith(b"HTTP/1.1 404 ")
+
+
+def test_who_hangs_up_harms_nobody(server: Server) -> None:
+    body = asked("one two three " * 3571)
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+            client.sendall(POSTED + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    status, _ = server.post(asked("one"))
+
+    assert status == 200
+
+
+def test_the_log_never_has_the_text(server: Server) -> None:
+    server.post(asked("four five four"))
+    server.post(b"", path="/translate?q=four+five+four&source=en&target=zz")
+
+    assert "four" not in server.log.read_text()
+    assert "POST /translate 400" in server.log.read_text()
+
+
+def test_stopping_under_load_loses_nothing_that_was_accepted(model: Path) -> None:
+    statuses: list[int] = []
+    torn: list[str] = []
+
+    def client(server: Server) -> None:
+        while True:
+            try:
+                statuses.append(server.post(asked("one two three"))[0])
+            except (ConnectionError, TimeoutError) as error:
+                if not isinstance(error, ConnectionRefusedError | ConnectionResetError):
+                    torn.extend([repr(error)] * (type(error).__name__ != "RemoteDisconnected"))
+                return
+            except (HTTPException, ValueError) as error:
+                torn.append(repr(error))
+                return
+
+    with running(model, model.parent / "stopped", "--engine", "torch") as server:
+        threads = [threading.Thread(target=client, args=[server]) for _ in range(13)]
+        for thread in threads:
+            thread.start()
+        while len(statuses) < 40:
+            time.sleep(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        code = server.process.wait(60)
+        for thread in threads:
+            thread.join()
+
+    logged = server.log.read_text().count("POST /translate 200")
+    assert code == 0
+    assert torn == []
+    assert set(statuses) == {200}
+    assert len(statuses) == logged
+
+
+def test_a_port_that_is_in_use_is_one_line_and_two(model: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        said = subprocess.run(
+            [sys.executable, "-m", "transduce", "serve", str(model), "--port", str(port)],
+            capture_output=True,
+            check=False,
+        )
+
+    assert said.returncode == 2
+    assert said.stderr.count(b"\n") == 1
+    assert f"port {port}".encode() in said.stderr

@@ -1,0 +1,105 @@
+"""Whole texts, pages, subtitles and .po files through the command line of a trained model."""
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run, Said, Transduce, refuses
+
+SRT = (
+    "1\r\n00:00:01,000 --> 00:00:02,000\r\n{0}\r\n\r\n2\r\n00:00:03,000 --> 00:00:04,000\r\n{1}\r\n"
+)
+
+
+@pytest.fixture
+def translated(run: Run, transduce: Transduce) -> Transduce:
+    def call(*words: object, stdin: str = "") -> Said:
+        return transduce("translate", run.folder, "--engine", "torch", *words, stdin=stdin.encode())
+
+    return call
+
+
+@pytest.fixture
+def lines(translated: Transduce) -> list[str]:
+    """What becomes of three lines."""
+    return translated(stdin="1 2 3\n4 0\n2 1\n").out.splitlines()
+
+
+def test_a_text_keeps_its_white_space_and_placeholders(translated: Transduce, lines: list[str]):
+    said = translated("--format", "text", stdin="  1 2 3\r\n\n\t4 0 {name}  2 1\n\n")
+
+    assert said.code == 0
+    assert said.out == f"  {lines[0]}\r\n\n\t{lines[1]} {{name}}  {lines[2]}\n\n"
+    assert said.err == "engine: torch\n"
+
+
+def test_a_page_keeps_its_tags(translated: Transduce, lines: list[str]):
+    page = (
+        "<!doctype html>\n<p title='x'><b>{0}</b></p><script>1 2 3</script><ul><li>{1}<li>{2}</ul>"
+    )
+
+    said = translated("--format", "html", stdin=page.format("1 2\n 3", "4 0", "2 1"))
+
+    assert said.out == page.format(*lines)
+
+
+def test_subtitles_keep_their_times(translated: Transduce, lines: list[str]):
+    said = translated("--format", "srt", stdin=SRT.format("1 2 3", "4 0"))
+
+    assert said.out == SRT.format(*lines)
+
+
+def test_po_is_filled(translated: Transduce, lines: list[str]):
+    said = translated("--format", "po", stdin='#: a.c\nmsgid "1 2 3"\nmsgstr ""\n')
+
+    assert said.out == f'#: a.c\nmsgid "1 2 3"\nmsgstr "{lines[0]}"\n'
+
+
+def test_files_are_read_and_written_whole(translated: Transduce, lines: list[str], tmp_path: Path):
+    (tmp_path / "in").write_bytes("\ufeff1 2 3\n4 0".encode())
+
+    said = translated("--format", "text", "-i", tmp_path / "in", "-o", tmp_path / "out")
+
+    assert said.out == ""
+    assert (tmp_path / "out").read_bytes() == f"\ufeff{lines[0]}\n{lines[1]}".encode()
+
+
+def test_settings_of_the_search_hold(translated: Transduce):
+    asked = ("--max-length", 1, "--beam", 1)
+
+    said = translated("--format", "text", *asked, stdin="1 2 3\n")
+
+    assert said.out == translated(*asked, stdin="1 2 3\n").out
+    assert said.out != translated(stdin="1 2 3\n").out
+
+
+def test_a_glossary_is_reported(translated: Transduce, tmp_path: Path):
+    (tmp_path / "terms.tsv").write_text("3\t4\n")
+
+    said = translated("--format", "text", "--glossary", tmp_path / "terms.tsv", stdin="1 2 3\n")
+
+    assert said.err.endswith("glossary: 1 of 1 occurrences of terms honoured\n")
+
+
+def test_a_sentence_too_long_is_reported(translated: Transduce):
+    said = translated("--format", "text", "--beam", 1, stdin=f"{'1 2 3 4 ' * 400}\n")
+
+    assert "too long, translated in " in said.err
+
+
+@pytest.mark.parametrize(
+    "option", [("--nbest", 2), ("--json",), ("--confidence",), ("--prefix", "1"), ("--align", "x")]
+)
+def test_what_is_for_lines_is_refused(
+    translated: Transduce, option: tuple[object, ...], tmp_path: Path
+):
+    refuses(translated("--format", "html", *option), option[0], "--format html")
+
+
+def test_a_broken_file_is_refused_before_the_model_is_loaded(transduce: Transduce):
+    said = transduce("translate", "nowhere", "--format", "srt", stdin=b"hello\n")
+
+    refuses(said, "stdin, line 1: times are expected here")
+
+
+def test_an_unknown_format_is_refused(translated: Transduce):
+    assert translated("--format", "docx").code == 2

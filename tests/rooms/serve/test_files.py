@@ -1,0 +1,233 @@
+"""Documents: translated whole, kept for a while, found by their name alone."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.served import Serve, Served
+
+from transduce.serve.files import Shelf
+from transduce.serve.settings import Key, Settings
+
+EN_DE = {"source": "en", "target": "de"}
+SRT = (
+    b"1\r\n00:00:01,000 --> 00:00:02,500\r\nIt rains.\r\n\r\n"
+    b"2\r\n00:00:03,000 --> 00:00:04,000\r\nBye.\r\n"
+)
+
+
+def upload(served: Served, name: str, content: bytes, **fields: str) -> httpx.Response:
+    said = EN_DE | fields
+    return served.ask("POST", "/translate_file", data=said, files={"file": (name, content)})
+
+
+def fetched(served: Served, said: httpx.Response) -> httpx.Response:
+    assert said.status_code == 200, said.text
+    url = said.json()["translatedFileUrl"]
+    assert url.startswith("http://here:5000/download_file/")
+    return served.ask("GET", url.removeprefix("http://here:5000"))
+
+
+def error(said: httpx.Response, status: int) -> str:
+    assert said.status_code == status, said.text
+    assert list(said.json()) == ["error"]
+    return said.json()["error"]
+
+
+def test_a_document_comes_back_as_an_attachment(served: Served) -> None:
+    said = fetched(served, upload(served, "note.txt", b"It rains.\n\n  Bye.\n"))
+
+    assert said.content == b"IT RAINS.\n\n  BYE.\n"
+    assert said.headers["content-disposition"].startswith('attachment; filename="note_de.txt"')
+
+
+def test_the_structure_of_subtitles_stays(served: Served) -> None:
+    said = fetched(served, upload(served, "film.srt", SRT))
+
+    assert said.content == SRT.replace(b"It rains", b"IT RAINS").replace(b"Bye", b"BYE")
+
+
+def test_the_tags_of_a_page_stay(served: Served) -> None:
+    page = b"<html><body><p>A <b>red</b> hat</p></body></html>"
+
+    said = fetched(served, upload(served, "a.HTML", page))
+
+    assert said.content == b"<html><body><p>A <b>RED</b> HAT</p></body></html>"
+
+
+def test_each_document_has_a_name_of_its_own(served: Served) -> None:
+    urls = {upload(served, "a.txt", b"x").json()["translatedFileUrl"] for _ in range(3)}
+
+    assert len(urls) == 3
+    assert all(len(url.rpartition("/")[2]) > 24 + len("a_de.txt") for url in urls)
+
+
+def test_a_name_with_folders_keeps_its_last_part(served: Served) -> None:
+    for name in ("../../etc/note.txt", "C:\\docs\\note.txt", "/note.txt", "no\tte.txt"):
+        said = fetched(served, upload(served, name, b"x"))
+        assert said.headers["content-disposition"].count("te_de.txt") == 2
+        assert "/" not in said.headers["content-disposition"].partition("filename*")[0]
+
+
+def test_a_name_in_other_letters_is_kept(served: Served) -> None:
+    said = fetched(served, upload(served, "Übung 1.txt", b"x"))
+
+    assert "filename*=UTF-8''%C3%9Cbung_1_de.txt" in said.headers["content-disposition"]
+
+
+def test_a_long_document_is_asked_for_in_parts(served: Served) -> None:
+    lines = "".join(f"Line {n}.\n" for n in range(101))
+
+    said = fetched(served, upload(served, "a.txt", lines.encode()))
+
+    assert said.text == lines.upper()
+
+
+def test_auto_finds_out_the_language_of_the_whole(serve: Serve) -> None:
+    served = serve("en-fr", "de-fr")
+    text = "Das ist ein Haus mit einem Garten.\nJa.\n"
+
+    upload(served, "a.txt", text.encode(), source="auto", target="fr")
+
+    assert "Ja." in served.loud["de-fr"].asked
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "part"),
+    [
+        ("a.exe", b"x", "Invalid request: file format not supported"),
+        ("a", b"x", "Invalid request: file format not supported"),
+        ("a.txt", b"\xff\xfe", "a.txt"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    served: Served, name: str, content: bytes, part: str
+) -> None:
+    assert part in error(upload(served, name, content), 400)
+
+
+def test_a_form_without_a_file_is_refused(served: Served) -> None:
+    said = served.ask("POST", "/translate_file", data=EN_DE)
+
+    assert error(said, 400) == "Invalid request: missing file parameter"
+
+
+@pytest.mark.parametrize("name", ["source", "target"])
+def test_a_form_without_a_language_is_refused(served: Served, name: str) -> None:
+    assert error(upload(served, "a.txt", b"x", **{name: ""}), 400).endswith(f"{name} parameter")
+    assert error(upload(served, "a.txt", b"", **{name: "zz"}), 400) == "zz is not supported"
+
+
+def test_a_large_document_is_413(serve: Serve) -> None:
+    served = serve(settings=Settings(body_limit=1000))
+
+    error(upload(served, "a.txt", b"x" * 1000), 413)
+
+
+def test_a_document_needs_a_key_as_a_text_does(serve: Serve) -> None:
+    served = serve(settings=Settings(keys=(Key("secret"),)))
+
+    assert error(upload(served, "a.txt", b"x", api_key="wrong"), 403)
+    assert upload(served, "a.txt", b"x", api_key="secret").status_code == 200
+
+
+def test_a_full_queue_makes_a_document_wait(serve: Serve) -> None:
+    served = serve(settings=Settings(queue=1))
+    loud = served.loud["en-de"]
+    loud.go.clear()
+
+    async def go() -> httpx.Response:
+        async with served.client() as client:
+            text = {"q": "Hello.", **EN_DE}
+            first = asyncio.create_task(client.post("/translate", json=text))
+            await asyncio.to_thread(loud.started.wait, 5)
+            second = asyncio.create_task(client.post("/translate", json=text))
+            await asyncio.sleep(0.05)
+            files = {"file": ("a.txt", b"One.")}
+            third = asyncio.create_task(client.post("/translate_file", data=EN_DE, files=files))
+            await asyncio.sleep(0.05)
+            loud.go.set()
+            await asyncio.gather(first, second)
+            return await third
+
+    assert asyncio.run(go()).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["none.txt", "%2e%2e%2fpyproject.toml", "..%5cx", "%00", "a" * 9999],
+)
+def test_other_paths_lead_nowhere(served: Served, name: str) -> None:
+    error(served.ask("GET", f"/download_file/{name}"), 404)
+
+
+def test_a_host_that_is_none_is_not_repeated(served: Served) -> None:
+    said = served.ask(
+        "POST",
+        "/translate_file",
+        data=EN_DE,
+        files={"file": ("a.txt", b"x")},
+        headers={"host": "evil.example/<script>"},
+    )
+
+    assert "evil" not in said.json()["translatedFileUrl"]
+
+
+@pytest.fixture
+def shelf() -> Iterator[Shelf]:
+    shelf = Shelf(seconds=0.05, most=3)
+    yield shelf
+    shelf.close()
+
+
+def test_documents_go_after_a_while(shelf: Shelf) -> None:
+    async def go() -> tuple[bytes | None, bytes | None]:
+        name = shelf.put("a.txt", b"x")
+        before = shelf.get(name)
+        await asyncio.sleep(0.1)
+        return before, shelf.get(name)
+
+    assert asyncio.run(go()) == (b"x", None)
+    assert list(shelf.folder.iterdir()) == []
+
+
+def test_the_oldest_document_goes_where_there_are_too_many(shelf: Shelf) -> None:
+    async def go() -> list[bytes | None]:
+        names = [shelf.put("a.txt", str(n).encode()) for n in range(4)]
+        return [shelf.get(name) for name in names]
+
+    assert asyncio.run(go()) == [None, b"1", b"2", b"3"]
+    assert len(list(shelf.folder.iterdir())) == 3
+
+
+def test_at_the_end_nothing_is_left(shelf: Shelf) -> None:
+    async def go() -> Path:
+        shelf.put("a.txt", b"x")
+        return shelf.folder
+
+    folder = asyncio.run(go())
+    shelf.close()
+
+    assert not folder.exists()
+
+
+def test_a_document_does_not_keep_a_text_waiting(served: Served) -> None:
+    lines = b"".join(b"Line %d.\n" % n for n in range(3000))
+
+    async def go() -> float:
+        async with served.client() as client:
+            files = {"file": ("a.txt", lines)}
+            book = asyncio.create_task(client.post("/translate_file", data=EN_DE, files=files))
+            await asyncio.sleep(0.05)
+            begun = time.perf_counter()
+            text = await client.post("/translate", json={"q": "Hello.", **EN_DE})
+            waited = time.perf_counter() - begun
+            assert not book.done()
+            assert text.status_code == 200
+            assert (await book).status_code == 200
+            return waited
+
+    assert asyncio.run(go()) < 2.0

@@ -1,0 +1,136 @@
+"""The document: true, because it is made of what answers."""
+
+import json
+import re
+
+import pytest
+from tests.served import Serve, Served
+
+from transduce.serve.page import FILES, POLICY
+
+Document = dict[str, dict[str, dict[str, dict[str, object]]]]
+
+
+@pytest.fixture
+def document(served: Served) -> Document:
+    return served.ask("GET", "/openapi.json").json()
+
+
+def test_it_is_openapi_3_1(document: Document) -> None:
+    assert document["openapi"] == "3.1.0"
+
+
+def test_it_has_libretranslate_s_name_too(served: Served, document: Document) -> None:
+    assert served.ask("GET", "/spec").json() == document
+
+
+def test_every_reference_leads_somewhere(document: Document) -> None:
+    names = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+
+    assert names
+    assert names <= document["components"]["schemas"].keys()
+
+
+def test_every_model_has_a_name_of_its_own(document: Document) -> None:
+    assert not [name for name in document["components"]["schemas"] if "__" in name]
+
+
+def test_requests_name_the_loaded_languages(serve: Serve) -> None:
+    document = serve("en-de", "fr-de").ask("GET", "/openapi.json").json()
+    schemas = document["components"]["schemas"]
+
+    assert schemas["Translate"]["properties"]["source"]["enum"] == ["auto", "en", "fr"]
+    assert schemas["NativeTranslate"]["properties"]["target"]["enum"] == ["de", None]
+    assert schemas["DeepLTranslate"]["properties"]["target_lang"]["enum"] == ["DE"]
+    assert "enum" not in schemas["NativeTranslated"]["properties"]["source"]
+
+
+def test_every_operation_has_a_name_of_its_own(document: Document) -> None:
+    names = [one["operationId"] for ways in document["paths"].values() for one in ways.values()]
+
+    assert len(set(names)) == len(names)
+
+
+def test_every_path_of_the_apis_is_there_and_no_other(served: Served, document: Document) -> None:
+    routes = {route.path for route in served.app.routes}
+
+    assert document["paths"].keys() == routes - {"/", "/page/{name}"}
+
+
+def test_what_is_there_answers(served: Served, document: Document) -> None:
+    for path, ways in document["paths"].items():
+        for verb in ways:
+            said = served.ask(verb.upper(), path.replace("{name}", "x"))
+            assert said.status_code != 405
+            assert str(said.status_code) in ways[verb]["responses"]
+
+
+def test_each_api_says_errors_in_its_own_shape(document: Document) -> None:
+    def shape(path: str) -> str:
+        answer = document["paths"][path]["post"]["responses"]["400"]
+        return answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+
+    assert shape("/v2/translate") == "DeepLError"
+    assert shape("/translate") == shape("/api/translate") == "Error"
+
+
+def test_only_where_there_is_a_queue_it_may_be_full(document: Document) -> None:
+    full = {
+        path
+        for path, ways in document["paths"].items()
+        if any("429" in way["responses"] for way in ways.values())
+    }
+
+    assert full == {
+        "/translate",
+        "/translate_file",
+        "/v2/translate",
+        "/api/translate",
+        "/api/alternatives",
+        "/api/attention",
+    }
+
+
+def test_a_form_has_no_lists_but_deepl_s(document: Document) -> None:
+    def fields(path: str) -> dict[str, dict[str, object]]:
+        kinds = document["paths"][path]["post"]["requestBody"]["content"]
+        return kinds["application/x-www-form-urlencoded"]["schema"]["properties"]
+
+    assert fields("/translate")["q"]["type"] == "string"
+    assert fields("/v2/translate")["text"]["type"] == "array"
+
+
+def test_the_page_is_served_with_its_policy(served: Served) -> None:
+    said = served.ask("GET", "/")
+
+    assert said.status_code == 200
+    assert said.headers["content-type"].startswith("text/html")
+    assert said.headers["content-security-policy"] == POLICY
+    assert "default-src 'none'" in POLICY
+
+
+@pytest.mark.parametrize("name", list(FILES))
+def test_every_file_of_the_page_is_served(served: Served, name: str) -> None:
+    said = served.ask("GET", f"/page/{name}")
+
+    assert said.content == FILES[name].content
+    assert said.headers["content-type"] == FILES[name].content_type
+    assert said.headers["cache-control"] == "no-cache"
+
+
+def test_what_a_browser_has_is_not_sent_again(served: Served) -> None:
+    etag = served.ask("GET", "/").headers["etag"]
+
+    again = served.ask("GET", "/", headers={"if-none-match": f'"other", W/{etag}'})
+    other = served.ask("GET", "/", headers={"if-none-match": '"other"'})
+
+    assert (again.status_code, again.content) == (304, b"")
+    assert other.status_code == 200
+
+
+@pytest.mark.parametrize("name", ["none.js", "__init__.py", "..%2f__init__.py"])
+def test_what_is_no_file_of_the_page_is_404(served: Served, name: str) -> None:
+    said = served.ask("GET", f"/page/{name}")
+
+    assert said.status_code == 404
+    assert said.json() == {"error": "Not Found"}

@@ -1,0 +1,194 @@
+"""A server's application without a socket: translators that are told from afar, asked by httpx."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import httpx
+from starlette.applications import Starlette
+
+from transduce.bundle import Bundle, Provenance
+from transduce.model.transformer import Transformer
+from transduce.search.config import SearchConfig
+from transduce.serve.app import make_app
+from transduce.serve.batcher import Batcher
+from transduce.serve.directions import Direction, Directions, Language
+from transduce.serve.settings import Settings
+from transduce.text.config import Languages
+from transduce.text.tokenizer import Tokenizer
+from transduce.translate.translation import Alternative, Translation
+from transduce.translate.translator import Extras, Translator
+
+NAMES = {"en": "English", "de": "German", "fr": "French", "pt": "Portuguese"}
+
+
+class Loud(Translator):
+    """Says every sentence in capitals, behind the code of its target; the k-th best ends in k."""
+
+    def __init__(self, target: str, model: Transformer) -> None:
+        self.target = target
+        self.model = model
+        self.search = SearchConfig(beam=3)
+        self.confidence = None
+        self.why = "engine: a loud voice"
+        self.asked: list[str] = []
+        self.beams: list[int | None] = []
+        self.started, self.go = threading.Event(), threading.Event()
+        self.go.set()
+
+    def translate(  # type: ignore[override]
+        self,
+        sentences: Iterable[str],
+        *,
+        beam: int | None = None,
+        alpha: float | None = None,
+        nbest: int = 1,
+        extras: Extras | None = None,
+        prefix: str | Sequence[str] = "",
+    ) -> list[Translation]:
+        given = list(sentences)
+        self.asked += given
+        self.beams.append(beam)
+        self.started.set()
+        self.go.wait(10)
+        if "Break down." in given:
+            raise RuntimeError("a secret of the server")
+        assert nbest <= (beam or self.search.beam)
+        return [self._said(text, before, nbest) for text, before in zip(given, prefix, strict=True)]
+
+    def alignment(self, translation: Translation) -> str:
+        return " ".join(f"{n}-{n}" for n in range(len(translation.source.split())))
+
+    def _said(self, text: str, prefix: str, nbest: int) -> Translation:
+        words = text.upper() if not prefix else f"{prefix} {text.upper()}"
+        return Translation(
+            source=text,
+            text=words,
+            score=-1.5,
+            ids=(3, 0),
+            pieces=("▁x", "</s>"),
+            log_probs=(-0.5, -1.0),
+            others=tuple(Alternative(text=f"{words} {k}", score=-2.0) for k in range(2, nbest + 1)),
+        )
+
+
+def bundle_of(
+    source: str, target: str, *, tokenizer: Tokenizer, model: Transformer, recipe: str = ""
+) -> Bundle:
+    return Bundle(
+        model=model,
+        tokenizer=tokenizer,
+        languages=Languages(
+            source=source,
+            target=target,
+            source_name=NAMES.get(source, ""),
+            target_name=NAMES.get(target, ""),
+        ),
+        search=SearchConfig(beam=2, max_source=40),
+        provenance=Provenance(recipe=recipe),
+    )
+
+
+def direction_of(bundle: Bundle, translator: Translator, settings: Settings) -> Direction:
+    said = bundle.languages
+    return Direction(
+        name=f"{said.source}-{said.target}",
+        source=Language(said.source, said.source_name or said.source),
+        target=Language(said.target, said.target_name or said.target),
+        translator=translator,
+        bundle=bundle,
+        batcher=Batcher(translator, wait=0.0, most=64, queue=settings.queue),
+    )
+
+
+@dataclass(kw_only=True)
+class Served:
+    """An application, and those who translate in it."""
+
+    app: Starlette
+    loud: Mapping[str, Loud]
+    told: dict[str, dict[str, dict[str, object]]] = field(default_factory=dict)
+
+    def ask(
+        self,
+        verb: str,
+        path: str,
+        *,
+        json: object = None,
+        data: Mapping[str, str | list[str]] | None = None,
+        files: Mapping[str, tuple[str, bytes]] | None = None,
+        params: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        """Ask, and see that the document of the server tells of such an answer."""
+
+        async def go() -> httpx.Response:
+            async with self.client() as client:
+                return await client.request(
+                    verb,
+                    path,
+                    json=json,
+                    data=data,
+                    files=files,
+                    params=params,
+                    content=content,
+                    headers=headers,
+                )
+
+        said = asyncio.run(go())
+        self._is_documented(verb, path, said)
+        return said
+
+    def post(self, path: str, **fields: object) -> httpx.Response:
+        """Ask with a JSON object."""
+        return self.ask("POST", path, json=fields)
+
+    def client(self) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        return httpx.AsyncClient(transport=transport, base_url="http://here:5000")
+
+    def _is_documented(self, verb: str, path: str, said: httpx.Response) -> None:
+        if path == "/openapi.json":
+            self.told = json.loads(said.content)["paths"]
+            return
+        if not self.told:
+            self.ask("GET", "/openapi.json")
+        way = self.told.get(path.partition("?")[0], {}).get(verb.lower())
+        if way is not None:
+            documented = way["responses"]
+            assert isinstance(documented, dict)
+            assert str(said.status_code) in documented, (verb, path, said.status_code)
+
+
+Serve = Callable[..., Served]
+
+
+@contextmanager
+def serving(
+    pairs: Sequence[str],
+    settings: Settings | None = None,
+    *,
+    tokenizer: Tokenizer,
+    model: Transformer,
+) -> Iterator[Served]:
+    """Serve pairs of languages such as "en-de", each by a loud voice."""
+    settings = settings or Settings()
+    loud = {pair: Loud(pair.partition("-")[2], model) for pair in pairs}
+    directions = Directions(
+        [
+            direction_of(
+                bundle_of(*pair.split("-"), tokenizer=tokenizer, model=model), voice, settings
+            )
+            for pair, voice in loud.items()
+        ]
+    )
+    app = make_app(directions, settings)
+    try:
+        yield Served(app=app, loud=loud)
+    finally:
+        directions.close()
+        app.state.shelf.close()
