@@ -67,11 +67,11 @@ clean:
 # A stamp a set of packages, so that a second call costs nothing.
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "installing transduce and what it needs into $(VENV); torch is large"
-	@$(INSTALL) -e .
+	@$(INSTALL) -e ".[serve]"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[test,serve]"
+	@$(INSTALL) --quiet -e ".[test]"
 	@touch $@
 
 $(VENV)/.interop: $(VENV)/.test

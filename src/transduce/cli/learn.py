@@ -40,6 +40,8 @@ def demo(
     say("\nTry your own sentence, made of words like these, then train on your own two files:\n")
     say(f'  echo "{told.shown[0].source}" | {command} translate {out}')
     say(f"  {command} train --source FILE --target FILE --out runs/mine")
+    say("\nOr look inside this one, in a browser:\n")
+    say(f"  {command} serve {out}")
 
 
 @app.command()
