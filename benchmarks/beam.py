@@ -9,15 +9,13 @@ to benchmarks/results/beam-NAME/record.json.
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
-from quality import RESULTS, commit, machine, now
+from record import header, write
 
 from transduce.bundle import Bundle
 from transduce.config import Recipe, load_recipe
@@ -43,21 +41,19 @@ def main() -> None:
                 f"{row['p']:7.4f}  {row['seconds']:7.1f}{'   <- the rule' * bool(row['rule'])}"
             )
     record = {
-        "command": "python " + " ".join(sys.argv),
-        "date": now(),
-        "commit": commit(),
-        "machine": machine(),
-        "versions": {name: version(name) for name in ("transduce", "torch", "sacrebleu")},
+        **header("python " + " ".join(sys.argv), "sacrebleu"),
         "runs": len(arguments.runs),
         "recipe": (arguments.runs[0] / "recipe.toml").read_text(),
         "rows": rows,
     }
-    out = RESULTS / f"beam-{arguments.name}" / "record.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    for run in arguments.runs:
-        text = text.replace(str(run), f"RUNS/{run.name}")
-    out.write_text(text.replace(recipe.data.folder, "CORPUS"))
+    write(
+        f"beam-{arguments.name}",
+        record,
+        hide={
+            **{str(run): f"RUNS/{run.name}" for run in arguments.runs},
+            recipe.data.folder: "CORPUS",
+        },
+    )
 
 
 def parse() -> argparse.Namespace:

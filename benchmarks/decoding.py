@@ -18,21 +18,18 @@ Texts are timed for all sentences at once, single sentences one by one.
 """
 
 import argparse
-import gzip
-import json
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 
 import ctranslate2
 import sacrebleu
 import torch
-from quality import RESULTS, commit, machine, now
+from record import header, read_lines, write
 
 from transduce.bundle import Bundle
 from transduce.engines.choose import choose
@@ -66,8 +63,8 @@ def main() -> None:
     """Time every system, print the tables, write the record."""
     arguments = parse()
     bundle = Bundle.load(arguments.model)
-    sources = bundle.tokenizer.encode_all(lines(arguments.source)[: arguments.lines])
-    references = lines(arguments.target)[: len(sources)]
+    sources = bundle.tokenizer.encode_all(read_lines(arguments.source)[: arguments.lines])
+    references = read_lines(arguments.target)[: len(sources)]
     with tempfile.TemporaryDirectory() as folder:
         systems = list(all_systems(bundle, sources, Path(folder)))
         rows = [
@@ -81,13 +78,11 @@ def main() -> None:
         score = sacrebleu.corpus_bleu(texts, [references], tokenize=arguments.tokenize, force=True)
         row["bleu"] = round(score.score, 2) if row.pop("says") else None
     record = {
-        "command": "python benchmarks/decoding.py MODEL --source FILE --target FILE",
-        "date": now(),
-        "commit": commit(),
-        "machine": machine(),
-        "versions": {
-            name: version(name) for name in ("transduce", "torch", "ctranslate2", "transformers")
-        },
+        **header(
+            "python benchmarks/decoding.py MODEL --source FILE --target FILE",
+            "ctranslate2",
+            "transformers",
+        ),
         "model": shape(bundle),
         "sentences": len(sources),
         "pieces_a_sentence": round(statistics.mean(map(len, sources)), 1),
@@ -99,9 +94,7 @@ def main() -> None:
     print(table(rows))
     if arguments.dry:
         return
-    out = RESULTS / "decoding"
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "record.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write("decoding", record)
 
 
 def parse() -> argparse.Namespace:
@@ -116,12 +109,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokenize", default="13a", help="of BLEU; none for tokenised text")
     parser.add_argument("--dry", action="store_true", help="write no record")
     return parser.parse_args()
-
-
-def lines(path: str) -> list[str]:
-    """The lines of a text file."""
-    data = Path(path).read_bytes()
-    return (gzip.decompress(data) if path.endswith(".gz") else data).decode().splitlines()
 
 
 def all_systems(bundle: Bundle, sources: Sequence[Ids], folder: Path) -> Iterator[System]:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from quality import RESULTS, commit, machine, now
+from record import header, write
 
 from transduce.demo.pronoun import read_cases, score_pronouns
 
@@ -29,18 +29,13 @@ def main() -> None:
         judged = judge(Path(folder, "demo"))
     helped = statistics.median(timed("--help") for _ in range(5))
     record = {
-        "command": "python benchmarks/demo.py",
-        "date": now(),
-        "commit": commit(),
-        "machine": machine(),
+        **header("python benchmarks/demo.py"),
         "demo_seconds": round(seconds, 1),
         "help_seconds": round(helped, 3),
         **judged,
         "test": results["test"],
     }
-    out = RESULTS / "demo"
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "record.json").write_text(json.dumps(record, indent=2) + "\n")
+    write("demo", record)
     print(f"demo    {seconds:6.1f} s\n--help  {helped:6.2f} s")
     print(json.dumps(judged, indent=2))
 

@@ -12,16 +12,14 @@ processors cut off (engines/ct2_int8.py). Written to benchmarks/results/NAME/rec
 """
 
 import argparse
-import gzip
 import json
 import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from quality import RESULTS, commit, machine, now
+from record import header, read_lines, write
 
 from transduce.bundle import Bundle
 from transduce.engines.cache import Cache
@@ -53,7 +51,7 @@ class Loaded(NamedTuple):
 def main() -> None:
     """Translate with every engine and search, print what differs, write one record."""
     arguments = parse()
-    sources, references = read(arguments.source), read(arguments.target)
+    sources, references = read_lines(arguments.source), read_lines(arguments.target)
     bundle = Bundle.load(arguments.model)
     with tempfile.TemporaryDirectory() as folder:
         plain, rounded = Path(folder) / "float32", Path(folder) / "int8"
@@ -73,21 +71,17 @@ def main() -> None:
             for config in (GREEDY, PAPER, bundle.search)
         }
     record = {
-        "command": "python benchmarks/engines.py MODEL --source F --target F "
-        + f"--tokenize {arguments.tokenize} --name {arguments.name}",
-        "date": now(),
-        "commit": commit(),
-        "machine": machine(),
-        "versions": {
-            name: version(name) for name in ("transduce", "torch", "ctranslate2", "sacrebleu")
-        },
+        **header(
+            "python benchmarks/engines.py MODEL --source F --target F "
+            f"--tokenize {arguments.tokenize} --name {arguments.name}",
+            "ctranslate2",
+            "sacrebleu",
+        ),
         "test_set": arguments.source.name,
         "mean_log_prob_off": off,
         "searches": found,
     }
-    out = RESULTS / arguments.name / "record.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write(arguments.name, record)
 
 
 def searched(
@@ -168,12 +162,6 @@ def parse() -> argparse.Namespace:
     if len(sys.argv) == 1:
         parser.error("name a model, and the test set by --source and --target")
     return parser.parse_args()
-
-
-def read(file: Path) -> list[str]:
-    """The lines of a file, gzip or not."""
-    data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    return data.decode().removesuffix("\n").split("\n")
 
 
 def differences(ours: list[Translation], theirs: list[Translation]) -> list[dict[str, object]]:

@@ -7,7 +7,6 @@ backward; and whole updates with and without `hold_memory`, each in a process of
 table and writes benchmarks/results/kernels/record.json. Nothing else should run meanwhile.
 """
 
-import json
 import statistics
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from quality import RESULTS, commit, machine, now
+from record import header, write
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -53,18 +52,12 @@ def main() -> None:
     ]
     rows.append({"what": "whole updates, memory held", **compare_updates()})
     record = {
-        "command": "python benchmarks/kernels.py",
-        "date": now(),
-        "commit": commit(),
-        "machine": machine(),
-        "torch": torch.__version__,
+        **header("python benchmarks/kernels.py"),
         "threads": torch.get_num_threads(),
         "unit": "milliseconds, median of interleaved repetitions",
         "rows": rows,
     }
-    out = RESULTS / "kernels"
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "record.json").write_text(json.dumps(record, indent=2) + "\n")
+    write("kernels", record)
     print(f"{'':28}{'ours':>9}{'plain':>9}  ratio")
     for row in rows:
         print(f"{row['what']:28}{row['ours_ms']:9.2f}{row['plain_ms']:9.2f}{row['ratio']:7.2f}")

@@ -10,33 +10,22 @@ metrics.jsonl and the test hypotheses (further seeds: the same names with -seed-
 """
 
 import argparse
-import datetime
 import json
-import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
+from record import RESULTS, commit, header, machine, now, write
 
 
 def main() -> None:
     """Run every seed, print one table, write one record."""
     arguments = parse()
     record = {
-        "command": "python " + " ".join(sys.argv),
-        "date": now(),
-        "commit": commit(),
-        "machine": machine(),
-        "versions": {
-            name: version(name) for name in ("transduce", "torch", "sentencepiece", "sacrebleu")
-        },
+        **header("python " + " ".join(sys.argv), "sentencepiece", "sacrebleu"),
         "recipe": "",
         "runs": [],
     }
@@ -48,10 +37,8 @@ def main() -> None:
         record["recipe"] = (run / "recipe.toml").read_text()
         keep(run, out, mark="" if seed == arguments.seeds[0] else f"-seed-{seed}")
         record["test_bleu"] = summary(record["runs"])
-        text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-        for path, name in ((arguments.folder, "CORPUS"), (str(arguments.runs), "RUNS")):
-            text = text.replace(path, name)  # whose machine it was is nobody's business
-        (out / "record.json").write_text(text)
+        hidden = {arguments.folder: "CORPUS", str(arguments.runs): "RUNS"}
+        write(arguments.recipe, record, hide=hidden)
     print(table(record["runs"]))
 
 
@@ -120,35 +107,6 @@ def table(runs: list[dict[str, object]]) -> str:
         for run in runs
     ]
     return "\n".join(lines)
-
-
-def machine() -> dict[str, object]:
-    """What the run had to compute with."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().split("\n") if cpuinfo.exists() else []
-    names = {line.split(":")[1].strip() for line in lines if line.startswith("model name")}
-    flags = next((line for line in lines if line.startswith("flags")), "").split()
-    return {
-        "processor": ", ".join(sorted(names)) or platform.processor(),
-        "cores": sum(line.startswith("processor") for line in lines),
-        "cores_used": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "vector_units": [flag for flag in ("avx2", "avx512f", "avx512_bf16") if flag in flags],
-        "system": platform.system(),
-        "python": platform.python_version(),
-    }
-
-
-def now() -> str:
-    """The time in UTC, as ISO 8601."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def commit() -> str:
-    """The commit that is measured; "+" says that files differ from it."""
-    git = ["git", "-C", str(ROOT)]
-    name = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
-    dirty = subprocess.run([*git, "status", "--porcelain", "src"], capture_output=True, text=True)
-    return name.strip() + ("+" if dirty.stdout.strip() else "")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ benchmarks/results/serving/record.json. Nothing else should run meanwhile.
 """
 
 import argparse
-import gzip
 import json
 import re
 import signal
@@ -25,11 +24,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from quality import RESULTS, commit, machine, now
+from record import header, read_lines, write
 from serving_client import Found, Job
 
 from transduce.bundle import Bundle
@@ -63,14 +61,13 @@ def main() -> None:
         for row in compared(engine, beam, arguments)
     ]
     record = {
-        "command": "python benchmarks/serving.py MODEL --source FILE",
-        "date": now(),
-        "commit": commit(),
-        "machine": machine(),
-        "versions": {
-            name: version(name)
-            for name in ("transduce", "torch", "ctranslate2", "uvicorn", "starlette", "h11")
-        },
+        **header(
+            "python benchmarks/serving.py MODEL --source FILE",
+            "ctranslate2",
+            "uvicorn",
+            "starlette",
+            "h11",
+        ),
         "parameters": sum(one.numel() for one in bundle.model.parameters()),
         "texts": len(arguments.texts),
         "clients": arguments.clients,
@@ -84,9 +81,7 @@ def main() -> None:
         print(f"{name}: {json.dumps(record[name])}")
     if arguments.dry:
         return
-    out = RESULTS / "serving"
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "record.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write("serving", record)
 
 
 def parse() -> argparse.Namespace:
@@ -104,9 +99,7 @@ def parse() -> argparse.Namespace:
 
 def texts(path: str) -> list[str]:
     """The lines of a file, each once."""
-    data = Path(path).read_bytes()
-    lines = (gzip.decompress(data) if path.endswith(".gz") else data).decode().split("\n")
-    return [line for line in dict.fromkeys(lines) if line.strip()]
+    return [line for line in dict.fromkeys(read_lines(path)) if line.strip()]
 
 
 def compared(engine: str, beam: int, arguments: argparse.Namespace) -> Iterator[dict[str, object]]:

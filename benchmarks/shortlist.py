@@ -17,13 +17,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from engines import read
-from quality import RESULTS, commit, machine, now
+from engines import 
+from record import header, read_lines, write
 
 from transduce.bundle import Bundle
 from transduce.engines.choose import choose
@@ -62,7 +61,7 @@ def main() -> None:
     """Learn, translate in turn, write one record."""
     arguments = parse()
     bundle = Bundle.load(arguments.run)
-    sources, references = read(arguments.source), read(arguments.target)
+    sources, references = read_lines(arguments.source), read_lines(arguments.target)
     asked = bundle.tokenizer.encode_all([tidy(source) for source in sources])
     begun = time.process_time()
     learned = learn(arguments.run, bundle)
@@ -86,12 +85,12 @@ def main() -> None:
                 )
                 sys.stdout.write(f"{json.dumps(rows[-1])}\n")
     record = {
-        "command": "python benchmarks/shortlist.py RUN --source FILE --target FILE "
-        + f"--tokenize {arguments.tokenize}",
-        "date": now(),
-        "commit": commit(),
-        "machine": machine(),
-        "versions": {name: version(name) for name in ("transduce", "ctranslate2", "sacrebleu")},
+        **header(
+            "python benchmarks/shortlist.py RUN --source FILE --target FILE "
+            f"--tokenize {arguments.tokenize}",
+            "ctranslate2",
+            "sacrebleu",
+        ),
         "test_set": arguments.source.name,
         "workers": cores(),
         "rounds": arguments.rounds,
@@ -106,9 +105,7 @@ def main() -> None:
         },
         "rows": rows,
     }
-    out = RESULTS / "shortlist" / "record.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write("shortlist", record)
 
 
 def parse() -> argparse.Namespace:

@@ -14,12 +14,9 @@ import json
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import version
 from pathlib import Path
 
-from quality import RESULTS, commit, machine, now
-
-ROOT = Path(__file__).parents[1]
+from record import ROOT, header, write
 
 
 def main() -> None:
@@ -27,8 +24,6 @@ def main() -> None:
     arguments = parse()
     sweep = tomllib.loads((ROOT / "benchmarks" / "sweeps" / f"{arguments.name}.toml").read_text())
     corpus = take(arguments.folder, sweep.get("first", 0), sweep, into=arguments.runs / "corpus")
-    out = RESULTS / f"sweep-{arguments.name}" / "record.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
     chosen = [name for name in sweep["runs"] if not arguments.only or name in arguments.only]
     for name in chosen:
         settings = {**sweep["base"], **sweep["runs"][name]}
@@ -40,18 +35,12 @@ def main() -> None:
     ]
     runs.sort(key=lambda run: -float(str(run["validation_bleu"])))
     record = {
-        "command": "python " + " ".join(sys.argv),
-        "date": now(),
-        "commit": commit(),
-        "machine": machine(),
-        "versions": {name: version(name) for name in ("transduce", "torch", "sacrebleu")},
+        **header("python " + " ".join(sys.argv), "sacrebleu"),
         "budget": sweep["budget"],
         "runs": runs,
     }
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    for path, word in ((str(arguments.folder), "CORPUS"), (str(arguments.runs), "RUNS")):
-        text = text.replace(path, word)
-    out.write_text(text)
+    hidden = {str(arguments.folder): "CORPUS", str(arguments.runs): "RUNS"}
+    write(f"sweep-{arguments.name}", record, hide=hidden)
     print(table(runs))
 
 

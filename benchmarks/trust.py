@@ -11,20 +11,18 @@ benchmarks/results/trust-NAME/record.json.
 """
 
 import argparse
-import json
 import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from statistics import fmean
 
 import torch
 from jaxtyping import Float
-from quality import RESULTS, commit, machine, now
+from record import header, write
 from torch import Tensor
 
 from transduce.bundle import Bundle
@@ -71,20 +69,13 @@ def main() -> None:
         for name, pairs in (("validation", prepared.validation), ("test", prepared.test))
     }
     record = {
-        "command": f"python benchmarks/trust.py RUN --name {arguments.name}",
-        "date": now(),
-        "commit": commit(),
-        "machine": machine(),
-        "versions": {name: version(name) for name in ("transduce", "torch", "sacrebleu")},
+        **header(f"python benchmarks/trust.py RUN --name {arguments.name}", "sacrebleu"),
         "calibration": calibration(said, prepared),
         "loops": loops(said, prepared),
         "alignment": alignment(bundle, prepared),
         "mbr": mbr(bundle, prepared),
     }
-    out = RESULTS / f"trust-{arguments.name}" / "record.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    out.write_text(text)
+    text = write(f"trust-{arguments.name}", record)
     sys.stdout.write(text)
 
 

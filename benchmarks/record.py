@@ -1,0 +1,72 @@
+"""What every record of a measurement has: how it was made, where, when, and of what."""
+
+import datetime
+import gzip
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def header(command: str, *packages: str) -> dict[str, object]:
+    """What a record says first; the machine is this one, the commit that which is checked out."""
+    return {
+        "command": command,
+        "date": now(),
+        "commit": commit(),
+        "machine": machine(),
+        "versions": {name: version(name) for name in ("transduce", "torch", *packages)},
+    }
+
+
+def write(name: str, record: Mapping[str, object], *, hide: Mapping[str, str] | None = None) -> str:
+    """Write results/NAME/record.json, with paths replaced by words, and return its text."""
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    for path, word in (hide or {}).items():  # whose machine it was is nobody's business
+        text = text.replace(path, word)
+    out = RESULTS / name / "record.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text)
+    return text
+
+
+def read_lines(file: str | Path) -> list[str]:
+    """The lines of a file, gzip or not; they end at line feeds alone."""
+    data = Path(file).read_bytes()
+    text = (gzip.decompress(data) if str(file).endswith(".gz") else data).decode()
+    return text.removesuffix("\n").split("\n")
+
+
+def machine() -> dict[str, object]:
+    """What the run had to compute with."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().split("\n") if cpuinfo.exists() else []
+    names = {line.split(":")[1].strip() for line in lines if line.startswith("model name")}
+    flags = next((line for line in lines if line.startswith("flags")), "").split()
+    return {
+        "processor": ", ".join(sorted(names)) or platform.processor(),
+        "cores": sum(line.startswith("processor") for line in lines),
+        "cores_used": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "vector_units": [flag for flag in ("avx2", "avx512f", "avx512_bf16") if flag in flags],
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def now() -> str:
+    """The time in UTC, as ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def commit() -> str:
+    """The commit that is measured; "+" says that files differ from it."""
+    git = ["git", "-C", str(ROOT)]
+    name = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    dirty = subprocess.run([*git, "status", "--porcelain", "src"], capture_output=True, text=True)
+    return name.strip() + ("+" if dirty.stdout.strip() else "")
