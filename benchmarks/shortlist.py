@@ -21,7 +21,6 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from engines import 
 from record import header, read_lines, write
 
 from transduce.bundle import Bundle
