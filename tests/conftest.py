@@ -80,16 +80,23 @@ class Corpus:
     tokenizer: Tokenizer
 
     def loader(
-        self, *, tokens: int = 101, micro_tokens: int = 4096, sampling: float = 0.0
+        self,
+        *,
+        tokens: int = 101,
+        micro_tokens: int = 4096,
+        sampling: float = 0.0,
+        rank: int = 0,
+        world: int = 1,
     ) -> Loader:
         """A loader of it, made anew as a new process does."""
         batches = BatchConfig(tokens=tokens, micro_tokens=micro_tokens, sampling=sampling)
         return Loader(
             self.store,
-            sampler=Sampler(self.store.lengths, config=batches, seed=1),
+            sampler=Sampler(self.store.lengths, config=batches, seed=1, world=world),
             tokenizer=self.tokenizer,
             sampling=sampling,
             seed=1,
+            rank=rank,
         )
 
 

@@ -22,16 +22,15 @@ from typing import Literal
 
 import pydantic
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import Tensor
 
 from transduce.calibration import Confidence
-from transduce.folder import CARD, MANIFEST, check_folder, recover, whole_folder
+from transduce.folder import CARD, MANIFEST, check_folder, quoted, recover, whole_folder
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.source import VERSION as SOURCE_VERSION
+from transduce.tensors import check_size, check_weights, read_tensors, write_tensors
 from transduce.text.config import Languages
 from transduce.text.pair_tokenizer import PairTokenizer, read_tokenizer
 from transduce.text.tokenizer import Tokenizer
@@ -148,7 +147,7 @@ class Bundle:
             name: tensor.detach().to("cpu", torch.float32).contiguous()
             for name, tensor in self.model.state_dict().items()
         }
-        _check_finite(weights, f"the model for {folder}")
+        check_weights(weights, f"the model for {folder}")
         config = _Config(
             format=FORMAT,
             version=VERSION,
@@ -161,7 +160,7 @@ class Bundle:
         text = json.dumps(asdict(config), indent=2, ensure_ascii=False)
         with whole_folder(folder) as fresh:
             (fresh / CONFIG).write_text(f"{text}\n", encoding="utf-8")
-            (fresh / WEIGHTS).write_bytes(save(weights))
+            write_tensors(weights, fresh / WEIGHTS)
             (fresh / TOKENIZER).write_bytes(self.tokenizer.to_bytes())
             if self.confidence is not None:
                 (fresh / CONFIDENCE).write_text(self.confidence.to_json(), encoding="utf-8")
@@ -253,24 +252,24 @@ def _check_replaceable(folder: Path) -> None:
 def _read_config(path: Path) -> _Config:
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"{path} is no JSON: copy the bundle again") from None
     if not isinstance(held, dict) or held.get("format") != FORMAT:
         raise ValueError(f'{path} does not say "format": "{FORMAT}": it belongs to another program')
     if held.get("version") != VERSION:
         raise ValueError(
-            f"{path} has format version {held.get('version')}, this program reads {VERSION}: "
-            f"install the version of transduce that wrote it"
+            f"{path} has format version {quoted(str(held.get('version')))}, this program reads "
+            f"{VERSION}: install the version of transduce that wrote it"
         )
     try:
         return pydantic.TypeAdapter(_Config).validate_json(json.dumps(held), strict=True)
     except pydantic.ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in fault["loc"])
+        key = quoted(".".join(str(part) for part in fault["loc"]))
         if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
             said = f"{key} is unknown here: a newer transduce may have written it"
         elif fault["type"] == "value_error":
-            said = fault["msg"].removeprefix("Value error, ")
+            said = quoted(fault["msg"].removeprefix("Value error, "))
         else:
             said = f"{key}: {fault['msg']}"
         raise ValueError(f"{path} does not fit this version of transduce: {said}") from None
@@ -284,49 +283,37 @@ def _read_confidence(path: Path, *, vouched: bool) -> Confidence | None:
     try:
         return Confidence.from_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {quoted(str(error))}") from None
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:
     try:
         return read_tokenizer(path.read_bytes())
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {quoted(str(error))}") from None
 
 
 def _read_model(path: Path, config: ModelConfig) -> Transformer:
-    try:
-        weights = load_file(path)
-    except SafetensorError as error:
-        raise ValueError(
-            f"{path} is no safetensors file ({error}): copy the bundle again"
-        ) from None
+    weights = read_tensors(path)
+    found = {name: (list(t.shape), t.dtype) for name, t in weights.items()}
+    check_size(weights, config, str(path))
     with torch.random.fork_rng(devices=[]):  # the initial weights must not cost a run its seed
         model = Transformer(config)
     expected = {name: (list(t.shape), torch.float32) for name, t in model.state_dict().items()}
-    found = {name: (list(t.shape), t.dtype) for name, t in weights.items()}
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
             raise ValueError(
-                f"{path} does not fit {CONFIG}: tensor {name} is {_shown(found.get(name))}, "
-                f"not {_shown(expected.get(name))}: copy all files from one bundle"
+                f"{path} does not fit {CONFIG}: tensor {quoted(name)} is "
+                f"{_shown(found.get(name))}, not {_shown(expected.get(name))}: "
+                f"copy all files from one bundle"
             )
-    _check_finite(weights, str(path))
+    check_weights(weights, str(path))
     model.load_state_dict(weights)
     return model.eval()
 
 
 def _shown(tensor: tuple[list[int], torch.dtype] | None) -> str:
     return "absent" if tensor is None else f"{tensor[0]} {str(tensor[1]).removeprefix('torch.')}"
-
-
-def _check_finite(weights: Mapping[str, Tensor], where: str) -> None:
-    for name, tensor in weights.items():
-        if not tensor.isfinite().all():
-            raise ValueError(
-                f"{where} has weights that are not finite numbers, in {name}: training had failed "
-                f"by then; take an earlier checkpoint"
-            )
 
 
 def _place(model: Transformer, device: torch.device | str) -> Transformer:

@@ -19,6 +19,7 @@ import tomlkit
 from pydantic import TypeAdapter, ValidationError
 
 from transduce.data.config import BatchConfig
+from transduce.folder import quoted
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.search.config import SearchConfig
 from transduce.text.config import CorpusConfig, Languages, ScoreConfig, TokenizerConfig
@@ -228,10 +229,12 @@ def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
     place = _find(recipe)
     try:
         table: Table = tomllib.loads(place.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{place} is not TOML: {error}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{place} is not UTF-8 text, as a recipe must be") from None
+    except RecursionError:
+        raise ValueError(f"{place} is no recipe: it is nested too deeply") from None
+    except ValueError as error:  # TOML's own, or Python's at a number of thousands of digits
+        raise ValueError(f"{place} is not TOML: {quoted(str(error))}") from None
     _fill_preset(table)
     parent = table.pop("extends", None)
     if parent is None:
@@ -300,7 +303,8 @@ def _from_overrides(overrides: Sequence[str]) -> Table:
         if get_origin(kind) is tuple and isinstance(value, str):
             value = [value]  # one TSV file
         part = table.setdefault(section, {})
-        assert isinstance(part, dict)
+        if not isinstance(part, dict):
+            raise ValueError(f"{section} is text and has no settings, not {override!r}")
         part[name] = value
     _fill_preset(table)
     return table
@@ -309,7 +313,7 @@ def _from_overrides(overrides: Sequence[str]) -> Table:
 def _parsed(text: str) -> object:
     try:
         table: Table = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
     return table["value"] if len(table) == 1 else text
 
@@ -386,7 +390,7 @@ def _shown(value: object) -> str:
     """A value as TOML writes it, cut where it is long."""
     try:
         text = tomlkit.item(value).as_string()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         text = repr(value)
     text = " ".join(text.split())
     return text if len(text) <= 60 else f"{text[:57]}..."
@@ -394,11 +398,11 @@ def _shown(value: object) -> str:
 
 def _unknown(key: str) -> str:
     """One line for a setting nobody knows: what it may have meant."""
-    section, dot, name = key.partition(".")
+    section, dot, name = quoted(key).partition(".")
     if not dot:
         known = [*_SECTIONS, "name", "extends"]
         near = _nearest(key, known)
-        return f"unknown section {key!r}: " + (
+        return f"unknown section {section!r}: " + (
             f"the nearest known one is {near!r}" if near else f"there are {', '.join(known)}"
         )
     every = [f"{room}.{entry.name}" for room, kind in _SECTIONS.items() for entry in fields(kind)]
@@ -407,8 +411,9 @@ def _unknown(key: str) -> str:
     near = _nearest(name, here)
     elsewhere = next((known for known in every if known.endswith(f".{name}")), "")
     if near or elsewhere:
-        return f"unknown setting {key}: the nearest known one is {elsewhere or f'{section}.{near}'}"
-    return f"unknown setting {key}: {section} has {', '.join(here)}"
+        nearest = elsewhere or f"{section}.{near}"
+        return f"unknown setting {quoted(key)}: the nearest known one is {nearest}"
+    return f"unknown setting {quoted(key)}: {section} has {', '.join(here)}"
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

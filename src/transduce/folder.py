@@ -6,6 +6,8 @@ byte of it. What a killed writer leaves carries its number, `.NAME.new-PID` or, 
 being exchanged, `.NAME.old-PID`; whoever comes next puts it right.
 """
 
+import errno
+import glob
 import hashlib
 import json
 import os
@@ -18,6 +20,8 @@ from typing import BinaryIO
 MANIFEST = "manifest.json"
 CARD = "README.md"
 """For people, who may edit it: the manifest leaves it out."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -35,23 +39,37 @@ def whole_folder(folder: Path) -> Generator[Path]:
         _describe(fresh)
         _flush(fresh)
         _move(fresh, folder)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(fresh, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+            error.filename = str(folder)  # a failed write does not say of what
         raise
 
 
 @contextmanager
 def whole_file(file: Path) -> Generator[BinaryIO]:
-    """Yield a stream to write to; when the block ends well, and then alone, it becomes `file`."""
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    """Yield a stream to write to; when the block ends well, and then alone, it becomes `file`.
+
+    What is no file, such as /dev/null or a pipe, is written to as it is.
+    """
+    if file.exists() and not file.is_file():
+        with file.open("wb") as stream:
+            yield stream
+        return
+    for left in _left(file, "new"):
+        with suppress(OSError):
+            left.unlink()
+    fresh = file.with_name(f".{file.name}.new-{os.getpid()}")
     try:
         with fresh.open("wb") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(fresh, file)
-    finally:
-        fresh.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(OSError):  # what went wrong before says more
+            fresh.unlink()
+        raise
 
 
 def recover(folder: Path) -> bool:
@@ -102,6 +120,16 @@ def check_folder(folder: Path, *, what: str) -> None:
             )
 
 
+def quoted(text: str) -> str:
+    """What a file said, fit for a message: one line of characters that show, and not too long.
+
+    >>> quoted("tensor\\n")
+    'tensor�'
+    """
+    shown = "".join(one if one.isprintable() else "\ufffd" for one in text[:200])
+    return shown if len(text) <= 200 else f"{shown[:197]}..."
+
+
 def sha256(file: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     with file.open("rb") as stream:
@@ -110,7 +138,7 @@ def sha256(file: Path) -> str:
 
 def _left(folder: Path, kind: str) -> list[Path]:
     """What writers that are no more left beside a folder."""
-    left = folder.parent.glob(f".{folder.name}.{kind}-*")
+    left = folder.parent.glob(f".{glob.escape(folder.name)}.{kind}-*")
     return [path for path in left if not _lives(path.name.rpartition("-")[2])]
 
 
@@ -122,7 +150,7 @@ def _lives(writer: str) -> bool:
         return False
     try:
         os.kill(int(writer), 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:  # somebody else's
         return True
@@ -143,11 +171,18 @@ def _read_manifest(path: Path) -> dict[str, tuple[int, str]]:
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         manifest = {name: (int(fact["bytes"]), str(fact["sha256"])) for name, fact in facts.items()}
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise damaged from None
-    if not manifest or any(Path(name).is_absolute() or ".." in name for name in manifest):
+    if not manifest or not all(map(_is_inside, manifest)):
         raise damaged
     return manifest
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a manifest may speak of a file of that name."""
+    short = all(len(part.encode(errors="replace")) < 256 for part in name.split("/"))
+    inside = not Path(name).is_absolute() and ".." not in name
+    return inside and short and len(name) < 1024 and name.isprintable()
 
 
 def _flush(folder: Path) -> None:

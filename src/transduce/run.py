@@ -14,7 +14,9 @@ that was stopped anywhere goes on from there:
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,9 +45,9 @@ from transduce.source import commit
 from transduce.text.corpus import Pair
 from transduce.text.tokenizer import Tokenizer
 from transduce.train.board import check_board, on_board
-from transduce.train.events import Note, Tell
+from transduce.train.events import Event, Note, Tell
 from transduce.train.loop import Trained, Validation, train
-from transduce.train.process import computing, find_device, hold_memory
+from transduce.train.process import Process, computing, hold_memory, joined
 from transduce.train.state import load_weights
 from transduce.translate.translation import Translation
 
@@ -70,6 +72,10 @@ def carry_out(
 ) -> Finished:
     """Carry a recipe out, from its corpus to a bundle in `out`/model.
 
+    Where torchrun started several processes each of them calls this, and they train together. The
+    first does all else; `out` and the corpus must be the same files for all of them. Started anew
+    because one had died, they go on with what `out` holds by themselves.
+
     Args:
         recipe: what to do.
         out: the run's folder. A folder that only holds what `prepare` wrote is gone on with.
@@ -81,31 +87,81 @@ def carry_out(
         ValueError: if the corpus or the folder cannot be used; one line that says what to change.
         FloatingPointError: if the loss stops being a number.
     """
-    with alone(out):
-        check_out(recipe, out, resume=resume)
-        if recover(out / "model"):
-            tell(Note(text=f"{out} is finished: its model is {out / 'model'}"))
+    with joined() as process, alone(out) if process.first else nullcontext():
+        if not process.first:
+            tell = _unheard
+        prepared = None
+        if process.first:
+            resume = resume or (process.restarts > 0 and (out / "recipe.toml").is_file())
+            prepared = _make_ready(
+                recipe, out, resume=resume, start=start, process=process, tell=tell
+            )
+        if process.from_first(prepared is None):
             return Finished.read(out / "results.json")
-        find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
-        if recipe.train.tensorboard:
-            check_board()
-        prepared = prepare_run(recipe, out, resume=resume, start=start, tell=tell)
-        check_positions(recipe, prepared)
+        prepared = prepared or open_prepared(out)
         hold_memory()
-        with computing(device=recipe.train.device, threads=recipe.train.threads) as device:
-            torch.manual_seed(recipe.train.seed)
+        settings = recipe.train
+        with computing(device=settings.device, threads=settings.threads, process=process) as device:
+            torch.manual_seed(settings.seed)
             model = _first_model(recipe, prepared).to(device)
-            tell(Note(text=f"{model.size:,} parameters, on {device}"))
-            with on_board(out, wanted=recipe.train.tensorboard, tell=tell) as told:
-                trained = _train(recipe, out, model=model, prepared=prepared, tell=told)
-            chosen = _choose(recipe, out, trained=trained, model=model, prepared=prepared)
-            tell(Note(text=chosen.name))
-            finished = _evaluate(recipe, out, chosen=chosen, trained=trained, prepared=prepared)
-            scores = _measured(finished)
-            bundle = _as_bundle(recipe, chosen.model, prepared=prepared, scores=scores)
-            bundle.confidence = learn_confidence(chosen.translations, prepared.validation)
-            bundle.save(out / "model")
-        return finished
+            several = f", in {process.world} processes" if process.world > 1 else ""
+            tell(Note(text=f"{model.size:,} parameters, on {device}{several}"))
+            drawn = settings.tensorboard and process.first
+            with on_board(out, wanted=drawn, tell=tell) as told:
+                trained = _train(
+                    recipe, out, model=model, prepared=prepared, process=process, tell=told
+                )
+            process.once(
+                partial(
+                    _finish, recipe, out, trained=trained, model=model, prepared=prepared, tell=tell
+                )
+            )
+        return Finished.read(out / "results.json")
+
+
+def _make_ready(
+    recipe: Recipe,
+    out: Path,
+    *,
+    resume: bool,
+    start: Start | None,
+    process: Process,
+    tell: Tell,
+) -> Prepared | None:
+    """Check that the run can be carried out, and prepare its corpus; None if it is finished."""
+    check_out(recipe, out, resume=resume)
+    if recover(out / "model"):
+        tell(Note(text=f"{out} is finished: its model is {out / 'model'}"))
+        return None
+    process.find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
+    if recipe.train.tensorboard:
+        check_board()
+    prepared = prepare_run(recipe, out, resume=resume, start=start, tell=tell)
+    check_positions(recipe, prepared)
+    return prepared
+
+
+def _finish(
+    recipe: Recipe,
+    out: Path,
+    *,
+    trained: Trained,
+    model: Transformer,
+    prepared: Prepared,
+    tell: Tell,
+) -> None:
+    """Choose the weights, score them, and write the bundle."""
+    chosen = _choose(recipe, out, trained=trained, model=model, prepared=prepared)
+    tell(Note(text=chosen.name))
+    finished = _evaluate(recipe, out, chosen=chosen, trained=trained, prepared=prepared)
+    scores = _measured(finished)
+    bundle = _as_bundle(recipe, chosen.model, prepared=prepared, scores=scores)
+    bundle.confidence = learn_confidence(chosen.translations, prepared.validation)
+    bundle.save(out / "model")
+
+
+def _unheard(event: Event) -> None:
+    """What the other processes tell: nothing."""
 
 
 def has_begun(out: Path) -> bool:
@@ -185,7 +241,13 @@ def _first_model(recipe: Recipe, prepared: Prepared) -> Transformer:
 
 
 def _train(
-    recipe: Recipe, out: Path, *, model: Transformer, prepared: Prepared, tell: Tell
+    recipe: Recipe,
+    out: Path,
+    *,
+    model: Transformer,
+    prepared: Prepared,
+    process: Process,
+    tell: Tell,
 ) -> Trained:
     """Train `model` in place, validating on loss and greedy BLEU; best/ follows the lowest loss."""
     greedy = replace(recipe.search, beam=1)
@@ -209,16 +271,23 @@ def _train(
         model,
         loader=Loader(
             prepared.store,
-            sampler=Sampler(prepared.store.lengths, config=recipe.batch, seed=recipe.train.seed),
+            sampler=Sampler(
+                prepared.store.lengths,
+                config=recipe.batch,
+                seed=recipe.train.seed,
+                world=process.world,
+            ),
             tokenizer=prepared.tokenizer,
             sampling=recipe.batch.sampling,
             seed=recipe.train.seed,
+            rank=process.rank,
         ),
         config=recipe.train,
         validate=validate,
         folder=out,
         on_best=on_best,
         tell=tell,
+        process=process,
     )
 
 

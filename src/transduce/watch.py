@@ -90,8 +90,8 @@ def describe(event: Event) -> str:
         case Progress():
             return (
                 f"update {event.update:,} of {event.updates:,}, loss {event.loss:.3f}, "
-                f"{event.tokens_per_second:,.0f} tokens/s, rate {event.rate:.2e}, "
-                f"{_duration(event.seconds_left)} left"
+                f"{event.tokens_per_second:,.0f} tokens/s{_of_several(event)}, "
+                f"rate {event.rate:.2e}, {_duration(event.seconds_left)} left"
             )
         case Validated():
             best = ", the best so far" if event.best else ""
@@ -99,6 +99,13 @@ def describe(event: Event) -> str:
                 f"validation at update {event.update:,}: loss {event.loss:.4f}, perplexity "
                 f"{event.perplexity:.2f}, BLEU {event.bleu:.2f} (greedy; {event.signature}){best}"
             )
+
+
+def _of_several(event: Progress) -> str:
+    if event.processes == 1:
+        return ""
+    each = event.tokens_per_second / event.processes
+    return f" ({event.processes} processes, {each:,.0f} each, {event.working:.0%} at work)"
 
 
 def _duration(seconds: float) -> str:

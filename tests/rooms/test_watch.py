@@ -1,5 +1,6 @@
 """What a person or a log gets to see."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ def test_progress_is_one_line_with_what_one_wants_to_know():
     said = "update 20 of 1,000, loss 3.142, 5,322 tokens/s, rate 1.23e-03, 12 min 34 s left"
 
     assert describe(PROGRESS) == said
+
+
+def test_of_several_processes_the_speed_of_each_is_said_too():
+    several = replace(PROGRESS, processes=4, working=0.913)
+
+    assert " 5,322 tokens/s (4 processes, 1,330 each, 91% at work), rate " in describe(several)
 
 
 def test_a_validation_gives_bleu_with_its_signature():

@@ -19,6 +19,7 @@ from transduce.cli.app import app, talk
 _FAILURES = (
     errno.ENOSPC,
     errno.EDQUOT,
+    errno.EFBIG,
     errno.EIO,
     errno.ENOMEM,
 )  # of the machine, not of the input

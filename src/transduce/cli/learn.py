@@ -170,11 +170,15 @@ def train(
 
     from transduce.finetune import Start, follow
     from transduce.run import carry_out
+    from transduce.train.process import is_first
     from transduce.watch import watching
 
     start = Start.load(origin) if origin else None
     if start:
         chosen = follow(chosen, start, said=said(recipe, settings), named=said(None, settings))
+    if not is_first():  # of the processes that torchrun started one speaks
+        carry_out(chosen, folder, resume=resume, start=start, tell=lambda event: None)
+        return
     with watching(sys.stderr) as tell, hint_to_resume(folder):
         finished = carry_out(chosen, folder, resume=resume, start=start, tell=opening(why, tell))
     say(str(finished))

@@ -5,6 +5,7 @@ is ever read whole: both are mapped, and the system fetches the pages that are l
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
@@ -31,7 +32,7 @@ class Column:
             len(self.starts) != rows + 1
             or self.starts[0] != 0
             or self.starts[-1] != len(self._values)
-            or (np.diff(self.starts) < 0).any()
+            or (self.starts[1:] < self.starts[:-1]).any()  # differences might overflow
         ):
             raise ValueError(f"{path} does not hold {rows} rows; prepare the corpus again")
 
@@ -45,16 +46,17 @@ class ColumnWriter:
     def __init__(self, path: Path, *, dtype: Dtype) -> None:
         self._dtype = dtype
         self._end = 0
-        self._values = path.open("wb")
-        self._starts = _starts_of(path).open("wb")
-        self._starts.write(np.zeros(1, dtype="<i8").tobytes())
+        with ExitStack() as files:  # closes the one where the other cannot be made
+            self._values = files.enter_context(path.open("wb"))
+            self._starts = files.enter_context(_starts_of(path).open("wb"))
+            self._starts.write(np.zeros(1, dtype="<i8").tobytes())
+            self._files = files.pop_all()
 
     def __enter__(self) -> "ColumnWriter":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._values.close()
-        self._starts.close()
+        self._files.close()
 
     def add(self, rows: Sequence[Sequence[int] | bytes]) -> None:
         """Append rows. Bytes are rows of small numbers."""

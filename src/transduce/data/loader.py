@@ -24,10 +24,10 @@ class Loaded(NamedTuple):
     """Where to go on once it is made."""
 
     batches: tuple[Batch, ...]
-    """Its micro-batches, on the CPU."""
+    """This process's rows of its micro-batches, on the CPU."""
 
     lines: Callable[[], list[int]]
-    """Says where the corpus has its pairs, counted from 1."""
+    """Says where the corpus has its pairs, those of all processes, counted from 1."""
 
 
 class Loader:
@@ -41,6 +41,7 @@ class Loader:
         tokenizer: Tokenizer,
         sampling: float = 0.0,
         seed: int = 0,
+        rank: int = 0,
     ) -> None:
         """Get ready to read.
 
@@ -50,12 +51,14 @@ class Loader:
             tokenizer: the one that encoded them.
             sampling: `BatchConfig.sampling`; 0 takes the stored ids.
             seed: of the pieces drawn.
+            rank: of the processes that the sampler plans for, the one that reads.
         """
         self._store = store
         self._sampler = sampler
         self._sides = (tokenizer, tokenizer.target)
         self._sampling = sampling
         self._seed = seed
+        self._rank = rank
 
     def updates(self, place: Place) -> Generator[Loaded, None, None]:
         """Load updates without end, from `place` on.
@@ -72,7 +75,8 @@ class Loader:
                 yield loaded
 
     def _load(self, planned: Planned) -> Loaded:
-        batches = tuple(self._batch(row, planned.place_after) for row in planned.micro_batches)
+        share = planned.share(self._rank, world=self._sampler.world)
+        batches = tuple(self._batch(pairs, planned.place_after) for pairs in share)
         return Loaded(planned.place_after, batches, lambda: self._lines(planned))
 
     def _lines(self, planned: Planned) -> list[int]:

@@ -3,8 +3,9 @@
 An epoch is planned at once: all pairs are sorted by length, with some seeded noise, the sorted row
 is cut where the target tokens of an update are full, and the updates are shuffled. Sentences of one
 update are therefore about as long as each other, and little of a batch is padding (paper, 5.1).
-Then each update is cut into micro-batches. The plan depends on the lengths, `tokens` and the seed
-alone, so neither memory nor a restart changes what is learned; a plan is made again, never stored.
+Then each update is cut into micro-batches, whose rows are dealt out to the processes of the run.
+The plan depends on the lengths, `tokens` and the seed alone, so neither memory nor a restart nor
+the number of processes changes what is learned; a plan is made again, never stored.
 """
 
 from collections.abc import Iterator
@@ -41,7 +42,19 @@ class Planned(NamedTuple):
     """Where to go on once it is made."""
 
     micro_batches: tuple[Pairs, ...]
-    """The pairs of each forward pass."""
+    """The pairs of each forward pass, those of all processes together."""
+
+    def share(self, rank: int, *, world: int) -> tuple[Pairs, ...]:
+        """The rows of one process: every `world`-th of each micro-batch, which are of like length.
+
+        Who gets the row that is over changes from one micro-batch to the next; who gets none in a
+        micro-batch has one less.
+        """
+        rows = (
+            pairs[(rank + number) % world :: world]
+            for number, pairs in enumerate(self.micro_batches)
+        )
+        return tuple(row for row in rows if len(row))
 
 
 class Sampler:
@@ -53,7 +66,12 @@ class Sampler:
     """
 
     def __init__(
-        self, lengths: Int64[np.ndarray, "pairs 2"], *, config: BatchConfig, seed: int
+        self,
+        lengths: Int64[np.ndarray, "pairs 2"],
+        *,
+        config: BatchConfig,
+        seed: int,
+        world: int = 1,
     ) -> None:
         """Get ready to plan.
 
@@ -61,6 +79,7 @@ class Sampler:
             lengths: source and target ids of every pair, EOS not counted.
             config: the tokens of an update and of a micro-batch.
             seed: of all choices; with the epoch it gives the plan.
+            world: how many processes share the rows of a micro-batch.
 
         Raises:
             ValueError: if there is no pair.
@@ -70,6 +89,7 @@ class Sampler:
         self._lengths = lengths + 1  # EOS
         self._config = config
         self._seed = seed
+        self.world = world
         self._planned: tuple[int, list[Pairs]] | None = None
 
     def updates(self, place: Place) -> Iterator[Planned]:
@@ -146,7 +166,7 @@ class Sampler:
         rows = [_snaked(pairs, lengths=self._lengths[pairs], groups=count) for count in _GROUPS]
         widths = [self._lengths[row].max(axis=1) for row in rows]
         cuts = (
-            np.split(row, _even_cuts(wide, most=most))
+            np.split(row, _even_cuts(wide, most=most, world=self.world))
             for row, wide in zip(rows, widths, strict=True)
         )
         return min(cuts, key=lambda cut: (len(cut), self._positions(cut)))
@@ -168,13 +188,13 @@ def _snaked(
     return pairs[np.concatenate(parts)]
 
 
-def _even_cuts(widths: Int64[np.ndarray, " pairs"], *, most: int) -> list[int]:
+def _even_cuts(widths: Int64[np.ndarray, " pairs"], *, most: int, world: int) -> list[int]:
     """The cuts of the tightest limit (to 1 in 64) that makes no more parts than `most` does."""
-    cuts = _cuts(widths, most=most)
+    cuts = _cuts(widths, most=most, world=world)
     low, high = 0, most
     while high - low > max(1, most // 64):
         middle = (low + high) // 2
-        tighter = _cuts(widths, most=middle)
+        tighter = _cuts(widths, most=middle, world=world)
         if len(tighter) == len(cuts):
             cuts, high = tighter, middle
         else:
@@ -182,14 +202,15 @@ def _even_cuts(widths: Int64[np.ndarray, " pairs"], *, most: int) -> list[int]:
     return cuts
 
 
-def _cuts(widths: Int64[np.ndarray, " pairs"], *, most: int) -> list[int]:
-    """Where to cut so that rows x the widest stays within `most`; one row alone always may."""
+def _cuts(widths: Int64[np.ndarray, " pairs"], *, most: int, world: int) -> list[int]:
+    """Where to cut so that a process's rows x the widest stay within `most`; one row always may."""
     cuts: list[int] = []
     start = 0
     while True:
-        ahead = widths[start : start + most]
-        sizes = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
-        start += max(1, int(np.searchsorted(sizes, most, side="right")))
+        ahead = widths[start : start + most * world]
+        rows = np.arange(len(ahead)) // world + 1  # of the process that has most of them
+        sizes = np.maximum.accumulate(ahead) * rows
+        start += max(world, int(np.searchsorted(sizes, most, side="right")))
         if start >= len(widths):
             return cuts
         cuts.append(start)

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Int64, Integer
 from pydantic import Field, TypeAdapter, ValidationError
 
-from transduce.data.column import Column, ColumnWriter, mapped
+from transduce.data.column import Column, ColumnWriter, Dtype, mapped
 from transduce.folder import MANIFEST, check_folder, whole_folder
 from transduce.text.corpus import NumberedPair, Pair
 from transduce.text.tokenizer import Tokenizer
@@ -180,22 +180,21 @@ class _Writer:
         self._max_pieces = max_pieces
         self._over_long: list[int] = [0, 0]  # count, first line
         self._dtype: Literal["<u2", "<i4"] = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<i4"
-        self._columns = {
-            "source.ids": ColumnWriter(folder / "source.ids", dtype=self._dtype),
-            "target.ids": ColumnWriter(folder / "target.ids", dtype=self._dtype),
-            "source.text": ColumnWriter(folder / "source.text", dtype="|u1"),
-            "target.text": ColumnWriter(folder / "target.text", dtype="|u1"),
-        }
-        self._lines = (folder / "lines").open("wb")
+        kinds: dict[str, Dtype] = {"ids": self._dtype, "text": "|u1"}
+        with ExitStack() as files:  # closes those that are open where one cannot be made
+            self._columns = {
+                name: files.enter_context(ColumnWriter(folder / name, dtype=dtype))
+                for kind, dtype in kinds.items()
+                for name in (f"source.{kind}", f"target.{kind}")
+            }
+            self._lines = files.enter_context((folder / "lines").open("wb"))
+            self._files = files.pop_all()
 
     def __enter__(self) -> "_Writer":
-        self._open = ExitStack()
-        for file in (*self._columns.values(), self._lines):
-            self._open.enter_context(file)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._open.close()
+        self._files.close()
 
     def add(self, chunk: Sequence[NumberedPair]) -> None:
         """Encode and write pairs, the over-long ones excepted."""

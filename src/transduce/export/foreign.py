@@ -5,7 +5,6 @@ values and runs nothing else.
 """
 
 import json
-import pickle
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +13,10 @@ from typing import Literal
 
 import pydantic
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from transduce.bundle import CONFIG, WEIGHTS
+from transduce.tensors import read_tensors
 
 GENERATION, TOKENIZER_CONFIG, PICKLE = (
     "generation_config.json",
@@ -183,18 +181,14 @@ def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
     """
     path = folder / WEIGHTS
     if path.is_file():
-        try:
-            held = load_file(path)
-        except SafetensorError as error:
-            raise ValueError(f"{path} is damaged ({error}): copy it again") from None
-        return path, {name: tensor.float() for name, tensor in held.items()}
+        return path, {name: tensor.float() for name, tensor in read_tensors(path).items()}
     path = folder / PICKLE
     if not path.is_file():
         raise ValueError(f"{folder} has neither {WEIGHTS} nor {PICKLE}: copy the whole folder")
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, OSError) as error:
-        reason = str(error).partition("\n")[0]
+    except Exception as error:  # damaged bytes make the loader raise anything
+        reason = type(error).__name__  # its words advise to load the file in spite of that
         raise ValueError(f"{path} is damaged or holds more than tensors ({reason})") from None
     if not isinstance(found, dict) or not all(isinstance(one, Tensor) for one in found.values()):
         raise ValueError(f"{path} holds more than tensors by name: it is no model of Marian's")

@@ -30,6 +30,7 @@ from transduce.model.config import ModelConfig
 from transduce.model.positions import sinusoids
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
+from transduce.tensors import check_size
 from transduce.text.config import Languages
 from transduce.text.pair_tokenizer import (
     EOS_PIECE,
@@ -141,6 +142,7 @@ def _model(
         attention_bias=True,
         output_bias=True,
     )
+    check_size(weights, config, str(path))
     held = _ours(_checked(weights, config, path=path), config, ids)
     if held["embedding.weight"][config.pad].any():
         raise ValueError(

@@ -87,6 +87,18 @@ class ModelConfig:
         return self.vocab_size - 1
 
     @property
+    def matrices(self) -> int:
+        """Weights in the matrices: nearly all, told without building the model."""
+        attention = self.d_model * self.heads * 2 * (self.d_k + self.d_v)
+        feed_forward = 2 * self.d_model * self.d_ff
+        rows = self.vocab_size + (self.max_positions if self.positions == "learned" else 0)
+        return (
+            rows * self.d_model
+            + self.encoder_layers * (attention + feed_forward)
+            + self.decoder_layers * (2 * attention + feed_forward)
+        )
+
+    @property
     def longest(self) -> int:
         """Most positions of a source or target, EOS counted; sinusoids have no end."""
         return self.max_positions if self.positions == "learned" else sys.maxsize

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+_MOST = 10_000
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchConfig:
@@ -32,6 +34,11 @@ class SearchConfig:
         for field in ("beam", "extra", "max_source"):
             if getattr(self, field) < 1:
                 raise ValueError(f"search.{field} must be at least 1, not {getattr(self, field)}")
+        for field in ("beam", "extra"):
+            if getattr(self, field) > _MOST:  # hours and all memory, for nothing better
+                raise ValueError(
+                    f"search.{field} must be at most {_MOST:,}, not {getattr(self, field)}"
+                )
         if not (math.isfinite(self.alpha) and self.alpha >= 0.0):
             raise ValueError(f"search.alpha must be a number from 0 up, not {self.alpha}")
         if self.long not in ("split", "refuse"):

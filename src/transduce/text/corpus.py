@@ -13,6 +13,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -25,6 +26,7 @@ _UNDECODED = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of a 
 _RESERVED = "\u2581"  # SentencePiece writes a space so; text cannot hold one of its own
 _FORBIDDEN = re.compile(f"{_CONTROL.pattern}|{_RESERVED}")
 _HELD_OUT_SHARE = 20  # at most one pair in so many is held out
+_LONGEST = 1 << 24  # bytes of a line
 _MOST_SHIFTS = 16  # lines missing in as many places are still told apart
 
 
@@ -255,7 +257,14 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file as bytes, line feeds kept, with every failure said in one line."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
-            yield from handle
+            lines = iter(partial(handle.readline, _LONGEST + 1), b"")
+            for number, line in enumerate(lines, start=1):
+                if len(line) > _LONGEST:  # else a file without line feeds would be read whole
+                    raise ValueError(
+                        f"{path}, line {number}: more than {_LONGEST:,} bytes; a corpus has a "
+                        f"sentence a line, is this one?"
+                    )
+                yield line
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(
             f"{path} is not a whole gzip file ({error}); fetch it again, or drop .gz from its name "

@@ -18,7 +18,7 @@ import sentencepiece
 
 from transduce.text.corpus import one_line
 from transduce.text.draw import Cutter
-from transduce.text.tokenizer import EOS, UNK, Tokenizer
+from transduce.text.tokenizer import EOS, UNK, Tokenizer, load_processor
 
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 SOURCE, TARGET, TABLE = "source.spm", "target.spm", "vocab.json"
@@ -90,7 +90,7 @@ class PairTokenizer(Tokenizer):
         try:
             held = _unpacked(data)
             table = json.loads(held[TABLE])
-        except (zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError):
+        except (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, RecursionError):
             raise ValueError(_DAMAGED) from None
         if not isinstance(table, dict) or not all(type(i) is int for i in table.values()):
             raise ValueError(_DAMAGED)
@@ -181,15 +181,16 @@ def read_tokenizer(data: bytes) -> Tokenizer:
 
 def _processor(data: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
     try:
-        if not data:  # the library takes nothing for a model and fails much later
-            raise RuntimeError
-        return sentencepiece.SentencePieceProcessor(model_proto=data)
-    except RuntimeError:
+        return load_processor(data)
+    except (RuntimeError, UnicodeDecodeError):
         raise ValueError(f"{name} is damaged or no SentencePiece model; copy it again") from None
 
 
 def _unpacked(data: bytes) -> dict[str, bytes]:
+    """The files of an archive as `_packed` makes it: nothing is compressed, so it is no bomb."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if any(one.compress_type != zipfile.ZIP_STORED for one in archive.infolist()):
+            raise ValueError(_DAMAGED)
         return {name: archive.read(name) for name in (SOURCE, TARGET, TABLE)}
 
 

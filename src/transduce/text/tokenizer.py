@@ -97,11 +97,12 @@ class Tokenizer:
         Raises:
             ValueError: if `data` is damaged, or a SentencePiece model of another make.
         """
-        if not data:  # the library takes nothing for a model and fails much later
+        if not data:
             raise ValueError("the tokenizer model is empty; copy or train it again")
         try:
-            processor = sentencepiece.SentencePieceProcessor(model_proto=data)
-        except RuntimeError as error:
+            processor = load_processor(data)
+            spaced = processor.normalize(" ½  b")
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise ValueError(
                 "the tokenizer model is damaged or no SentencePiece model; copy or train it again"
             ) from error
@@ -111,7 +112,7 @@ class Tokenizer:
                 f"the tokenizer model has the ids (EOS, UNK, BOS, PAD) {found}, "
                 f"not {(cls.EOS, cls.UNK, -1, -1)}; take one that transduce trained"
             )
-        if processor.normalize(" ½  b") != "▁▁½▁▁b":  # also when the rules at its end are cut off
+        if spaced != "▁▁½▁▁b":  # also when the rules at its end are cut off
             raise ValueError(
                 "the tokenizer model is cut short or rewrites its text; take one that transduce "
                 "trained, whose normalisation is the identity"
@@ -201,6 +202,21 @@ class Tokenizer:
             if not 0 <= i < self.vocab_size:
                 raise ValueError(f"id {i} is not in the vocabulary of {self.vocab_size} pieces")
         return known
+
+
+def load_processor(data: bytes) -> sentencepiece.SentencePieceProcessor:
+    """Load a model file. What the library itself does not look at is looked at here.
+
+    Raises:
+        RuntimeError: if it is none: the library's.
+        UnicodeDecodeError: if a piece is no text, on which the library fails when it is said.
+    """
+    if not data:  # the library takes nothing for a model and fails much later
+        raise RuntimeError("empty")
+    processor = sentencepiece.SentencePieceProcessor(model_proto=data)
+    for number in range(processor.get_piece_size()):
+        processor.id_to_piece(number)
+    return processor
 
 
 class _TrainingLines:

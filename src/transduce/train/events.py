@@ -25,6 +25,10 @@ class Progress:
     rate: float
     grad_norm: float
     seconds_left: float
+    processes: int = 1
+    working: float = 1.0
+    """Share of the time that the processes, on average, did not wait for each other or add up their
+    gradients: of N processes' speed over N times one's, as much as a run can know of itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

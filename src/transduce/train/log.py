@@ -13,6 +13,7 @@ from torch import Tensor
 from transduce.folder import whole_file
 from transduce.train.config import TrainConfig
 from transduce.train.events import Note, Progress, Tell, Validated
+from transduce.train.process import ALONE, Process
 from transduce.train.state import TrainState
 from transduce.train.step import Update
 
@@ -26,16 +27,27 @@ class Log:
     """Appends to metrics.jsonl and tells the watcher; sums stay on the device between two lines.
 
     Going on with a run first drops the lines after the checkpoint, so that no update stands twice.
+    Of several processes the first alone writes; what is counted is of all of them.
     """
 
-    def __init__(self, path: Path, *, config: TrainConfig, state: TrainState, tell: Tell) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        config: TrainConfig,
+        state: TrainState,
+        tell: Tell,
+        process: Process = ALONE,
+    ) -> None:
         self._path = path
         self._config = config
         self._tell = tell
+        self._process = process
         self._before = state.seconds
         self._started = time.perf_counter()
         self._losses: deque[float] = deque(maxlen=_RECENT)
-        _forget_after(path, state.update)
+        if process.first:
+            _forget_after(path, state.update)
         self._begin()
 
     def seconds(self) -> float:
@@ -117,6 +129,8 @@ class Log:
             rate=rate,
             grad_norm=float(done.grad_norm),
             seconds_left=(self._config.updates - state.update) * spent / self._updates,
+            processes=self._process.world,
+            working=max(0.0, 1.0 - (self._process.waited - self._waited) / spent),
         )
         self._write(
             {
@@ -128,6 +142,7 @@ class Log:
                 "tokens_per_second": round(event.tokens_per_second, 1),
                 "rate": rate,
                 "grad_norm": round(event.grad_norm, 4),
+                **_of_several(event),
             }
         )
         self._tell(event)
@@ -143,11 +158,26 @@ class Log:
     def _begin(self) -> None:
         self._nats: list[Tensor] = []
         self._tokens = self._updates = 0
+        self._waited = self._process.waited
         self._since = time.perf_counter()
 
     def _write(self, line: Mapping[str, object]) -> None:
+        if not self._process.first:
+            return
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
+
+
+def _of_several(event: Progress) -> dict[str, object]:
+    """What a line says beside the rest where there are several processes."""
+    if event.processes == 1:
+        return {}
+    each = event.tokens_per_second / event.processes
+    return {
+        "processes": event.processes,
+        "tokens_per_second_each": round(each, 1),
+        "working": round(event.working, 4),
+    }
 
 
 def diverged(loss: float, update: int) -> FloatingPointError:

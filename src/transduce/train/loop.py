@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from transduce.train.ema import RunningMean
 from transduce.train.events import Tell, Validated
 from transduce.train.log import Log, diverged
 from transduce.train.optimizer import make_optimizers
+from transduce.train.process import ALONE, Process
 from transduce.train.schedule import rates
 from transduce.train.state import (
     TrainState,
@@ -34,6 +36,8 @@ class Validation(NamedTuple):
     bleu: float
     signature: str
 
+
+_UNKNOWN = Validation(loss=math.nan, bleu=math.nan, signature="")
 
 Validate = Callable[[Transformer], Validation]
 OnBest = Callable[[Transformer, Validation], None]
@@ -61,12 +65,14 @@ def train(
     folder: Path,
     on_best: OnBest,
     tell: Tell,
+    process: Process = ALONE,
 ) -> Trained:
     """Train `model` in place until the recipe's last update, or until validation stops improving.
 
     A folder that holds checkpoints is gone on with, from the newest that is whole: the run ends in
     the same weights as one that never stopped (on a CPU, bit for bit). An update whose loss or
-    gradient is no number is skipped, and counted.
+    gradient is no number is skipped, and counted. Of several processes, each of which calls this,
+    the first alone validates and writes.
 
     Args:
         model: on its device, in its initial weights.
@@ -76,6 +82,7 @@ def train(
         folder: the run's folder; `checkpoints/` and `metrics.jsonl` are written below it.
         on_best: called with what was validated when its loss is lower than any before.
         tell: told what happens.
+        process: which of the run's processes this is; the loader reads its share.
 
     Raises:
         FloatingPointError: if more than `config.most_skipped` updates in a row are skipped, or the
@@ -86,14 +93,16 @@ def train(
     judged = mean.model if mean else model
     checkpoints = folder / "checkpoints"
     state = go_on(checkpoints, model=model, optimizers=optimizers, mean=mean, tell=tell)
+    process.align(model, judged)
     folder.mkdir(parents=True, exist_ok=True)
-    log = Log(folder / "metrics.jsonl", config=config, state=state, tell=tell)
+    log = Log(folder / "metrics.jsonl", config=config, state=state, tell=tell, process=process)
     model.train()
     with closing(loader.updates(state.place)) as updates, naming_the_last(checkpoints):
         while state.update < config.updates and not out_of_patience(state, config):
             loaded = next(updates)
             number = state.update + 1
             now = rates(number, config=config, d_model=model.config.d_model)
+            process.seed(config.seed, update=number)
             done = make_update(
                 model,
                 [batch.to(model.embedding.weight.device) for batch in loaded.batches],
@@ -101,6 +110,7 @@ def train(
                 rates=now,
                 smoothing=config.label_smoothing,
                 r_drop=config.r_drop,
+                process=process,
             )
             if mean and not done.skipped:
                 mean.follow(model, update=number)
@@ -118,10 +128,21 @@ def train(
             log.updated(state, done, rate=now[0])
             if number % config.validate_every == 0 or number == config.updates:
                 log.pause()
-                state = check(judged, state, validate=validate, on_best=on_best, log=log)
+                state = check(
+                    judged, state, validate=validate, on_best=on_best, log=log, process=process
+                )
                 model.train()
-                save_state(checkpoints, state, model=model, optimizers=optimizers, mean=mean)
-                keep_last(checkpoints, config.average)
+                process.once(
+                    partial(
+                        save_state,
+                        checkpoints,
+                        state,
+                        model=model,
+                        optimizers=optimizers,
+                        mean=mean,
+                    )
+                )
+                process.once(partial(keep_last, checkpoints, config.average))
                 log.go_on()
     return Trained(
         state=state,
@@ -138,15 +159,20 @@ def check(
     validate: Validate,
     on_best: OnBest,
     log: Log,
+    process: Process = ALONE,
 ) -> TrainState:
-    """Validate, keep the model if it is the best so far, and return the state with that in it."""
+    """Validate, keep the model if it is the best so far, and return the state with that in it.
+
+    The first process validates; the others wait for the loss that it finds.
+    """
     model.eval()
-    found = validate(model)
+    found = validate(model) if process.first else _UNKNOWN
+    found = found._replace(loss=process.from_first(found.loss))
     if not math.isfinite(found.loss):
         raise diverged(found.loss, state.update)
     best = found.loss < state.best_loss
     if best:
-        on_best(model, found)
+        process.once(partial(on_best, model, found))
         state = replace(
             state, best_loss=found.loss, best_update=state.update, validations_since_best=0
         )

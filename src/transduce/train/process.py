@@ -1,15 +1,192 @@
-"""Where a run computes: its device, threads and memory."""
+"""The processes of a run, and where each of them computes: device, threads, memory.
+
+The only file that knows of other processes. They all make the same updates: each reads its share of
+the rows, the gradients are added up, and every process moves its own copy of the weights alike. A
+process of one calls nobody and counts nothing.
+"""
 
 import ctypes
+import errno
+import os
 import sys
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
 
 import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
+
+_PATIENCE = timedelta(days=7)
+"""How long the others wait while the first prepares, validates, writes or evaluates."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Process:
+    """One of a run's processes; by default the only one."""
+
+    rank: int = 0
+    """Which one it is, of all machines; the first, 0, alone prepares, validates and writes."""
+    world: int = 1
+    """How many there are."""
+    local: int = 0
+    """Which one it is on this machine, and so which of its GPUs it takes."""
+    restarts: int = 0
+    """How often torchrun started them all anew, after one of them had died."""
+    waited: float = 0.0
+    """Seconds that the processes, on average, waited for each other in updates so far, adding up
+    included; those of the last update are not known yet."""
+    _waited: float = 0.0
+    _patient: "dist.ProcessGroup | None" = None
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that writes."""
+        return self.rank == 0
+
+    def seed(self, seed: int, *, update: int) -> None:
+        """Give each of several processes random numbers of its own, for one update.
+
+        A process of one keeps drawing from where it stands, as checkpoints remember it.
+        """
+        if self.world > 1:
+            torch.manual_seed(Random(f"{seed}/{self.rank}/{update}").getrandbits(63))
+
+    def count(self, tokens: int) -> int:
+        """The target tokens of all processes. The numbers never visit a GPU."""
+        if self.world == 1:
+            return tokens
+        both = torch.tensor([tokens, self._waited], dtype=torch.float64)
+        self._waited = 0.0
+        self._sum(both)
+        self.waited += both[1].item() / self.world
+        return int(both[0])
+
+    def add_up(self, model: nn.Module, nats: Tensor) -> None:
+        """Put the sum over all processes in the place of each gradient, and of `nats`.
+
+        All go in one piece, in the order of the parameters, so that all processes get the same
+        bits. One that had no rows, and so no gradient, adds zeros.
+        """
+        if self.world == 1:
+            return
+        tensors = [nats]
+        for parameter in model.parameters():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            tensors.append(parameter.grad)
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        self._sum(flat)
+        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def align(self, *models: nn.Module) -> None:
+        """Give every process the first one's weights."""
+        if self.world == 1:
+            return
+        with _answered():
+            for model in models:
+                for tensor in model.state_dict().values():
+                    dist.broadcast(tensor, src=0)
+
+    def from_first(self, number: float) -> float:
+        """The first process's number, waited for by the others as long as it takes."""
+        if self.world == 1:
+            return number
+        told = torch.tensor(number, dtype=torch.float64)
+        with _answered():
+            dist.broadcast(told, src=0, group=self._patient)
+        return told.item()
+
+    def once(self, call: Callable[[], object]) -> None:
+        """Let the first process alone do something; the others wait until it is done."""
+        if self.first:
+            call()
+        self.from_first(0.0)
+
+    def find_device(self, name: str) -> torch.device:
+        """The device of that name; of CUDA devices each process on a machine takes its own.
+
+        Raises:
+            ValueError: if torch knows no such device here, or there are too few of them.
+        """
+        device = find_device(name)
+        if self.world == 1 or device.type != "cuda":
+            return device
+        if ":" in name:
+            raise ValueError(
+                f'train.device {name!r} is one device, for {self.world} processes: say "cuda"'
+            )
+        if self.local >= (there := torch.cuda.device_count()):
+            raise ValueError(
+                f"there are {there} CUDA devices here, too few for this process, number "
+                f"{self.local} of this machine: start fewer, torchrun --nproc-per-node {there}"
+            )
+        torch.cuda.set_device(self.local)
+        return torch.device("cuda", self.local)
+
+    def _sum(self, tensor: Tensor) -> None:
+        """Put the sum over all processes in a tensor's place, and time it."""
+        if tensor.is_cuda:
+            torch.cuda.synchronize(tensor.device)
+        began = time.perf_counter()
+        with _answered():
+            dist.all_reduce(tensor)
+            if tensor.is_cuda:
+                torch.cuda.synchronize(tensor.device)
+        self._waited += time.perf_counter() - began
+
+
+ALONE = Process()
+"""A process of one."""
+
+
+def is_first() -> bool:
+    """Whether this process is the one that speaks and writes, as torchrun has it."""
+    return _number("WORLD_SIZE", 1) == 1 or _number("RANK", 0) == 0
 
 
 @contextmanager
-def computing(*, device: str = "auto", threads: int = 0) -> Generator[torch.device]:
+def joined() -> Generator[Process]:
+    """Meet the other processes that torchrun started, and yield which of them this is.
+
+    Outside of torchrun it is the only one. When the block ends by an exception nobody is called any
+    more: another process may be dead, and the connections close with this one.
+
+    Raises:
+        ValueError: if the environment says that there are others, and not how to find them.
+        OSError: if they cannot be reached.
+    """
+    world, restarts = _number("WORLD_SIZE", 1), _number("TORCHELASTIC_RESTART_COUNT", 0)
+    if world == 1:
+        yield Process(restarts=restarts)
+        return
+    rank, local = _number("RANK"), _number("LOCAL_RANK")
+    if not dist.is_available():
+        raise ValueError("this torch was built for one process only: install another build")
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    with _answered():
+        store, _, _ = next(rendezvous("env://"))
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            # torchrun keeps it from one start to the next, with where those who died were found.
+            store = dist.distributed_c10d.PrefixStore(f"start {restarts}", store)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+        patient = dist.new_group(backend="gloo", timeout=_PATIENCE)
+        most = torch.tensor(restarts)  # each machine's torchrun counts the deaths on it
+        dist.all_reduce(most, op=dist.ReduceOp.MAX, group=patient)
+    assert isinstance(patient, dist.ProcessGroup), "a group of all holds this process"
+    yield Process(rank=rank, world=world, local=local, restarts=int(most), _patient=patient)
+    dist.destroy_process_group()
+
+
+@contextmanager
+def computing(
+    *, device: str = "auto", threads: int = 0, process: Process = ALONE
+) -> Generator[torch.device]:
     """Arrange this process for training, yield its device, put its threads back afterwards.
 
     Raises:
@@ -19,7 +196,7 @@ def computing(*, device: str = "auto", threads: int = 0) -> Generator[torch.devi
     if threads:
         torch.set_num_threads(threads)
     try:
-        yield find_device(device)
+        yield process.find_device(device)
     finally:
         torch.set_num_threads(before)
 
@@ -60,3 +237,26 @@ def hold_memory() -> bool:
             (arena_max, 1),
         )
     )
+
+
+@contextmanager
+def _answered() -> Generator[None]:
+    """Say in one line that a process of the run does not answer."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise OSError(
+            errno.EIO, f"another process of this run has ended or cannot be reached ({reason})"
+        ) from None
+
+
+def _number(name: str, default: int | None = None) -> int:
+    """A number of the environment, where torchrun tells a process which one it is."""
+    said = os.environ.get(name, "" if default is None else str(default))
+    if not said.isdecimal():
+        raise ValueError(
+            f"the environment variable {name} is {said!r}, not a number: start several processes "
+            f"by torchrun (docs/several-processes.md)"
+        )
+    return int(said)

@@ -12,13 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from transduce.data.sampler import Place
 from transduce.folder import check_folder, whole_folder
 from transduce.model.transformer import Transformer
+from transduce.tensors import check_weights, read_tensors, write_tensors
 from transduce.train.ema import RunningMean
 from transduce.train.events import Note, Tell
 
@@ -63,14 +62,14 @@ def save_state(
     """Write a checkpoint below `folder` and return where it lies."""
     checkpoint = folder / f"update-{state.update:08d}"
     with whole_folder(checkpoint) as fresh:
-        save_file(model.state_dict(), fresh / WEIGHTS)
+        write_tensors(model.state_dict(), fresh / WEIGHTS)
         if mean:
-            save_file(mean.model.state_dict(), fresh / MEAN)
+            write_tensors(mean.model.state_dict(), fresh / MEAN)
         tensors = _optimizer_tensors(optimizers)
         tensors["random.cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
             tensors["random.cuda"] = torch.cuda.get_rng_state()
-        save_file(tensors, fresh / "optimizer.safetensors")
+        write_tensors(tensors, fresh / "optimizer.safetensors")
         (fresh / "state.json").write_text(json.dumps(asdict(state), indent=2) + "\n")
     return checkpoint
 
@@ -92,14 +91,14 @@ def load_state(
         model.load_state_dict(load_weights(checkpoint))
         if mean:
             mean.model.load_state_dict(load_weights(checkpoint, name=MEAN))
-        tensors = load_file(checkpoint / "optimizer.safetensors")
+        tensors = read_tensors(checkpoint / "optimizer.safetensors")
         state = TrainState(**json.loads((checkpoint / "state.json").read_text()))
         torch.set_rng_state(tensors.pop("random.cpu"))
         cuda = tensors.pop("random.cuda", None)
         if cuda is not None and torch.cuda.is_available():
             torch.cuda.set_rng_state(cuda)
         _restore(optimizers, tensors)
-    except (SafetensorError, RuntimeError, LookupError, TypeError, ValueError) as error:
+    except (RuntimeError, LookupError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{checkpoint} does not fit this run: {reason}") from None
     return state
@@ -144,12 +143,11 @@ def load_weights(checkpoint: Path, *, name: str = WEIGHTS) -> dict[str, Tensor]:
     """Read the weights of a checkpoint, or their running mean.
 
     Raises:
-        ValueError: one line, if the file is missing or damaged.
+        ValueError: one line, if the file is missing or damaged, or a weight absurd.
     """
-    try:
-        return load_file(checkpoint / name)
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{checkpoint / name} cannot be read: {error}") from None
+    weights = read_tensors(checkpoint / name)
+    check_weights(weights, str(checkpoint / name))
+    return weights
 
 
 def checkpoints_of(folder: Path) -> list[Path]:

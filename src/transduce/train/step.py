@@ -11,6 +11,7 @@ from transduce.data.batch import Batch
 from transduce.model.loss import nats_of_hidden
 from transduce.model.r_drop import consistent_nats
 from transduce.model.transformer import Factors, Transformer
+from transduce.train.process import ALONE, Process
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,9 +19,9 @@ class Update:
     """What one update did. Tensors stay on the device until someone reads them."""
 
     nats: Float[Tensor, ""]
-    """Label-smoothed loss summed over the update's target tokens."""
+    """Label-smoothed loss summed over the update's target tokens, those of all processes."""
     tokens: int
-    """Target tokens of the update, EOS included, padding excluded."""
+    """Target tokens of the update, those of all processes, EOS included, padding excluded."""
     grad_norm: Float[Tensor, ""]
     skipped: bool = False
     """Whether it changed nothing, because loss or gradient was no number."""
@@ -34,19 +35,23 @@ def make_update(
     rates: Sequence[float],
     smoothing: float,
     r_drop: float = 0.0,
+    process: Process = ALONE,
 ) -> Update:
     """Make one update from several micro-batches, exactly as if they were one batch.
 
     Losses are summed and divided once by the tokens of the whole update, so that how the sentences
-    are cut into micro-batches changes memory, not learning. A loss or a gradient that is no number
-    never reaches the weights or the optimizers' memory: the one number read back from the device.
+    are cut into micro-batches and dealt out to processes changes memory and time, not learning.
+    Gradients are added up over the processes once, after the last micro-batch. A loss or a gradient
+    that is no number never reaches the weights or the optimizers' memory, in any process: the one
+    number read back from the device.
     """
-    tokens = sum(batch.target_tokens for batch in batches)
-    nats = torch.zeros((), device=model.embedding.weight.device)
+    tokens = process.count(sum(batch.target_tokens for batch in batches))
+    nats = model.embedding.weight.new_zeros(())
     for batch in batches:
         part = _nats(model, batch, smoothing=smoothing, r_drop=r_drop)
         (part / tokens).backward()
         nats += part.detach()
+    process.add_up(model, nats)
     grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     grad_norm = torch.nn.utils.get_total_norm(grads)
     if not bool(torch.isfinite(grad_norm + nats)):

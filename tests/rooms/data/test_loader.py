@@ -60,6 +60,29 @@ def test_an_update_draws_the_same_pieces_wherever_the_run_began(corpus: Corpus):
     assert all(map(equal, resumed, straight[2:]))
 
 
+def test_processes_load_an_update_together_with_the_pieces_that_one_would_draw(corpus: Corpus):
+    (alone,) = first(corpus, 1, sampling=0.3)
+    loaders = [corpus.loader(sampling=0.3, rank=rank, world=3) for rank in range(3)]
+
+    shares = [next(loader.updates(Place())) for loader in loaders]
+
+    def sources(*loaded: Loaded) -> list[list[int]]:
+        batches = [batch for each in loaded for batch in each.batches]
+        return sorted(row[: row.index(0)] for b in batches for row in b.source.tolist())
+
+    assert sources(*shares) == sources(alone)
+    assert [share.place_after for share in shares] == [alone.place_after] * 3
+
+
+def test_every_process_can_say_the_lines_of_the_whole_update(corpus: Corpus):
+    (alone,) = first(corpus, 1, sampling=0.0)
+
+    share = next(corpus.loader(rank=2, world=3).updates(Place()))
+
+    assert share.lines() == alone.lines()
+    assert sum(batch.target_tokens for batch in share.batches) < alone.batches[0].target_tokens
+
+
 def test_another_epoch_draws_other_pieces_of_the_same_sentence(corpus: Corpus, tmp_path: Path):
     one = alone(corpus, tmp_path, Pair("one two three four", "four three two one"), max_pieces=50)
 

@@ -95,6 +95,54 @@ def test_memory_does_not_change_what_an_update_learns_from(case: Case, micro_tok
 
 
 @settings(max_examples=25, deadline=None)
+@given(cases(), st.integers(2, 7))
+def test_the_number_of_processes_does_not_change_what_an_update_learns_from(case: Case, world: int):
+    lengths, config, seed = case
+    alone = Sampler(lengths, config=config, seed=seed)
+    several = Sampler(lengths, config=config, seed=seed, world=world)
+
+    for one, shared in zip(epoch(alone, 1), epoch(several, 1), strict=True):
+        dealt = [pairs for rank in range(world) for pairs in shared.share(rank, world=world)]
+        assert sorted(np.concatenate(dealt)) == sorted(np.concatenate(one.micro_batches))
+        assert one.place_after == shared.place_after
+
+
+@settings(max_examples=25, deadline=None)
+@given(cases(), st.integers(2, 7))
+def test_what_one_process_gets_of_a_micro_batch_fits_unless_one_sentence_does_not(
+    case: Case, world: int
+):
+    lengths, config, seed = case
+
+    for update in epoch(Sampler(lengths, config=config, seed=seed, world=world), 0):
+        for rank in range(world):
+            for pairs in update.share(rank, world=world):
+                positions = len(pairs) * (lengths[pairs].max() + 1)
+                assert len(pairs) == 1 or positions <= config.micro_tokens
+
+
+def test_processes_share_the_memory_that_an_update_takes():
+    lengths = np.full((60, 2), 9)
+    config = BatchConfig(tokens=600, micro_tokens=100)
+
+    passes = [
+        len(epoch(Sampler(lengths, config=config, seed=3, world=world), 0)[0].micro_batches)
+        for world in (1, 2, 3, 7)
+    ]
+
+    assert passes == [6, 3, 2, 1]
+
+
+def test_rows_that_are_over_go_to_one_process_after_the_other():
+    planned = Planned(Place(), (np.array([2, 3, 5]), np.array([7, 11, 13]), np.array([17])))
+
+    first, second = (planned.share(rank, world=2) for rank in range(2))
+
+    assert [pairs.tolist() for pairs in first] == [[2, 5], [11], [17]]
+    assert [pairs.tolist() for pairs in second] == [[3], [7, 13]]
+
+
+@settings(max_examples=25, deadline=None)
 @given(cases())
 def test_updates_differ_by_no_more_than_their_longest_targets(case: Case):
     lengths, config, seed = case

@@ -10,6 +10,7 @@ import torch
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, Note, Progress, Validated
 from transduce.train.log import Log
+from transduce.train.process import ALONE, Process
 from transduce.train.state import TrainState
 from transduce.train.step import Update
 
@@ -31,12 +32,15 @@ def lines(path: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
 
 
-def begin(path: Path, *, update: int = 0, told: list[Event] | None = None) -> Log:
+def begin(
+    path: Path, *, update: int = 0, told: list[Event] | None = None, process: Process = ALONE
+) -> Log:
     return Log(
         path,
         config=TrainConfig(updates=7, log_every=3),
         state=TrainState(update=update, seconds=100.0),
         tell=([] if told is None else told).append,
+        process=process,
     )
 
 
@@ -81,6 +85,51 @@ def test_the_time_left_is_for_the_updates_left(tmp_path: Path):
     left = [event.seconds_left for event in told if isinstance(event, Progress)]
     assert left[0] > 0
     assert left[-1] == 0
+
+
+def test_a_line_of_several_processes_says_their_number_and_the_speed_of_each(tmp_path: Path):
+    log = begin(tmp_path / "metrics.jsonl", process=Process(world=4))
+
+    for update in range(1, 4):
+        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+
+    (line,) = lines(tmp_path / "metrics.jsonl")
+    assert line["processes"] == 4
+    assert line["tokens_per_second_each"] == pytest.approx(line["tokens_per_second"] / 4, abs=0.1)
+
+
+def test_time_that_processes_wait_for_each_other_is_not_time_at_work(tmp_path: Path):
+    told: list[Event] = []
+    process = Process(world=2, waited=50.0)
+    log = begin(tmp_path / "metrics.jsonl", told=told, process=process)
+
+    log._since -= 1_000.0  # as if the updates had taken so long
+    process.waited += 250.0
+    for update in range(1, 7):
+        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+
+    shares = [event.working for event in told if isinstance(event, Progress)]
+    assert shares == [pytest.approx(0.75, abs=0.01), 1.0]
+
+
+def test_a_line_of_one_process_says_nothing_of_others(tmp_path: Path):
+    log = begin(tmp_path / "metrics.jsonl")
+
+    for update in range(1, 4):
+        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+
+    (line,) = lines(tmp_path / "metrics.jsonl")
+    assert {"processes", "tokens_per_second_each", "working"}.isdisjoint(line)
+
+
+def test_only_the_first_process_touches_the_file(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 3}\n{"update": 4}\n')
+
+    log = begin(path, update=3, process=Process(rank=1, world=2))
+    log.validated(TrainState(update=4), FOUND)
+
+    assert path.read_text() == '{"update": 3}\n{"update": 4}\n'
 
 
 def skipped(log: Log, update: int, *, in_a_row: int = 1) -> None:

@@ -1,11 +1,21 @@
-"""Where a run computes."""
+"""Where a run computes, and with whom. tests/parity/test_processes.py has real others."""
 
 import sys
 
 import pytest
 import torch
 
-from transduce.train.process import computing, find_device, hold_memory
+from transduce.model.transformer import Transformer
+from transduce.train import process
+from transduce.train.process import (
+    ALONE,
+    Process,
+    computing,
+    find_device,
+    hold_memory,
+    is_first,
+    joined,
+)
 
 
 def test_auto_is_a_device_of_this_machine():
@@ -20,6 +30,91 @@ def test_a_device_can_be_named():
 def test_a_device_that_is_not_here_is_refused_in_one_line(name: str):
     with pytest.raises(ValueError, match=rf"^train\.device '{name}' is not here .*\"auto\"$"):
         find_device(name)
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A machine that seems to have them; the devices that were chosen for good."""
+    chosen: list[int] = []
+    monkeypatch.setattr(process, "find_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    return chosen
+
+
+def test_every_process_on_a_machine_takes_a_gpu_of_its_own(two_gpus: list[int]):
+    device = Process(rank=5, world=6, local=1).find_device("auto")
+
+    assert (device, two_gpus) == (torch.device("cuda:1"), [1])
+
+
+def test_more_processes_than_gpus_are_refused_in_one_line(two_gpus: list[int]):
+    with pytest.raises(ValueError, match=r"^there are 2 CUDA devices .* --nproc-per-node 2$"):
+        Process(rank=2, world=3, local=2).find_device("auto")
+
+
+def test_one_gpu_for_several_processes_is_refused_in_one_line(two_gpus: list[int]):
+    with pytest.raises(ValueError, match=r"^train\.device 'cuda:1' is one .*say \"cuda\"$"):
+        Process(world=2).find_device("cuda:1")
+
+
+def test_a_process_of_one_is_the_first_and_asks_nobody(tiny: Transformer):
+    called: list[str] = []
+    tiny.embedding.weight.grad = torch.ones_like(tiny.embedding.weight)
+
+    ALONE.align(tiny)
+    ALONE.add_up(tiny, torch.zeros(()))
+    ALONE.once(lambda: called.append("once"))
+
+    assert ALONE.first
+    assert (ALONE.count(7), ALONE.from_first(2.5), called) == (7, 2.5, ["once"])
+    assert sum(weight.grad is not None for weight in tiny.parameters()) == 1
+
+
+def test_a_process_of_one_goes_on_drawing_from_where_it_stands():
+    before = torch.get_rng_state()
+
+    ALONE.seed(1, update=3)
+
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_each_of_several_processes_draws_its_own_numbers_in_each_update():
+    def drawn(rank: int, seed: int, update: int) -> float:
+        Process(rank=rank, world=2).seed(seed, update=update)
+        return torch.rand(()).item()
+
+    with torch.random.fork_rng(devices=[]):
+        first = drawn(0, 1, 3)
+        others = [drawn(1, 1, 3), drawn(0, 2, 3), drawn(0, 1, 4)]
+        again = drawn(0, 1, 3)
+
+    assert again == first
+    assert len({first, *others}) == 4
+
+
+def test_outside_of_torchrun_a_process_is_alone():
+    with joined() as found:
+        assert (found.first, found.world, found.restarts) == (True, 1, 0)
+    assert is_first()
+
+
+@pytest.mark.parametrize(("rank", "first"), [("0", True), ("3", False)])
+def test_torchrun_says_which_process_speaks(
+    monkeypatch: pytest.MonkeyPatch, rank: str, first: bool
+):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", rank)
+
+    assert is_first() == first
+
+
+def test_half_an_environment_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+
+    with pytest.raises(ValueError, match=r"^.*variable LOCAL_RANK is '', .*torchrun.*$"), joined():
+        pass
 
 
 def test_threads_are_put_back():

@@ -1,0 +1,108 @@
+"""How files are damaged, and what may come of it: one line that refuses them, or no difference."""
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from transduce.bundle import Bundle, Provenance
+from transduce.calibration import Calibration, Confidence
+from transduce.model.config import ModelConfig
+from transduce.model.transformer import Transformer
+from transduce.search.config import SearchConfig
+from transduce.text.config import Languages, TokenizerConfig
+from transduce.text.tokenizer import Tokenizer
+
+SHAPE = {
+    **{"encoder_layers": 1, "decoder_layers": 1, "d_model": 4, "d_ff": 5},
+    **{"heads": 1, "d_k": 3, "d_v": 2},
+}
+
+
+def tiny_bundle() -> Bundle:
+    """A bundle of a few thousand bytes, with every file that a bundle can have."""
+    tokenizer = Tokenizer.train(["a dog runs", "ein Hund"], TokenizerConfig(vocab_size=19))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        model = Transformer(ModelConfig(vocab_size=tokenizer.vocab_size, **SHAPE)).eval()
+    knots = Calibration(log_probs=(-2.0, -0.5), worth=(0.25, 0.75), observations=101)
+    return Bundle(
+        model=model,
+        tokenizer=tokenizer,
+        languages=Languages(source="en", target="de"),
+        search=SearchConfig(beam=2, extra=3),
+        provenance=Provenance(created="2017-06-12", recipe='name = "tiny"\n'),
+        confidence=Confidence(words=knots),
+    )
+
+
+def same_bundle(one: Bundle, other: Bundle) -> bool:
+    """Whether two bundles translate alike."""
+    return (
+        one.tokenizer.to_bytes() == other.tokenizer.to_bytes()
+        and (one.model.config, one.search) == (other.model.config, other.search)
+        and (one.languages, one.confidence) == (other.languages, other.confidence)
+        and same_tensors(one.model.state_dict(), other.model.state_dict())
+    )
+
+
+def same_tensors(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    """Whether two states hold the same numbers under the same names."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def refused(read: Callable[[], bool], folder: Path) -> str:
+    """The one line that refuses a folder and names a file of it; "" if `read` finds no damage."""
+    try:
+        whole = read()
+    except ValueError as error:
+        said = str(error)
+        assert str(folder) in said, said
+        assert said.isprintable(), repr(said)
+        assert len(said) < 1000, said
+        return said
+    assert whole, "what was read is another model"
+    return ""
+
+
+def cut(file: Path, sizes: Iterator[int] | range) -> Iterator[int]:
+    """Truncate a file to each of these sizes, which must fall; it is whole again at the end."""
+    whole = file.read_bytes()
+    try:
+        for size in sizes:
+            os.truncate(file, size)
+            yield size
+    finally:
+        file.write_bytes(whole)
+
+
+def flipped(folder: Path, count: int, *, seed: int) -> Iterator[Path]:
+    """Flip one random bit of one random file below a folder, and then flip it back."""
+    chance = random.Random(seed)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+    for _ in range(count):
+        file = chance.choice(files)
+        data = bytearray(whole := file.read_bytes())
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        file.write_bytes(data)
+        try:
+            yield file
+        finally:
+            file.write_bytes(whole)
+
+
+def vouch(folder: Path) -> None:
+    """Make the manifest fit whatever the files have become."""
+    facts = {
+        path.name: {
+            "bytes": path.stat().st_size,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
+        for path in folder.iterdir()
+        if path.name not in ("manifest.json", "README.md")
+    }
+    (folder / "manifest.json").write_text(json.dumps(facts))

@@ -1,0 +1,228 @@
+"""How many processes train decides how long it takes, and nothing that is learned."""
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.conftest import SMALL, Corpus, write_corpus
+
+from transduce.data.store import Store
+from transduce.model.config import ModelConfig
+from transduce.text.corpus import NumberedPair
+from transduce.train.config import TrainConfig
+from transduce.train.state import WEIGHTS, checkpoints_of, load_weights
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # by this name the other processes find it too
+
+from processes import End, Lesson, commanded, learn, together
+
+NEVER = End()
+
+HUNDRED = TrainConfig(
+    updates=100,
+    validate_every=50,
+    schedule="linear",
+    rate=0.005,
+    warmup=10,
+    weight_decay=0.1,
+    log_every=1,
+)
+SHORT = replace(HUNDRED, updates=12, validate_every=4)
+
+
+@pytest.fixture
+def lesson(corpus: Corpus, config: ModelConfig, tmp_path: Path) -> Lesson:
+    store, tokenizer = corpus.store, corpus.tokenizer
+    pairs = [NumberedPair(store.line(n), store.pair(n)) for n in range(len(store))]
+    Store.write(tmp_path / "store", pairs, tokenizer=tokenizer, max_pieces=50)
+    (tmp_path / "tokenizer.model").write_bytes(tokenizer.to_bytes())
+    return Lesson(
+        store=tmp_path / "store",
+        tokenizer=tmp_path / "tokenizer.model",
+        model=replace(config, dropout=0.0),
+        training=HUNDRED,
+        folder=tmp_path,
+    )
+
+
+def taught(lesson: Lesson, world: int, *, folder: str) -> Lesson:
+    """Learn in so many processes, in a folder beside the store, and see that all end well."""
+    lesson = replace(lesson, folder=lesson.folder / folder)
+    lesson.folder.mkdir(exist_ok=True)
+    assert together(world, learn, lesson) == [0] * world
+    return lesson
+
+
+def losses(lesson: Lesson, world: int) -> dict[int, float]:
+    """What each process says the losses of the updates were: all must say the same."""
+    said = [
+        json.loads((lesson.folder / f"seen-{rank}-of-{world}.json").read_text())["losses"]
+        for rank in range(world)
+    ]
+    assert all(one == said[0] for one in said)
+    return {int(update): loss for update, loss in said[0].items()}
+
+
+def sentences(lesson: Lesson, world: int) -> dict[str, list[list[int]]]:
+    """The targets of each update, those of all processes."""
+    together: dict[str, list[list[int]]] = {}
+    for rank in range(world):
+        seen = json.loads((lesson.folder / f"seen-{rank}-of-{world}.json").read_text())
+        for update, targets in seen["sentences"].items():
+            together.setdefault(update, []).extend(targets)
+    return {update: sorted(targets) for update, targets in together.items()}
+
+
+def agree(found: dict[int, float], expected: dict[int, float], *, double: bool) -> None:
+    """As closely as numbers of that precision stay together over a hundred updates."""
+    if double:
+        assert found == pytest.approx(expected, rel=0, abs=1e-12)
+        return
+    assert found[1] == pytest.approx(expected[1], rel=0, abs=1e-6)
+    assert found == pytest.approx(expected, rel=0, abs=1e-3)
+
+
+def weights(lesson: Lesson) -> dict[str, torch.Tensor]:
+    return load_weights(checkpoints_of(lesson.folder / "checkpoints")[-1], name=WEIGHTS)
+
+
+@pytest.mark.parametrize("double", [True, False], ids=["double", "single"])
+def test_losses_and_sentences_do_not_depend_on_the_number_of_processes(
+    lesson: Lesson, double: bool
+):
+    lesson = replace(lesson, double=double)
+
+    one = taught(lesson, 1, folder="one")
+    two = taught(lesson, 2, folder="two")
+    four = taught(replace(lesson, micro_tokens=29), 2, folder="two times two")
+
+    expected = losses(one, 1)
+    assert list(expected) == list(range(1, 101))
+    assert expected[100] < 0.8 * expected[1]
+    for found in (losses(two, 2), losses(four, 2)):
+        agree(found, expected, double=double)
+    assert sentences(one, 1) == sentences(two, 2) == sentences(four, 2)
+
+
+def test_the_number_of_processes_may_change_wherever_a_run_is_gone_on_with(lesson: Lesson):
+    lesson = replace(lesson, double=True, training=replace(HUNDRED, validate_every=20))
+    whole = losses(taught(lesson, 1, folder="whole"), 1)
+    found: dict[int, float] = {}
+
+    for world, stop_at in ((1, 33), (2, 71), (1, 0)):
+        found |= losses(taught(replace(lesson, stop_at=stop_at), world, folder="changed"), world)
+
+    agree(found, whole, double=True)
+
+
+def test_every_process_drops_out_other_units_and_draws_the_same_ones_again(lesson: Lesson):
+    lesson = replace(lesson, model=replace(lesson.model, dropout=0.3), training=SHORT, sampling=0.3)
+
+    straight = taught(lesson, 2, folder="straight")
+    taught(replace(lesson, stop_at=7), 2, folder="resumed")
+    resumed = taught(lesson, 2, folder="resumed")
+
+    ours, theirs = weights(resumed), weights(straight)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_an_update_may_have_fewer_sentences_than_there_are_processes(lesson: Lesson):
+    lesson = replace(lesson, tokens=5, double=True, training=SHORT)
+
+    one, three = taught(lesson, 1, folder="one"), taught(lesson, 3, folder="three")
+
+    assert min(map(len, sentences(one, 1).values())) == 1
+    agree(losses(three, 3), losses(one, 1), double=True)
+
+
+def test_a_gradient_that_is_no_number_in_one_process_is_skipped_by_all(lesson: Lesson):
+    lesson = replace(lesson, training=SHORT, spoilt=5)
+
+    found = losses(taught(lesson, 2, folder="two"), 2)
+
+    assert sorted({*range(1, 13)} - {*found}) == [5]
+    metrics = map(json.loads, (lesson.folder / "two" / "metrics.jsonl").read_text().splitlines())
+    (skipped,) = (line for line in metrics if "skipped" in line)
+    together = list(sentences(replace(lesson, folder=lesson.folder / "two"), 2).values())
+    assert len(skipped["lines"]) == len(together[4])
+
+
+def command(folder: Path, name: str) -> list[str]:
+    files = ("--source", str(folder / "train.src"), "--target", str(folder / "train.rev"))
+    return ["train", *files, *SMALL, "--set", "model.dropout=0.1", "--out", str(folder / name)]
+
+
+def carried_out(folder: Path, name: str, *, restarts: int = 0, end: End = NEVER) -> list[int]:
+    """`transduce train` in two processes: their exit codes."""
+    return together(2, commanded, command(folder, name), folder / name, end, restarts=restarts)
+
+
+def equal_runs(folder: Path, one: str, other: str) -> bool:
+    files = ("model/model.safetensors", "hypotheses.validation.target")
+    return all((folder / one / f).read_bytes() == (folder / other / f).read_bytes() for f in files)
+
+
+def test_after_a_process_was_killed_all_start_again_and_go_on_by_themselves(tmp_path: Path):
+    write_corpus(tmp_path)
+    assert carried_out(tmp_path, "whole") == [0, 0]
+
+    killed = carried_out(tmp_path, "killed", end=End(update=50))
+    restarted = carried_out(tmp_path, "killed", restarts=1)
+
+    assert killed == [1, -signal.SIGKILL]
+    assert restarted == [0, 0]
+    said = (tmp_path / "killed-0").read_text()
+    assert "\ntransduce: another process of this run has ended or cannot be reached (" in said
+    assert "\ngoing on after update 30\n" in said
+    assert (tmp_path / "killed-1").read_text() == ""
+    assert equal_runs(tmp_path, "killed", "whole")
+
+
+def test_all_leave_at_once_when_they_are_told_to(tmp_path: Path):
+    write_corpus(tmp_path)
+
+    codes = carried_out(tmp_path, "run", end=End(update=40, by=signal.SIGTERM, ranks=(0, 1)))
+
+    assert codes == [143, 143]
+    assert "stopped; go on with: transduce train --resume" in (tmp_path / "run-0").read_text()
+    assert (tmp_path / "run-1").read_text() == ""
+    assert [path.name for path in checkpoints_of(tmp_path / "run" / "checkpoints")] == [
+        "update-00000030"
+    ]
+
+
+WORKER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from processes import End, die_at
+from transduce.cli import main
+die_at(End(update=50))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_starts_all_again_after_one_was_killed(tmp_path: Path):
+    write_corpus(tmp_path)
+    assert carried_out(tmp_path, "whole") == [0, 0]
+    worker = tmp_path / "worker.py"
+    worker.write_text(WORKER.format(tests=str(Path(__file__).parents[1])))
+
+    torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
+    ended = subprocess.run(
+        [sys.executable, "-m", *torchrun, str(worker), *command(tmp_path, "killed")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert "\ngoing on after update 30\n" in ended.stderr
+    assert ended.stdout.count("model: ") == 1
+    assert equal_runs(tmp_path, "killed", "whole")
