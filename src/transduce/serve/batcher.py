@@ -5,8 +5,9 @@ that is busy has full batches without anybody waiting for them. Waiting on purpo
 place: right after a batch that held several requests, as those who got its answers are about to
 ask again. So an idle server answers a lone request at once.
 
-A batch takes one sentence in turn of each request that waits, so a whole book does not keep a word
-waiting; what is left of the book goes behind the others.
+A batch takes one sentence in turn of each request that waits, and a long one counts as several, so
+neither a whole book nor a page without a stop keeps a word waiting; what is left of them goes
+behind the others.
 """
 
 import asyncio
@@ -75,7 +76,7 @@ class Batcher:
         Args:
             translator: what computes.
             wait: seconds that a batch waits at most for those whose answers were just given.
-            most: sentences of a batch at most.
+            most: sentences of usual length in a batch at most.
             queue: requests that may wait at one time.
         """
         self.watch: Callable[[Ran], None] = lambda ran: None

@@ -123,7 +123,7 @@ class Directions:
             for language in (one.source, one.target):
                 if _plain(language.code) == _plain(code):
                     return language
-        raise Refusal(400, f"{code} is not supported")
+        raise Refusal(400, f"{code[:60]} is not supported")
 
 
 def load_directions(

@@ -1,10 +1,13 @@
 """What is asked of a batcher: sentences that wait, are computed share by share, and answered."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from transduce.translate.translation import Translation
+
+_USUAL = 128  # characters of a sentence
 
 
 class How(NamedTuple):
@@ -33,6 +36,11 @@ class Sentence(NamedTuple):
 
     align: bool = False
     """Whether its alignment is wanted with it."""
+
+    @property
+    def size(self) -> int:
+        """For how many sentences of usual length it counts."""
+        return 1 + (len(self.text) + len(self.prefix)) // _USUAL
 
 
 class Answer(NamedTuple):
@@ -73,10 +81,10 @@ class Job:
             return None
         return self.how, bool(self.sentences[len(self.answers)].prefix)
 
-    @property
-    def run(self) -> int:
-        """How many of its next sentences may be in one batch; 0 for a call."""
-        rest = self.sentences[len(self.answers) :]
+    def run(self, most: int) -> int:
+        """How many of its next sentences, of `most`, may be in one batch; 0 for a call."""
+        begun = len(self.answers)
+        rest = self.sentences[begun : begun + most]
         return next(
             (at for at, one in enumerate(rest) if bool(one.prefix) != bool(rest[0].prefix)),
             len(rest),
@@ -116,15 +124,25 @@ class Share(NamedTuple):
 
 
 def deal(jobs: Sequence[Job], most: int) -> list[Share]:
-    """Deal out a batch's sentences: to each request in turn one, as long as it wants."""
-    runs = [job.run for job in jobs[:most]]
-    level = max(runs, default=0)
-    if sum(runs) > most:
-        low, level = 1, max(runs)  # the most that each may have, found by halving
-        while low < level:
-            middle = (low + level + 1) // 2
-            if sum(min(run, middle) for run in runs) <= most:
-                low = middle
-            else:
-                level = middle - 1
-    return [Share(job, min(run, level)) for job, run in zip(jobs, runs, strict=False)]
+    """Deal out a batch: to each request in turn one sentence, while it wants and there is room.
+
+    A long sentence takes the room of several. The first has its place whatever it takes.
+    """
+    many = Counter[int]()
+    room = most
+    for at, sentence in _turns(jobs[:most], most):
+        room -= sentence.size
+        if room < 0 and many:
+            break
+        many[at] += 1
+    shares = [Share(job, many[at]) for at, job in enumerate(jobs) if many[at]]
+    return shares or [Share(jobs[0], 0)]  # a call has no sentences
+
+
+def _turns(jobs: Sequence[Job], most: int) -> Iterator[tuple[int, Sentence]]:
+    """The next sentences of some requests, one of each in turn; and whose they are."""
+    runs = [job.run(most) for job in jobs]
+    for turn in range(max(runs)):
+        for at, (job, run) in enumerate(zip(jobs, runs, strict=True)):
+            if turn < run:
+                yield at, job.sentences[len(job.answers) + turn]

@@ -52,7 +52,7 @@ class Settings:
     """Most time that a batch waits for the requests that are likely to come, in milliseconds."""
 
     batch_sentences: int = 128
-    """Most sentences that are translated together."""
+    """Most sentences that are translated together; a long one counts as several."""
 
     time_limit_s: float = 60.0
     """A request that takes longer is given up (504)."""

@@ -54,7 +54,7 @@ class Document:
         assert len(texts) == count, f"{len(texts)} texts for {count} segments"
         given = iter(texts)
         parts = (one if isinstance(one, str) else one.write(next(given)) for one in self.parts)
-        return "".join(parts).encode(errors="replace")
+        return "".join(parts).encode()
 
 
 def read_document(name: str, content: bytes, *, ending: str = "") -> Document:

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from transduce.text import placeholders
 from transduce.text.marked import Fixed, Marked
 from transduce.text.placed import Tag
-from transduce.text.sentences import spans
+from transduce.text.sentences import COVER, spans
 from transduce.text.tags import Token, tokens
 
 _SPACE = re.compile(r"\s+")
-_COVER = "\ufffc"  # what no sentence ends or begins within
 
 
 def page_parts(page: str) -> Iterator[str | Marked]:
@@ -36,13 +35,13 @@ def covered(text: str) -> str:
     found: list[str] = []
     done = 0
     for start, end in placeholders.find(text):
-        found += [text[done:start], _COVER * (end - start)]
+        found += [text[done:start], COVER * (end - start)]
         done = end
     return "".join([*found, text[done:]])
 
 
 def _of_flow(flow: Sequence[Token]) -> Iterator[str | Marked]:
-    plain = "".join(_COVER * len(token.shown) if token.fixed else token.shown for token in flow)
+    plain = "".join(COVER * len(token.shown) if token.fixed else token.shown for token in flow)
     found = spans(covered(_SPACE.sub(lambda gap: " " * len(gap[0]), plain)))
     cut, ranges = _cut(flow, found)
     done = 0
@@ -63,20 +62,21 @@ def _cut(
     places: list[int] = []  # of the tokens before which there is an edge
     at = 0
     for token in flow:
-        rest = token
-        while edge is not None and rest.shown:
+        begun = at  # of the token, all that is behind `at` is not cut yet
+        ends = begun + len(token.shown)
+        while edge is not None and at < ends:
             if edge <= at:
                 places.append(len(cut))
                 edge = next(edges, None)
-            elif edge < at + len(rest.shown) and rest.raw == rest.shown:
-                head, tail = rest.shown[: edge - at], rest.shown[edge - at :]
+            elif edge < ends and token.raw == token.shown:
+                head = token.shown[at - begun : edge - begun]
                 cut.append(Token("text", head, head))
-                rest = Token("text", tail, tail)
                 at = edge
             else:
                 break
-        cut.append(rest)
-        at += len(rest.shown)
+        tail = token.shown[at - begun :]
+        cut.append(token if at == begun else Token("text", tail, tail))
+        at = ends
         if edge is not None and edge <= at and len(places) % 2:  # an end; tags go behind it
             places.append(len(cut))
             edge = next(edges, None)

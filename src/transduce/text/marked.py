@@ -156,7 +156,7 @@ class Marked:
         # A tag in the midst of a placeholder comes behind it.
         done = 0
         for start, end, raw in sorted([*marks, *self.fixed], key=lambda mark: mark[:2]):
-            yield self.text[done : max(done, start)], raw, self.text[start:end]
+            yield self.text[done:start], raw, self.text[start:end]
             done = max(done, end)
         yield self.text[done:], "", ""
 

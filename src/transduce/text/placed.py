@@ -18,6 +18,8 @@ from transduce.text.words import has_unspaced
 
 _LINK = re.compile(r"(\d+)-(\d+)")
 
+_MOST = 100  # tags of one sentence; more are no sentence of a person's
+
 
 class Tag(NamedTuple):
     """A tag within a sentence, which has no width in its text."""
@@ -65,7 +67,7 @@ def placed(
     Returns:
         What to put where, in order; None where there is no sensible place.
     """
-    nodes = _nested(tags)
+    nodes = _nested(tags) if len(tags) <= _MOST else None
     if nodes is None or has_unspaced(source) or has_unspaced(target):
         return None
     try:

@@ -7,7 +7,9 @@ lists, verses and addresses stay what they are, and nobody has to guess which li
 Within a line a sentence ends at . ! ? … (and closing quotes or brackets) before white space and a
 plausible start, unless the point belongs to an abbreviation, an initial or an ordinal; and at
 the full stops of Chinese and Japanese, which need no white space. One rule for all languages, as
-nobody says which it is: where it errs, two sentences rather stay together than one is torn.
+nobody says which it is: where it errs, two sentences rather stay together than one is torn. Only
+what is far too long for a sentence is cut all the same, at a blank if it has one: nothing that is
+asked for is without bounds.
 """
 
 import re
@@ -16,6 +18,12 @@ from collections.abc import Iterator
 
 Span = tuple[int, int]
 """Where something begins and ends in a text, in characters."""
+
+COVER = "\ufffc"
+"""Stands for a character of what must not be cut."""
+
+LONGEST = 5000
+"""Characters of a sentence at most."""
 
 _CLOSE = "(?:[\"'”’»«“)\\]}*_]|[ \u00a0\u202f]»|\\[\\d{1,3}])*"
 _END = re.compile(
@@ -27,6 +35,7 @@ _BULLET = re.compile(r"(?:[-*•·▪‣–—>#|+]+|\d{1,3}\))\s+")
 _OPENS = re.compile("[\"'“”„«»‚‘’(\\[{¿¡*_–—-]*[ \u00a0\u202f]?")
 _BEFORE_WORD = re.compile(r"[\s\"'“„«»‚‘(\[{/–—]")
 _WORD = re.compile(r"\w+")
+_SPACE = re.compile(r"\s+")
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]{1,2}")
 _LONGEST_WORD = 40  # characters before a point that are looked at
 
@@ -119,11 +128,25 @@ def _of_line(line: str, offset: int, *, cased: bool) -> Iterator[Span]:
             break
         if found["stop"] and not _ends(line, first, found, cased=cased):
             continue
-        yield offset + start, offset + start + len(line[start : found.end()].rstrip())
+        yield from _bounded(line, start, found.end(), offset)
         start = found.end()
-    last = line[start:].rstrip()
-    if last:
-        yield offset + start, offset + start + len(last)
+    yield from _bounded(line, start, len(line), offset)
+
+
+def _bounded(line: str, start: int, end: int, offset: int) -> Iterator[Span]:
+    """A sentence without the white space behind it, in parts if it is too long for one."""
+    end = start + len(line[start:end].rstrip())
+    while end - start > LONGEST:
+        cut = line.rfind(" ", start, start + LONGEST)
+        if cut < 0:
+            cut = start + LONGEST
+            while cut < end and line[cut - 1] == line[cut] == COVER:
+                cut += 1
+        yield offset + start, offset + start + len(line[start:cut].rstrip())
+        gap = _SPACE.match(line, cut)
+        start = gap.end() if gap else cut
+    if start < end:
+        yield offset + start, offset + end
 
 
 def _ends(line: str, first: int, found: re.Match[str], *, cased: bool) -> bool:

@@ -7,6 +7,7 @@ have to be cut again.
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
 
@@ -89,10 +90,14 @@ def wrapped(text: str, shares: Sequence[int]) -> list[str]:
     if not places and has_unspaced(text):
         places = [at for at in range(1, len(text)) if open_text[at - 1 : at + 1].isalnum()]
     cuts: list[int] = []
+    whole = max(1, sum(shares))
+    free = 0  # the first place behind the last cut
     for share in list(accumulate(shares))[:-1]:
-        wanted = len(text) * share / max(1, sum(shares))
-        later = [place for place in places if not cuts or place > cuts[-1]]
-        if later:
-            cuts.append(min(later, key=lambda place: abs(place - wanted)))
+        wanted = len(text) * share / whole
+        at = bisect_left(places, wanted, lo=free)
+        near = places[max(free, at - 1) : at + 1]
+        if near:
+            cuts.append(min(near, key=lambda place: abs(place - wanted)))
+            free = bisect_right(places, cuts[-1])
     edges = [0, *cuts, len(text)]
     return [text[start:end].strip() for start, end in pairwise(edges)]

@@ -72,7 +72,7 @@ def beginning(text: str, tokenizer: Tokenizer) -> tuple[int, ...]:
     ids = tuple(tokenizer.target.encode(tidy(text)))
     if tokenizer.UNK in ids:
         raise ValueError(
-            f"no translation can begin with {text!r}: the model's vocabulary lacks a character of "
-            f"it; write it otherwise"
+            f"no translation can begin with {text[:60]!r}: the model's vocabulary lacks a "
+            f"character of it; write it otherwise"
         )
     return ids

@@ -305,8 +305,8 @@ class Translator:
             The likeliest next pieces, best first, each with the best translation through it.
 
         Raises:
-            ValueError: for a blank or too long sentence, a `count` below 1, or where torch was left
-                out of the engines.
+            ValueError: for a blank or too long sentence, a beginning that leaves no room, a `count`
+                below 1, or where torch was left out of the engines.
         """
         (ids,) = self._tokenizer.encode_all([tidy(sentence)])
         if not 0 < len(ids) <= self.search.max_source:
@@ -315,6 +315,12 @@ class Translator:
                 f"{len(ids)}"
             )
         begins = beginning(after, self._tokenizer)
+        longest = self.search.limit(len(ids))
+        if len(begins) + 1 >= longest:
+            raise ValueError(
+                f"a beginning of {len(begins)} pieces leaves no room in a translation of at most "
+                f"{longest}: shorten it"
+            )
         engine = self._searcher.torch_engine("an alternative")
         asked = Request(tuple(ids), prefix=begins)
         pieces = engine.next_pieces(asked, count)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from transduce.serve.batcher import Answer, Batcher, How, Sentence
+from transduce.serve.job import Job
 from transduce.serve.refusal import Refusal
 from transduce.translate.translation import Translation
 from transduce.translate.translator import Extras
@@ -176,6 +177,32 @@ def test_a_long_request_keeps_no_short_one_waiting() -> None:
     assert fake.batches[1:] == [("a", "b", "c", "z"), ("d", "e", "f", "g")]
 
 
+def test_a_long_sentence_takes_the_room_of_several() -> None:
+    fake = Fake()
+    batcher = Batcher(fake, most=7)
+    long, longer = "l" * 767, "m" * 7000
+
+    async def work() -> None:
+        first = await held(batcher, fake)
+        others = [
+            asyncio.create_task(batcher.translate(words, HOW))
+            for words in (ask("a", long), ask(longer), ask("z"), [Sentence("y", prefix=long)])
+        ]
+        await settled()
+        fake.go.set()
+        await asyncio.gather(first, *others)
+
+    asyncio.run(work())
+    batcher.close()
+
+    assert fake.batches[1:] == [("a",), (longer,), ("z", long), ("y",)]
+
+
+def test_a_long_sentence_leaves_room_to_none_but_short_ones() -> None:
+    assert [Sentence("a" * n).size for n in (0, 127, 128, 255, 256)] == [1, 1, 2, 2, 3]
+    assert Sentence("a", prefix="b" * 127).size == 2
+
+
 def test_a_full_queue_refuses_and_says_when_to_try_again() -> None:
     fake = Fake()
     batcher = Batcher(fake, queue=2)
@@ -235,6 +262,16 @@ def test_who_goes_away_while_computed_does_not_hurt_the_others() -> None:
     batcher.close()
 
     assert texts(answers) == ["ba"]
+
+
+def test_who_went_away_is_told_nothing() -> None:
+    async def work() -> None:
+        job = Job(asyncio.get_running_loop(), sentences=ask("ab"))
+        job.done.cancel()
+
+        job.tell()  # would raise, and those behind it would never be told
+
+    asyncio.run(work())
 
 
 def test_a_bad_sentence_fails_its_own_request_alone() -> None:

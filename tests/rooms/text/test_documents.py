@@ -1,5 +1,7 @@
 """Documents come back with other texts in them, and otherwise byte for byte."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -170,10 +172,19 @@ def test_a_text_too_short_to_wrap_has_fewer_lines():
         ('<font color="a b">x y', [1, 1], ['<font color="a b">x', "y"]),
         ("犬が走る。", [1, 1], ["犬が", "走る。"]),
         ("one", [1, 1], ["one"]),
+        ("aaaaaaaa b c", [1, 1, 8], ["aaaaaaaa", "b", "c"]),
     ],
 )
 def test_wrapping(text: str, shares: list[int], lines: list[str]):
     assert wrapped(text, shares) == lines
+
+
+def test_a_cue_of_very_many_lines_takes_no_time():
+    begun = time.process_time()
+
+    assert len(wrapped("a " * 20_011, [1] * 20_011)) == 20_011
+
+    assert time.process_time() - begun < 3
 
 
 def test_a_blank_line_within_a_cue_is_no_end_of_its_text():
@@ -218,6 +229,14 @@ def test_all_else_of_po_stays(end: str):
 
 def test_a_single_form_is_the_plurals():
     assert texts("a.po", 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""') == ["b"]
+
+
+def test_an_empty_string_of_nothing_stays_in_a_po():
+    content = b'msgid ""\nmsgstr ""\n""\n'
+    document = read_document("a.po", content)
+
+    assert document.segments == ()
+    assert document.rebuild([]) == content
 
 
 def test_a_po_without_a_last_line_end():

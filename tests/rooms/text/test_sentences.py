@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.text.sentences import has_words, spans, split
+from transduce.text.sentences import COVER, LONGEST, has_words, spans, split
 
 PIECES = st.sampled_from(
     [
@@ -122,3 +122,24 @@ def test_the_time_is_linear(text: str):
     seconds(100)
 
     assert seconds(10_000) < 10 * seconds(2_500) + 0.2
+
+
+def test_what_is_far_too_long_is_cut_at_a_blank():
+    text = "ab  " * 3001
+
+    found = [text[start:end] for start, end in spans(text)]
+
+    assert len(found) == 3
+    assert all(0 < len(one) <= LONGEST for one in found)
+    assert " ".join(found).split() == text.split()
+    assert {one[0] + one[-1] for one in found} == {"ab"}
+
+
+def test_a_word_without_end_is_cut_where_it_must():
+    assert [end - start for start, end in spans("a" * (2 * LONGEST + 7))] == [LONGEST, LONGEST, 7]
+
+
+def test_what_is_covered_is_not_cut_however_long_it_is():
+    text = "a" * (LONGEST - 2) + COVER * 5003 + "b" * 11
+
+    assert list(spans(text)) == [(0, LONGEST + 5001), (LONGEST + 5001, len(text))]

@@ -533,6 +533,7 @@ def test_where_the_translation_may_end_that_is_an_alternative(
         (" ", "", 5, "a sentence of 1 to 23 pieces can be looked into, not of 0"),
         ("z" * 60, "", 5, "a sentence of 1 to 23 pieces can be looked into"),
         ("bread", "☃", 5, "no translation can begin with"),
+        ("bread", "ein " * 20_011, 5, "a beginning of [0-9]+ pieces leaves no room"),
         ("bread", "", 0, "at least 1 next piece"),
     ],
 )
