@@ -96,7 +96,7 @@ def carry_out(
             prepared = _make_ready(
                 recipe, out, resume=resume, start=start, process=process, tell=tell
             )
-        if process.from_first(prepared is None):
+        if process.from_first(1.0 if prepared is None else 0.0):
             return Finished.read(out / "results.json")
         prepared = prepared or open_prepared(out)
         hold_memory()

@@ -168,9 +168,7 @@ class Batcher:
             if sentences:
                 self._pace += 0.1 * (seconds / sentences - self._pace)
             with self._changed:
-                self._waiting.extend(
-                    job for job in jobs if not job.over and not job.done.cancelled()
-                )
+                self._waiting.extend(job for job in jobs if not job.over)
             _tell([job for job in jobs if job.over])
             self.watch(Ran(len(jobs), sentences, seconds))
 
