@@ -39,7 +39,7 @@ Given = TypeVarTuple("Given")
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["torch", "transduce.cli", "transduce.run"])
-_PATIENCE = 120.0
+_PATIENCE = 600.0
 
 
 def together(

@@ -264,6 +264,25 @@ def test_who_goes_away_while_computed_does_not_hurt_the_others() -> None:
     assert texts(answers) == ["ba"]
 
 
+def test_who_goes_away_in_the_midst_of_a_book_costs_no_further_batch() -> None:
+    fake = Fake()
+    batcher = Batcher(fake, most=1)
+
+    async def work() -> None:
+        fake.go.clear()
+        book = asyncio.create_task(batcher.translate(ask(*"abc"), HOW))
+        await asyncio.to_thread(fake.started.wait, 5)
+        book.cancel()
+        await settled()
+        fake.go.set()
+        await batcher.translate(ask("z"), HOW)
+
+    asyncio.run(work())
+    batcher.close()
+
+    assert fake.batches == [("a",), ("z",)]
+
+
 def test_who_went_away_is_told_nothing() -> None:
     async def work() -> None:
         job = Job(asyncio.get_running_loop(), sentences=ask("ab"))

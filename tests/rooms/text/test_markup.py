@@ -302,21 +302,13 @@ def test_tags_in_tags_come_back_however_deep_they_are(deep: int):
     assert aligned(f"A {page}", "Ein Hund", "0-0 1-1 2-1").count("</i>") == deep
 
 
-@pytest.mark.parametrize(
-    "marks",
-    [
-        "<i></i>" * 3001 + "dog <i>runs</i> " * 499,
-        " ".join(f"<code>x{n}</code>" for n in range(12_007)),
-    ],
-    ids=["tags", "code"],
-)
-def test_marks_without_end_take_no_time(marks: str):
-    links = " ".join(f"{n}-{n}" for n in range(499))
+def test_code_without_end_takes_no_time():
+    page = "A <b>dog</b> " + " ".join(f"<code>x{n}</code>" for n in range(10_007))
 
     begun = time.process_time()
-    aligned(f"A <b>dog</b> {marks}", visible(f"The dog {marks}"), links)
+    aligned(page, visible(f"The{page[1:]}"), "0-0 1-1")
 
-    assert time.process_time() - begun < 3
+    assert time.process_time() - begun < 2
 
 
 def test_what_stands_alone_stays_in_a_parent_that_a_wrong_link_would_stretch():
