@@ -19,7 +19,7 @@ from transduce.serve.job import How
 from transduce.serve.native_said import described, sentence
 from transduce.serve.refusal import Refusal
 from transduce.serve.settings import Settings
-from transduce.serve.texts import NOTHING, Told, guess, same, tell
+from transduce.serve.texts import NOTHING, Told, guess, is_loaded, same, tell
 from transduce.view.attention import traced_json
 from transduce.view.traced import traced_text
 
@@ -196,7 +196,11 @@ class Native:
                 found = None
             source = found.language if found else self._directions.all[0].source.code
         target = self._target(source) if asked.target is None else asked.target
-        if same(source, target) and asked.target is not None and _loaded(self._directions, target):
+        if (
+            same(source, target)
+            and asked.target is not None
+            and is_loaded(self._directions, target)
+        ):
             return _Chosen(None, source, target, found)
         direction = self._directions.find(source, target)
         return _Chosen(direction, direction.source.code, direction.target.code, found)
@@ -219,10 +223,6 @@ async def _run(direction: Direction, look: Callable[[], T]) -> T:
         return await direction.batcher.run(look)
     except ValueError as error:
         raise Refusal(400, f"Invalid request: {error}") from None
-
-
-def _loaded(directions: Directions, code: str) -> bool:
-    return any(same(code, way.target.code) or same(code, way.source.code) for way in directions.all)
 
 
 def _fault(error: ValidationError) -> str:

@@ -149,7 +149,7 @@ def check_target(directions: Directions, code: str) -> None:
     Raises:
         Refusal: 400, in LibreTranslate's words.
     """
-    if any(same(code, way.target.code) or same(code, way.source.code) for way in directions.all):
+    if is_loaded(directions, code):
         return
     refusal: Refusal | None = None
     for language in directions.sources():
@@ -161,6 +161,11 @@ def check_target(directions: Directions, code: str) -> None:
             return
     assert refusal is not None
     raise refusal
+
+
+def is_loaded(directions: Directions, code: str) -> bool:
+    """Whether a loaded direction has that language on either side."""
+    return any(same(code, way.target.code) or same(code, way.source.code) for way in directions.all)
 
 
 def same(one: str, other: str) -> bool:
