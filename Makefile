@@ -82,8 +82,9 @@ $(VENV)/.clients: $(VENV)/.test
 	@$(INSTALL) --quiet -e ".[test-clients,detect]"
 	@touch $@
 
+# lingua comes along: the type checker reads the code that uses it.
 $(VENV)/.dev: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[dev]"
+	@$(INSTALL) --quiet -e ".[dev,detect]"
 	@touch $@
 
 # pip arrives last: where it is missing, .venv is missing or was left half made.
