@@ -71,7 +71,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[test]"
+	@$(INSTALL) --quiet -e ".[test,plot]"
 	@touch $@
 
 $(VENV)/.interop: $(VENV)/.test
@@ -84,7 +84,7 @@ $(VENV)/.clients: $(VENV)/.test
 
 # lingua comes along: the type checker reads the code that uses it.
 $(VENV)/.dev: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[dev,detect]"
+	@$(INSTALL) --quiet -e ".[dev,detect,plot]"
 	@touch $@
 
 # pip arrives last: where it is missing, .venv is missing or was left half made.

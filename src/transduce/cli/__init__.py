@@ -4,11 +4,11 @@ stdout is data and stderr is talk. Rooms are imported inside the commands, so th
 before torch would have been read.
 """
 
-from transduce.cli import ask, distill, judge, learn, serve, ship, translate, use
+from transduce.cli import ask, distill, judge, learn, paper, serve, ship, translate, use
 from transduce.cli.app import app
 from transduce.cli.entry import main
 
-__all__ = ["ask", "distill", "judge", "learn", "main", "serve", "ship", "translate", "use"]
+__all__ = ["ask", "distill", "judge", "learn", "main", "paper", "serve", "ship", "translate", "use"]
 
 _AS_THEY_ARE_NEEDED = (
     *("demo", "check", "prepare", "train", "average", "distill"),

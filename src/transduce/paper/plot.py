@@ -1,0 +1,114 @@
+"""Plots as files: for light pages and for dark ones, as SVG and as PNG. matplotlib draws them.
+
+Lines have the colours of Okabe and Ito, which people who see few colours tell apart; maps are
+drawn in cividis, made for the same eyes, or from blue to red where there is a middle.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ink:
+    """What a plot is drawn with on one kind of page."""
+
+    paper: str
+    text: str
+    faint: str
+    """Grid lines, and what is only there to compare with."""
+    lines: tuple[str, ...]
+    map: str = "cividis"
+    """Colours of what goes from little to much."""
+    around_zero: str = "RdBu_r"
+    """Colours of what has a middle."""
+
+
+LIGHT = Ink(
+    paper="#ffffff",
+    text="#1c1e21",
+    faint="#c9ced6",
+    lines=("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"),
+)
+DARK = Ink(
+    paper="#14171c",
+    text="#e7e9ec",
+    faint="#3d434d",
+    lines=("#56b4e9", "#f08a3c", "#2fc79a", "#e39cc4", "#f0b93a", "#9fd3f2"),
+)
+MARKERS = ("o", "s", "^", "D", "v", "P")
+"""One a line, so that none is told by its colour alone."""
+
+Draw = Callable[["Figure", Ink], None]
+
+
+def save_plot(
+    folder: Path, name: str, draw: Draw, *, width: float = 6.8, height: float = 4.2
+) -> list[Path]:
+    """Draw `name`.svg and .png for light pages, `name`-dark.svg and .png for dark ones.
+
+    Args:
+        folder: where they go; it is made when it is missing.
+        name: of the files, without an ending.
+        draw: puts axes on the figure it is given and draws with the ink it is given.
+        width: in inches; text is as large as on a page that shows the plot that wide.
+        height: in inches.
+
+    Raises:
+        ValueError: if matplotlib is not installed; it says how to install it.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ValueError("plots need matplotlib: pip install 'transduce[plot]'") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for ink, ending in ((LIGHT, ""), (DARK, "-dark")):
+        with rc_context(_style(ink)):
+            figure = Figure(figsize=(width, height), layout="constrained")
+            draw(figure, ink)
+            for kind in ("svg", "png"):
+                path = folder / f"{name}{ending}.{kind}"
+                # Without a date a figure drawn again is the same file.
+                figure.savefig(path, dpi=144, metadata={"Date": None} if kind == "svg" else None)
+                written.append(path)
+    return written
+
+
+def _style(ink: Ink) -> dict[str, object]:
+    from cycler import cycler
+
+    return {
+        "figure.facecolor": ink.paper,
+        "savefig.facecolor": ink.paper,
+        "axes.facecolor": ink.paper,
+        "axes.edgecolor": ink.text,
+        "axes.labelcolor": ink.text,
+        "axes.titlecolor": ink.text,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.prop_cycle": cycler(color=ink.lines, marker=MARKERS[: len(ink.lines)]),
+        "axes.titlesize": 11,
+        "axes.labelsize": 10,
+        "xtick.labelsize": 9,
+        "ytick.labelsize": 9,
+        "legend.fontsize": 9,
+        "legend.frameon": False,
+        "grid.color": ink.faint,
+        "grid.linewidth": 0.6,
+        "lines.linewidth": 1.8,
+        "lines.markersize": 4.5,
+        "text.color": ink.text,
+        "xtick.color": ink.text,
+        "ytick.color": ink.text,
+        "font.family": "DejaVu Sans",
+        "svg.hashsalt": "transduce",
+        "svg.fonttype": "path",
+    }
