@@ -22,7 +22,10 @@ def mask(*lengths: int) -> Tensor:
 
 
 @pytest.fixture(
-    params=["the paper's", "learned positions", "gelu", "pre-norm", "biases", "all of them"]
+    params=[
+        *("the paper's", "learned positions", "gelu", "pre-norm", "biases"),
+        *("a neighbourhood", "all of them"),
+    ]
 )
 def tiny(config: ModelConfig, request: pytest.FixtureRequest) -> Transformer:
     """One model for each departure; the learned table is as long as the longest target here."""
@@ -32,6 +35,7 @@ def tiny(config: ModelConfig, request: pytest.FixtureRequest) -> Transformer:
         "gelu": {"activation": "gelu"},
         "pre-norm": {"norm": "pre"},
         "biases": {"attention_bias": True, "output_bias": True},
+        "a neighbourhood": {"radius": 2},
     }
     every = {key: value for option in options.values() for key, value in option.items()}
     model = made(replace(config, **options.get(request.param, every))).eval()

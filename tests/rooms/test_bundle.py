@@ -440,7 +440,10 @@ def test_there_is_no_average_of_nothing():
         average([])
 
 
-NEWER = ("activation", "positions", "max_positions", "attention_bias", "output_bias")
+NEWER = (
+    *("activation", "positions", "max_positions", "attention_bias", "output_bias"),
+    "radius",
+)
 """Settings of a model that bundles of before do not know."""
 
 

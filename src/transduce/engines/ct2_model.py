@@ -79,6 +79,8 @@ def why_not(config: ModelConfig) -> str:
         return f"d_k {config.d_k} and d_v {config.d_v} that are not d_model / heads"
     if config.activation not in _ACTIVATIONS:
         return f"the activation {config.activation}"
+    if config.radius:
+        return f"model.radius {config.radius}, self-attention to what is near"
     return ""
 
 

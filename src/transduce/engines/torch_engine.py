@@ -3,10 +3,14 @@
 Several models of one vocabulary decide together, by the mean of their probabilities.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+import itertools
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -25,6 +29,11 @@ from transduce.search.sample import Chance, sample
 
 SCORED_AT_ONCE = 1 << 24
 """Most logits of one forward pass when pairs are scored; each takes 4 bytes, a few times over."""
+
+_WORTH_A_THREAD = 16
+"""Fewest sentences that a thread gets: fewer are quicker in one batch."""
+
+_T = TypeVar("_T")
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """The ids of a source and of a target, both without EOS."""
@@ -68,7 +77,14 @@ class TorchEngine:
         """Positions that all of them have: the most pieces of a side, EOS among them."""
 
     name = "torch"
-    together = 1
+
+    @property
+    def together(self) -> int:
+        """Batches that are searched side by side: on a CPU one a core, each in a thread alone.
+
+        The many small operations of a step gain little from a second core; two steps do.
+        """
+        return torch.get_num_threads() if torch.device(self._device).type == "cpu" else 1
 
     def refuses(self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes) -> str:
         """Say what of this it cannot do: nothing."""
@@ -91,14 +107,22 @@ class TorchEngine:
         """
         if wishes.draw is not None and any(any(request.phrases) for request in requests):
             raise ValueError("phrases cannot be drawn at random: leave out sampling or the phrases")
+        batches = [
+            (beam, batch)
+            for beam, places in _groups(requests, config.beam)
+            for batch in _shares(places, requests, self.together)
+        ]
+
+        def search(beam: int, places: Sequence[int]) -> list[list[Hypothesis]]:
+            some = [requests[place] for place in places]
+            return self._found(some, replace(config, beam=beam), wishes)
+
         found: list[list[Hypothesis]] = [[] for _ in requests]
         with self._evaluating():
-            for beam, places in _groups(requests, config.beam):
-                some = [requests[place] for place in places]
-                for place, best in zip(
-                    places, self._found(some, replace(config, beam=beam), wishes), strict=True
-                ):
-                    found[place] = best[: config.beam]
+            results = _side_by_side([partial(search, *batch) for batch in batches])
+        for (_, places), result in zip(batches, results, strict=True):
+            for place, best in zip(places, result, strict=True):
+                found[place] = best[: config.beam]
         return found
 
     @torch.inference_mode()
@@ -213,6 +237,36 @@ class TorchEngine:
         finally:
             for model, before in zip(self._models, training, strict=True):
                 model.train(before)
+
+
+def _shares(
+    places: Sequence[int], requests: Sequence[Request], count: int
+) -> Iterator[Sequence[int]]:
+    """Cut a batch in `count` shares of about as much work, if each is worth a thread."""
+    lengths = list(itertools.accumulate(len(requests[place].source) + 1 for place in places))
+    if count < 2 or len(places) < count * _WORTH_A_THREAD:
+        yield places
+        return
+    cuts = [bisect_left(lengths, lengths[-1] * part / count) + 1 for part in range(1, count)]
+    for start, end in itertools.pairwise([0, *cuts, len(places)]):
+        if start < end:
+            yield places[start:end]
+
+
+def _side_by_side(jobs: Sequence[Callable[[], _T]]) -> list[_T]:
+    """Do them all, one in this thread, several at the same time with one core each."""
+    if len(jobs) < 2 or (threads := torch.get_num_threads()) < 2:
+        return [job() for job in jobs]
+
+    def alone(job: Callable[[], _T]) -> _T:
+        with torch.inference_mode():  # of which every thread has to be told
+            return job()
+
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(alone, jobs))
+    finally:
+        torch.set_num_threads(threads)  # part of it holds for the whole process
 
 
 def _groups(requests: Sequence[Request], beam: int) -> Iterator[tuple[int, list[int]]]:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from transduce.bundle import CONFIG, WEIGHTS, Bundle
 from transduce.engines.ct2_model import vocabulary
+from transduce.engines.ct2_model import why_not as why_not_ctranslate2
 from transduce.export.layout import OUTPUT_BIAS, halves, twins
 from transduce.export.place import check_replaceable
 from transduce.folder import whole_folder
@@ -43,6 +44,8 @@ def why_not(bundle: Bundle) -> str:
             f"model.d_k {shape.d_k} and model.d_v {shape.d_v}: both must be d_model / heads, "
             f"{shape.d_model} / {shape.heads}"
         )
+    if shape.radius:
+        return f"model.radius {shape.radius}: its self-attention sees all positions"
     return ""
 
 
@@ -54,7 +57,9 @@ def write_marian(bundle: Bundle, folder: Path) -> None:
         OSError: if it cannot be written; what was there is still there.
     """
     if reason := why_not(bundle):
-        raise ValueError(f"Marian cannot express {reason}; export to ctranslate2 instead")
+        there = not why_not_ctranslate2(bundle.model.config)
+        advice = "; export to ctranslate2 instead" if there else ""
+        raise ValueError(f"Marian cannot express {reason}{advice}")
     check_replaceable(folder, FILES)
     pieces = vocabulary(bundle.tokenizer)
     with whole_folder(folder) as fresh:

@@ -13,6 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transduce.model.neighbourhood import near, neighbourhood
+
 SHORT = 64 * 64
 """Scores per head (queries x memory) up to which a CPU is quicker with equation (1) written out."""
 
@@ -25,11 +27,17 @@ class KeysValues(NamedTuple):
 
 
 class Attention(nn.Module):
-    """Multi-head attention. Self- and cross-attention differ only in who supplies the memory."""
+    """Multi-head attention. Self- and cross-attention differ only in who supplies the memory.
 
-    def __init__(self, d_model: int, *, heads: int, d_k: int, d_v: int, bias: bool = False) -> None:
+    With a radius, which only self-attention can have, a query sees no position further away.
+    """
+
+    def __init__(
+        self, d_model: int, *, heads: int, d_k: int, d_v: int, bias: bool = False, radius: int = 0
+    ) -> None:
         super().__init__()
         self.heads = heads
+        self.radius = radius
         self.query = nn.Linear(d_model, heads * d_k, bias=bias)
         self.key = nn.Linear(d_model, heads * d_k, bias=bias)
         self.value = nn.Linear(d_model, heads * d_v, bias=bias)
@@ -50,7 +58,9 @@ class Attention(nn.Module):
         """Read `past` with `x`. Where `mask` is True, a query may look; give it or `causal`."""
         assert mask is None or not causal, "a mask can say what causal says"
         queries = self._split(self.query(x))
-        if x.device.type == "cpu" and queries.size(2) * past.keys.size(2) <= SHORT:
+        if self.radius:
+            mixed = near(queries, *past, radius=self.radius, mask=mask, causal=causal)
+        elif x.device.type == "cpu" and queries.size(2) * past.keys.size(2) <= SHORT:
             mixed = written_out(queries, past, mask=mask, causal=causal)
         else:
             mixed = F.scaled_dot_product_attention(
@@ -66,6 +76,9 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "batch heads query memory"]:
         """The softmax of equation (1), for eyes and tests; training and decoding never call it."""
         scores = self._split(self.query(x)) @ past.keys.mT / math.sqrt(past.keys.size(-1))
+        if self.radius:
+            query, memory = scores.shape[-2:]
+            mask = mask & neighbourhood(query, memory, radius=self.radius, device=x.device)
         return scores.masked_fill(~mask, -math.inf).softmax(-1)
 
     def _split(

@@ -53,6 +53,10 @@ class ModelConfig:
     """Whether each piece's logit has a bias. The paper's has none; models imported from elsewhere
     do."""
 
+    radius: int = 0
+    """How far self-attention sees: the r of Table 1's last row. 0, the paper's models, is all
+    positions; attention to the source always sees all."""
+
     def __post_init__(self) -> None:
         sizes = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v")
         for field in sizes:
@@ -72,6 +76,8 @@ class ModelConfig:
             )
         if self.positions == "sinusoid" and self.d_model % 2:
             raise ValueError(f"model.d_model must be even for sinusoids, not {self.d_model}")
+        if self.radius < 0:
+            raise ValueError(f"model.radius must be 1 or more, or 0 for all, not {self.radius}")
         if self.activation not in ("relu", "gelu", "silu"):
             raise ValueError(
                 f'model.activation must be "relu", "gelu" or "silu", not {self.activation!r}'

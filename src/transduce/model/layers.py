@@ -56,11 +56,14 @@ class AddNorm(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward; every position sees all positions of the layer below."""
+    """Self-attention, then feed-forward; every position sees all positions of the layer below.
+
+    The departure `radius` lets it see only those near it.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attend = attention(config)
+        self.attend = attention(config, radius=config.radius)
         self.after_attend = AddNorm(config)
         self.feed = feed_forward(config)
         self.after_feed = AddNorm(config)
@@ -80,7 +83,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attend = attention(config)
+        self.attend = attention(config, radius=config.radius)
         self.after_attend = AddNorm(config)
         self.cross = attention(config)
         self.after_cross = AddNorm(config)
@@ -89,44 +92,31 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "rows target d_model"],
+        x: Float[Tensor, "batch target d_model"],
         memory: KeysValues,
         mask: Bool[Tensor, "batch 1 1 source"] | None,
-        *,
-        append: Callable[[KeysValues], KeysValues] | None = None,
-    ) -> Float[Tensor, "rows target d_model"]:
-        """Pass one layer up the right side of Figure 1.
+    ) -> Float[Tensor, "batch target d_model"]:
+        """Pass one layer up the right side of Figure 1. `decoding.StepLayer` does one position.
 
         Args:
-            x: the target so far; `rows` is `batch` in training, batch x beams in search.
-            memory: the encoder's output as this layer's `cross` remembers it, one row a sentence.
+            x: the target so far.
+            memory: the encoder's output as this layer's `cross` remembers it.
             mask: True where a source position is a piece and not padding.
-            append: in decoding, adds the one new position to all the old ones and returns them;
-                None in training, where the causal mask does the same.
         """
-
-        def attend(y: Tensor) -> Tensor:
-            seen = self.attend.remember(y)
-            return self.attend(y, append(seen) if append else seen, causal=append is None)
-
-        def cross(y: Tensor) -> Tensor:
-            # Beams of one sentence are just more queries on its memory, so memory is never copied.
-            queries = y.reshape(memory.keys.size(0), -1, y.size(-1))
-            return self.cross(queries, memory, mask=mask).view_as(y)
-
-        x = self.after_attend(x, attend)
-        x = self.after_cross(x, cross)
+        x = self.after_attend(x, lambda y: self.attend(y, self.attend.remember(y), causal=True))
+        x = self.after_cross(x, lambda y: self.cross(y, memory, mask=mask))
         return self.after_feed(x, self.feed)
 
 
-def attention(config: ModelConfig) -> Attention:
-    """Build one multi-head attention of the model's shape."""
+def attention(config: ModelConfig, *, radius: int = 0) -> Attention:
+    """Build one multi-head attention of the model's shape, which sees `radius` far; 0 is all."""
     return Attention(
         config.d_model,
         heads=config.heads,
         d_k=config.d_k,
         d_v=config.d_v,
         bias=config.attention_bias,
+        radius=radius,
     )
 
 

@@ -10,6 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+_BLOCK = 32
+"""Pieces whose best is looked at first; only the best blocks are looked into."""
+
 
 class Pieces(NamedTuple):
     """Some pieces that may follow each row, by id."""
@@ -30,19 +33,15 @@ class Candidates(NamedTuple):
 def likeliest(logits: Float[Tensor, "rows vocab"], count: int, *, pad: int) -> Pieces:
     """Return the likeliest pieces of each row where no piece but PAD is barred.
 
-    It writes into `logits` and normalises only what it returns: they are large.
+    It writes into `logits`: they are large.
     """
-    logits = logits.float()
     logits[:, pad] = -math.inf
-    best, ids = logits.topk(min(count, logits.size(1)))
-    first = best[:, :1]
-    log_total = logits.sub_(first).exp_().sum(1, keepdim=True).log()
-    return _by_id(ids, best - first - log_total)
+    return likeliest_of(logits.log_softmax(1, dtype=torch.float32), count)
 
 
 def likeliest_of(log_probs: Float[Tensor, "rows vocab"], count: int) -> Pieces:
     """Return the likeliest pieces of each row by their ln p, -inf where one may not come."""
-    best, ids = log_probs.topk(min(count, log_probs.size(1)))
+    best, ids = _top(log_probs, min(count, log_probs.size(1)))
     return _by_id(ids, best)
 
 
@@ -78,6 +77,22 @@ def best_of(pieces: Pieces, totals: Float[Tensor, "batch beam"]) -> Candidates:
     worth = sums(pieces, totals)
     order = worth.argsort(dim=1, descending=True, stable=True)[:, : 2 * totals.size(1)]
     return chosen(pieces, worth, order)
+
+
+def _top(
+    values: Float[Tensor, "rows vocab"], count: int
+) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    """What `topk` gives, with one look at most of the values: those in the best blocks are it."""
+    whole = values.size(1) // _BLOCK * _BLOCK
+    if whole < 4 * count * _BLOCK:
+        return values.topk(count)
+    blocks = values[:, :whole].unflatten(1, (-1, _BLOCK))
+    best = blocks.amax(2).topk(count, sorted=False).indices
+    some = blocks.gather(1, best[:, :, None].expand(-1, -1, _BLOCK)).flatten(1)
+    ids = (best[:, :, None] * _BLOCK + torch.arange(_BLOCK, device=best.device)).flatten(1)
+    rest = torch.arange(whole, values.size(1), device=best.device).expand(len(ids), -1)
+    top, places = torch.cat([some, values[:, whole:]], 1).topk(count)
+    return top, torch.cat([ids, rest], 1).gather(1, places)
 
 
 def _by_id(ids: Int[Tensor, "rows pieces"], log_probs: Float[Tensor, "rows pieces"]) -> Pieces:

@@ -39,6 +39,15 @@ def test_what_the_quick_engine_cannot_express_torch_translates(odd: Bundle, cach
     )
 
 
+def test_restricted_self_attention_is_torchs(bundle: Bundle, cache: Cache):
+    near = replace(bundle, model=Transformer(replace(bundle.model.config, radius=2)))
+
+    choice = choose(near, cache=cache)
+
+    assert names(choice) == ["torch"]
+    assert "CTranslate2 cannot express model.radius 2" in choice.line
+
+
 def test_where_the_quick_engine_is_missing_the_line_says_what_to_install(
     bundle: Bundle, cache: Cache, monkeypatch: pytest.MonkeyPatch
 ):

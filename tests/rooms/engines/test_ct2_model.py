@@ -101,6 +101,17 @@ def test_heads_that_do_not_share_the_width_are_refused_by_name(
     assert not (tmp_path / "out").exists()
 
 
+def test_restricted_self_attention_is_refused_by_name(
+    shape: ModelConfig, tokenizer: Tokenizer, tmp_path: Path
+):
+    bundle = bundle_of(Transformer(replace(shape, radius=3)), tokenizer)
+
+    with pytest.raises(ValueError, match=r"cannot express model\.radius 3, .*the torch engine$"):
+        write_ctranslate2(bundle, tmp_path / "out")
+
+    assert not (tmp_path / "out").exists()
+
+
 def test_where_ctranslate2_is_missing_the_message_says_what_to_install(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

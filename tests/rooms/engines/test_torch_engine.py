@@ -3,13 +3,14 @@
 import dataclasses
 import itertools
 import math
+from collections.abc import Generator
 
 import pytest
 import torch
 
 from transduce.data.batch import pad_source
 from transduce.engines import torch_engine
-from transduce.engines.torch_engine import TorchEngine
+from transduce.engines.torch_engine import TorchEngine, _shares
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.request import Draw, Request, Wishes
@@ -274,3 +275,50 @@ def test_an_ensemble_ends_with_the_fewest_positions(untrained: Transformer, toke
         engine.score([((2,), (3,) * 7)])
     with pytest.raises(ValueError, match="behind a prefix of 6 pieces there is none"):
         engine.next_pieces(Request((2,), prefix=(3,) * 6), 1)
+
+
+@pytest.fixture
+def two_threads() -> Generator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_large_batches_are_searched_side_by_side_with_the_same_result(engine: TorchEngine):
+    requests = [Request(source=(3 + n % 17, *range(3, 3 + n % 5))) for n in range(67)]
+    config = SearchConfig(beam=3)
+
+    both = engine.search(requests, config)
+
+    alone = [engine.search([request], config)[0] for request in requests]
+    assert [[one.ids for one in best] for best in both] == [
+        [one.ids for one in best] for best in alone
+    ]
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_are_as_many_after_a_search_as_before(engine: TorchEngine):
+    requests = [Request(source=(3 + n % 17,)) for n in range(67)]
+
+    engine.search(requests, SearchConfig(beam=1))
+
+    assert torch.get_num_threads() == 2
+    assert engine.together == 2
+
+
+def test_shares_of_a_batch_are_about_as_much_work():
+    requests = [Request(source=(3,) * (90 - n)) for n in range(80)]
+
+    shares = list(_shares(range(80), requests, 2))
+
+    work = [sum(len(requests[place].source) + 1 for place in share) for share in shares]
+    assert [place for share in shares for place in share] == list(range(80))
+    assert abs(work[0] - work[1]) <= 2 * 91
+
+
+def test_a_few_sentences_are_one_batch():
+    requests = [Request(source=(3,))] * 31
+
+    assert [list(share) for share in _shares(range(31), requests, 2)] == [list(range(31))]

@@ -10,6 +10,7 @@ from tests.exports import CONFIG, bundle_of, model_of
 
 from transduce.bundle import Bundle
 from transduce.export.argos import why_not, write_argos
+from transduce.model.config import ModelConfig
 from transduce.text.config import Languages
 from transduce.text.pair_tokenizer import SOURCE, PairTokenizer
 
@@ -83,10 +84,16 @@ def test_another_ending_is_refused(plain: Bundle, tmp_path: Path):
         write_argos(plain, tmp_path / "mine.zip")
 
 
-def test_a_model_that_ctranslate2_lacks_is_refused(plain: Bundle, tmp_path: Path):
-    bundle = replace(plain, model=model_of(replace(CONFIG, d_k=5)))
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [(replace(CONFIG, d_k=5), "d_k 5"), (replace(CONFIG, radius=3), r"model\.radius 3")],
+)
+def test_a_model_that_ctranslate2_lacks_is_refused(
+    plain: Bundle, tmp_path: Path, config: ModelConfig, named: str
+):
+    bundle = replace(plain, model=model_of(config))
 
-    with pytest.raises(ValueError, match=r"^Argos cannot express d_k 5"):
+    with pytest.raises(ValueError, match=f"^Argos cannot express {named}"):
         write_argos(bundle, tmp_path / "mine.argosmodel")
 
 

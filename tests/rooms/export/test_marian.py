@@ -97,6 +97,7 @@ def test_there_are_positions_for_the_longest_translation(plain: Bundle, tmp_path
         (replace(CONFIG, positions="learned"), r'model\.positions "learned"'),
         (replace(CONFIG, d_v=5), r"model\.d_k 4 and model\.d_v 5"),
         (replace(CONFIG, d_k=5), r"model\.d_k 5 and model\.d_v 4"),
+        (replace(CONFIG, radius=3), r"model\.radius 3"),
     ],
 )
 def test_what_marian_cannot_express_is_refused_by_name(
@@ -107,6 +108,17 @@ def test_what_marian_cannot_express_is_refused_by_name(
     with pytest.raises(ValueError, match=f"^Marian cannot express {named}"):
         write_marian(bundle, tmp_path / "marian")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("option", "advised"), [({"norm": "pre"}, True), ({"radius": 3}, False)])
+def test_another_program_is_named_only_where_it_can_express_the_model(
+    plain: Bundle, tmp_path: Path, option: dict[str, str | int], advised: bool
+):
+    bundle = replace(plain, model=model_of(replace(CONFIG, **option)))
+
+    with pytest.raises(ValueError, match=r"^Marian cannot") as refusal:
+        write_marian(bundle, tmp_path / "marian")
+    assert ("export to ctranslate2" in str(refusal.value)) == advised
 
 
 def test_everything_else_can_be_expressed(bundle: Bundle):

@@ -52,6 +52,15 @@ def test_learned_positions_end_and_sinusoids_do_not():
     assert ModelConfig(max_positions=11).longest > 10**9
 
 
+def test_a_negative_radius_is_refused():
+    with pytest.raises(ValueError, match=r"^model\.radius must be 1 or more, or 0 .*, not -1$"):
+        ModelConfig(radius=-1)
+
+
+def test_self_attention_sees_all_positions_unless_it_is_restricted():
+    assert ModelConfig().radius == 0
+
+
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
 def test_a_dropout_that_is_no_probability_is_refused(dropout: float):
     with pytest.raises(ValueError, match=r"^model\.dropout must be in \[0, 1\), not "):

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from transduce.model.decoding import Past
 from transduce.model.transformer import Transformer
 
 
@@ -70,7 +71,24 @@ def test_a_sentence_goes_on_alike_when_others_are_dropped(tiny: Transformer):
 def test_the_memory_is_never_copied_for_beams(tiny: Transformer):
     decoding = tiny.start(ids(2, 7), None, beams=5)
 
-    assert [memory.keys.size(0) for memory in decoding._memories] == [2, 2, 2]
+    assert [layer._memory.keys.size(0) for layer in decoding._layers] == [2, 2, 2]
+
+
+def test_the_past_returns_all_that_was_added():
+    past, added = Past(torch.zeros(3, 5), radius=0), torch.randn(71, 3, 5)
+
+    seen = [past.add(new).clone() for new in added]
+
+    assert all(torch.equal(all_so_far, added[: n + 1]) for n, all_so_far in enumerate(seen))
+
+
+def test_with_a_radius_the_past_returns_what_is_seen_and_holds_little_more():
+    past, added = Past(torch.zeros(3, 5), radius=2), torch.randn(71, 3, 5)
+
+    seen = [past.add(new).clone() for new in added]
+
+    assert all(torch.equal(few, added[max(0, n - 2) : n + 1]) for n, few in enumerate(seen))
+    assert len(past._held) < 71
 
 
 @torch.no_grad()

@@ -108,15 +108,3 @@ def test_a_decoder_layer_is_two_attentions_then_feed_forward(config: ModelConfig
     first = layer.after_attend.norm(x + layer.attend(x, layer.attend.remember(x), causal=True))
     second = layer.after_cross.norm(first + layer.cross(first, memory, mask=mask))
     torch.testing.assert_close(y, layer.after_feed.norm(second + layer.feed(second)))
-
-
-def test_beams_read_the_one_memory_of_their_sentence(config: ModelConfig):
-    layer, beams = DecoderLayer(config).eval(), draw(2 * 3, 1, 14)
-    source = draw(2, 5, 14, seed=2)
-    mask = (torch.arange(5) < torch.tensor([5, 3])[:, None])[:, None, None]
-
-    together = layer(beams, layer.cross.remember(source), mask, append=lambda new: new)
-    copied = layer.cross.remember(source.repeat_interleave(3, 0))
-    apart = layer(beams, copied, mask.repeat_interleave(3, 0), append=lambda new: new)
-
-    torch.testing.assert_close(together, apart)
