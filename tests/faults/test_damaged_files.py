@@ -5,7 +5,9 @@ tests marked slow try a thousand.
 """
 
 import copy
+import hashlib
 import json
+import math
 import random
 import struct
 from collections.abc import Callable, Iterator
@@ -28,7 +30,7 @@ from tests.faults.damaging import (
 from transduce.bundle import Bundle
 from transduce.config import load_recipe
 from transduce.model.config import ModelConfig
-from transduce.prepare import Prepared, open_prepared, prepare
+from transduce.prepare import Prepared, fits, open_prepared, prepare
 from transduce.train.ema import RunningMean
 from transduce.train.state import TrainState, load_state, save_state
 
@@ -96,6 +98,16 @@ def held(prepared: Prepared) -> tuple[object, ...]:
     ]
     rest = (prepared.validation, prepared.test, dict(prepared.data_sha256))
     return (rows, prepared.tokenizer.to_bytes(), *rest)
+
+
+def forge(file: Path, text: str) -> None:
+    """Write what a file should not say, and let the manifest vouch for it."""
+    file.write_text(text)
+    manifest = file.parent / "manifest.json"
+    facts = json.loads(manifest.read_text())
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    facts[file.name] = {"bytes": len(text.encode()), "sha256": sha256}
+    manifest.write_text(json.dumps(facts))
 
 
 def sections(file: Path) -> Iterator[int]:
@@ -172,3 +184,112 @@ def test_a_checkpoint_cut_at_a_thousand_places_is_refused(checkpoint: Kept):
         size = file.stat().st_size - 1
         for _ in cut(file, iter(sorted(chance.choices(range(size), k=MANY // 5), reverse=True))):
             assert str(file) in refused(checkpoint.read, checkpoint.folder)
+
+
+NO_COUNT = ["7", -1, 1.5, True, None, [], {}, math.nan, math.inf, "a\nb"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("update", "epoch", "epoch_update", "tokens", "best_update", "validations_since_best"),
+        *("skipped", "skipped_in_a_row", "micro_tokens", "planned_micro_tokens"),
+    ],
+)
+def test_a_forged_state_is_refused_and_the_field_named(checkpoint: Kept, field: str):
+    file = checkpoint.folder / "state.json"
+    held = json.loads(file.read_text())
+
+    for value in NO_COUNT:
+        forge(file, json.dumps(held | {field: value}))
+        said = refused(checkpoint.read, checkpoint.folder)
+        assert f"does not fit this run: state.json is damaged ({field}: " in said, value
+
+
+@pytest.mark.parametrize("field", ["seconds", "best_loss"])
+def test_a_time_or_a_loss_that_is_none_is_refused(checkpoint: Kept, field: str):
+    file = checkpoint.folder / "state.json"
+    held = json.loads(file.read_text())
+
+    for value in ("7", None, [], True, math.nan, -math.inf):
+        forge(file, json.dumps(held | {field: value}))
+        said = refused(checkpoint.read, checkpoint.folder)
+        assert f"state.json is damaged ({field}: " in said, value
+
+
+def test_time_does_not_run_backwards_and_has_an_end(checkpoint: Kept):
+    file = checkpoint.folder / "state.json"
+    held = json.loads(file.read_text())
+
+    for value in (-1.0, math.inf):
+        forge(file, json.dumps(held | {"seconds": value}))
+        assert "seconds" in refused(checkpoint.read, checkpoint.folder)
+
+
+NO_OBJECT = ["", "[]", "null", "7", '"a"', "[" * 100_000, "{", '{"a\\nb": 1}', '{"later": 1}']
+
+
+@pytest.mark.parametrize("text", NO_OBJECT, ids=range(len(NO_OBJECT)))
+def test_numbers_that_are_none_are_refused(checkpoint: Kept, text: str):
+    forge(checkpoint.folder / "state.json", text)
+
+    assert "state.json is damaged" in refused(checkpoint.read, checkpoint.folder)
+
+
+def test_a_state_of_an_earlier_version_is_taken(checkpoint: Kept):
+    file = checkpoint.folder / "state.json"
+    held = json.loads(file.read_text())
+    del held["micro_tokens"], held["planned_micro_tokens"]
+
+    forge(file, json.dumps(held))
+
+    assert refused(checkpoint.read, checkpoint.folder) == ""
+
+
+@pytest.mark.parametrize(
+    "field", ["read", "training_pairs", "target_tokens", "updates_per_epoch", "vocab_size"]
+)
+def test_forged_facts_of_a_corpus_are_refused_and_named(prepared: Kept, field: str):
+    file = prepared.folder / "prepared.json"
+    held = json.loads(file.read_text())
+
+    for value in NO_COUNT:
+        forge(file, json.dumps(held | {field: value}))
+        assert f"{file} is damaged ({field}: " in refused(prepared.read, prepared.folder), value
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("files", ["a"]),
+        ("files", {"a": 7}),
+        ("dropped", {"empty": -1}),
+        ("mended", 7),
+        ("padding_share", math.nan),
+        ("padding_share", 1.5),
+        ("padding_share", "0.1"),
+        ("started_from", {"a": None}),
+        ("later", 1),
+    ],
+)
+def test_other_forged_facts_of_a_corpus_are_refused_too(prepared: Kept, field: str, value: object):
+    file = prepared.folder / "prepared.json"
+    held = json.loads(file.read_text())
+
+    forge(file, json.dumps(held | {field: value}))
+
+    assert f"{file} is damaged ({field}" in refused(prepared.read, prepared.folder)
+
+
+@pytest.mark.parametrize("text", NO_OBJECT, ids=range(len(NO_OBJECT)))
+def test_facts_that_are_none_are_refused_and_the_corpus_is_not_taken_for_ours(
+    prepared: Kept, text: str
+):
+    out = prepared.folder.parent
+    recipe = load_recipe("tiny", [f'data.train=["{out / "a"}", "{out / "b"}"]'])
+    assert fits(recipe, out)
+
+    forge(prepared.folder / "prepared.json", text)
+
+    assert "prepared.json is damaged" in refused(prepared.read, prepared.folder)
+    assert not fits(recipe, out)

@@ -1,6 +1,7 @@
 """Reading never misaligns, cleaning never drops half a pair, and each complaint names its line."""
 
 import gzip
+from array import array
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transduce.text.corpus import (
+    _FORBIDDEN,
     Cleaning,
     NumberedPair,
     Pair,
@@ -318,3 +320,80 @@ def test_text_with_every_valid_character_is_never_taken_for_undecoded(tmp_path: 
     list(clean(read_pairs([tmp_path / "a.tsv"], not_utf8="drop"), max_ratio=4.0, counts=counts))
 
     assert (counts.kept, counts.dropped) == (1, {})
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.text(st.sampled_from("ab ä\r\u2028"), max_size=7), min_size=1, max_size=9),
+    st.integers(1, 13),
+    st.booleans(),
+)
+def test_lines_come_whole_however_a_file_is_cut_into_blocks(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], block: int, ended: bool
+):
+    folder = tmp_path_factory.mktemp("corpus")
+    text = "\n".join(lines) + "\n" * (ended or not lines[-1])
+    files = two(folder, text.encode(), text.encode())
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("transduce.text.corpus._BLOCK", block)
+        pairs = [pair for _, pair in read_pairs(files)]
+
+    assert pairs == [Pair(line.removesuffix("\r"), line.removesuffix("\r")) for line in lines]
+
+
+@pytest.mark.parametrize("block", [1, 5, 1 << 18])
+def test_a_line_that_is_not_utf8_is_named_in_whatever_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+):
+    monkeypatch.setattr("transduce.text.corpus._BLOCK", block)
+    files = two(tmp_path, b"a\nb\nc\xff\nd\n", b"a\nb\nc\nd\n")
+    read: list[NumberedPair] = []
+
+    with pytest.raises(ValueError, match=r"a\.en, line 3: not UTF-8 \(byte 0xff at byte 2 of"):
+        read.extend(read_pairs(files))
+
+    dropped = [pair.source for _, pair in read_pairs(files, not_utf8="drop")]
+    assert dropped == ["a", "b", "c\udcff", "d"]
+
+
+@pytest.mark.parametrize("block", [3, 1 << 18])
+def test_a_line_that_has_no_end_is_refused_before_it_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+):
+    monkeypatch.setattr("transduce.text.corpus._BLOCK", block)
+    monkeypatch.setattr("transduce.text.corpus._LONGEST", 11)
+    files = two(tmp_path, b"a\n" + b"b" * 12, b"a\nb\n")
+
+    with pytest.raises(ValueError, match=r"a\.en, line 2: more than 11 bytes"):
+        list(read_pairs(files))
+
+
+def test_what_is_printable_a_line_can_hold_and_is_no_blank_but_the_space():
+    # the quick ways of `one_line` and of the ratio rest on it, and Unicode grows
+    printable = [one for one in map(chr, range(0x110000)) if one.isprintable()]
+
+    assert [one for one in printable if _FORBIDDEN.match(one)] == ["\u2581"]
+    assert [one for one in printable if one.isspace()] == [" "]
+
+
+@pytest.mark.parametrize("text", ["a\tb", "a\x7fb", "a\u2581b", "ä\u2581b", "ä\x85b", "ä\udc80b"])
+def test_what_a_line_cannot_hold_becomes_a_space(text: str):
+    assert tidy(text) == f"{text[0]} b"
+
+
+@pytest.mark.parametrize("blank", [" ", "\u3000", "\xa0", "\t", "\x1f"])
+def test_no_blank_counts_for_the_ratio(blank: str):
+    many = numbered(("a" * 10, f"ä{blank * 9}" * 10))
+
+    assert list(clean(many, max_ratio=1.0, counts=Cleaning()))
+
+
+@pytest.mark.parametrize("count", [7, 1000])
+def test_held_out_lines_may_come_as_an_array(count: int):
+    lines = list(range(5, 4000, 3))
+
+    chosen = hold_out(array("I", lines), count=count, seed=3)
+
+    assert chosen == hold_out(lines, count=count, seed=3)
+    assert chosen <= set(lines)
