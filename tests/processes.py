@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVarTuple, Unpack
 
@@ -133,6 +133,8 @@ class Lesson:
     """The update after which all stop, as by Ctrl-C; 0: at the end."""
     spoilt: int = 0
     """The update in which the last process finds a gradient that is no number; 0: none."""
+    room: int = 0
+    """Positions beyond which a micro-batch has no memory in the last process; 0: none."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,8 @@ class Seen:
 
     losses: dict[str, float] = field(default_factory=dict)
     sentences: dict[str, list[list[int]]] = field(default_factory=dict)
+    passes: list[list[int]] = field(default_factory=list)
+    """Positions of each pass, where memory is bounded."""
 
 
 def learn(lesson: Lesson) -> None:
@@ -180,6 +184,8 @@ def learn(lesson: Lesson) -> None:
             return grad * math.nan if here else grad
 
         model.embedding.weight.register_hook(spoil)
+        if lesson.room and process.rank == process.world - 1:
+            seen.passes.append(bound_memory(model, lesson.room))
         with suppress(KeyboardInterrupt):
             train(
                 model.double() if lesson.double else model,
@@ -191,8 +197,36 @@ def learn(lesson: Lesson) -> None:
                 tell=tell,
                 process=process,
             )
-    said = json.dumps({"losses": seen.losses, "sentences": seen.sentences})
+    said = json.dumps(asdict(seen))
     (lesson.folder / f"seen-{process.rank}-of-{process.world}.json").write_text(said)
+
+
+def bound_memory(model: Transformer, room: int) -> list[int]:
+    """Let memory run out in any pass over more positions; return the positions of all passes.
+
+    Of more than twice as many it runs out in the forward pass, else in the middle of the backward
+    pass, when the decoder's gradients are there and the encoder's are not.
+    """
+    passes: list[int] = []
+    hidden, encode = model.hidden, model.encode
+
+    def bounded(source: Tensor, mask: Tensor | None, target_in: Tensor) -> Tensor:
+        passes.append(len(source) * max(source.size(1), target_in.size(1)))
+        if passes[-1] > 2 * room:
+            raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you ...")
+        return hidden(source, mask, target_in)
+
+    def read(source: Tensor, mask: Tensor | None) -> Tensor:
+        memory = encode(source, mask)
+        if memory.requires_grad:
+            memory.register_hook(fail if passes[-1] > room else lambda grad: grad)
+        return memory
+
+    def fail(grad: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate ...")
+
+    model.hidden, model.encode = bounded, read  # type: ignore[method-assign]
+    return passes
 
 
 class Noting(Loader):

@@ -7,6 +7,7 @@ that was stopped anywhere goes on from there:
     prepared/          tokenizer, encoded training pairs, validation and test text, what was
                        dropped, and the model to start from where there is one
     checkpoints/       the last few, to go on from and to average
+    micro_tokens.json  what batch.micro_tokens = "auto" was found to be, to go on with the same
     metrics.jsonl      loss, speed and validations, a line each
     best/              the bundle with the lowest validation loss
     results.json       scores with their signatures, and hypotheses.* with the text they are of
@@ -47,11 +48,17 @@ from transduce.text.tokenizer import Tokenizer
 from transduce.train.board import check_board, on_board
 from transduce.train.events import Event, Note, Tell
 from transduce.train.loop import Trained, Validation, train
+from transduce.train.memory import Found, find_micro_tokens, settled
 from transduce.train.process import Process, computing, hold_memory, joined
 from transduce.train.state import load_weights
 from transduce.translate.translation import Translation
 
-_MACHINE = frozenset({"train.device", "train.threads", "train.tensorboard", "batch.micro_tokens"})
+_MACHINE = frozenset(
+    {
+        *("train.device", "train.threads", "train.shard", "train.tensorboard"),
+        "batch.micro_tokens",
+    }
+)
 """Settings that say how a machine computes, not what a run learns: resuming may change them."""
 
 _CORPUS = ("data.", "tokenizer.", "train.seed")
@@ -113,7 +120,13 @@ def carry_out(
                 )
             process.once(
                 partial(
-                    _finish, recipe, out, trained=trained, model=model, prepared=prepared, tell=tell
+                    _finish,
+                    recipe,
+                    out,
+                    trained=trained,
+                    model=trained.model,
+                    prepared=prepared,
+                    tell=tell,
                 )
             )
         return Finished.read(out / "results.json")
@@ -259,7 +272,7 @@ def _train(
             model,
             prepared.tokenizer,
             pairs=prepared.validation,
-            micro_tokens=recipe.batch.micro_tokens,
+            micro_tokens=recipe.batch.positions,
         )
         return Validation(loss=loss.per_token, bleu=score.value, signature=score.signature)
 
@@ -267,13 +280,19 @@ def _train(
         scores = {"validation.loss": found.loss, "validation.bleu_greedy": found.bleu}
         _as_bundle(recipe, model, prepared=prepared, scores=scores).save(out / "best")
 
+    batch = replace(
+        recipe.batch,
+        micro_tokens=_micro_tokens(
+            recipe, out, model=model, prepared=prepared, process=process, tell=tell
+        ),
+    )
     return train(
         model,
         loader=Loader(
             prepared.store,
             sampler=Sampler(
                 prepared.store.lengths,
-                config=recipe.batch,
+                config=batch,
                 seed=recipe.train.seed,
                 world=process.world,
             ),
@@ -287,8 +306,33 @@ def _train(
         folder=out,
         on_best=on_best,
         tell=tell,
+        micro_tokens=batch.positions,
         process=process,
     )
+
+
+def _micro_tokens(
+    recipe: Recipe,
+    out: Path,
+    *,
+    model: Transformer,
+    prepared: Prepared,
+    process: Process,
+    tell: Tell,
+) -> int:
+    """The positions of a micro-batch: as the recipe says, or as the first process finds for all."""
+    if recipe.batch.micro_tokens != "auto":
+        return recipe.batch.micro_tokens
+    store, sampled = prepared.store, recipe.batch.sampling > 0
+    longest = store.facts.max_pieces if sampled else int(store.lengths.max())
+
+    def find() -> Found:
+        return find_micro_tokens(model, longest=longest + 1, training=recipe.train, process=process)
+
+    found = (
+        settled(out, model.embedding.weight.device, find=find, tell=tell) if process.first else 0
+    )
+    return int(process.from_first(float(found)))
 
 
 def _choose(
@@ -387,7 +431,7 @@ def _result(
     hypotheses: Sequence[str],
     prepared: Prepared,
 ) -> Result:
-    loss = foresee(model, prepared.tokenizer, pairs=pairs, micro_tokens=recipe.batch.micro_tokens)
+    loss = foresee(model, prepared.tokenizer, pairs=pairs, micro_tokens=recipe.batch.positions)
     scores = score_lines(
         hypotheses,
         [pair.target for pair in pairs],

@@ -11,6 +11,7 @@ import pytest
 import torch
 from tests.conftest import SMALL, Corpus, write_corpus
 
+from transduce.bundle import Bundle
 from transduce.data.store import Store
 from transduce.model.config import ModelConfig
 from transduce.text.corpus import NumberedPair
@@ -91,7 +92,9 @@ def weights(lesson: Lesson) -> dict[str, torch.Tensor]:
     return load_weights(checkpoints_of(lesson.folder / "checkpoints")[-1], name=WEIGHTS)
 
 
-@pytest.mark.parametrize("double", [True, False], ids=["double", "single"])
+@pytest.mark.parametrize(
+    "double", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["double", "single"]
+)
 def test_losses_and_sentences_do_not_depend_on_the_number_of_processes(
     lesson: Lesson, double: bool
 ):
@@ -109,12 +112,23 @@ def test_losses_and_sentences_do_not_depend_on_the_number_of_processes(
     assert sentences(one, 1) == sentences(two, 2) == sentences(four, 2)
 
 
-def test_the_number_of_processes_may_change_wherever_a_run_is_gone_on_with(lesson: Lesson):
-    lesson = replace(lesson, double=True, training=replace(HUNDRED, validate_every=20))
+@pytest.mark.parametrize(
+    ("training", "stops"),
+    [
+        pytest.param(SHORT, (5, 9), id="short"),
+        pytest.param(
+            replace(HUNDRED, validate_every=20), (33, 71), marks=pytest.mark.slow, id="long"
+        ),
+    ],
+)
+def test_the_number_of_processes_may_change_wherever_a_run_is_gone_on_with(
+    lesson: Lesson, training: TrainConfig, stops: tuple[int, int]
+):
+    lesson = replace(lesson, double=True, training=training)
     whole = losses(taught(lesson, 1, folder="whole"), 1)
     found: dict[int, float] = {}
 
-    for world, stop_at in ((1, 33), (2, 71), (1, 0)):
+    for world, stop_at in ((1, stops[0]), (2, stops[1]), (1, 0)):
         found |= losses(taught(replace(lesson, stop_at=stop_at), world, folder="changed"), world)
 
     agree(found, whole, double=True)
@@ -152,6 +166,52 @@ def test_a_gradient_that_is_no_number_in_one_process_is_skipped_by_all(lesson: L
     assert len(skipped["lines"]) == len(together[4])
 
 
+def test_memory_that_runs_out_in_one_process_changes_nothing_that_is_learned(lesson: Lesson):
+    lesson = replace(lesson, double=True, training=SHORT)
+
+    never = losses(taught(lesson, 1, folder="never"), 1)
+    once = losses(taught(replace(lesson, room=31), 2, folder="once"), 2)
+
+    agree(once, never, double=True)
+    seen = json.loads((lesson.folder / "once" / "seen-1-of-2.json").read_text())
+    assert max(seen["passes"][0]) > 31
+    assert max(seen["passes"][0][-9:]) <= 31
+
+
+SHARDED = replace(SHORT, shard=True)
+
+
+def test_weights_shared_out_come_from_a_whole_checkpoint_and_go_into_one(lesson: Lesson):
+    # Some updates have fewer sentences than there are processes, which all pass forward even so.
+    lesson = replace(lesson, tokens=5, double=True, training=SHARDED)
+    whole = taught(lesson, 1, folder="whole")
+    found: dict[int, float] = {}
+
+    for world, stop_at in ((2, 5), (1, 9), (2, 0)):
+        changed = replace(lesson, stop_at=stop_at)
+        found |= losses(taught(changed, world, folder="changed"), world)
+
+    agree(found, losses(whole, 1), double=True)
+    ours, theirs = weights(replace(lesson, folder=lesson.folder / "changed")), weights(whole)
+    assert ours.keys() == theirs.keys()
+    for name, weight in ours.items():
+        torch.testing.assert_close(weight, theirs[name], rtol=0, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("world", "double"), [(2, True), (3, True), (2, False)])
+def test_processes_that_share_out_the_weights_learn_what_one_learns(
+    lesson: Lesson, world: int, double: bool
+):
+    lesson = replace(lesson, double=double, training=replace(HUNDRED, shard=True))
+
+    one = taught(lesson, 1, folder="one")
+    shared = taught(replace(lesson, micro_tokens=29), world, folder="shared")
+
+    agree(losses(shared, world), losses(one, 1), double=double)
+    assert sentences(one, 1) == sentences(shared, world)
+
+
 def command(folder: Path, name: str) -> list[str]:
     files = ("--source", str(folder / "train.src"), "--target", str(folder / "train.rev"))
     return ["train", *files, *SMALL, "--set", "model.dropout=0.1", "--out", str(folder / name)]
@@ -162,9 +222,26 @@ def carried_out(folder: Path, name: str, *, restarts: int = 0, end: End = NEVER)
     return together(2, commanded, command(folder, name), folder / name, end, restarts=restarts)
 
 
+def weights_of(run: Path) -> list[torch.Tensor]:
+    return list(load_weights(checkpoints_of(run / "checkpoints")[-1]).values())
+
+
 def equal_runs(folder: Path, one: str, other: str) -> bool:
     files = ("model/model.safetensors", "hypotheses.validation.target")
     return all((folder / one / f).read_bytes() == (folder / other / f).read_bytes() for f in files)
+
+
+def test_a_run_whose_weights_are_shared_out_ends_in_a_whole_model(tmp_path: Path):
+    write_corpus(tmp_path)
+    few = ["train.updates=6", "train.validate_every=3", "train.warmup=2", "train.shard=true"]
+    words = [*command(tmp_path, "run"), *(word for one in few for word in ("--set", one))]
+
+    assert together(2, commanded, words, tmp_path / "run", NEVER) == [0, 0]
+
+    said = (tmp_path / "run-0").read_text()
+    assert "the average of the last 2 checkpoints" in said
+    bundle = Bundle.load(tmp_path / "run" / "model")
+    assert bundle.model.size == sum(weight.numel() for weight in weights_of(tmp_path / "run"))
 
 
 def test_after_a_process_was_killed_all_start_again_and_go_on_by_themselves(tmp_path: Path):

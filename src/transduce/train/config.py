@@ -75,6 +75,10 @@ class TrainConfig:
     tensorboard: bool = False
     """Draw the curves of metrics.jsonl for TensorBoard too, which has to be installed."""
 
+    shard: bool = False
+    """Whether several processes share out the weights, gradients and Adam's memory in place of
+    holding all of them each: for models that one device is too small for. Slower."""
+
     threads: int = 0
     """Threads of one matrix product on a CPU; 0 takes torch's choice, the number of cores."""
 
@@ -96,6 +100,11 @@ class TrainConfig:
                 raise ValueError(f"train.{field} must be above 0, not {getattr(self, field)}")
         if self.optimizer not in ("adam", "muon"):
             raise ValueError(f'train.optimizer must be "adam" or "muon", not {self.optimizer!r}')
+        if self.shard and (self.optimizer != "adam" or self.ema):
+            has = 'train.optimizer "muon"' if self.optimizer != "adam" else f"train.ema {self.ema}"
+            raise ValueError(
+                f"{has} needs whole weights: set train.shard to false, or leave it out"
+            )
         if self.seed < 0:
             raise ValueError(f"train.seed must not be negative, not {self.seed}")
         self._check_schedule()

@@ -17,7 +17,8 @@ from transduce.train.process import ALONE, Process
 from transduce.train.state import TrainState
 from transduce.train.step import Update
 
-_SPIKE = 1.5  # times the lowest of the last so many lines
+_SPIKE = 1.5  # times the lowest of the last so many lines, and
+_RISE = 0.3  # nats a token above it: near zero a loss may double and mean nothing
 _RECENT = 10
 _FEW = 8  # line numbers that a message names
 _ADVICE = "lower train.rate or raise train.warmup"
@@ -150,9 +151,10 @@ class Log:
 
     def _mind_spike(self, state: TrainState, loss: float) -> None:
         """Tell of a loss far above what it had come down to."""
-        if loss > _SPIKE * min(self._losses, default=math.inf):
+        lowest = min(self._losses, default=math.inf)
+        if loss > max(_SPIKE * lowest, lowest + _RISE):
             text = f"the loss rose to {loss:.3f} by update {state.update:,}"
-            self._tell(Note(text=f"{text}, from {min(self._losses):.3f}: is train.rate too high?"))
+            self._tell(Note(text=f"{text}, from {lowest:.3f}: is train.rate too high?"))
         self._losses.append(loss)
 
     def _begin(self) -> None:

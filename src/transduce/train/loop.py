@@ -1,5 +1,6 @@
 """The training loop, from the first update to the last: it reads top to bottom."""
 
+import copy
 import math
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
@@ -12,7 +13,7 @@ from transduce.data.loader import Loader
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.ema import RunningMean
-from transduce.train.events import Tell, Validated
+from transduce.train.events import Note, Tell, Validated
 from transduce.train.log import Log, diverged
 from transduce.train.optimizer import make_optimizers
 from transduce.train.process import ALONE, Process
@@ -24,8 +25,9 @@ from transduce.train.state import (
     keep_last,
     save_state,
     whole_ones,
+    whole_weights,
 )
-from transduce.train.step import make_update
+from transduce.train.step import Update, make_update
 
 
 class Validation(NamedTuple):
@@ -52,6 +54,8 @@ class Trained:
     """Whether it stopped because validation no longer got better."""
     checkpoints: tuple[Path, ...]
     """The last checkpoints, oldest first: those to average."""
+    model: Transformer
+    """The model in the first process, whole, which any weights can be put into."""
     mean: Transformer | None
     """The running mean of the weights, where the recipe keeps one."""
 
@@ -65,6 +69,7 @@ def train(
     folder: Path,
     on_best: OnBest,
     tell: Tell,
+    micro_tokens: int = 0,
     process: Process = ALONE,
 ) -> Trained:
     """Train `model` in place until the recipe's last update, or until validation stops improving.
@@ -82,18 +87,31 @@ def train(
         folder: the run's folder; `checkpoints/` and `metrics.jsonl` are written below it.
         on_best: called with what was validated when its loss is lower than any before.
         tell: told what happens.
+        micro_tokens: positions that the loader gives a micro-batch. Where memory runs out they are
+            halved for the rest of the run; going on with another number forgets that.
         process: which of the run's processes this is; the loader reads its share.
 
     Raises:
+        MemoryError: if memory runs out on a single pair.
         FloatingPointError: if more than `config.most_skipped` updates in a row are skipped, or the
             validation loss is no number; it names the last checkpoint, which stays whole.
     """
+    whole = model
+    if config.shard and process.world > 1:
+        process.align(model)
+        whole = copy.deepcopy(model) if process.first else model
+        process.shard(model)
     optimizers = make_optimizers(model, config)
     mean = RunningMean(model, decay=config.ema) if config.ema else None
-    judged = mean.model if mean else model
+    judged = mean.model if mean else whole
     checkpoints = folder / "checkpoints"
-    state = go_on(checkpoints, model=model, optimizers=optimizers, mean=mean, tell=tell)
-    process.align(model, judged)
+    state = go_on(
+        checkpoints, model=model, optimizers=optimizers, mean=mean, process=process, tell=tell
+    )
+    if state.planned_micro_tokens != micro_tokens:
+        state = replace(state, planned_micro_tokens=micro_tokens, micro_tokens=0)
+    if not process.sharded:
+        process.align(model, judged)
     folder.mkdir(parents=True, exist_ok=True)
     log = Log(folder / "metrics.jsonl", config=config, state=state, tell=tell, process=process)
     model.train()
@@ -105,13 +123,16 @@ def train(
             process.seed(config.seed, update=number)
             done = make_update(
                 model,
-                [batch.to(model.embedding.weight.device) for batch in loaded.batches],
+                loaded.batches,
                 optimizers=optimizers,
                 rates=now,
                 smoothing=config.label_smoothing,
                 r_drop=config.r_drop,
+                micro_tokens=state.micro_tokens,
                 process=process,
             )
+            if done.micro_tokens != state.micro_tokens:
+                tell(Note(text=_smaller(done, number, before=state.micro_tokens or micro_tokens)))
             if mean and not done.skipped:
                 mean.follow(model, update=number)
             state = replace(
@@ -120,6 +141,7 @@ def train(
                 epoch=loaded.place_after.epoch,
                 epoch_update=loaded.place_after.update,
                 tokens=state.tokens + done.tokens,
+                micro_tokens=done.micro_tokens,
                 skipped=state.skipped + done.skipped,
                 skipped_in_a_row=state.skipped_in_a_row + 1 if done.skipped else 0,
             )
@@ -128,19 +150,21 @@ def train(
             log.updated(state, done, rate=now[0])
             if number % config.validate_every == 0 or number == config.updates:
                 log.pause()
+                if process.sharded:
+                    weights = whole_weights(model, process)
+                    if process.first:
+                        whole.load_state_dict(weights)
                 state = check(
                     judged, state, validate=validate, on_best=on_best, log=log, process=process
                 )
                 model.train()
-                process.once(
-                    partial(
-                        save_state,
-                        checkpoints,
-                        state,
-                        model=model,
-                        optimizers=optimizers,
-                        mean=mean,
-                    )
+                save_state(
+                    checkpoints,
+                    state,
+                    model=model,
+                    optimizers=optimizers,
+                    mean=mean,
+                    process=process,
                 )
                 process.once(partial(keep_last, checkpoints, config.average))
                 log.go_on()
@@ -148,6 +172,7 @@ def train(
         state=state,
         early=state.update < config.updates,
         checkpoints=tuple(whole_ones(checkpoints_of(checkpoints)[-config.average :], tell=tell)),
+        model=whole,
         mean=mean.model if mean else None,
     )
 
@@ -188,6 +213,15 @@ def check(
     )
     log.validated(state, event)
     return replace(state, seconds=log.seconds())
+
+
+def _smaller(done: Update, update: int, *, before: int) -> str:
+    """Say that memory ran out, and what was done about it."""
+    was = f" in place of {before:,}" if before else ""
+    return (
+        f"memory ran out in update {update:,}: it was begun again, and micro-batches hold up to "
+        f"{done.micro_tokens:,} positions{was} from here on (batch.micro_tokens)"
+    )
 
 
 @contextmanager

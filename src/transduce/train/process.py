@@ -10,8 +10,9 @@ import errno
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
@@ -20,6 +21,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
+
+from transduce.model.transformer import Transformer
 
 _PATIENCE = timedelta(days=7)
 """How long the others wait while the first prepares, validates, writes or evaluates."""
@@ -35,8 +38,12 @@ class Process:
     """How many there are."""
     local: int = 0
     """Which one it is on this machine, and so which of its GPUs it takes."""
+    here: int = 1
+    """How many of them this machine has."""
     restarts: int = 0
     """How often torchrun started them all anew, after one of them had died."""
+    sharded: bool = False
+    """Whether each holds a part of the weights alone, so that all must pass forward together."""
     waited: float = 0.0
     """Seconds that the processes, on average, waited for each other in updates so far, adding up
     included; those of the last update are not known yet."""
@@ -74,6 +81,8 @@ class Process:
         """
         if self.world == 1:
             return
+        if self.sharded:  # the backward passes have added the gradients up
+            return self._sum(nats)
         tensors = [nats]
         for parameter in model.parameters():
             if parameter.grad is None:
@@ -92,6 +101,67 @@ class Process:
             for model in models:
                 for tensor in model.state_dict().values():
                     dist.broadcast(tensor, src=0)
+
+    def shard(self, model: Transformer) -> None:
+        """Share a model's weights out, layer by layer; it must be the same in all processes.
+
+        A layer's weights come together when it is passed, and part again. What all layers share,
+        the embedding, stays together from the forward pass to the end of the backward pass.
+        """
+        if self.world == 1:
+            return
+        from torch.distributed import fsdp  # half a second that few runs need
+        from torch.distributed.device_mesh import init_device_mesh
+
+        mesh = init_device_mesh(model.embedding.weight.device.type, (self.world,))
+        # The views that it warns of are never written to.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
+        for layer in model.layers():  # remembers the source before it is passed itself
+            fsdp.fully_shard(layer.cross, mesh=mesh)
+            fsdp.register_fsdp_forward_method(layer.cross, "remember")
+        for layer in (*model.encoder, *model.layers()):
+            fsdp.fully_shard(layer, mesh=mesh)
+        fsdp.fully_shard(model, mesh=mesh)
+        fsdp.register_fsdp_forward_method(model, "hidden")
+        for module in model.modules():
+            if isinstance(module, fsdp.FSDPModule):
+                module.set_gradient_divide_factor(1.0)  # losses are divided by all tokens already
+                module.set_force_sum_reduction_for_comms(True)
+        self.sharded = True
+
+    def most(self, number: int) -> int:
+        """The largest of the processes' numbers, where all must do something equally often."""
+        if not self.sharded:
+            return number
+        numbers = torch.zeros(self.world, dtype=torch.float64)
+        numbers[self.rank] = number
+        self._sum(numbers)
+        return int(numbers.max())
+
+    def whole(self, tensor: Tensor) -> Tensor:
+        """A tensor of which each process may hold a part; all must ask for it."""
+        if not self.sharded:
+            return tensor
+        from torch.distributed.tensor import DTensor
+
+        with _answered():
+            return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+    def part(self, tensor: Tensor, *, like: Tensor) -> Tensor:
+        """Of a whole tensor what this process holds, as it does of another of that shape."""
+        if not self.sharded:
+            return tensor
+        from torch.distributed.tensor import DTensor, distribute_tensor
+
+        if not isinstance(like, DTensor) or tensor.shape != like.shape:
+            return tensor
+        return distribute_tensor(
+            tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None
+        )
+
+    def meeting(self) -> AbstractContextManager[None]:
+        """Around passes in which the processes may need each other."""
+        return _answered() if self.sharded else nullcontext()
 
     def from_first(self, number: float) -> float:
         """The first process's number, waited for by the others as long as it takes."""
@@ -166,6 +236,7 @@ def joined() -> Generator[Process]:
         yield Process(restarts=restarts)
         return
     rank, local = _number("RANK"), _number("LOCAL_RANK")
+    here = max(1, _number("LOCAL_WORLD_SIZE", world))
     if not dist.is_available():
         raise ValueError("this torch was built for one process only: install another build")
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -179,7 +250,9 @@ def joined() -> Generator[Process]:
         most = torch.tensor(restarts)  # each machine's torchrun counts the deaths on it
         dist.all_reduce(most, op=dist.ReduceOp.MAX, group=patient)
     assert isinstance(patient, dist.ProcessGroup), "a group of all holds this process"
-    yield Process(rank=rank, world=world, local=local, restarts=int(most), _patient=patient)
+    yield Process(
+        rank=rank, world=world, local=local, here=here, restarts=int(most), _patient=patient
+    )
     dist.destroy_process_group()
 
 
@@ -244,6 +317,8 @@ def _answered() -> Generator[None]:
     """Say in one line that a process of the run does not answer."""
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise OSError(

@@ -10,40 +10,51 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 import torch
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from transduce.data.sampler import Place
-from transduce.folder import check_folder, whole_folder
+from transduce.data.store import Count
+from transduce.folder import check_folder, quoted, whole_folder
 from transduce.model.transformer import Transformer
 from transduce.tensors import check_weights, read_tensors, write_tensors
 from transduce.train.ema import RunningMean
 from transduce.train.events import Note, Tell
+from transduce.train.process import ALONE, Process
 
 WEIGHTS = "model.safetensors"
 MEAN = "mean.safetensors"
+NUMBERS = "state.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainState:
     """Where a run stands, apart from tensors."""
 
-    update: int = 0
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    update: Count = 0
     """Updates made."""
-    epoch: int = 0
-    epoch_update: int = 0
+    epoch: Count = 0
+    epoch_update: Count = 0
     """Updates made in this epoch."""
-    tokens: int = 0
+    tokens: Count = 0
     """Target tokens learned from."""
-    seconds: float = 0.0
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """Seconds spent in updates and validations, over all sittings."""
-    best_loss: float = float("inf")
-    best_update: int = 0
-    validations_since_best: int = 0
-    skipped: int = 0
+    best_loss: Annotated[float, Field(gt=float("-inf"))] = float("inf")  # which no NaN is
+    best_update: Count = 0
+    validations_since_best: Count = 0
+    skipped: Count = 0
     """Updates that changed no weight, because their gradient was no number."""
-    skipped_in_a_row: int = 0
+    skipped_in_a_row: Count = 0
+    micro_tokens: Count = 0
+    """Positions that a micro-batch may have, since memory ran out; 0: it never did."""
+    planned_micro_tokens: Count = 0
+    """Those that it was planned to have then; with another plan the former number is forgotten."""
 
     @property
     def place(self) -> Place:
@@ -58,19 +69,27 @@ def save_state(
     model: Transformer,
     optimizers: Sequence[torch.optim.Optimizer],
     mean: RunningMean | None = None,
+    process: Process = ALONE,
 ) -> Path:
-    """Write a checkpoint below `folder` and return where it lies."""
+    """Write a checkpoint below `folder` and return where it lies.
+
+    Of several processes, each of which calls this, the first writes; what they hold in parts comes
+    together first.
+    """
     checkpoint = folder / f"update-{state.update:08d}"
+    weights = whole_weights(model, process)
+    tensors = {name: process.whole(each) for name, each in _optimizer_tensors(optimizers).items()}
+    if not process.first:
+        return checkpoint
     with whole_folder(checkpoint) as fresh:
-        write_tensors(model.state_dict(), fresh / WEIGHTS)
+        write_tensors(weights, fresh / WEIGHTS)
         if mean:
             write_tensors(mean.model.state_dict(), fresh / MEAN)
-        tensors = _optimizer_tensors(optimizers)
         tensors["random.cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
             tensors["random.cuda"] = torch.cuda.get_rng_state()
         write_tensors(tensors, fresh / "optimizer.safetensors")
-        (fresh / "state.json").write_text(json.dumps(asdict(state), indent=2) + "\n")
+        (fresh / NUMBERS).write_text(json.dumps(asdict(state), indent=2) + "\n")
     return checkpoint
 
 
@@ -80,6 +99,7 @@ def load_state(
     model: Transformer,
     optimizers: Sequence[torch.optim.Optimizer],
     mean: RunningMean | None = None,
+    process: Process = ALONE,
 ) -> TrainState:
     """Read a checkpoint back into model, optimizers, running mean and the random generators.
 
@@ -88,16 +108,20 @@ def load_state(
     """
     check_folder(checkpoint, what="a training checkpoint")
     try:
-        model.load_state_dict(load_weights(checkpoint))
+        held = model.state_dict()
+        loaded = load_weights(checkpoint)
+        model.load_state_dict(
+            {name: process.part(each, like=held.get(name, each)) for name, each in loaded.items()}
+        )
         if mean:
             mean.model.load_state_dict(load_weights(checkpoint, name=MEAN))
         tensors = read_tensors(checkpoint / "optimizer.safetensors")
-        state = TrainState(**json.loads((checkpoint / "state.json").read_text()))
+        state = _read_numbers(checkpoint / NUMBERS)
         torch.set_rng_state(tensors.pop("random.cpu"))
         cuda = tensors.pop("random.cuda", None)
         if cuda is not None and torch.cuda.is_available():
             torch.cuda.set_rng_state(cuda)
-        _restore(optimizers, tensors)
+        _restore(optimizers, tensors, process)
     except (RuntimeError, LookupError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{checkpoint} does not fit this run: {reason}") from None
@@ -110,6 +134,7 @@ def go_on(
     model: Transformer,
     optimizers: Sequence[torch.optim.Optimizer],
     mean: RunningMean | None = None,
+    process: Process = ALONE,
     tell: Tell,
 ) -> TrainState:
     """Read the newest whole checkpoint below `folder` back; a damaged one is named and left out.
@@ -122,9 +147,14 @@ def go_on(
         return TrainState()
     if not (whole := whole_ones(checkpoints, tell=tell)):
         raise ValueError(f"no checkpoint in {folder} is whole: train anew with another --out")
-    state = load_state(whole[-1], model=model, optimizers=optimizers, mean=mean)
+    state = load_state(whole[-1], model=model, optimizers=optimizers, mean=mean, process=process)
     tell(Note(text=f"going on after update {state.update:,}"))
     return state
+
+
+def whole_weights(model: Transformer, process: Process) -> dict[str, Tensor]:
+    """A model's weights by name, those that the processes hold in parts put together by all."""
+    return {name: process.whole(each) for name, each in model.state_dict().items()}
 
 
 def whole_ones(checkpoints: Sequence[Path], *, tell: Tell) -> list[Path]:
@@ -161,6 +191,16 @@ def keep_last(folder: Path, count: int) -> None:
         shutil.rmtree(checkpoint)
 
 
+def _read_numbers(file: Path) -> TrainState:
+    """Read state.json: whole numbers where they belong, none of them negative or endless."""
+    try:
+        return TypeAdapter(TrainState).validate_json(file.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = quoted(": ".join([*map(str, first["loc"]), first["msg"]]))
+        raise ValueError(f"{file.name} is damaged ({said})") from None
+
+
 def _optimizer_tensors(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Tensor]:
     return {
         f"{number}.{parameter}.{name}": tensor.contiguous()
@@ -170,14 +210,19 @@ def _optimizer_tensors(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str,
     }
 
 
-def _restore(optimizers: Sequence[torch.optim.Optimizer], tensors: dict[str, Tensor]) -> None:
+def _restore(
+    optimizers: Sequence[torch.optim.Optimizer], tensors: dict[str, Tensor], process: Process
+) -> None:
     states: list[dict[int, dict[str, Tensor]]] = [{} for _ in optimizers]
     for key, tensor in tensors.items():
         number, parameter, name = key.split(".")
         states[int(number)].setdefault(int(parameter), {})[name] = tensor
     for optimizer, state in zip(optimizers, states, strict=True):
-        parameters = sum(len(group["params"]) for group in optimizer.param_groups)
-        if len(state) not in (0, parameters):  # none before the first update
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        if len(state) not in (0, len(parameters)):  # none before the first update
             raise ValueError("its optimizer is another one")
+        for number, values in state.items():
+            for name, tensor in values.items():
+                values[name] = process.part(tensor, like=parameters[number])
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})

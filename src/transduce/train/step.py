@@ -1,6 +1,6 @@
 """One update: the only place where a gradient is made."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +11,7 @@ from transduce.data.batch import Batch
 from transduce.model.loss import nats_of_hidden
 from transduce.model.r_drop import consistent_nats
 from transduce.model.transformer import Factors, Transformer
+from transduce.train.halves import cut, halved, out_of_memory
 from transduce.train.process import ALONE, Process
 
 
@@ -25,6 +26,8 @@ class Update:
     grad_norm: Float[Tensor, ""]
     skipped: bool = False
     """Whether it changed nothing, because loss or gradient was no number."""
+    micro_tokens: int = 0
+    """Positions that a micro-batch may have from here on; 0: memory did not run out, ever."""
 
 
 def make_update(
@@ -35,6 +38,7 @@ def make_update(
     rates: Sequence[float],
     smoothing: float,
     r_drop: float = 0.0,
+    micro_tokens: int = 0,
     process: Process = ALONE,
 ) -> Update:
     """Make one update from several micro-batches, exactly as if they were one batch.
@@ -44,28 +48,101 @@ def make_update(
     Gradients are added up over the processes once, after the last micro-batch. A loss or a gradient
     that is no number never reaches the weights or the optimizers' memory, in any process: the one
     number read back from the device.
+
+    Where memory runs out, all gradients are forgotten and the update is begun again, with each
+    micro-batch of more than half the positions cut in two; dropout is then drawn anew. That happens
+    before the processes meet, so each may cut its rows as it must; where they share out the
+    weights they meet in every layer, and the error is passed on.
+
+    Args:
+        model: on its device.
+        batches: this process's micro-batches, on any device.
+        optimizers: those of `make_optimizers`.
+        rates: one for each of them.
+        smoothing: of the labels.
+        r_drop: α; 0 reads each batch once.
+        micro_tokens: positions that a micro-batch may have, since memory ran out before; 0: all.
+        process: which of the run's processes this is.
+
+    Raises:
+        MemoryError: if memory runs out on a single row.
     """
     tokens = process.count(sum(batch.target_tokens for batch in batches))
-    nats = model.embedding.weight.new_zeros(())
-    for batch in batches:
-        part = _nats(model, batch, smoothing=smoothing, r_drop=r_drop)
-        (part / tokens).backward()
-        nats += part.detach()
+    pad = model.config.pad
+    over = process.most(len(batches)) - len(batches)
+    passes = [*batches, *[_blank(pad)] * over]  # where processes must pass forward together
+    while True:
+        parts = cut(passes, most=micro_tokens, pad=pad)
+        with process.meeting():
+            nats = _add_gradients(
+                model,
+                parts,
+                tokens=tokens,
+                smoothing=smoothing,
+                r_drop=r_drop,
+                again=not process.sharded,
+            )
+        if not isinstance(nats, Batch):
+            break
+        model.zero_grad(set_to_none=True)
+        micro_tokens = halved(nats)
     process.add_up(model, nats)
     grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    grad_norm = torch.nn.utils.get_total_norm(grads)
+    grad_norm = process.whole(torch.nn.utils.get_total_norm(grads))
     if not bool(torch.isfinite(grad_norm + nats)):
         model.zero_grad(set_to_none=True)
-        return Update(nats=nats, tokens=tokens, grad_norm=grad_norm, skipped=True)
+        return Update(
+            nats=nats,
+            tokens=tokens,
+            grad_norm=grad_norm,
+            skipped=True,
+            micro_tokens=micro_tokens,
+        )
     for optimizer, rate in zip(optimizers, rates, strict=False):
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    return Update(nats=nats, tokens=tokens, grad_norm=grad_norm)
+    return Update(nats=nats, tokens=tokens, grad_norm=grad_norm, micro_tokens=micro_tokens)
 
 
-def _nats(
+def _add_gradients(
+    model: Transformer,
+    batches: Iterable[Batch],
+    *,
+    tokens: int,
+    smoothing: float,
+    r_drop: float,
+    again: bool,
+) -> Float[Tensor, ""] | Batch:
+    """Add up the gradients of some micro-batches and return the loss, summed over target tokens.
+
+    If memory runs out, return the micro-batch in which it did: some of its gradients may be there.
+    If the update cannot be begun `again`, raise the error.
+    """
+    device = model.embedding.weight.device
+    nats = torch.zeros((), dtype=model.embedding.weight.dtype, device=device)
+    for batch in batches:
+        try:
+            part = batch_nats(model, batch.to(device), smoothing=smoothing, r_drop=r_drop)
+            (part / tokens).backward()
+            nats += part.detach()
+        except (MemoryError, RuntimeError) as error:
+            if not again or not out_of_memory(error):
+                raise
+            return batch  # and with the error all that it holds on to is gone
+    return nats
+
+
+def _blank(pad: int) -> Batch:
+    """A batch with nothing to learn from."""
+    nothing = torch.full((1, 1), pad)
+    return Batch(
+        source=nothing, source_mask=None, target_in=nothing, target_out=nothing, target_tokens=0
+    )
+
+
+def batch_nats(
     model: Transformer, batch: Batch, *, smoothing: float, r_drop: float
 ) -> Float[Tensor, ""]:
     """The loss of one micro-batch, summed over its target tokens."""

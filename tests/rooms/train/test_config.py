@@ -1,5 +1,6 @@
 """The regime of training: what is allowed, and what a person reads when it is not."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -29,6 +30,17 @@ def test_a_negative_weight_decay_is_refused():
 def test_a_share_outside_its_range_is_refused(field: str, value: float):
     with pytest.raises(ValueError, match=rf"^train\.{field} must be in \[0, 1\), not {value}$"):
         replace(TrainConfig(), **{field: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [({"optimizer": "muon"}, 'train.optimizer "muon"'), ({"ema": 0.9}, "train.ema 0.9")],
+)
+def test_what_needs_whole_weights_is_refused_where_they_are_shared_out(
+    settings: dict[str, str | float], named: str
+):
+    with pytest.raises(ValueError, match=rf"^{re.escape(named)} needs whole weights: .* false"):
+        replace(TrainConfig(shard=True), **settings)
 
 
 @pytest.mark.parametrize("field", ["epsilon", "rate", "matrix_rate"])

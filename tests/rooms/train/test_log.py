@@ -191,6 +191,28 @@ def test_a_loss_that_jumps_up_is_told_of(tmp_path: Path):
     assert spikes[0] == "the loss rose to 4.000 by update 6, from 2.000: is train.rate too high?"
 
 
+def spikes(tmp_path: Path, *losses: float) -> list[str]:
+    """What is told of lines with these losses."""
+    told: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", told=told)
+    for line, loss in enumerate(losses):
+        for update in range(3 * line + 1, 3 * line + 4):
+            log.updated(TrainState(update=update), made(5 * loss, 5), rate=0.5)
+    return [event.text for event in told if isinstance(event, Note)]
+
+
+def test_a_loss_that_has_nearly_nothing_to_fall_may_double(tmp_path: Path):
+    assert spikes(tmp_path, 0.071, 0.129, 0.36) == []
+
+
+def test_a_loss_that_rises_by_less_than_half_is_not_told_of(tmp_path: Path):
+    assert spikes(tmp_path, 4.0, 5.9) == []
+
+
+def test_a_small_loss_that_rises_far_is_told_of(tmp_path: Path):
+    assert len(spikes(tmp_path, 0.071, 0.38)) == 1
+
+
 def test_a_validation_is_written_with_its_signature(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl")
 

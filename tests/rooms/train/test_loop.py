@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -188,14 +188,35 @@ def test_an_update_without_a_finite_gradient_is_skipped_counted_and_named(
 def test_a_skipped_update_leaves_the_running_mean_where_it_was(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ):
+    config = TrainConfig(updates=1, ema=0.9, warmup=2)
+    first = run.train(config).mean
+    assert first is not None
     poison(monkeypatch, 1)
-    start = {name: weight.clone() for name, weight in run.model.state_dict().items()}
 
-    trained = run.train(TrainConfig(updates=1, ema=0.9))
+    trained = run.train(replace(config, updates=2))
 
+    assert trained.state.skipped == 1
     assert trained.mean is not None
+    assert not torch.equal(trained.mean.embedding.weight, run.model.embedding.weight)
     for name, weight in trained.mean.state_dict().items():
-        assert torch.equal(weight, start[name]), name
+        assert torch.equal(weight, first.state_dict()[name]), name
+
+
+def test_a_model_that_was_looked_at_is_trained_with_dropout(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    modes: list[bool] = []
+
+    def update(model: Transformer, *given: object, **rest: object) -> Update:
+        modes.append(model.training)
+        return make_update(model, *given, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("transduce.train.loop.make_update", update)
+    run.model.eval()
+
+    run.train(TrainConfig(updates=1))
+
+    assert modes == [True]
 
 
 def test_a_run_that_goes_on_remembers_what_was_skipped(run: Run, monkeypatch: pytest.MonkeyPatch):
@@ -243,9 +264,10 @@ def test_a_run_without_one_whole_checkpoint_is_not_begun_again_in_silence(run: R
         run.train(TrainConfig(updates=4))
 
 
-def test_a_step_in_the_dark_leaves_the_last_good_checkpoint_newest(run: Run):
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_step_in_the_dark_leaves_the_last_good_checkpoint_newest(run: Run, loss: float):
     """The weights became NaN, and the NaN was saved over the good."""
-    run.losses = [2.0, math.nan]
+    run.losses = [2.0, loss]
 
     with pytest.raises(FloatingPointError, match=r"update-00000002 is good, and --resume goes on"):
         run.train(TrainConfig(updates=9, validate_every=2, log_every=7))

@@ -1,9 +1,11 @@
 """Where a run computes, and with whom. tests/parity/test_processes.py has real others."""
 
 import sys
+import time
 
 import pytest
 import torch
+from torch import Tensor
 
 from transduce.model.transformer import Transformer
 from transduce.train import process
@@ -64,10 +66,14 @@ def test_a_process_of_one_is_the_first_and_asks_nobody(tiny: Transformer):
 
     ALONE.align(tiny)
     ALONE.add_up(tiny, torch.zeros(()))
+    ALONE.shard(tiny)
     ALONE.once(lambda: called.append("once"))
 
     assert ALONE.first
     assert (ALONE.count(7), ALONE.from_first(2.5), called) == (7, 2.5, ["once"])
+    assert (ALONE.most(3), ALONE.sharded) == (3, False)
+    weight = tiny.embedding.weight
+    assert ALONE.whole(weight) is ALONE.part(weight, like=weight) is weight
     assert sum(weight.grad is not None for weight in tiny.parameters()) == 1
 
 
@@ -91,6 +97,90 @@ def test_each_of_several_processes_draws_its_own_numbers_in_each_update():
 
     assert again == first
     assert len({first, *others}) == 4
+
+
+class Others:
+    """What the other processes of a run put into each call, and what they were asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *added: float) -> None:
+        self.groups: list[object] = []
+        self._added = added
+        monkeypatch.setattr(torch.distributed, "all_reduce", self._sum)
+        monkeypatch.setattr(torch.distributed, "broadcast", self._tell)
+
+    def _sum(self, tensor: Tensor) -> None:
+        time.sleep(0.02)
+        tensor += torch.tensor(self._added).to(tensor.dtype) if self._added else 0.0
+
+    def _tell(self, tensor: Tensor, *, src: int, group: object = None) -> None:
+        assert src == 0
+        self.groups.append(group)
+        tensor.fill_(7.0)
+
+
+def test_tokens_are_those_of_all_and_seconds_waited_their_mean(monkeypatch: pytest.MonkeyPatch):
+    Others(monkeypatch, 5.0, 1.0)
+    process = Process(world=2, _waited=3.0)
+
+    assert (process.count(7), process.count(1)) == (12, 6)
+
+    assert process.waited == pytest.approx((3.0 + 1.0) / 2 + (0.02 + 1.0) / 2, abs=0.2)
+    assert 0.02 <= process._waited < 1.0
+
+
+def test_a_process_without_a_gradient_adds_zeros(
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
+):
+    Others(monkeypatch)
+    tiny.embedding.weight.grad = torch.full_like(tiny.embedding.weight, 3.0)
+    nats = torch.tensor(5.0)
+
+    Process(world=2).add_up(tiny, nats)
+
+    assert nats == 5.0
+    for name, weight in tiny.named_parameters():
+        assert weight.grad is not None
+        assert (weight.grad == (3.0 if name == "embedding.weight" else 0.0)).all(), name
+
+
+def test_all_start_from_the_first_ones_weights(tiny: Transformer, monkeypatch: pytest.MonkeyPatch):
+    Others(monkeypatch)
+
+    Process(rank=1, world=2).align(tiny)
+
+    assert all((weight == 7.0).all() for weight in tiny.parameters())
+
+
+@pytest.mark.parametrize(("rank", "calls"), [(0, ["done"]), (1, [])])
+def test_what_is_done_once_the_first_does_and_the_others_wait_for_patiently(
+    rank: int, calls: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    others, patient, called = Others(monkeypatch), object(), list[str]()
+    process = Process(rank=rank, world=2)
+    object.__setattr__(process, "_patient", patient)
+
+    process.once(lambda: called.append("done"))
+
+    assert called == calls
+    assert others.groups == [patient]
+
+
+def test_where_weights_are_shared_out_the_loss_alone_is_added_up(
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
+):
+    Others(monkeypatch, 2.0)
+    nats = torch.tensor(5.0)
+
+    Process(world=2, sharded=True).add_up(tiny, nats)
+
+    assert nats == 7.0
+    assert all(weight.grad is None for weight in tiny.parameters())
+
+
+def test_all_learn_the_most_of_what_each_has_to_do(monkeypatch: pytest.MonkeyPatch):
+    Others(monkeypatch, 4.0, 0.0, 1.0)
+
+    assert Process(rank=1, world=3, sharded=True).most(3) == 4
 
 
 def test_outside_of_torchrun_a_process_is_alone():

@@ -13,6 +13,7 @@ from transduce.data.batch import collate
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
+from transduce.train.ema import RunningMean
 from transduce.train.optimizer import make_optimizers
 from transduce.train.state import (
     TrainState,
@@ -88,6 +89,32 @@ def test_the_optimizers_memory_comes_back(
     assert flat(loaded).keys() == flat(saved).keys()
     for key, tensor in flat(loaded).items():
         assert torch.equal(tensor, flat(saved)[key]), key
+
+
+def test_the_running_mean_comes_back(tiny: Transformer, config: ModelConfig, tmp_path: Path):
+    mean = RunningMean(tiny, decay=0.9)
+    optimizers = train_once(tiny, "adam")
+    mean.follow(tiny, update=1)
+    checkpoint = save_state(tmp_path, STATE, model=tiny, optimizers=optimizers, mean=mean)
+    model = Transformer(config)
+    loaded = RunningMean(model, decay=0.9)
+
+    adam = make_optimizers(model, TrainConfig())
+    load_state(checkpoint, model=model, optimizers=adam, mean=loaded)
+
+    for name, weight in loaded.model.state_dict().items():
+        assert torch.equal(weight, mean.model.state_dict()[name]), name
+    assert not torch.equal(loaded.model.embedding.weight, model.embedding.weight)
+
+
+def test_a_weight_that_no_training_leaves_is_refused(tiny: Transformer, tmp_path: Path):
+    with torch.no_grad():
+        tiny.embedding.weight[2, 1] = 1e30
+    adam = make_optimizers(tiny, TrainConfig())
+    checkpoint = save_state(tmp_path, STATE, model=tiny, optimizers=adam)
+
+    with pytest.raises(ValueError, match=r"embedding\.weight"):
+        load_state(checkpoint, model=tiny, optimizers=adam)
 
 
 def test_the_random_numbers_go_on_where_they_stood(

@@ -11,8 +11,9 @@ from tests.conftest import made
 
 from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
-from transduce.model.loss import nats
+from transduce.model.loss import Nats, nats, nats_of_hidden
 from transduce.model.transformer import Transformer
+from transduce.train import step
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
 from transduce.train.step import make_update
@@ -81,6 +82,23 @@ def test_a_gradient_that_is_no_number_changes_no_weight_and_no_memory(
     torch.testing.assert_close(after, before, rtol=0, atol=0)
     assert done.skipped
     assert all(weight.grad is None for weight in tiny.parameters())
+
+
+def test_a_loss_that_is_no_number_is_enough_to_skip(
+    tiny: Transformer, batch: Batch, monkeypatch: pytest.MonkeyPatch
+):
+    def spoilt(*given: torch.Tensor, smoothing: float) -> Nats:
+        found = nats_of_hidden(*given, smoothing=smoothing)
+        return found._replace(smoothed=found.smoothed + math.nan)
+
+    monkeypatch.setattr(step, "nats_of_hidden", spoilt)
+
+    done = make_update(
+        tiny, [batch], optimizers=make_optimizers(tiny, TrainConfig()), rates=[0.01], smoothing=0.1
+    )
+
+    assert done.grad_norm.isfinite()
+    assert done.skipped
 
 
 def test_gradients_are_not_clipped(tiny: Transformer, batch: Batch):
