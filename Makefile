@@ -6,6 +6,9 @@
 # make test-wheel the built wheel in an empty environment away from here (downloads torch again);
 #                 TRANSDUCE_MULTI30K=FOLDER takes that corpus in place of a made-up one
 # make faults     a training run killed at fifty points and gone on with: the same bytes (minutes)
+# make docs       the site, in docs/_build/html: warnings are errors, links and pictures checked
+# make mutations  breaks the line that implements each claim of the paper, in a copy, and sees that
+#                 its test notices (minutes)
 # make check      format, lint, types, import order, doctests      (make fix mends what it can)
 # make clean      remove what these commands made, runs/ and data/ excepted
 #
@@ -23,7 +26,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-interop test-clients test-wheel faults check fix clean
+.PHONY: help demo test test-long test-interop test-clients test-wheel faults mutations docs check fix clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -49,6 +52,14 @@ test-wheel: $(VENV)/.test
 faults: $(VENV)/.test
 	$(BIN)/python tests/faults/killing.py --points 50 --record benchmarks/results/killing
 
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going --quiet docs docs/_build/html
+	$(BIN)/python -m pytest --quiet tests/docs
+	@echo "the site: docs/_build/html/index.html"
+
+mutations: $(VENV)/.test
+	$(BIN)/python tests/paper/mutations.py
+
 check: $(VENV)/.dev $(VENV)/.test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -61,7 +72,7 @@ fix: $(VENV)/.dev
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) build dist src/transduce.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist docs/_build src/transduce.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp a set of packages, so that a second call costs nothing.
@@ -80,6 +91,10 @@ $(VENV)/.interop: $(VENV)/.test
 
 $(VENV)/.clients: $(VENV)/.test
 	@$(INSTALL) --quiet -e ".[test-clients,detect]"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.test
+	@$(INSTALL) --quiet -e ".[docs,plot,serve]"
 	@touch $@
 
 # lingua comes along: the type checker reads the code that uses it.

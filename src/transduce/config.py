@@ -13,11 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import tomlkit
 from pydantic import TypeAdapter, ValidationError
 
+from transduce import table3
 from transduce.data.config import BatchConfig
 from transduce.folder import quoted
 from transduce.model.config import PRESETS, ModelConfig
@@ -83,7 +85,8 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe and complete it.
 
     Args:
-        recipe: a shipped recipe's name, or a TOML file.
+        recipe: a shipped recipe's name, a row of the paper's Table 3 such as "table3-c5", or a
+            TOML file.
         overrides: settings over it, each "section.key=value" with a TOML value; a value that is
             no TOML is taken as text.
 
@@ -182,7 +185,7 @@ def contradictions(recipe: Recipe) -> Iterator[str]:
             f"data.max_pieces {data.max_pieces} and their EOS: raise the one to "
             f"{data.max_pieces + 1} or lower the other to {model.max_positions - 1}"
         )
-    longest, most = data.max_pieces + 1, recipe.batch.micro_tokens
+    longest, most = data.max_pieces + 1, recipe.batch.positions
     if longest > most:
         yield (
             f"batch.micro_tokens {most} has no room for one pair of data.max_pieces "
@@ -226,6 +229,8 @@ def doubts(recipe: Recipe) -> Iterator[str]:
 
 def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
     """The tables of a recipe laid over those of the one it extends, presets filled in."""
+    if isinstance(recipe, str) and recipe in table3.RECIPES:
+        return _extended(table3.recipe(table3.RECIPES[recipe]), Path(), seen=seen)
     place = _find(recipe)
     try:
         table: Table = tomllib.loads(place.read_text(encoding="utf-8"))
@@ -235,6 +240,11 @@ def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
         raise ValueError(f"{place} is no recipe: it is nested too deeply") from None
     except ValueError as error:  # TOML's own, or Python's at a number of thousands of digits
         raise ValueError(f"{place} is not TOML: {quoted(str(error))}") from None
+    return _extended(table, place, seen=seen)
+
+
+def _extended(table: Table, place: Path, *, seen: tuple[str, ...]) -> Table:
+    """The tables that were read at a place, laid over those of the recipe they extend."""
     _fill_preset(table)
     parent = table.pop("extends", None)
     if parent is None:
@@ -242,7 +252,7 @@ def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
     parent = _text("extends", parent)
     if str(place) in seen:
         raise ValueError(f"the recipe {place} extends itself: take the line `extends` out of one")
-    if parent not in shipped_recipes():
+    if parent not in shipped_recipes() and parent not in table3.RECIPES:
         parent = str(place.parent / parent)  # a file is looked up beside the one that names it
     base = _read(parent, seen=(*seen, str(place)))
     base.pop("name", None)
@@ -260,7 +270,7 @@ def _find(recipe: str | Path) -> Path:
         raise ValueError(f"{path} is not a recipe but a folder: name a TOML file")
     if path.suffix == ".toml":
         raise ValueError(f"there is no recipe file {path}")
-    near = _nearest(str(recipe), shipped_recipes())
+    near = _nearest(str(recipe), [*shipped_recipes(), *table3.RECIPES])
     hint = f"did you mean {near}? " if near else ""
     raise ValueError(
         f"there is no recipe {str(recipe)!r}: {hint}"
@@ -379,6 +389,8 @@ def _text(key: str, value: object) -> str:
 def _allowed(kind: object) -> str:
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(kind))
+    if get_origin(kind) in (Union, UnionType):
+        return 'a whole number or "auto"'
     if get_origin(kind) is tuple:
         return 'a list of file names such as ["a.en", "a.de"]'
     if kind is bool:

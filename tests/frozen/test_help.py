@@ -15,6 +15,14 @@ COMMANDS = (
     *("", "demo", "check", "prepare", "train", "average", "distill"),
     *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
     *("serve", "view", "export", "import", "doctor"),
+    *(
+        "paper table1",
+        "paper table2",
+        "paper table3",
+        "paper figures",
+        "paper model",
+        "paper table4",
+    ),
 )
 
 
@@ -36,7 +44,8 @@ def test_help_says_what_it_said(
 
 @pytest.mark.parametrize("command", COMMANDS[1:])
 def test_help_has_an_example(command: str, transduce: Transduce):
-    examples = transduce(command, "--help").out.partition("Example")[2].partition("Options")[0]
+    said = transduce(*command.split(), "--help").out
+    examples = said.partition("Example")[2].partition("Options")[0]
 
     assert f"transduce {command}" in examples
 

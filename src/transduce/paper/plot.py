@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.typing import RcKeyType
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +81,7 @@ def save_plot(
     return written
 
 
-def _style(ink: Ink) -> dict[str, object]:
+def _style(ink: Ink) -> "dict[RcKeyType, object]":
     from cycler import cycler
 
     return {

@@ -1,0 +1,79 @@
+"""Carry out a command of `transduce paper`, and keep what it found as a record.
+
+    .venv/bin/python benchmarks/paper.py table1
+    .venv/bin/python benchmarks/paper.py figures --only heads
+
+Runs `transduce paper NAME …` in a process of its own, with whatever options follow the name, and
+writes benchmarks/results/paper-NAME/: record.json (how and where it was made, how long it took,
+the numbers of the command's own NAME.json), and the pages and plots that it left. `--as OTHER`
+keeps it under paper-OTHER; `--work DIR` is where the command works, for runs that go on with what
+they had begun. Nothing else should run meanwhile.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from record import RESULTS, header, write
+
+KEPT = (".md", ".svg", ".png")
+"""What is kept of the command's folder, beside the numbers."""
+
+
+def main() -> None:
+    """Run the command and keep its record."""
+    arguments, options = parse(sys.argv[1:])
+    kept_as = f"paper-{arguments.kept_as or arguments.name}"
+    with tempfile.TemporaryDirectory() as scratch:
+        out = (arguments.work or Path(scratch) / arguments.name).resolve()
+        said = ["paper", arguments.name, *options]
+        started = time.perf_counter()
+        command = [sys.executable, "-m", "transduce", *said, "--out", str(out)]
+        if code := subprocess.run(command).returncode:
+            raise SystemExit(code)
+        record = {
+            **header(f"transduce {' '.join(said)}", "numpy", "matplotlib"),
+            "seconds": round(time.perf_counter() - started, 1),
+            "found": numbers(out, arguments.name),
+        }
+        write(kept_as, record, hide={str(out): "OUT", str(Path.home()): "HOME"})
+        keep(out, RESULTS / kept_as)
+    print(f"kept in benchmarks/results/{kept_as}", file=sys.stderr)
+
+
+def parse(given: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """What this program is told, and what it hands on."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("name", help="table1, table3, figures, model, …")
+    parser.add_argument("--as", dest="kept_as", help="another name for the record")
+    parser.add_argument("--work", type=Path, help="where the command works; else it is thrown away")
+    return parser.parse_known_args(given)
+
+
+def numbers(out: Path, name: str) -> object:
+    """What the command wrote as JSON; several files by their names."""
+    own = out / f"{name}.json"
+    if own.is_file():
+        return json.loads(own.read_text(encoding="utf-8"))
+    files = sorted(out.glob("*.json"))
+    return {one.stem: json.loads(one.read_text(encoding="utf-8")) for one in files}
+
+
+def keep(out: Path, results: Path) -> None:
+    """Copy pages and plots; those of an earlier record that have no successor go."""
+    for old in results.iterdir():
+        if old.suffix in KEPT:
+            old.unlink()
+    for one in sorted(out.iterdir()):
+        if one.is_file() and one.suffix in KEPT:
+            shutil.copyfile(one, results / one.name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""The layer types of Table 1, all of one width, each with its mixing apart from its projections.
+
+A layer maps the states of n positions, d wide, to as many of the same width. What carries something
+from one position to another is its *mixing*; what it does at every position alone are its
+*projections*. Table 1 counts the mixing.
+
+    self-attention   the model's own; heads are 64 wide, as in the paper's models
+    restricted       the same with a radius: the model's option `model.radius`
+    GRU, LSTM        torch's; the mixing is what multiplies the state before
+    convolution      of k positions, itself and k - 1 before: all of it is mixing
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transduce.model.attention import Attention
+
+Kind = Literal["self-attention", "restricted", "GRU", "LSTM", "convolution"]
+KINDS: tuple[Kind, ...] = ("self-attention", "restricted", "GRU", "LSTM", "convolution")
+Part = Literal["mixing", "whole"]
+PARTS: tuple[Part, ...] = ("mixing", "whole")
+
+D_K = 64
+"""How wide a head is: the paper's base and big models have more heads, not wider ones."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """How far the layers see that do not see everything."""
+
+    radius: int = 16
+    """r, the neighbourhood of restricted self-attention."""
+    kernel: int = 3
+    """k, the positions that a convolution reads."""
+
+
+class SelfAttention(nn.Module):
+    """The model's attention, reading its own input. Its mixing is itself with no projections."""
+
+    def __init__(self, width: int, *, heads: int, radius: int = 0, part: Part = "whole") -> None:
+        super().__init__()
+        d_k = width // heads
+        self.attention = Attention(width, heads=heads, d_k=d_k, d_v=d_k, radius=radius)
+        if part == "mixing":
+            for projection in ("query", "key", "value", "out"):
+                setattr(self.attention, projection, nn.Identity())
+
+    def forward(
+        self, x: Float[Tensor, "batch length width"]
+    ) -> Float[Tensor, "batch length width"]:
+        """Let every position read all others, or those near it."""
+        return self.attention(x, self.attention.remember(x))
+
+
+class Recurrent(nn.Module):
+    """torch's GRU or LSTM from left to right, and the same written out step by step.
+
+    An input one wide leaves the recurrence and next to nothing else: the mixing.
+    """
+
+    def __init__(self, kind: Literal["GRU", "LSTM"], width: int, *, part: Part = "whole") -> None:
+        super().__init__()
+        self.width = width
+        self.inputs = 1 if part == "mixing" else width
+        rnn = {"GRU": nn.GRU, "LSTM": nn.LSTM}[kind]
+        self.kernel = rnn(self.inputs, width, batch_first=True)
+        self.cell = {"GRU": self._gru, "LSTM": self._lstm}[kind]
+        self.states = {"GRU": 1, "LSTM": 2}[kind]
+
+    def forward(
+        self, x: Float[Tensor, "batch length width"]
+    ) -> Float[Tensor, "batch length width"]:
+        """Read one position after the other, as torch does it best."""
+        return self.kernel(x[..., : self.inputs])[0]
+
+    def written_out(
+        self, x: Float[Tensor, "batch length width"]
+    ) -> Float[Tensor, "batch length width"]:
+        """The same, one step a line: what can be counted, and followed."""
+        return self.steps(self.project(x))
+
+    def project(
+        self, x: Float[Tensor, "batch length width"]
+    ) -> Float[Tensor, "batch length gates"]:
+        """What the input says to the gates, at all positions at once."""
+        return self._linear(x[..., : self.inputs], "ih")
+
+    def steps(
+        self, gates: Float[Tensor, "batch length gates"]
+    ) -> Float[Tensor, "batch length width"]:
+        """The recurrence: each state needs the one before."""
+        state, states = self.start(gates[:, 0]), list[Tensor]()
+        for gate in gates.unbind(1):
+            state = self.cell(gate, state)
+            states.append(state)
+        return torch.stack(states, 1)[..., : self.width]
+
+    def start(self, gates: Float[Tensor, "*batch gates"]) -> Float[Tensor, "*batch states"]:
+        """The state before the first position: zeros. An LSTM's is its output and its cell."""
+        return gates.new_zeros(*gates.shape[:-1], self.states * self.width)
+
+    def _linear(self, x: Tensor, which: Literal["ih", "hh"]) -> Tensor:
+        weight, bias = (
+            self.kernel.get_parameter(f"{part}_{which}_l0") for part in ("weight", "bias")
+        )
+        return F.linear(x, weight, bias)
+
+    def _gru(self, gates: Tensor, state: Tensor) -> Tensor:
+        said = self._linear(state, "hh")
+        both, width = 2 * self.width, self.width
+        reset, keep = (gates[..., :both] + said[..., :both]).sigmoid().split(width, -1)
+        new = (gates[..., both:] + reset * said[..., both:]).tanh()
+        return new + keep * (state - new)
+
+    def _lstm(self, gates: Tensor, state: Tensor) -> Tensor:
+        output, held = state.split(self.width, -1)
+        said = gates + self._linear(output, "hh")
+        take, forget, new, show = said.split(self.width, -1)
+        held = forget.sigmoid() * held + take.sigmoid() * new.tanh()
+        return torch.cat([show.sigmoid() * held.tanh(), held], -1)
+
+
+class Convolution(nn.Module):
+    """A convolution over positions that looks back: the last of its k is the position itself."""
+
+    def __init__(self, width: int, *, kernel: int, dilation: int = 1) -> None:
+        super().__init__()
+        self.before = (kernel - 1) * dilation
+        self.kernel = nn.Conv1d(width, width, kernel, dilation=dilation)
+
+    def forward(
+        self, x: Float[Tensor, "batch length width"]
+    ) -> Float[Tensor, "batch length width"]:
+        """Let every position read itself and those before it, `dilation` apart."""
+        return self.kernel(F.pad(x.mT, (self.before, 0))).mT
+
+
+def layer(
+    kind: Kind, width: int, reach: Reach, *, heads: int | None = None, part: Part = "whole"
+) -> SelfAttention | Recurrent | Convolution:
+    """Build one layer, its weights drawn from torch's default generator.
+
+    Args:
+        kind: which type.
+        width: d.
+        reach: r and k.
+        heads: of self-attention; None has them 64 wide.
+        part: "mixing" leaves the projections out.
+    """
+    if kind == "GRU" or kind == "LSTM":
+        return Recurrent(kind, width, part=part)
+    if kind == "convolution":
+        return Convolution(width, kernel=reach.kernel)
+    radius = reach.radius if kind == "restricted" else 0
+    heads = heads or max(1, width // D_K)
+    return SelfAttention(width, heads=heads, radius=radius, part=part)
