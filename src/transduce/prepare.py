@@ -3,25 +3,34 @@
 Everything is read through once before anything is written, so that a corpus with a fault in its
 last line leaves nothing behind. What comes out stands on its own: going on with a run never needs
 the corpus again. Validation and test text stay as they were written; no line of them is dropped.
+
+The training text is never held: it is read again for each purpose, which costs little against
+encoding it, and a line that is not wanted is not cleaned. What is kept of a pair is the number of
+its line, until the held-out ones are chosen, and its lengths.
 """
 
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from random import Random
+from typing import Annotated, ClassVar, NamedTuple
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from transduce.config import Recipe, doubts
 from transduce.data.sampler import Sampler
-from transduce.data.store import Store
+from transduce.data.store import Count, Store
 from transduce.finetune import FOLDER as START
 from transduce.finetune import Start, grow
-from transduce.folder import check_folder, sha256, whole_folder
+from transduce.folder import check_folder, quoted, sha256, whole_folder
 from transduce.preflight.findings import Part
 from transduce.preflight.inspect import inspect
+from transduce.preflight.look import Spread, Usual, usual_of
 from transduce.preflight.pieces import try_pieces
 from transduce.text.corpus import Cleaning, NumberedPair, Pair, clean, hold_out, read_pairs, tidy
 from transduce.text.extend import extend
@@ -30,6 +39,8 @@ from transduce.text.tokenizer import Tokenizer
 from transduce.train.events import Note, Tell
 
 FOLDER = "prepared"
+
+_LEARNED_FROM = 500_000  # pairs; the vocabulary of more would hardly be another
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,23 +65,25 @@ class Prepared:
 class Facts:
     """What prepared.json says."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
     files: Mapping[str, str]
     """SHA-256 of every file of the corpus, by name."""
-    read: int
+    read: Count
     """Training pairs in the files, before cleaning."""
-    dropped: Mapping[str, int]
+    dropped: Mapping[str, Count]
     """Training pairs lost, by reason."""
-    mended: Mapping[str, int]
+    mended: Mapping[str, Count]
     """Training pairs whose text was changed, by what was changed."""
-    training_pairs: int
-    validation_pairs: int
-    test_pairs: int
-    target_tokens: int
+    training_pairs: Count
+    validation_pairs: Count
+    test_pairs: Count
+    target_tokens: Count
     """Of the training pairs, EOS counted."""
-    vocab_size: int
+    vocab_size: Count
     """Pieces that the tokenizer has, PAD included."""
-    updates_per_epoch: int
-    padding_share: float
+    updates_per_epoch: Count
+    padding_share: Annotated[float, Field(ge=0, le=1)]
     started_from: Mapping[str, str] = field(default_factory=dict[str, str])
     """SHA-256 of the weights that training starts from, by the model's name."""
 
@@ -84,6 +97,13 @@ class Survey(NamedTuple):
     validation: tuple[Pair, ...]
     test: tuple[Pair, ...]
     data_sha256: Mapping[str, str]
+    usual: Usual
+    """What the bulk of the training files is like."""
+
+    @property
+    def training_pairs(self) -> int:
+        """Pairs to be learned from, before encoding finds some too long."""
+        return self.cleaning.kept - len(self.held_out)
 
 
 def prepare(
@@ -113,7 +133,7 @@ def prepare(
     _look_over(recipe, survey, tell=tell)
     tell(Note(text=_of_the_vocabulary(recipe, start, given=vocabulary is not None)))
     with whole_folder(out / FOLDER) as folder:
-        texts = (text for pair in _training(recipe, survey) for text in pair.pair)
+        texts = (text for _, pair in _learned_from(recipe, survey) for text in pair)
         tokenizer = vocabulary or _tokenizer(recipe, texts, start=start)
         (folder / "tokenizer.model").write_bytes(tokenizer.to_bytes())
         store = Store.write(
@@ -121,7 +141,7 @@ def prepare(
             _training(recipe, survey),
             tokenizer=tokenizer,
             max_pieces=recipe.data.max_pieces,
-            progress=now_and_then(tell, "encoded"),
+            progress=now_and_then(tell, "encoded", of=survey.training_pairs),
         )
         for name, pairs in (("validation", survey.validation), ("test", survey.test)):
             _write_text(folder, name, pairs=pairs)
@@ -145,7 +165,7 @@ def open_prepared(out: Path) -> Prepared:
     folder = out / FOLDER
     check_folder(folder, what="a prepared corpus")
     tokenizer = read_tokenizer((folder / "tokenizer.model").read_bytes())
-    facts = Facts(**json.loads((folder / "prepared.json").read_text(encoding="utf-8")))
+    facts = _read_facts(folder / "prepared.json")
     return Prepared(
         tokenizer=tokenizer,
         store=Store.open(folder / "train", tokenizer_checksum=tokenizer.checksum, verify=False),
@@ -180,12 +200,21 @@ def check_positions(recipe: Recipe, prepared: Prepared) -> None:
 def fits(recipe: Recipe, out: Path, *, start: Start | None = None) -> bool:
     """Whether `out`/prepared was made of these corpus files, and for this model to start from."""
     try:
-        facts = json.loads((out / FOLDER / "prepared.json").read_text(encoding="utf-8"))
+        facts = _read_facts(out / FOLDER / "prepared.json")
     except (OSError, ValueError):
         return False
-    known = list(facts.get("started_from", {}).values())
-    same_start = known == ([start.sha256] if start else [])
-    return same_start and facts["files"] == _checksums(recipe)
+    same_start = [*facts.started_from.values()] == ([start.sha256] if start else [])
+    return same_start and facts.files == _checksums(recipe)
+
+
+def _read_facts(file: Path) -> Facts:
+    """Read prepared.json: counts where they belong, checksums as text."""
+    try:
+        return TypeAdapter(Facts).validate_json(file.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = quoted(": ".join([*map(str, first["loc"]), first["msg"]]))
+        raise ValueError(f"{file} is damaged ({said}): prepare the corpus again") from None
 
 
 def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: Start | None) -> Tokenizer:
@@ -209,37 +238,48 @@ def _of_the_vocabulary(recipe: Recipe, start: Start | None, *, given: bool) -> s
 def _survey(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
     """Read every file to its end."""
     data = recipe.data
-    cleaning = Cleaning()
-    pairs = _cleaned(recipe, cleaning)
-    lines: list[int] = []
-    for pair in pairs:
-        lines.append(pair.line)
-        progress(pair.line)
+    cleaning, spread = Cleaning(), Spread()
+    lines = array("I")
+    for line, _ in spread.among(_cleaned(recipe, cleaning)):
+        lines.append(line)
+        progress(line)
     held_out: frozenset[int] = frozenset()
     if data.validation:
         validation = _read(recipe, data.validation)
     else:
         held_out = hold_out(lines, count=data.held_out, seed=recipe.train.seed)
-        cleaned = _cleaned(recipe, Cleaning())
-        validation = tuple(pair for line, pair in cleaned if line in held_out)
+        cleaned = _cleaned(recipe, Cleaning(), only=held_out.__contains__)
+        validation = tuple(pair for _, pair in cleaned)
     if not validation:
         raise ValueError(
             "there is nothing to validate on: name files in data.validation, or set data.held_out "
             "above 0"
         )
     test = _read(recipe, data.test) if data.test else ()
-    return Survey(cleaning, held_out, validation, test, _checksums(recipe))
+    usual = usual_of(spread.pairs)
+    return Survey(cleaning, held_out, validation, test, _checksums(recipe), usual)
 
 
 def _look_over(recipe: Recipe, survey: Survey, *, tell: Tell) -> None:
     """Say what is odd about the settings and the corpus before anything is learned from them."""
+
+    def picked(lines: Collection[int]) -> Iterator[NumberedPair]:
+        return _cleaned(recipe, Cleaning(), only=frozenset(lines).__contains__)
+
     found = inspect(
         recipe,
         partial(_training, recipe, survey),
         validation=survey.validation,
         test=survey.test,
+        pairs=survey.training_pairs,
+        usual=survey.usual,
+        picked=picked,
         progress=now_and_then(tell, "looked at"),
     )
+    looked, pairs = len(found.look.line), survey.training_pairs
+    if looked < pairs:
+        blocks = f"looked closely at {looked:,} of {pairs:,} training pairs, in blocks"
+        tell(Note(text=f"{blocks}, and at all of them for leaks"))
     for said in (*doubts(recipe), *found.report.findings):
         tell(Note(text=str(said)))
 
@@ -255,14 +295,29 @@ def _try_out(recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, tell: Tell
     tell(Note(text=f"{pieces / max(1, words):.2f} pieces a word to validate and test on"))
 
 
-def _cleaned(recipe: Recipe, counts: Cleaning) -> Iterator[NumberedPair]:
+def _cleaned(
+    recipe: Recipe, counts: Cleaning, *, only: Callable[[int], bool] | None = None
+) -> Iterator[NumberedPair]:
+    """The pairs of the training files, or of the lines that are wanted alone."""
     data = recipe.data
     pairs = read_pairs(data.paths(data.train), not_utf8=data.not_utf8)
+    if only is not None:
+        pairs = (one for one in pairs if only(one.line))
     return clean(pairs, max_ratio=data.max_ratio, counts=counts)
 
 
 def _training(recipe: Recipe, survey: Survey) -> Iterator[NumberedPair]:
-    return (pair for pair in _cleaned(recipe, Cleaning()) if pair.line not in survey.held_out)
+    held_out = survey.held_out
+    return _cleaned(recipe, Cleaning(), only=lambda line: line not in held_out)
+
+
+def _learned_from(recipe: Recipe, survey: Survey) -> Iterator[NumberedPair]:
+    """The training pairs, or a fixed random choice of many, that the vocabulary is learned from."""
+    share = _LEARNED_FROM / max(1, survey.training_pairs)
+    if share >= 1.0:
+        return _training(recipe, survey)
+    chance, held_out = Random(recipe.train.seed).random, survey.held_out
+    return _cleaned(recipe, Cleaning(), only=lambda line: chance() < share and line not in held_out)
 
 
 def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:
@@ -314,14 +369,15 @@ def _facts(
     )
 
 
-def now_and_then(tell: Tell, done: str) -> Callable[[int], None]:
+def now_and_then(tell: Tell, done: str, *, of: int = 0) -> Callable[[int], None]:
     """Tell how many pairs are done, every ten seconds of a large corpus."""
     told = time.monotonic()
+    all_of_them = f" of {of:,}" if of else ""
 
     def count(pairs: int) -> None:
         nonlocal told
         if time.monotonic() - told > 10:
-            tell(Note(text=f"{pairs:,} pairs {done}"))
+            tell(Note(text=f"{pairs:,}{all_of_them} pairs {done}"))
             told = time.monotonic()
 
     return count

@@ -2,17 +2,20 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from unicodedata import category
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.sentences import sentences
 
 from transduce.config import load_recipe
 from transduce.preflight.findings import Example, Finding, Kind
-from transduce.preflight.inspect import inspect
+from transduce.preflight.inspect import Inspection, inspect
 from transduce.preflight.language import Script, Sides, not_said, words_of
-from transduce.preflight.look import get_to_know
+from transduce.preflight.look import _folded, get_to_know
 from transduce.preflight.pieces import try_pieces
 from transduce.text.config import TokenizerConfig
 from transduce.text.corpus import NumberedPair, Pair
@@ -384,3 +387,71 @@ def test_over_long_pairs_are_counted_where_they_stand(tokenizer: Tokenizer):
     (found,) = try_pieces(tokenizer, pairs, part="training", max_pieces=29, lines=[5, 9]).findings
 
     assert (found.kind, found.count, found.examples[0].line) == ("over-long", 1, 9)
+
+
+def in_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+    train: Sequence[Pair],
+    *,
+    most: int,
+    validation: Sequence[Pair] = (),
+) -> Inspection:
+    """What is found where not all training pairs are looked at closely; a block is 10 pairs."""
+    monkeypatch.setattr("transduce.preflight.look._BLOCK", 10)
+    monkeypatch.setattr("transduce.preflight.inspect._MOST", most)
+    recipe = load_recipe("tiny", ["languages.source=en", "languages.target=de"])
+    return inspect(recipe, lambda: numbered(train), validation=validation, pairs=len(train))
+
+
+def test_of_a_large_corpus_blocks_spread_over_it_are_looked_at(monkeypatch: pytest.MonkeyPatch):
+    found = in_blocks(monkeypatch, TRAIN[:100], most=31)
+
+    tens = [line for first in (1, 41, 81) for line in range(first, first + 10)]
+    assert found.look.line.tolist() == tens
+    assert found.report.training_pairs == 100
+
+
+def test_a_fault_in_a_sample_is_counted_of_the_sample(monkeypatch: pytest.MonkeyPatch):
+    train = [*TRAIN[:42], *exchanged(TRAIN[42:44]), *TRAIN[44:100]]
+
+    swapped = of_kind(in_blocks(monkeypatch, train, most=31).report.findings, "swapped")
+
+    assert (swapped.count, swapped.of, swapped.examples[0].line) == (2, 30, 43)
+
+
+@pytest.mark.parametrize("place", [3, 13, 39, 99])
+def test_leaks_are_found_all_over_a_large_corpus(monkeypatch: pytest.MonkeyPatch, place: int):
+    leaked, half = TRAIN[place], Pair(TRAIN[place - 1].source, "anders")
+
+    found = in_blocks(
+        monkeypatch,
+        [Pair(pair.source.upper(), pair.target) for pair in TRAIN[:100]],
+        most=31,
+        validation=[*HELD[:31], leaked, half],
+    ).report.findings
+
+    pair = of_kind(found, "leaked pair", "validation")
+    assert (pair.count, pair.of, pair.examples[0].line) == (1, 33, 32)
+    assert of_kind(found, "leaked source", "validation").count == 1
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(max_codepoint=0x17F)))
+def test_plain_text_is_folded_as_any_other(text: str):
+    kept = "".join(one for one in text.casefold() if category(one)[0] in "LMN")
+
+    assert _folded(text) == (kept or text)
+
+
+def test_examples_are_read_by_their_lines_where_that_is_quicker():
+    train = [*TRAIN[:50], TRAIN[0], *TRAIN[50:]]
+    asked: list[Collection[int]] = []
+
+    def picked(lines: Collection[int]) -> list[NumberedPair]:
+        asked.append(lines)
+        return [one for one in numbered(train) if one.line in lines]
+
+    found = inspect(load_recipe("tiny"), lambda: numbered(train), picked=picked).report.findings
+
+    assert asked == [{51}]
+    assert of_kind(found, "duplicate").examples == (Example(51, *TRAIN[0]),)

@@ -6,10 +6,12 @@ is drawn depends on the seed, the update and the pair alone, so a run that is go
 same pieces as one that never stopped, however an update is cut into batches.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import NamedTuple
+
+import numpy as np
 
 from transduce.data.batch import Batch, Ids, collate
 from transduce.data.sampler import Pairs, Place, Planned, Sampler
@@ -87,11 +89,23 @@ class Loader:
         sources: list[Ids] = [self._store.source(number) for number in numbers]
         targets: list[Ids] = [self._store.target(number) for number in numbers]
         source, target = self._sides
+        self._check(numbers, [*sources, *targets], pad=source.pad)
         if self._sampling:
             draws = [Random(f"{self._seed}/{place.epoch}/{place.update}/{n}") for n in numbers]
             sources = [self._drawn(source, *one) for one in zip(sources, draws, strict=True)]
             targets = [self._drawn(target, *one) for one in zip(targets, draws, strict=True)]
         return collate(sources, targets, pad=source.pad, eos=source.EOS)
+
+    def _check(self, numbers: Sequence[int], sentences: Sequence[Ids], *, pad: int) -> None:
+        """Refuse ids that no row of the embedding is for; only a forged store has them."""
+        ids = np.concatenate(sentences)
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < pad:
+            wrong = ids[(ids < 0) | (ids >= pad)][0]
+            lines = [self._store.line(number) for number in numbers]
+            raise ValueError(
+                f"the prepared corpus has id {wrong} near line {min(lines)}, but the vocabulary's "
+                f"ids end at {pad - 1}: prepare the corpus again"
+            )
 
     def _drawn(self, tokenizer: Tokenizer, ids: Ids, chance: Random) -> Ids:
         """Other pieces of a sentence; if they are too many, the usual ones."""

@@ -1,6 +1,6 @@
 """From what was seen of single pairs to what is found in a corpus: counts, shares, examples."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,13 +9,17 @@ from jaxtyping import Bool, Float, Int64
 from transduce.config import Recipe
 from transduce.preflight.findings import Example, Finding, Kind, Part, Report
 from transduce.preflight.language import not_said
-from transduce.preflight.look import Look, Usual, get_to_know, look_at
+from transduce.preflight.look import Blocks, Look, Usual, get_to_know, look_at
 from transduce.text.corpus import NumberedPair, Pair
 
 Pairs = Callable[[], Iterable[NumberedPair]]
 """Begins to read some pairs anew: they are looked at more than once, and never held."""
 
+Picked = Callable[[Collection[int]], Iterable[NumberedPair]]
+"""Reads the pairs of some lines."""
+
 _EXAMPLES = 3
+_MOST = 1_000_000  # training pairs that are looked at closely, about
 _ODD = 6.0  # robust standard deviations from the median of the log ratio
 _ODD_AT_LEAST = 0.9  # its distance from there, in nats: two and a half times as long
 _BLOCK = 200  # pairs whose lengths are compared with their neighbours'
@@ -41,42 +45,48 @@ def inspect(
     *,
     validation: Sequence[Pair] = (),
     test: Sequence[Pair] = (),
+    pairs: int = 0,
+    usual: Usual | None = None,
+    picked: Picked | None = None,
     progress: Callable[[int], None] = lambda line: None,
 ) -> Inspection:
-    """Look a corpus over; two or three readings of the training pairs, none of them kept.
+    """Look a corpus over; a few readings of the training pairs, none of them kept.
 
     Args:
         recipe: says the languages and the most length ratio.
         train: begins to read the training pairs.
         validation: pairs that are validated on, if there are any.
         test: pairs that are tested on.
+        pairs: how many training pairs there are. Of more than a million about as many are looked at
+            closely, in blocks; whether they leak into validation or test, all. 0 looks at all.
+        usual: what the bulk of them is like; None finds it out by one more reading.
+        picked: reads training pairs by their lines, if that is quicker than by `train`.
         progress: called with the number of a training line, now and then.
     """
-    usual = get_to_know(train())
-    looks: dict[Part, Look] = {"training": look_at(train(), usual, progress=progress)}
-    readers: dict[Part, Pairs] = {"training": train}
+    usual = get_to_know(train()) if usual is None else usual
     held: dict[Part, Sequence[Pair]] = {"validation": validation, "test": test}
-    for part, pairs in held.items():
-        readers[part] = lambda pairs=pairs: _numbered(pairs)
-        looks[part] = look_at(readers[part](), usual, progress=lambda line: None)
-    findings = list(_wrong_language(recipe, usual, pairs=len(looks["training"].line)))
-    marks: dict[Part, _Marks] = {}
+    looks: dict[Part, Look] = {
+        part: look_at(_numbered(several), usual, progress=lambda line: None)
+        for part, several in held.items()
+    }
+    sources = np.concatenate([look.folded_source for look in looks.values()])
+    blocks = Blocks(every=max(1, -(-pairs // _MOST)), held=sources.tolist())
+    training = look_at(blocks.among(train()), usual, progress=progress)
+    marks = _marked(training, max_ratio=recipe.data.max_ratio) | _repeated(training)
+    findings = list(_wrong_language(recipe, usual, pairs=len(training.line)))
+    findings += _found("training", marks, look=training, picked=picked or _picking(train))
     for part, look in looks.items():
-        marks[part] = _marked(look, max_ratio=recipe.data.max_ratio)
-        if part == "training":
-            marks[part] = marks[part] | _repeated(look)
-        else:
-            marks[part] = marks[part] | _leaked(look, looks["training"])
-        findings += _found(part, marks[part], look=look, pairs=readers[part])
-    sources = np.concatenate([looks[part].folded_source for part in held])
-    leaked: _Marks = {"leaked source": np.isin(looks["training"].folded_source, sources)}
+        theirs = _marked(look, max_ratio=recipe.data.max_ratio) | _leaked(look, training, blocks)
+        reader = _picking(lambda several=held[part]: _numbered(several))
+        findings += _found(part, theirs, look=look, picked=reader)
+    leaked: _Marks = {"leaked source": np.isin(training.folded_source, sources)}
     report = Report(
-        training_pairs=len(looks["training"].line),
+        training_pairs=blocks.pairs,
         validation_pairs=len(validation),
         test_pairs=len(test),
         findings=tuple(findings),
     )
-    return Inspection(report, looks["training"], {**marks["training"], **leaked})
+    return Inspection(report, training, {**marks, **leaked})
 
 
 def _numbered(pairs: Sequence[Pair]) -> Iterator[NumberedPair]:
@@ -136,9 +146,15 @@ def _repeated(look: Look) -> _Marks:
     return {"duplicate": duplicate, "several targets": several}
 
 
-def _leaked(look: Look, training: Look) -> _Marks:
-    pair = np.isin(look.folded_pair, training.folded_pair) & ~look.empty
-    source = np.isin(look.folded_source, training.folded_source) & ~look.empty
+def _leaked(look: Look, training: Look, blocks: Blocks) -> _Marks:
+    """Pairs that stand in training too, in what was looked at closely or in the rest."""
+    pair, source = (
+        (np.isin(ours, theirs) | np.isin(ours, np.array(rest, dtype=np.int64))) & ~look.empty
+        for ours, theirs, rest in (
+            (look.folded_pair, training.folded_pair, blocks.both),
+            (look.folded_source, training.folded_source, blocks.sources),
+        )
+    )
     return {"leaked pair": pair, "leaked source": source & ~pair}
 
 
@@ -180,12 +196,13 @@ def _correlation(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> floa
     return float((x * y).sum()) / norm if norm > 1e-9 else 0.0
 
 
-def _found(part: Part, marks: _Marks, *, look: Look, pairs: Pairs) -> Iterator[Finding]:
+def _found(part: Part, marks: _Marks, *, look: Look, picked: Picked) -> Iterator[Finding]:
     """A finding for every kind that occurs, with the text of its first lines."""
     first: dict[Kind, Int64[np.ndarray, " examples"]] = {
         kind: look.line[np.flatnonzero(mark)[:_EXAMPLES]] for kind, mark in marks.items()
     }
-    text = _text({int(line) for lines in first.values() for line in lines}, pairs=pairs)
+    wanted = {int(line) for lines in first.values() for line in lines}
+    text = dict(picked(wanted)) if wanted else {}
     for kind, mark in marks.items():
         count = int(mark.sum())
         if count:
@@ -209,14 +226,15 @@ def _advice(kind: Kind, *, part: Part, most: bool) -> str:
     return ""
 
 
-def _text(lines: set[int], *, pairs: Pairs) -> dict[int, Pair]:
-    """The pairs on these lines."""
-    found: dict[int, Pair] = {}
-    if lines:
-        last = max(lines)
-        for line, pair in pairs():
-            if line in lines:
-                found[line] = pair
-            if line >= last:
+def _picking(pairs: Pairs) -> Picked:
+    """Picks by reading, to the last line that is wanted."""
+
+    def picked(lines: Collection[int]) -> Iterator[NumberedPair]:
+        wanted, last = frozenset(lines), max(lines)
+        for one in pairs():
+            if one.line in wanted:
+                yield one
+            if one.line >= last:
                 break
-    return found
+
+    return picked

@@ -1,13 +1,14 @@
 """Every pair looked at once, and what is remembered of it: a few numbers, never its text.
 
-So millions of pairs fit into memory: some fifty bytes each. Two texts that count as equal have one
-hash; that two others share one is less likely than a fault of the memory.
+So millions of pairs fit into memory: 63 bytes each, and of a corpus of tens of millions a sample
+does. Two texts that count as equal have one hash; that two others share one is less likely than a
+fault of the memory.
 """
 
 import re
 import unicodedata
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ _MOJIBAKE = re.compile(
     "\ufffd|Ã[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹Œ‘’“”•–—˜™š›œžŸ]|Â[\x80-\xbf]|â€|[ÐÑ][\x80-\xbf].?[ÐÑ]"
 )  # what UTF-8 looks like when it is read as Latin-1 or Windows-1252
 _SAMPLE = 20_000
+_BLOCK = 1000  # pairs in a row that are looked at where not all are: neighbours tell something too
 
 
 class Look(NamedTuple):
@@ -48,6 +50,9 @@ class Look(NamedTuple):
     """In another script than its side."""
 
 
+_NUMBERS = _MARKS = 7  # fields of either kind
+
+
 class Usual(NamedTuple):
     """What the bulk of a corpus is like."""
 
@@ -56,21 +61,75 @@ class Usual(NamedTuple):
     target_script: Script
 
 
+class Spread:
+    """Some twenty thousand pairs, or up to twice as many, spread evenly over all that pass."""
+
+    def __init__(self) -> None:
+        self.pairs: list[Pair] = []
+        self._stride = 1
+
+    def among(self, pairs: Iterable[NumberedPair]) -> Iterator[NumberedPair]:
+        """Hand all pairs on, and keep some."""
+        wanted = 0
+        for number, one in enumerate(pairs):
+            if number == wanted:
+                self.pairs.append(one.pair)
+                if len(self.pairs) == 2 * _SAMPLE:
+                    self.pairs, self._stride = self.pairs[::2], 2 * self._stride
+                wanted = number + self._stride - number % self._stride
+            yield one
+
+
 def get_to_know(pairs: Iterable[NumberedPair]) -> Usual:
     """Learn what is usual from some twenty thousand pairs, spread evenly over all."""
-    sample: list[Pair] = []
-    stride = 1
-    for number, (_, pair) in enumerate(pairs):
-        if number % stride:
-            continue
-        sample.append(pair)
-        if len(sample) == 2 * _SAMPLE:
-            sample, stride = sample[::2], 2 * stride
+    spread = Spread()
+    for _ in spread.among(pairs):
+        pass
+    return usual_of(spread.pairs)
+
+
+def usual_of(sample: Collection[Pair]) -> Usual:
+    """Learn what is usual from some pairs."""
     return Usual(
         Sides(sample),
         Script([pair.source for pair in sample]),
         Script([pair.target for pair in sample]),
     )
+
+
+class Blocks:
+    """Every so many blocks of a corpus that is too large to look at closely as a whole.
+
+    Whether a pair of it stands in validation or test is looked at for all, as it spoils the scores.
+    """
+
+    def __init__(self, *, every: int, held: Collection[int]) -> None:
+        """Get ready to choose.
+
+        Args:
+            every: one block in so many is chosen; 1 takes all.
+            held: hashes of the folded sources of validation and test.
+        """
+        self.pairs = 0
+        """That passed."""
+        self.sources = array("q")
+        """Hashes of the folded sources that validation or test holds too; of all if all are chosen,
+        then they are in the look."""
+        self.both = array("q")
+        """Hashes of these pairs, folded."""
+        self._every = every
+        self._held = frozenset(held)
+
+    def among(self, pairs: Iterable[NumberedPair]) -> Iterator[NumberedPair]:
+        """Hand on the pairs, tidy ones, of the chosen blocks."""
+        every, held = self._every, self._held
+        for number, one in enumerate(pairs):
+            if number // _BLOCK % every == 0:
+                yield one
+            elif (source := hash(folded := _folded(one.pair.source))) in held:
+                self.sources.append(source)
+                self.both.append(hash((folded, _folded(one.pair.target))))
+            self.pairs = number + 1
 
 
 def look_at(
@@ -83,40 +142,50 @@ def look_at(
         usual: what the bulk of the training pairs is like.
         progress: called with the number of the line, now and then.
     """
-    numbers, marks, fold = array("q"), array("b"), _Fold()
+    columns = [array("q") for _ in range(_NUMBERS)]
+    truths = [array("b") for _ in range(_MARKS)]
     for line, raw in pairs:
         if not line % 1000:
             progress(line)
-        source, target = tidy(raw.source), tidy(raw.target)
-        swapped = usual.sides.swapped(Pair(source, target))
-        foreign = usual.source_script.foreign(source) or usual.target_script.foreign(target)
-        if swapped:
-            source, target = target, source
-        folded = source.casefold().translate(fold) or source
-        numbers.extend(
-            (
-                line,
-                hash((source, target)),
-                hash(source),
-                hash(folded),
-                hash((folded, target.casefold().translate(fold) or target)),
-                len(source) - source.count(" "),
-                len(target) - target.count(" "),
-            )
-        )
-        whole = bool(source and target)
-        marks.extend(
-            (
-                whole and source == target,
-                swapped,
-                not whole,
-                *_damage(f"{raw.source}\n{raw.target}"),
-                foreign and not swapped,
-            )
-        )
-    columns = np.array(numbers, dtype=np.int64).reshape(-1, 7).T.copy()
-    truths = np.array(marks, dtype=np.bool_).reshape(-1, 7).T.copy()
-    return Look(*columns, *truths)
+        numbers, marks = _seen(line, raw, usual)
+        for column, number in zip(columns, numbers, strict=True):
+            column.append(number)
+        for column, mark in zip(truths, marks, strict=True):
+            column.append(mark)
+    return Look(
+        *(np.frombuffer(column, dtype=np.int64) for column in columns),
+        *(np.frombuffer(column, dtype=np.bool_) for column in truths),
+    )
+
+
+def _seen(line: int, raw: Pair, usual: Usual) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """The fields of a row of `Look`: its numbers, and its marks."""
+    source, target = tidy(raw.source), tidy(raw.target)
+    swapped = usual.sides.swapped(Pair(source, target))
+    foreign = usual.source_script.foreign(source) or usual.target_script.foreign(target)
+    if swapped:
+        source, target = target, source
+    folded = _folded(source)
+    whole = bool(source and target)
+    numbers = (
+        line,
+        hash((source, target)),
+        hash(source),
+        hash(folded),
+        hash((folded, _folded(target))),
+        len(source) - source.count(" "),
+        len(target) - target.count(" "),
+    )
+    damage = _damage(f"{raw.source}\n{raw.target}")
+    copy, foreign = whole and source == target, foreign and not swapped
+    return numbers, (copy, swapped, not whole, *damage, foreign)
+
+
+def _folded(text: str) -> str:
+    """A text without case, spaces and punctuation; one that has nothing else as it is."""
+    if text.isascii():
+        return text.lower().encode().translate(None, _NO_WORD).decode() or text
+    return text.casefold().translate(_FOLD) or text
 
 
 def _damage(text: str) -> tuple[bool, bool, bool]:
@@ -134,3 +203,7 @@ class _Fold(dict[int, int | None]):
         kept = unicodedata.category(chr(character))[0] in "LMN"
         self[character] = character if kept else None
         return self[character]
+
+
+_FOLD = _Fold()
+_NO_WORD = bytes(byte for byte in range(128) if not chr(byte).isalnum())

@@ -115,10 +115,11 @@ class PairTokenizer(Tokenizer):
         """Cut text into ids, without EOS."""
         return self.encode_all([text])[0]
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Cut many texts at once, on all cores."""
+    def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
+        """Cut many texts at once, on all cores or as many as said."""
         codes, bare = self._codes(texts)
-        return self._numbered(codes, self._processor.encode(bare, out_type=str))
+        cut = self._processor.encode(bare, out_type=str, num_threads=threads)
+        return self._numbered(codes, cut)
 
     @cached_property
     def _cutter(self) -> Cutter:

@@ -27,7 +27,7 @@ EOS: Final = 0
 UNK: Final = 1
 """Stands for characters that the vocabulary lacks, unless bytes spell them."""
 
-_SAMPLE = 2_000_000  # lines that training looks at; more change the vocabulary little
+_SAMPLE = 1_000_000  # lines that training looks at; more change the vocabulary little
 _LINE = 1000  # characters of one training line: the library skips lines above 4192 bytes
 _EOS_PIECE, _UNK_PIECE, _PAD_PIECE = "</s>", "<unk>", "<pad>"
 _BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
@@ -55,7 +55,7 @@ class Tokenizer:
         """Learn a vocabulary. The same lines in the same order give the same bytes.
 
         Args:
-            lines: tidy text of both sides. Above two million lines a fixed random choice is read.
+            lines: tidy text of both sides. Above a million lines a fixed random choice is read.
             config: the kind and size of the vocabulary. Where the corpus has no room for so many
                 pieces the vocabulary is as large as it can be; see `vocab_size`.
 
@@ -147,9 +147,9 @@ class Tokenizer:
         """Cut text into ids, without EOS."""
         return self._processor.encode(text)
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Cut many texts at once, on all cores; much faster than one by one."""
-        return self._processor.encode(list(texts))
+    def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
+        """Cut many texts at once, on all cores or as many as said; much faster than one by one."""
+        return self._processor.encode(list(texts), num_threads=threads)
 
     def draw(self, ids: Iterable[int], *, alpha: float, chance: Random) -> list[int]:
         """Cut a sentence anew, at random: subword regularisation, for training alone.

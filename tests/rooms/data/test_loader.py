@@ -1,8 +1,11 @@
 """The loader: whole epochs in the sampler's order, and pieces drawn by seed, epoch and update."""
 
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 from tests.conftest import Corpus
 
@@ -109,3 +112,20 @@ def alone(corpus: Corpus, folder: Path, pair: Pair, *, max_pieces: int) -> Corpu
         max_pieces=max_pieces,
     )
     return Corpus(store=store, tokenizer=corpus.tokenizer)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_forged_id_that_the_vocabulary_lacks_is_refused_in_one_line(
+    corpus: Corpus, tmp_path: Path, side: str
+):
+    pairs = [NumberedPair(line, Pair("one two", "two one")) for line in (3, 5)]
+    written = Store.write(tmp_path / "s", pairs, tokenizer=corpus.tokenizer, max_pieces=50)
+    ids = np.fromfile(tmp_path / "s" / f"{side}.ids", dtype="<u2")
+    ids[-1] = corpus.tokenizer.pad
+    ids.tofile(tmp_path / "s" / f"{side}.ids")
+    forged = replace(corpus, store=Store.open(tmp_path / "s", verify=False))
+
+    with pytest.raises(ValueError, match=r"^the prepared corpus has id 36 near line 3, .* 35: "):
+        next(forged.loader().updates(Place()))
+
+    assert len(written) == 2

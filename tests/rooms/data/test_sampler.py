@@ -2,6 +2,7 @@
 
 import itertools
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -48,6 +49,55 @@ def test_every_pair_comes_exactly_once_an_epoch(case: Case):
     for number in range(3):
         pairs = np.concatenate([np.concatenate(u.micro_batches) for u in epoch(sampler, number)])
         assert sorted(pairs.tolist()) == list(range(len(lengths)))
+
+
+def planned_at_once(lengths: np.ndarray, *, tokens: int, seed: int, epoch: int) -> list[list[int]]:
+    """The updates of an epoch by the rule, with all of the corpus in hand."""
+    lengths = lengths.astype(np.int64) + 1
+    rng = np.random.default_rng([seed, epoch])
+    near = (lengths * (1.0 + rng.random(lengths.shape, dtype=np.float32) / 16)).astype(np.int64)
+    source, target = np.minimum(near, (1 << 20) - 1).T
+    source = np.where(target % 2 == 0, source, (1 << 20) - 1 - source)
+    tie = rng.integers(1 << 23, size=len(lengths))
+    order = np.lexsort((tie, source, target))
+    ends = lengths[order, 1].cumsum()
+    updates = max(1, round(int(ends[-1]) / tokens))
+    full = ends[-1] / updates * np.arange(1, updates)
+    cuts = np.searchsorted(ends - lengths[order, 1] / 2, full)
+    filled = [pairs.tolist() for pairs in np.split(order, cuts) if len(pairs)]
+    return [sorted(filled[index]) for index in rng.permutation(len(filled)).tolist()]
+
+
+@settings(max_examples=50, deadline=None)
+@given(cases(), st.integers(0, 1), st.sampled_from([1, 2, 3, 7, 1 << 18]), st.booleans())
+def test_a_plan_made_in_blocks_is_the_one_made_at_once(
+    case: Case, number: int, block: int, small: bool
+):
+    lengths, config, seed = case
+    given = lengths.astype(np.uint16) if small else lengths
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("transduce.data.sampler._BLOCK", block)
+        made = epoch(Sampler(given, config=config, seed=seed), number)
+
+    whole = planned_at_once(lengths, tokens=config.tokens, seed=seed, epoch=number)
+    assert [sorted(np.concatenate(u.micro_batches).tolist()) for u in made] == whole
+
+
+def test_planning_an_epoch_takes_a_few_bytes_a_pair(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("transduce.data.sampler._BLOCK", 1009)
+    sampler = Sampler(
+        like_multi30k(100_003).astype(np.uint16), config=BatchConfig(tokens=25_000), seed=1
+    )
+
+    tracemalloc.start()
+    for number in range(2):
+        sampler.epoch_updates(number)
+    kept, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert most < 22 * 100_003
+    assert kept < 5 * 100_003
 
 
 @settings(max_examples=25, deadline=None)

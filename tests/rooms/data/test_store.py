@@ -1,6 +1,8 @@
 """A store gives back what was written, and any damage to it is one line."""
 
+import itertools
 import json
+import threading
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -44,7 +46,7 @@ def test_lengths_are_those_of_the_ids(store: Store):
     lengths = [[len(store.source(i)), len(store.target(i))] for i in range(len(store))]
 
     assert store.lengths.tolist() == lengths
-    assert store.lengths.dtype == np.int64
+    assert store.lengths.dtype == np.uint16
 
 
 def test_opened_is_written(store: Store, tokenizer: Tokenizer, tmp_path: Path):
@@ -95,6 +97,56 @@ def test_first_over_long_line_is_kept_over_many_chunks(
     assert store.dropped == 7 - len(store) > 1
 
 
+def test_several_threads_write_what_one_writes(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("transduce.data.store._CHUNK", 7)
+    pairs = [
+        NumberedPair(line, Pair("a b " * (line % 11), "ä c" * (line % 5))) for line in range(1, 99)
+    ]
+
+    for threads in (1, 3):
+        Store.write(
+            tmp_path / str(threads), pairs, tokenizer=tokenizer, max_pieces=31, threads=threads
+        )
+
+    one, several = (
+        {file.name: file.read_bytes() for file in (tmp_path / threads).iterdir()}
+        for threads in ("1", "3")
+    )
+    assert len(one) == 11
+    assert one == several
+    assert 0 < Store.open(tmp_path / "3").dropped < 98
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit, OSError])
+def test_encoding_that_is_stopped_leaves_neither_a_folder_nor_a_thread(
+    tmp_path: Path,
+    tokenizer: Tokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: type[BaseException],
+):
+    monkeypatch.setattr("transduce.data.store._CHUNK", 7)
+    read: list[int] = []
+
+    def endless() -> Iterator[NumberedPair]:
+        for line in itertools.count(1):
+            read.append(line)
+            yield NumberedPair(line, Pair("a", "b"))
+
+    def stop(pairs: int) -> None:
+        raise failure
+
+    with pytest.raises(failure):
+        Store.write(
+            tmp_path / "new", endless(), tokenizer=tokenizer, max_pieces=9, progress=stop, threads=2
+        )
+
+    assert list(tmp_path.iterdir()) == []
+    assert not [one for one in threading.enumerate() if one.name.startswith("encoder")]
+    assert len(read) <= 7 * 4
+
+
 def test_ids_are_as_large_as_the_vocabulary_needs(store: Store, tmp_path: Path):
     class Vast(Tokenizer):
         vocab_size = 1 << 17
@@ -103,7 +155,7 @@ def test_ids_are_as_large_as_the_vocabulary_needs(store: Store, tmp_path: Path):
         def __init__(self) -> None:
             pass
 
-        def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
             return [[99_991] for _ in texts]
 
     vast = Store.write(tmp_path / "vast", PAIRS, tokenizer=Vast(), max_pieces=5)
@@ -272,4 +324,4 @@ def test_writing_holds_a_chunk_in_memory_and_no_more(
         tracemalloc.stop()
         return most
 
-    assert peak(2003) < peak(211) + 200_000  # lengths are 16 bytes a pair; text would be 2 MB
+    assert peak(2003) < peak(211) + 100_000  # lengths are 4 bytes a pair; text would be 2 MB

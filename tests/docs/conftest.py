@@ -1,0 +1,62 @@
+"""A folder as the pages assume it: a corpus, some text, and models trained for a moment."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.docs.blocks import QUICK
+
+from transduce.cli import main
+from transduce.demo.corpus import write_corpus
+
+PAGE = "<p>A <b>small</b> dog runs.</p>\n"
+CUES = "1\n00:00:01,000 --> 00:00:02,000\nThe dog runs.\n"
+
+
+@pytest.fixture(scope="session")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tests take a copy of it."""
+    place = tmp_path_factory.mktemp("pages")
+    write_corpus(place / "runs" / "demo" / "corpus", pairs=700, held_out=110, cases=10)
+    _texts(place)
+    run = place / "runs" / "mine"
+    held_out = place / "runs" / "demo" / "corpus" / "validation"  # enough to learn confidence from
+    files = (f"data.train={_files(place / 'corpus')}", f"data.validation={_files(held_out)}")
+    settings = [*QUICK, "model.norm=post", *files]  # Marian knows no other norm
+    words = [word for one in settings for word in ("--set", one)]
+    assert main(["train", "tiny", *words, "--out", str(run)]) == 0
+    for name in ("a", "b"):
+        shutil.copytree(run, place / "runs" / name)
+    shutil.copytree(run / "model", place / "runs" / "demo" / "model")
+    for kind, out in (("ctranslate2", "mine.ct2"), ("marian", "opus-mt-en-de")):
+        assert main(["export", str(run), "--to", kind, "--out", str(place / out)]) in (0, 1)
+    return place
+
+
+@pytest.fixture
+def place(furnished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the test is in: a copy of its own."""
+    shutil.copytree(furnished, tmp_path / "place")
+    monkeypatch.chdir(tmp_path / "place")
+    return tmp_path / "place"
+
+
+def _files(name: Path) -> str:
+    return json.dumps([f"{name}.{side}" for side in ("en", "de")])
+
+
+def _texts(place: Path) -> None:
+    corpus = place / "runs" / "demo" / "corpus"
+    for side in ("en", "de"):
+        lines = (corpus / f"train.{side}").read_text().splitlines(keepends=True)
+        (place / f"corpus.{side}").write_text("".join(lines[:500]))
+        (place / f"more.{side}").write_text("".join(lines[500:]))
+        shutil.copy(corpus / f"test.{side}", place / f"test.{side}")
+    for name in ("a.txt", "b.txt"):
+        shutil.copy(place / "test.de", place / name)
+    (place / "in.txt").write_text("The dog runs.\nA small house stands there.\n")
+    (place / "terms.tsv").write_text("house\tHaus\n")
+    (place / "page.html").write_text(PAGE)
+    (place / "letter.txt").write_text("The dog runs. A cat sleeps.\n\nIt rains.\n")
+    (place / "film.en.srt").write_text(CUES)

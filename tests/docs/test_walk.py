@@ -1,0 +1,50 @@
+"""The notebook runs from its first cell to its last; here its model learns next to nothing."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tests.docs.blocks import ROOT
+
+WALK = ROOT / "docs" / "walk.ipynb"
+
+
+def test_no_answers_are_committed():
+    cells = json.loads(WALK.read_text())["cells"]
+
+    assert all(not cell.get("outputs") for cell in cells)
+    assert all(cell.get("execution_count") is None for cell in cells)
+
+
+@pytest.mark.slow
+def test_every_cell_runs(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("nbclient", reason="the site's packages: make docs installs them")
+    monkeypatch.setenv("TRANSDUCE_WALK", "quick")
+    program = (
+        "import sys; from pathlib import Path; sys.path.insert(0, 'docs/_ext'); import notebook; "
+        "notebook.executed(Path('docs/walk.ipynb').read_text(), Path('docs'))"
+    )
+
+    said = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert said.returncode == 0, said.stderr[-3000:]
+
+
+def test_its_code_runs_without_a_notebook(monkeypatch: pytest.MonkeyPatch):
+    """The cells up to the training run: what they assert holds."""
+    pytest.importorskip("IPython", reason="the site's packages: make docs installs them")
+    pytest.importorskip("matplotlib", reason="the plots' package")
+    monkeypatch.setenv("TRANSDUCE_WALK", "quick")
+    cells = json.loads(WALK.read_text())["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    short = sources[: next(n for n, source in enumerate(sources) if "carry_out" in source)]
+    program = "\n".join([*short, "import torch; assert sizes and torch.is_tensor(by_ours)"])
+
+    said = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert said.returncode == 0, said.stderr[-3000:]
