@@ -44,9 +44,9 @@ class Block:
     """Why it cannot be run; empty where it can."""
 
     @property
-    def trains(self) -> bool:
-        """Whether it holds a command that trains."""
-        return bool(re.search(r"^transduce (train|distill|demo)", self.text, re.MULTILINE))
+    def slow(self) -> bool:
+        """Whether it holds a command that trains, or reads all training pairs."""
+        return bool(re.search(r"^transduce (train|distill|.*--shortlist)", self.text, re.MULTILINE))
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"

@@ -29,8 +29,7 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("a", "b"):
         shutil.copytree(run, place / "runs" / name)
     shutil.copytree(run / "model", place / "runs" / "demo" / "model")
-    for kind, out in (("ctranslate2", "mine.ct2"), ("marian", "opus-mt-en-de")):
-        assert main(["export", str(run), "--to", kind, "--out", str(place / out)]) in (0, 1)
+    assert main(["export", str(run), "--to", "ctranslate2", "--out", str(place / "mine.ct2")]) == 0
     return place
 
 

@@ -105,6 +105,20 @@ def test_each_validation_leaves_a_checkpoint_and_the_last_ones_stay(run: Run):
     assert names == ["update-00000006", "update-00000007"]
 
 
+def test_no_more_checkpoints_are_averaged_than_asked_for_though_two_always_stay(run: Run):
+    trained = run.train(TrainConfig(updates=6, validate_every=2, average=1))
+
+    assert [path.name for path in trained.checkpoints] == ["update-00000006"]
+    assert len(checkpoints_of(run.folder / "checkpoints")) == 2
+
+
+def test_the_seconds_of_all_sittings_are_counted(run: Run):
+    first = run.train(TrainConfig(updates=1))
+    again = run.train(TrainConfig(updates=2))
+
+    assert 0.0 < first.state.seconds < again.state.seconds
+
+
 def test_the_best_is_handed_over_when_it_is_found(run: Run):
     run.losses = [3.0, 2.0, 2.5, 2.0, 1.0]
 
@@ -112,6 +126,14 @@ def test_the_best_is_handed_over_when_it_is_found(run: Run):
 
     assert run.best == [3.0, 2.0, 1.0]
     assert [event.best for event in run.validated()] == [True, True, False, False, True]
+
+
+def test_a_loss_beyond_all_measure_has_a_perplexity_all_the_same(run: Run):
+    run.losses = [1e4]
+
+    run.train(TrainConfig(updates=1))
+
+    assert math.isfinite(run.validated()[0].perplexity)
 
 
 def test_training_stops_early_when_patience_is_at_its_end(run: Run):

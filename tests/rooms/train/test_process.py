@@ -1,5 +1,6 @@
 """Where a run computes, and with whom. tests/parity/test_processes.py has real others."""
 
+import itertools
 import sys
 import time
 
@@ -109,8 +110,8 @@ class Others:
         monkeypatch.setattr(torch.distributed, "broadcast", self._tell)
 
     def _sum(self, tensor: Tensor) -> None:
-        time.sleep(0.02)
-        tensor += torch.tensor(self._added).to(tensor.dtype) if self._added else 0.0
+        if self._added:
+            tensor += torch.tensor(self._added).to(tensor.dtype).view_as(tensor)
 
     def _tell(self, tensor: Tensor, *, src: int, group: object = None) -> None:
         assert src == 0
@@ -120,12 +121,14 @@ class Others:
 
 def test_tokens_are_those_of_all_and_seconds_waited_their_mean(monkeypatch: pytest.MonkeyPatch):
     Others(monkeypatch, 5.0, 1.0)
+    ticks = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) / 4)
     process = Process(world=2, _waited=3.0)
 
     assert (process.count(7), process.count(1)) == (12, 6)
 
-    assert process.waited == pytest.approx((3.0 + 1.0) / 2 + (0.02 + 1.0) / 2, abs=0.2)
-    assert 0.02 <= process._waited < 1.0
+    assert process.waited == (3.0 + 1.0) / 2 + (0.25 + 1.0) / 2
+    assert process._waited == 0.25
 
 
 def test_a_process_without_a_gradient_adds_zeros(

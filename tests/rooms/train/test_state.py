@@ -153,6 +153,16 @@ def test_a_checkpoint_of_another_optimizer_is_refused(
         load_state(checkpoint, model=model, optimizers=optimizers)
 
 
+def test_the_memory_of_some_weights_alone_is_refused(tiny: Transformer, tmp_path: Path):
+    some = torch.optim.AdamW(list(tiny.parameters())[:3])
+    tiny.embedding.weight.grad = torch.ones_like(tiny.embedding.weight)
+    some.step()
+    checkpoint = save_state(tmp_path, STATE, model=tiny, optimizers=[some])
+
+    with pytest.raises(ValueError, match="its optimizer is another one"):
+        load_state(checkpoint, model=tiny, optimizers=make_optimizers(tiny, TrainConfig()))
+
+
 @pytest.mark.parametrize(
     "name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
 )
