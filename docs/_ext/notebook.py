@@ -22,7 +22,7 @@ _DOCS = Path(__file__).parents[1]
 _KEPT = _DOCS / "_build" / "notebooks"
 DARK = "image/svg+xml;dark"
 """The kind of a picture for dark pages; what shows notebooks elsewhere passes it over."""
-_SECONDS = 600
+_SECONDS = 1800
 
 
 def executed(text: str, folder: Path) -> NotebookNode:

@@ -203,7 +203,8 @@ def test_weights_shared_out_come_from_a_whole_checkpoint_and_go_into_one(lesson:
 def test_processes_that_share_out_the_weights_learn_what_one_learns(
     lesson: Lesson, world: int, double: bool
 ):
-    lesson = replace(lesson, double=double, training=replace(HUNDRED, shard=True))
+    training = replace(HUNDRED, updates=40, validate_every=20, shard=True)
+    lesson = replace(lesson, double=double, training=training)
 
     one = taught(lesson, 1, folder="one")
     shared = taught(replace(lesson, micro_tokens=29), world, folder="shared")
