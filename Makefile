@@ -82,7 +82,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[test,plot]"
+	@$(INSTALL) --quiet -e ".[test,moses,plot]"
 	@touch $@
 
 $(VENV)/.interop: $(VENV)/.test
@@ -97,9 +97,9 @@ $(VENV)/.docs: $(VENV)/.test
 	@$(INSTALL) --quiet -e ".[docs,plot,serve]"
 	@touch $@
 
-# lingua comes along: the type checker reads the code that uses it.
+# Optional packages come along: the type checker reads the code that uses them.
 $(VENV)/.dev: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[dev,detect,plot]"
+	@$(INSTALL) --quiet -e ".[dev,detect,moses,plot]"
 	@touch $@
 
 # pip arrives last: where it is missing, .venv is missing or was left half made.

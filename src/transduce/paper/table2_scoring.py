@@ -37,7 +37,7 @@ def moses(language: str) -> Tokenise:
         from sacremoses import MosesTokenizer
     except ImportError:
         raise ValueError(
-            "the paper's scoring needs the tokeniser of Moses: pip install sacremoses"
+            "the paper's scoring needs the tokeniser of Moses: pip install 'transduce[moses]'"
         ) from None
     tokenizer = MosesTokenizer(lang=language)
     return lambda text: str(tokenizer.tokenize(text, return_str=True))
