@@ -64,7 +64,7 @@ def test_unequal_lines_and_no_lines_are_refused(lines: list[str]):
 def test_without_sacremoses_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "sacremoses", None)
 
-    with pytest.raises(ValueError, match="transduce.moses"):
+    with pytest.raises(ValueError, match="the tokeniser of Moses: pip install"):
         as_the_paper(HYPOTHESES, REFERENCES)
 
 
