@@ -23,7 +23,7 @@ class Order(NamedTuple):
 def compare(one: Sequence[float], other: Sequence[float]) -> Order:
     """Compare the orders of two rows of numbers, item by item.
 
-    >>> compare([1, 2, 3, 4], [10, 20, 40, 30])
+    >>> compare([1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 40.0, 30.0])
     Order(agree=5, disagree=1, tied=0, spearman=0.8, kendall=0.6666666666666666)
     """
     signs = [
@@ -47,7 +47,7 @@ def compare(one: Sequence[float], other: Sequence[float]) -> Order:
 def ranks(values: Sequence[float]) -> list[float]:
     """Rank values from 1 for the least; equal ones share the mean of their ranks.
 
-    >>> ranks([7, 5, 7, 9])
+    >>> ranks([7.0, 5.0, 7.0, 9.0])
     [2.5, 1.0, 2.5, 4.0]
     """
     return [

@@ -71,7 +71,7 @@ def count(config: ModelConfig, lengths: Lengths) -> Counted:
 
     >>> counted = count(ModelConfig(), Lengths(1, 1))
     >>> counted.training / 1e6  # MFLOP for a piece of each side; six times the weights, about
-    378.16...
+    378.01...
     """
     encoder, decoder = config.encoder_layers, config.decoder_layers
     source, target = lengths
