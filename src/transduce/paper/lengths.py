@@ -145,4 +145,4 @@ def _draw(found: Lengths, figure: "Figure", ink: Ink) -> None:
         axes.plot(places, means, label=name, color=colour, marker=MARKERS[number], markevery=4)
     axes.set(xlabel="place in the sentence", ylabel="right, %", ylim=(0, 105))
     axes.set_xlim(0.5, found.tested + 0.5)
-    axes.legend(loc="center right")
+    axes.legend(loc="center left")
