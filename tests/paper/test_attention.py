@@ -66,11 +66,11 @@ def test_the_decoders_queries_meet_keys_and_values_of_the_encoders_output(tiny: 
     memory = tiny.encode(torch.tensor([[3, 4, 5, 0]]), None)
     decoding = tiny.start(torch.tensor([[3, 4, 5, 0]]), None)
 
-    for layer, remembered in zip(tiny.decoder, decoding._memories, strict=True):
+    for layer, step in zip(tiny.decoder, decoding._layers, strict=True):
         keys = (memory @ layer.cross.key.weight.T).unflatten(-1, (3, 5)).transpose(1, 2)
         values = (memory @ layer.cross.value.weight.T).unflatten(-1, (3, 7)).transpose(1, 2)
-        torch.testing.assert_close(remembered.keys, keys)
-        torch.testing.assert_close(remembered.values, values)
+        torch.testing.assert_close(step._memory.keys, keys)
+        torch.testing.assert_close(step._memory.values, values)
 
 
 def test_every_position_of_the_encoder_sees_all_positions(tiny: Transformer):

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Generator
 
 import pytest
 import torch
@@ -277,35 +276,22 @@ def test_an_ensemble_ends_with_the_fewest_positions(untrained: Transformer, toke
         engine.next_pieces(Request((2,), prefix=(3,) * 6), 1)
 
 
-@pytest.fixture
-def two_threads() -> Generator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("two_threads")
 def test_large_batches_are_searched_side_by_side_with_the_same_result(engine: TorchEngine):
     requests = [Request(source=(3 + n % 17, *range(3, 3 + n % 5))) for n in range(67)]
-    config = SearchConfig(beam=3)
+    config = SearchConfig(beam=3, extra=5)
+    one_after_another = engine.search(requests, config)
 
-    both = engine.search(requests, config)
+    torch.set_num_threads(2)
+    try:
+        side_by_side = engine.search(requests, config)
+        threads, together = torch.get_num_threads(), engine.together
+    finally:
+        torch.set_num_threads(1)
 
-    alone = [engine.search([request], config)[0] for request in requests]
-    assert [[one.ids for one in best] for best in both] == [
-        [one.ids for one in best] for best in alone
+    assert (threads, together) == (2, 2)
+    assert [[one.ids for one in best] for best in side_by_side] == [
+        [one.ids for one in best] for best in one_after_another
     ]
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_threads_are_as_many_after_a_search_as_before(engine: TorchEngine):
-    requests = [Request(source=(3 + n % 17,)) for n in range(67)]
-
-    engine.search(requests, SearchConfig(beam=1))
-
-    assert torch.get_num_threads() == 2
-    assert engine.together == 2
 
 
 def test_shares_of_a_batch_are_about_as_much_work():
