@@ -1,5 +1,5 @@
 # make demo       the whole journey on a small generated corpus: a translator, in minutes
-# make test       the test suite (make test-long adds the slow checks)
+# make test       the test suite (make test-long adds the slow checks, make docs the pages' own)
 # make test-interop exports in the programs they are for: Transformers, Argos Translate (large)
 # make test-clients   the server's clients: LibreTranslate's, DeepL's, Schemathesis, a real browser
 #                 (TRANSDUCE_BROWSER=required: a missing Chromium is a failure, not a skip)
@@ -35,7 +35,7 @@ demo: $(VENV)/.core
 	$(BIN)/transduce demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest --durations=10 --durations-min=1
+	$(BIN)/python -m pytest --durations=10 --durations-min=1 --ignore=tests/docs
 
 test-long: $(VENV)/.test
 	$(BIN)/python -m pytest --durations=10 -m slow
