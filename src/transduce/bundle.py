@@ -14,7 +14,7 @@ is believed.
 import json
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Literal
 import pydantic
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from transduce.calibration import Confidence
 from transduce.folder import CARD, MANIFEST, check_folder, quoted, recover, whole_folder
@@ -297,7 +298,7 @@ def _read_model(path: Path, config: ModelConfig) -> Transformer:
     weights = read_tensors(path)
     found = {name: (list(t.shape), t.dtype) for name, t in weights.items()}
     check_size(weights, config, str(path))
-    with torch.random.fork_rng(devices=[]):  # the initial weights must not cost a run its seed
+    with _Undrawn():
         model = Transformer(config)
     expected = {name: (list(t.shape), torch.float32) for name, t in model.state_dict().items()}
     for name in sorted(expected.keys() | found.keys()):
@@ -310,6 +311,25 @@ def _read_model(path: Path, config: ModelConfig) -> Transformer:
     check_weights(weights, str(path))
     model.load_state_dict(weights)
     return model.eval()
+
+
+class _Undrawn(TorchFunctionMode):
+    """Leaves initial weights undrawn: those that are read next would go over them.
+
+    It saves a large model a second, and the run that loads one the place in its random numbers.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        given = kwargs or {}
+        if func.__name__ in {"kaiming_uniform_", "uniform_", "normal_"}:
+            return given.get("tensor", args[0] if args else None)
+        return func(*args, **given)
 
 
 def _shown(tensor: tuple[list[int], torch.dtype] | None) -> str:

@@ -211,9 +211,11 @@ def _limit(name: str) -> list[str]:
 def _vector_units() -> Finding:
     import torch
 
+    from transduce.train.precision import CPU_UNITS
+
     has = torch.cpu.get_capabilities()
     units = {"avx2": ["avx2"], "avx512f": ["avx512_f"]} if "avx2" in has else {}
-    units["bf16"] = ["avx512_bf16", "amx_bf16", "bf16"]
+    units["bf16"] = [*CPU_UNITS, "bf16"]
     told = [f"{unit} {'yes' if any(map(has.get, keys)) else 'no'}" for unit, keys in units.items()]
     return Finding(f"torch uses {torch.backends.cpu.get_cpu_capability()}; {', '.join(told)}")
 

@@ -49,6 +49,7 @@ from transduce.train.board import check_board, on_board
 from transduce.train.events import Event, Note, Tell
 from transduce.train.loop import Trained, Validation, train
 from transduce.train.memory import Found, find_micro_tokens, settled
+from transduce.train.precision import choose
 from transduce.train.process import Process, computing, hold_memory, joined
 from transduce.train.state import load_weights
 from transduce.translate.translation import Translation
@@ -56,7 +57,7 @@ from transduce.translate.translation import Translation
 _MACHINE = frozenset(
     {
         *("train.device", "train.threads", "train.shard", "train.tensorboard"),
-        "batch.micro_tokens",
+        *("train.precision", "batch.micro_tokens"),
     }
 )
 """Settings that say how a machine computes, not what a run learns: resuming may change them."""
@@ -113,6 +114,10 @@ def carry_out(
             model = _first_model(recipe, prepared).to(device)
             several = f", in {process.world} processes" if process.world > 1 else ""
             tell(Note(text=f"{model.size:,} parameters, on {device}{several}"))
+            precision = choose(settings, device)
+            if precision.why:
+                text = f"computing in {precision.name}: {precision.why} (train.precision)"
+                tell(Note(text=text))
             drawn = settings.tensorboard and process.first
             with on_board(out, wanted=drawn, tell=tell) as told:
                 trained = _train(

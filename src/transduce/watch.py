@@ -1,17 +1,13 @@
 """A run on the screen: one line that is rewritten at a terminal, plain lines now and then in a log.
 
-All of it goes to the stream it is given, stderr as a rule: stdout is for data.
+All of it goes to the stream it is given, stderr as a rule: stdout is for data. rich draws at a
+terminal, and is read only there: a pipe need not wait for it.
 """
 
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TextIO
-
-from rich.console import Console
-from rich.live import Live
-from rich.status import Status
-from rich.text import Text
 
 from transduce.train.events import Event, Note, Progress, Tell, Validated
 
@@ -28,6 +24,10 @@ def watching(stream: TextIO) -> Generator[Tell]:
     if not stream.isatty():
         yield _PlainLines(stream)
         return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
     console = Console(file=stream, highlight=False, markup=False, soft_wrap=True)
     with Live(Text(), console=console, refresh_per_second=4, transient=True) as live:
 
@@ -46,6 +46,9 @@ def counting(stream: TextIO) -> Generator[Callable[[int], None]]:
     if not stream.isatty():
         yield lambda lines: None
         return
+    from rich.console import Console
+    from rich.status import Status
+
     started = time.monotonic()
     status = Status("", console=Console(file=stream))
 

@@ -2,7 +2,14 @@
 
 from pathlib import Path
 
-from tests.conftest import SMALL, Transduce, write_corpus
+import torch
+from tests.conftest import SMALL, Run, Transduce, write_corpus
+
+from transduce.bundle import Bundle
+from transduce.train.config import TrainConfig
+from transduce.train.precision import choose, units_of
+
+CPU = torch.device("cpu")
 
 REGIME = (
     *("--set", "train.ema=0.9", "--set", "train.r_drop=1", "--set", "batch.sampling=0.1"),
@@ -22,3 +29,25 @@ def test_a_running_mean_stands_for_election(transduce: Transduce, tmp_path: Path
     assert "the average of the last 2 checkpoints" in said.err
     again = transduce("translate", tmp_path / "run", stdin=b"1 2 3\n")
     assert (again.code, again.out.count("\n")) == (0, 1)
+
+
+def test_a_run_in_bfloat16_says_so_and_writes_float32(transduce: Transduce, tmp_path: Path):
+    write_corpus(tmp_path)
+    corpus = ("--source", tmp_path / "train.src", "--target", tmp_path / "train.rev")
+    few = ("train.updates=4", "train.validate_every=2", "train.warmup=1", "batch.tokens=60")
+    settings = [word for one in (*few, "train.precision=bfloat16") for word in ("--set", one)]
+
+    said = transduce("train", *corpus, *SMALL, *settings, "--out", tmp_path / "run")
+
+    assert said.code == 0, said.err
+    assert units_of(CPU) or "computing in bfloat16: this CPU has no units for it" in said.err
+    weights = Bundle.load(tmp_path / "run" / "model").model.state_dict().values()
+    assert {weight.dtype for weight in weights} == {torch.float32}
+    assert not all(torch.equal(weight, weight.bfloat16().float()) for weight in weights)
+
+
+def test_a_run_says_which_precision_was_chosen_and_why(run: Run):
+    chosen = choose(TrainConfig(), CPU)
+
+    (line,) = [line for line in run.said.stderr.decode().splitlines() if "computing in" in line]
+    assert line.endswith(f"computing in {chosen.name}: {chosen.why} (train.precision)")

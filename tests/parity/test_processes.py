@@ -213,6 +213,15 @@ def test_processes_that_share_out_the_weights_learn_what_one_learns(
     assert sentences(one, 1) == sentences(shared, world)
 
 
+@pytest.mark.slow
+def test_in_bfloat16_the_number_of_processes_changes_nothing_but_rounding(lesson: Lesson):
+    lesson = replace(lesson, training=replace(SHORT, precision="bfloat16"))
+
+    one, two = (losses(taught(lesson, n, folder=str(n)), n) for n in (1, 2))
+
+    assert two == pytest.approx(one, rel=0.002)
+
+
 def command(folder: Path, name: str) -> list[str]:
     files = ("--source", str(folder / "train.src"), "--target", str(folder / "train.rev"))
     return ["train", *files, *SMALL, "--set", "model.dropout=0.1", "--out", str(folder / name)]

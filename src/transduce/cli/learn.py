@@ -154,8 +154,8 @@ def train(
     says; the recipe that a setting is then laid over is tiny, or base for a large corpus.
 
     Shipped recipes: tiny, base and big for your own two files; multi30k, multi30k-tok,
-    tatoeba-en-de and wmt14-{base,big}-{de,fr} for those corpora; finetune; demo. All settings of a
-    run are in OUT/recipe.toml; the model is OUT/model.
+    multi30k-fast, tatoeba-en-de and wmt14-{base,big}-{de,fr} for those corpora; finetune; demo. All
+    settings of a run are in OUT/recipe.toml; the model is OUT/model.
     """
     from transduce.config import said
     from transduce.defaults import opening, take

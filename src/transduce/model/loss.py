@@ -48,7 +48,8 @@ def nats_of_hidden(
     """The same loss from what precedes the logits, which are made and forgotten chunk by chunk.
 
     Equals `nats(hidden @ embedding.T, …)`; positions of padding cost nothing, the gradient is made
-    on the way, and no more than `CHUNK` rows of logits ever exist.
+    on the way, and no more than `CHUNK` rows of logits ever exist. Logits have the precision of
+    `hidden`; the embedding's gradient is added up in that of the embedding.
     """
     real = target_out.flatten() != embedding.size(0) - 1
     rows = hidden.flatten(0, 1)[real]
@@ -71,14 +72,14 @@ class _Chunked(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
     ) -> tuple[Tensor, Tensor]:
-        pieces = embedding[:-1]  # all but PAD
+        pieces = embedding[:-1].to(rows.dtype)  # all but PAD
+        exact = torch.promote_types(rows.dtype, torch.float32)
         share, spike = smoothing / len(pieces), 1.0 - smoothing
-        total = pieces.sum(0)
+        total = embedding[:-1].sum(0, dtype=exact)
         learn = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
         rows_grad = torch.empty_like(rows) if learn else None
         pieces_grad = torch.zeros_like(embedding) if learn else None
-        smoothed, plain = rows.new_zeros(()), rows.new_zeros(())
-        exact = torch.promote_types(rows.dtype, torch.float32)
+        smoothed, plain = rows.new_zeros((), dtype=exact), rows.new_zeros((), dtype=exact)
         for start in range(0, len(rows), CHUNK):
             part, right = rows[start : start + CHUNK], targets[start : start + CHUNK, None]
             logits = part @ pieces.T
@@ -88,15 +89,16 @@ class _Chunked(torch.autograd.Function):
             log_z = nats_right + logits.gather(1, right)
             plain += nats_right.sum()
             smoothed += spike * nats_right.sum()
-            smoothed += smoothing * log_z.sum() - share * (part @ total).sum()
+            smoothed += smoothing * log_z.sum() - share * (part.to(exact) @ total).sum()
             if rows_grad is not None and pieces_grad is not None:
-                slope = log_probs.exp_().to(rows.dtype)
+                slope = log_probs.exp_()
                 slope.scatter_add_(1, right, slope.new_full(right.shape, -spike))
+                slope = slope.to(rows.dtype)
                 torch.mm(slope, pieces, out=rows_grad[start : start + CHUNK])
-                pieces_grad[:-1].addmm_(slope.T, part)
+                add_product(pieces_grad[:-1], slope.T, part)
         if rows_grad is not None and pieces_grad is not None:
             rows_grad -= share * total
-            pieces_grad[:-1] -= share * rows.sum(0)
+            pieces_grad[:-1] -= share * rows.sum(0, dtype=exact)
             ctx.save_for_backward(rows_grad, pieces_grad)
         ctx.mark_non_differentiable(plain)  # type: ignore[attr-defined]
         return smoothed, plain
@@ -108,3 +110,11 @@ class _Chunked(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, None, None]:
         rows_grad, pieces_grad = ctx.saved_tensors  # type: ignore[attr-defined]
         return rows_grad * grads[0], pieces_grad * grads[0], None, None
+
+
+def add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add a product to a sum, which may be kept in higher precision than its factors."""
+    if into.dtype == left.dtype:
+        into.addmm_(left, right)
+    else:
+        into += left @ right

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from transduce.model.loss import CHUNK
+from transduce.model.loss import CHUNK, add_product
 
 
 def consistent_nats(
@@ -50,14 +50,15 @@ class _Twice(torch.autograd.Function):
         smoothing: float,
         alpha: float,
     ) -> Tensor:
-        pieces = embedding[:-1]  # all but PAD
-        nats = first.new_zeros(())
+        pieces = embedding[:-1].to(first.dtype)  # all but PAD
+        exact = torch.promote_types(first.dtype, torch.float32)
+        nats = first.new_zeros((), dtype=exact)
         grads = [torch.empty_like(first), torch.empty_like(second)]
         pieces_grad = torch.zeros_like(embedding)
         for start in range(0, len(first), CHUNK):
             chunk, right = slice(start, start + CHUNK), targets[start : start + CHUNK, None]
             rows = [first[chunk], second[chunk]]
-            log_p, log_q = ((part @ pieces.T).log_softmax(-1) for part in rows)
+            log_p, log_q = ((part @ pieces.T).log_softmax(-1, dtype=exact) for part in rows)
             p, q, gap = log_p.exp(), log_q.exp(), log_p - log_q
             for row, ours, log_ours, theirs, away, grad in (
                 (rows[0], p, log_p, q, gap, grads[0]),
@@ -71,8 +72,9 @@ class _Twice(torch.autograd.Function):
                 slope = ours / 2 + alpha / 4 * (ours * (away - apart) + ours - theirs)
                 slope -= smoothing / (2 * len(pieces))
                 slope.scatter_add_(1, right, slope.new_full(right.shape, -spike / 2))
+                slope = slope.to(row.dtype)
                 torch.mm(slope, pieces, out=grad[chunk])
-                pieces_grad[:-1].addmm_(slope.T, row)
+                add_product(pieces_grad[:-1], slope.T, row)
         ctx.save_for_backward(*grads, pieces_grad)
         return nats
 

@@ -75,6 +75,11 @@ class TrainConfig:
     tensorboard: bool = False
     """Draw the curves of metrics.jsonl for TensorBoard too, which has to be installed."""
 
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """What updates are computed in. "bfloat16" makes the products of matrices in it, for weights
+    that are float32 wherever they are learned, validated or written. "auto" takes it where the
+    device has units for it."""
+
     shard: bool = False
     """Whether several processes share out the weights, gradients and Adam's memory in place of
     holding all of them each: for models that one device is too small for. Slower."""
@@ -100,6 +105,15 @@ class TrainConfig:
                 raise ValueError(f"train.{field} must be above 0, not {getattr(self, field)}")
         if self.optimizer not in ("adam", "muon"):
             raise ValueError(f'train.optimizer must be "adam" or "muon", not {self.optimizer!r}')
+        if self.precision not in ("auto", "float32", "bfloat16"):
+            raise ValueError(
+                f'train.precision must be "auto", "float32" or "bfloat16", not {self.precision!r}'
+            )
+        if self.shard and self.precision == "bfloat16":
+            raise ValueError(
+                'train.precision "bfloat16" needs whole weights: set train.shard to false, or '
+                'train.precision to "float32"'
+            )
         if self.shard and (self.optimizer != "adam" or self.ema):
             has = 'train.optimizer "muon"' if self.optimizer != "adam" else f"train.ema {self.ema}"
             raise ValueError(

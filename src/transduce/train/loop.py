@@ -16,6 +16,7 @@ from transduce.train.ema import RunningMean
 from transduce.train.events import Note, Tell, Validated
 from transduce.train.log import Log, diverged
 from transduce.train.optimizer import make_optimizers
+from transduce.train.precision import working_copy
 from transduce.train.process import ALONE, Process
 from transduce.train.schedule import rates
 from transduce.train.state import (
@@ -102,6 +103,7 @@ def train(
         whole = copy.deepcopy(model) if process.first else model
         process.shard(model)
     optimizers = make_optimizers(model, config)
+    working = working_copy(model, config)
     mean = RunningMean(model, decay=config.ema) if config.ema else None
     judged = mean.model if mean else whole
     checkpoints = folder / "checkpoints"
@@ -129,6 +131,7 @@ def train(
                 smoothing=config.label_smoothing,
                 r_drop=config.r_drop,
                 micro_tokens=state.micro_tokens,
+                working=working,
                 process=process,
             )
             if done.micro_tokens != state.micro_tokens:

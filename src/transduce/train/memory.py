@@ -25,6 +25,7 @@ from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.events import Note, Tell
 from transduce.train.halves import out_of_memory
+from transduce.train.precision import working_copy
 from transduce.train.process import Process
 from transduce.train.step import batch_nats
 
@@ -84,14 +85,16 @@ def find_micro_tokens(
         free //= process.here
     weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     copies = 2 + bool(training.ema) + (process.world > 1)  # Adam's two, the mean, the one piece
+    working = working_copy(model, training)
+    passed, beside = (working.model, working.beside) if working else (model, 0)
     try:
-        need = measure(model, longest=longest, training=training)
+        need = measure(passed, longest=longest, training=training)
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
-        model.zero_grad(set_to_none=True)
+        passed.zero_grad(set_to_none=True)
         return Found(longest, "memory runs out on four times as many already")
-    fits = int((_SHARE * free - copies * weights - need.always) / need.each)
+    fits = int((_SHARE * free - copies * weights - beside - need.always) / need.each)
     most = min(fits, MICRO_TOKENS) if device.type == "cpu" else fits
     room = f"a position takes {need.each / 1e3:,.0f} kB, and {free / 1e6:,.0f} MB are free"
     return Found(max(longest, most - most % _STEP), room)

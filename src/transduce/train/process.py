@@ -5,10 +5,8 @@ the rows, the gradients are added up, and every process moves its own copy of th
 process of one calls nobody and counts nothing.
 """
 
-import ctypes
 import errno
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable, Generator
@@ -22,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 
+from transduce.allocator import hold_memory as hold_memory  # training looks for it here
 from transduce.model.transformer import Transformer
 
 _PATIENCE = timedelta(days=7)
@@ -285,31 +284,6 @@ def find_device(name: str) -> torch.device:
         first = str(error).splitlines()[0]
         raise ValueError(f'train.device {name!r} is not here ({first}); try "auto"') from None
     return device
-
-
-def hold_memory() -> bool:
-    """Ask the C library to keep freed blocks for the next update instead of returning them.
-
-    By default glibc maps every large tensor afresh and the system zeroes its pages again and
-    again (benchmarks/kernels.py says what that costs a training update). For the whole process,
-    for good; returns whether the C library understood.
-    """
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):  # musl has none
-        return False
-    trim_threshold, top_pad, mmap_max, arena_max = -1, -2, -4, -8
-    return all(
-        mallopt(setting, value) == 1
-        for setting, value in (
-            (mmap_max, 0),
-            (trim_threshold, 2**31 - 1),
-            (top_pad, 64 * 2**20),
-            (arena_max, 1),
-        )
-    )
 
 
 @contextmanager

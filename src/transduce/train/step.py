@@ -12,6 +12,7 @@ from transduce.model.loss import nats_of_hidden
 from transduce.model.r_drop import consistent_nats
 from transduce.model.transformer import Factors, Transformer
 from transduce.train.halves import cut, halved, out_of_memory
+from transduce.train.precision import Working
 from transduce.train.process import ALONE, Process
 
 
@@ -39,6 +40,7 @@ def make_update(
     smoothing: float,
     r_drop: float = 0.0,
     micro_tokens: int = 0,
+    working: Working | None = None,
     process: Process = ALONE,
 ) -> Update:
     """Make one update from several micro-batches, exactly as if they were one batch.
@@ -62,6 +64,7 @@ def make_update(
         smoothing: of the labels.
         r_drop: α; 0 reads each batch once.
         micro_tokens: positions that a micro-batch may have, since memory ran out before; 0: all.
+        working: what is passed in place of the model and hands its gradients over to it.
         process: which of the run's processes this is.
 
     Raises:
@@ -71,6 +74,8 @@ def make_update(
     pad = model.config.pad
     over = process.most(len(batches)) - len(batches)
     passes = [*batches, *[_blank(pad)] * over]  # where processes must pass forward together
+    if working:
+        working.follow()
     while True:
         parts = cut(passes, most=micro_tokens, pad=pad)
         with process.meeting():
@@ -81,10 +86,12 @@ def make_update(
                 smoothing=smoothing,
                 r_drop=r_drop,
                 again=not process.sharded,
+                working=working,
             )
         if not isinstance(nats, Batch):
             break
-        model.zero_grad(set_to_none=True)
+        for each in (model, working.model) if working else (model,):
+            each.zero_grad(set_to_none=True)
         micro_tokens = halved(nats)
     process.add_up(model, nats)
     grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
@@ -114,18 +121,21 @@ def _add_gradients(
     smoothing: float,
     r_drop: float,
     again: bool,
+    working: Working | None,
 ) -> Float[Tensor, ""] | Batch:
     """Add up the gradients of some micro-batches and return the loss, summed over target tokens.
 
     If memory runs out, return the micro-batch in which it did: some of its gradients may be there.
     If the update cannot be begun `again`, raise the error.
     """
-    device = model.embedding.weight.device
+    device, passed = model.embedding.weight.device, working.model if working else model
     nats = torch.zeros((), dtype=model.embedding.weight.dtype, device=device)
     for batch in batches:
         try:
-            part = batch_nats(model, batch.to(device), smoothing=smoothing, r_drop=r_drop)
+            part = batch_nats(passed, batch.to(device), smoothing=smoothing, r_drop=r_drop)
             (part / tokens).backward()
+            if working:
+                working.hand_over()
             nats += part.detach()
         except (MemoryError, RuntimeError) as error:
             if not again or not out_of_memory(error):

@@ -75,3 +75,16 @@ def test_two_calls_drop_different_values():
         first, second = dropout(torch.ones(101)), dropout(torch.ones(101))
 
     assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.25, 0.3])
+def test_the_scale_is_not_rounded_to_bfloat16(p: float):
+    x = torch.linspace(0.5, 1.0, 100_003).bfloat16()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        y = Dropout(p).train()(x)
+
+    kept = y != 0
+    mean = y[kept].double().mean() / x[kept].double().mean()
+    assert y.dtype == torch.bfloat16
+    assert mean.item() == pytest.approx(1 / (1 - p), rel=3e-4)

@@ -98,3 +98,10 @@ def test_a_final_descent_has_an_update_at_least():
 
 def test_the_papers_warmup_may_outlast_a_short_run():
     assert TrainConfig(updates=10).warmup == 4000
+
+
+def test_bfloat16_is_refused_where_weights_are_shared_out():
+    with pytest.raises(
+        ValueError, match=r'^train\.precision "bfloat16" needs whole weights: .* to "float32"$'
+    ):
+        TrainConfig(shard=True, precision="bfloat16")

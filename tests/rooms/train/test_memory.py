@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from transduce.train.memory import (
 from transduce.train.process import ALONE, Process
 
 CPU = torch.device("cpu")
-PLAIN = TrainConfig()
+PLAIN = TrainConfig(precision="float32")
 
 
 def machine(root: Path, *, free: int) -> Path:
@@ -128,7 +129,7 @@ def test_what_else_will_be_kept_makes_it_less(tiny: Transformer, monkeypatch: py
     room(monkeypatch, int((2 * weights + 2050 * need.each) / 0.8))
 
     whole = found(tiny)
-    with_a_mean = found(tiny, training=TrainConfig(ema=0.9))
+    with_a_mean = found(tiny, training=replace(PLAIN, ema=0.9))
     shared = found(tiny, process=Process(world=2))
 
     assert (whole, with_a_mean, shared) == (2048, 1600, 1600)

@@ -67,7 +67,7 @@ def test_orthogonalising_brings_singular_values_near_one(shape: tuple[int, int])
     values = torch.linalg.svdvals(orthogonalise(draw(3, *shape)))
 
     assert values.min() > 0.65
-    assert values.max() < 1.25
+    assert values.max() < 1.28
 
 
 def test_orthogonalising_keeps_the_singular_vectors():

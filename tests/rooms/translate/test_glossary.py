@@ -128,3 +128,9 @@ def test_a_target_is_demanded_once(tokenizer: Tokenizer):
 def test_a_target_that_the_vocabulary_cannot_write_is_refused(tokenizer: Tokenizer):
     with pytest.raises(ValueError, match="dog → 狗 cannot be met"):
         phrases([Term("dog", "狗")], tokenizer.encode)
+
+
+def test_without_terms_nobody_asks_what_the_words_are(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr("transduce.translate.glossary.words")
+
+    assert terms_in("The dog runs.", ()) == ()

@@ -1,0 +1,161 @@
+"""The same learning at equal tokens: ours and `nn.Transformer` from the same weights.
+
+    PYTHON learning.py transduce|torch MODEL FOLDER UPDATES
+
+Same batches, rates, Adam, dropout and smoothing; dropout's draws differ. For this alone
+`nn.Transformer` is made to be the paper's model: without its biases in attention, normalisations on
+top and additional dropout, and PAD is no piece that it could say.
+"""
+
+import json
+import sys
+from itertools import islice
+from pathlib import Path
+
+import loop
+import torch
+from of_torch import Plain
+from of_transduce import as_ours, model_of
+from shapes import BETAS, EPSILON, SHAPES, SMOOTHING, Shape
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transduce.model.attention import Attention
+from transduce.model.layers import AddNorm, FeedForward
+from transduce.model.loss import nats_of_hidden
+from transduce.model.transformer import Transformer
+from transduce.train.config import TrainConfig
+from transduce.train.optimizer import make_optimizers
+from transduce.train.process import hold_memory
+from transduce.train.schedule import rates
+from transduce.train.step import make_update
+
+WARMUP = 400
+"""Of equation (3): the rate rises to the end of a short run, which ends at half of the peak."""
+
+
+class Learner:
+    """A model, how it is updated, and what a batch's target tokens cost it in nats."""
+
+    model: nn.Module
+
+    def learn(self, batch: loop.Ready, rate: float) -> None:
+        """Make one update."""
+        raise NotImplementedError
+
+    def nats(self, batch: loop.Ready) -> Tensor:
+        """The sum of -log p, nothing smoothed."""
+        raise NotImplementedError
+
+
+class Ours(Learner):
+    """As `transduce train` learns."""
+
+    def __init__(self, model: Transformer, corpus: loop.Corpus, config: TrainConfig) -> None:
+        self.model, self.corpus = model, corpus
+        self.optimizers = make_optimizers(model, config)
+
+    def learn(self, batch: loop.Ready, rate: float) -> None:
+        ours = as_ours(batch, self.corpus)
+        make_update(
+            self.model, [ours], optimizers=self.optimizers, rates=[rate], smoothing=SMOOTHING
+        )
+
+    def nats(self, batch: loop.Ready) -> Tensor:
+        ours = as_ours(batch, self.corpus)
+        hidden = self.model.hidden(ours.source, ours.source_mask, ours.target_in)
+        weight = self.model.embedding.weight
+        return nats_of_hidden(hidden, weight, ours.target_out, smoothing=0.0).plain
+
+
+class Theirs(Learner):
+    """The plain loop around `nn.Transformer`."""
+
+    def __init__(self, ours: Transformer, shape: Shape, corpus: loop.Corpus) -> None:
+        self.model, self.pad = as_paper(Plain(shape, corpus.vocabulary), ours), corpus.pad
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        self.adam = torch.optim.Adam(weights, betas=BETAS, eps=EPSILON)
+
+    def learn(self, batch: loop.Ready, rate: float) -> None:
+        self.adam.zero_grad()
+        self.loss(batch, smoothing=SMOOTHING, reduction="mean").backward()
+        self.adam.param_groups[0]["lr"] = rate
+        self.adam.step()
+
+    def nats(self, batch: loop.Ready) -> Tensor:
+        return self.loss(batch, smoothing=0.0, reduction="sum")
+
+    def loss(self, batch: loop.Ready, *, smoothing: float, reduction: str) -> Tensor:
+        """Cross-entropy over all pieces but PAD."""
+        logits = self.model(batch.source, batch.before)[..., : self.pad].flatten(0, 1)
+        return F.cross_entropy(
+            logits,
+            batch.after.flatten(),
+            ignore_index=self.pad,
+            label_smoothing=smoothing,
+            reduction=reduction,
+        )
+
+
+@torch.no_grad()
+def as_paper(plain: Plain, ours: Transformer) -> Plain:
+    """Take from `nn.Transformer` what the paper's model has not, and give it our weights."""
+    plain.embedding.weight.copy_(ours.embedding.weight)
+    stacks = plain.transformer
+    stacks.encoder.norm = stacks.decoder.norm = None
+    for theirs, layer in zip(stacks.encoder.layers, ours.encoder, strict=True):
+        copy_attention(theirs.self_attn, layer.attend)
+        copy_rest(theirs, layer.feed, [layer.after_attend, layer.after_feed])
+    for theirs, layer in zip(stacks.decoder.layers, ours.decoder, strict=True):
+        copy_attention(theirs.self_attn, layer.attend)
+        copy_attention(theirs.multihead_attn, layer.cross)
+        copy_rest(theirs, layer.feed, [layer.after_attend, layer.after_cross, layer.after_feed])
+    return plain
+
+
+def copy_attention(theirs: nn.MultiheadAttention, ours: Attention) -> None:
+    """Copy four projections; biases stay zero and out of learning."""
+    parts = [ours.query.weight, ours.key.weight, ours.value.weight]
+    theirs.in_proj_weight.copy_(torch.cat(parts))
+    theirs.out_proj.weight.copy_(ours.out.weight)
+    for bias in (theirs.in_proj_bias, theirs.out_proj.bias):
+        bias.zero_().requires_grad_(False)
+    theirs.dropout = 0.0
+
+
+def copy_rest(theirs: nn.Module, feed: FeedForward, norms: list[AddNorm]) -> None:
+    """Copy the feed-forward and the normalisations of a layer."""
+    theirs.linear1.load_state_dict(feed.inner.state_dict())
+    theirs.linear2.load_state_dict(feed.outer.state_dict())
+    theirs.dropout.p = 0.0  # the one within the feed-forward
+    for number, norm in enumerate(norms, start=1):
+        getattr(theirs, f"norm{number}").load_state_dict(norm.norm.state_dict())
+
+
+@torch.no_grad()
+def validation(learner: Learner, corpus: loop.Corpus) -> float:
+    """Nats a target token of the validation set."""
+    learner.model.eval()
+    nats = sum(float(learner.nats(batch)) for batch in corpus.batches)
+    learner.model.train()
+    return nats / sum(corpus.tokens(batch) for batch in corpus.batches)
+
+
+def main(name: str, model: str, folder: Path, updates: int) -> None:
+    """Train one of the two and print its validation losses."""
+    hold_memory()
+    shape, train, held = SHAPES[model], loop.read(folder, "train"), loop.read(folder, "validation")
+    torch.manual_seed(1)
+    ours = model_of(shape, train.vocabulary)
+    config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, warmup=WARMUP)
+    learner = Theirs(ours, shape, train) if name == "torch" else Ours(ours, train, config)
+    before, tokens = validation(learner, held), 0
+    for number, batch in enumerate(islice(loop.endless(train), updates), start=1):
+        learner.learn(batch, rates(number, config=config, d_model=shape.d_model)[0])
+        tokens += train.tokens(batch)
+    after = validation(learner, held)
+    print(json.dumps({"tokens": tokens, "before": before, "after": after}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))

@@ -1,0 +1,79 @@
+"""`torch.nn.Transformer` in a plain loop, with what it leaves to its user: see `Plain`."""
+
+import math
+
+import loop
+import torch
+from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, Shape
+from torch import Tensor, nn
+
+
+class Plain(nn.Module):
+    """Embedding, sinusoids and output matrix around `nn.Transformer`; the two matrices are one.
+
+    Beyond the paper it has biases in its attentions, a normalisation on top of either stack, and
+    dropout on the weights of attention and within the feed-forward.
+    """
+
+    table: Tensor
+
+    def __init__(self, shape: Shape, vocabulary: int) -> None:
+        super().__init__()
+        self.pad = vocabulary - 1
+        self.embedding = nn.Embedding(vocabulary, shape.d_model, padding_idx=self.pad)
+        nn.init.normal_(self.embedding.weight, std=shape.d_model**-0.5)
+        self.dropout = nn.Dropout(DROPOUT)
+        self.transformer = nn.Transformer(
+            d_model=shape.d_model,
+            nhead=shape.heads,
+            num_encoder_layers=shape.layers,
+            num_decoder_layers=shape.layers,
+            dim_feedforward=shape.d_ff,
+            dropout=DROPOUT,
+            batch_first=True,
+        )
+        self.output = nn.Linear(shape.d_model, vocabulary, bias=False)
+        self.output.weight = self.embedding.weight
+        places = torch.arange(512.0)[:, None]
+        rates = torch.exp(torch.arange(0, shape.d_model, 2) * (-math.log(10_000) / shape.d_model))
+        waves = torch.stack([(places * rates).sin(), (places * rates).cos()], -1).flatten(1)
+        self.register_buffer("table", waves, persistent=False)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """As section 3.4 and 3.5 of the paper have it."""
+        scaled = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
+        return self.dropout(scaled + self.table[: ids.size(1)])
+
+    def forward(self, source: Tensor, before: Tensor) -> Tensor:
+        """The logits of what follows."""
+        padded = source == self.pad
+        causal = nn.Transformer.generate_square_subsequent_mask(before.size(1), dtype=torch.bool)
+        hidden = self.transformer(
+            self.embed(source),
+            self.embed(before),
+            tgt_mask=causal,
+            src_key_padding_mask=padded,
+            memory_key_padding_mask=padded,
+            tgt_is_causal=True,
+        )
+        return self.output(hidden)
+
+
+def build(shape: Shape, corpus: loop.Corpus) -> loop.Update:
+    """As its tutorial trains it."""
+    model = Plain(shape, corpus.vocabulary)
+    adam = torch.optim.Adam(model.parameters(), lr=RATE, betas=BETAS, eps=EPSILON)
+    criterion = nn.CrossEntropyLoss(ignore_index=corpus.pad, label_smoothing=SMOOTHING)
+    model.train()
+
+    def update(batch: loop.Ready) -> None:
+        logits = model(batch.source, batch.before)
+        adam.zero_grad()
+        criterion(logits.flatten(0, 1), batch.after.flatten()).backward()
+        adam.step()
+
+    return update
+
+
+if __name__ == "__main__":
+    loop.run(build, package="torch")

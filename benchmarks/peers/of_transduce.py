@@ -1,0 +1,56 @@
+"""Ours: the update that `transduce train` makes, in a process arranged as it arranges its own."""
+
+import loop
+from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, Shape
+
+from transduce.data.batch import Batch
+from transduce.model.config import ModelConfig
+from transduce.model.transformer import Transformer
+from transduce.train.config import TrainConfig
+from transduce.train.optimizer import make_optimizers
+from transduce.train.process import hold_memory
+from transduce.train.step import make_update
+
+
+def model_of(shape: Shape, vocabulary: int) -> Transformer:
+    """The model that a recipe with such a shape has."""
+    width = shape.d_model // shape.heads
+    return Transformer(
+        ModelConfig(
+            vocab_size=vocabulary,
+            encoder_layers=shape.layers,
+            decoder_layers=shape.layers,
+            d_model=shape.d_model,
+            d_ff=shape.d_ff,
+            heads=shape.heads,
+            d_k=width,
+            d_v=width,
+            dropout=DROPOUT,
+        )
+    )
+
+
+def as_ours(batch: loop.Ready, corpus: loop.Corpus) -> Batch:
+    """What our loader would make of the same pairs."""
+    real = batch.source != corpus.pad
+    mask = None if bool(real.all()) else real[:, None, None, :]
+    return Batch(batch.source, mask, batch.before, batch.after, corpus.tokens(batch))
+
+
+def build(shape: Shape, corpus: loop.Corpus) -> loop.Update:
+    """Adam as our recipes have it."""
+    hold_memory()
+    model = model_of(shape, corpus.vocabulary)
+    config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON)
+    optimizers = make_optimizers(model, config)
+    model.train()
+
+    def update(batch: loop.Ready) -> None:
+        batches = [as_ours(batch, corpus)]
+        make_update(model, batches, optimizers=optimizers, rates=[RATE], smoothing=SMOOTHING)
+
+    return update
+
+
+if __name__ == "__main__":
+    loop.run(build, package="transduce")

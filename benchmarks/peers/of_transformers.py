@@ -1,0 +1,51 @@
+"""Hugging Face's MarianMTModel in a plain loop."""
+
+import loop
+import torch
+from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, Shape
+from torch import nn
+from transformers import MarianConfig, MarianMTModel
+
+
+def build(shape: Shape, corpus: loop.Corpus) -> loop.Update:
+    """The paper's shape, as far as it has it: it adds biases, in the attentions too."""
+    config = MarianConfig(
+        vocab_size=corpus.vocabulary,
+        d_model=shape.d_model,
+        encoder_layers=shape.layers,
+        decoder_layers=shape.layers,
+        encoder_ffn_dim=shape.d_ff,
+        decoder_ffn_dim=shape.d_ff,
+        encoder_attention_heads=shape.heads,
+        decoder_attention_heads=shape.heads,
+        activation_function="relu",
+        dropout=DROPOUT,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        scale_embedding=True,
+        pad_token_id=corpus.pad,
+        eos_token_id=0,
+        decoder_start_token_id=corpus.pad,
+        forced_eos_token_id=None,
+        use_cache=False,
+    )
+    model = MarianMTModel(config)
+    adam = torch.optim.Adam(model.parameters(), lr=RATE, betas=BETAS, eps=EPSILON)
+    criterion = nn.CrossEntropyLoss(ignore_index=corpus.pad, label_smoothing=SMOOTHING)
+    model.train()
+
+    def update(batch: loop.Ready) -> None:
+        said = model(
+            input_ids=batch.source,
+            attention_mask=(batch.source != corpus.pad).long(),
+            decoder_input_ids=batch.before,
+        )
+        adam.zero_grad()
+        criterion(said.logits.flatten(0, 1), batch.after.flatten()).backward()
+        adam.step()
+
+    return update
+
+
+if __name__ == "__main__":
+    loop.run(build, package="transformers")

@@ -1,0 +1,136 @@
+"""The precision of an update: products in bfloat16 beside weights in float32, or all in float32.
+
+A processor with units for bfloat16 makes matrix products in it several times as quickly. Its eight
+bits are too few to learn in, since most updates of a weight are smaller than its last bit. So the
+weights that are learned, the masters, stay float32, and so does all that adds up many numbers.
+
+=====================================  ========
+linear maps, attention, dropout        bfloat16
+logits and their slopes                bfloat16
+embedding, positions, normalisations   float32
+softmax of the loss, the loss          float32
+gradients, added up over micro-batches float32
+optimizers, running mean, checkpoints  float32
+=====================================  ========
+"""
+
+import copy
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from transduce.model.transformer import Transformer
+from transduce.train.config import TrainConfig
+
+CPU_UNITS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 BF16"}
+"""What multiplies in bfloat16 on a CPU, by torch's names, and what people call it."""
+
+
+class Chosen(NamedTuple):
+    """The precision that a run computes in."""
+
+    name: Literal["float32", "bfloat16"]
+    why: str
+    """A clause for the person; empty where nothing was left open."""
+
+
+def choose(config: TrainConfig, device: torch.device) -> Chosen:
+    """Take the precision that the recipe says; "auto" is bfloat16 where a device has the units."""
+    units = units_of(device)
+    if config.precision == "bfloat16":
+        return Chosen("bfloat16", "" if units else f"{_named(device)} has no units for it: slow")
+    if config.precision == "float32":
+        return Chosen("float32", "")
+    if config.shard:
+        return Chosen("float32", "weights are shared out (train.shard)")
+    if not units:
+        return Chosen("float32", f"{_named(device)} has no units for bfloat16")
+    return Chosen("bfloat16", f"{_named(device)} has units for it ({units}), weights stay float32")
+
+
+def units_of(device: torch.device) -> str:
+    """What multiplies in bfloat16 on a device; empty where nothing does."""
+    if device.type == "cuda":
+        there = torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.cuda.get_device_name(device) if there else ""
+    if device.type != "cpu":
+        return ""
+    has = torch.cpu.get_capabilities()
+    return next((said for name, said in CPU_UNITS.items() if has.get(name)), "")
+
+
+class Working:
+    """A model for the passes of an update, whose linear maps are copies in bfloat16.
+
+    All its other weights are the masters themselves, so their gradients are where they belong. In
+    between everything flows in bfloat16. Where torch adds up a gradient over all tokens in the
+    precision of what it is given, it is given float32: in bfloat16 the 257th of equal addends, and
+    all after it, would be lost from the gradient of a normalisation's gain, or of a frequent piece.
+    """
+
+    def __init__(self, masters: Transformer) -> None:
+        """Copy a model in float32; it may learn from then on."""
+        self._masters = _linear_weights(masters)
+        copied = {id(weight) for weight in self._masters}
+        shared = {id(each): each for each in masters.parameters() if id(each) not in copied}
+        self.model = copy.deepcopy(masters, shared).train()
+        """What is passed; it reads its weights anew when told to `follow`."""
+        for module in self.model.modules():
+            if isinstance(module, nn.Linear):
+                module.bfloat16()
+            if isinstance(module, nn.LayerNorm):
+                module.register_forward_pre_hook(_widen)
+                module.register_forward_hook(_narrow)
+        self.model.dropout.register_forward_hook(_narrow)  # the last of what embeds
+        self._copies = _linear_weights(self.model)
+
+    @property
+    def beside(self) -> int:
+        """Bytes of the copies, and of the gradients that they hand over."""
+        return sum(
+            each.numel() * (each.element_size() + master.element_size())
+            for each, master in zip(self._copies, self._masters, strict=True)
+        )
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Round the masters into the copies."""
+        torch._foreach_copy_(self._copies, self._masters)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+
+    @torch.no_grad()
+    def hand_over(self) -> None:
+        """Add the copies' gradients to those of the masters, and forget them."""
+        for each, master in zip(self._copies, self._masters, strict=True):
+            if each.grad is None:
+                continue
+            if master.grad is None:
+                master.grad = each.grad.to(master.dtype)
+            else:
+                master.grad += each.grad
+            each.grad = None
+
+
+def working_copy(masters: Transformer, config: TrainConfig) -> Working | None:
+    """Make what is to be passed in place of the model; None: the model itself."""
+    weight = masters.embedding.weight
+    if weight.dtype != torch.float32 or choose(config, weight.device).name == "float32":
+        return None
+    return Working(masters)
+
+
+def _linear_weights(model: Transformer) -> list[Tensor]:
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    return [weight for module in linear for weight in module.parameters()]
+
+
+def _widen(module: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(each.float() for each in given)
+
+
+def _narrow(module: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> Tensor:
+    return made.bfloat16()
+
+
+def _named(device: torch.device) -> str:
+    return {"cpu": "this CPU", "cuda": "this GPU"}.get(device.type, f"the device {device}")

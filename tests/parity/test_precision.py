@@ -1,0 +1,276 @@
+"""In bfloat16 a model learns what it learns in float32, and its weights stay float32."""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import torch
+from tests.conftest import Corpus
+from tests.parity.test_micro_batches import CUTS, Keep, batches
+from tests.parity.test_resume import sit
+from tests.processes import bound_memory
+from torch import Tensor, nn
+
+from transduce.data.batch import Batch, collate
+from transduce.model.config import ModelConfig
+from transduce.model.loss import nats, nats_of_hidden
+from transduce.model.r_drop import consistent_nats
+from transduce.model.transformer import Transformer
+from transduce.tensors import read_tensors
+from transduce.train.config import TrainConfig
+from transduce.train.events import Event, Progress
+from transduce.train.loop import Trained, Validation, train
+from transduce.train.precision import Working
+from transduce.train.state import MEAN, WEIGHTS, checkpoints_of, load_weights
+from transduce.train.step import Update, make_update
+
+LEARNING = TrainConfig(
+    updates=60,
+    validate_every=60,
+    schedule="linear",
+    rate=0.005,
+    matrix_rate=0.01,
+    warmup=10,
+    log_every=1,
+    precision="bfloat16",
+)
+
+
+@pytest.fixture
+def config(config: ModelConfig) -> ModelConfig:
+    """Wide enough to learn to turn five words around."""
+    return replace(config, d_model=34, d_ff=47, d_k=11, d_v=13)
+
+
+def losses(corpus: Corpus, config: ModelConfig, training: TrainConfig, folder: Path) -> Tensor:
+    """The loss of each update."""
+    seen: list[float] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Progress):
+            seen.append(event.loss)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(training.seed)
+        train(
+            Transformer(replace(config, dropout=0.1)),
+            loader=corpus.loader(),
+            config=training,
+            validate=lambda model: Validation(loss=1.0, bleu=0.0, signature=""),
+            folder=folder,
+            on_best=lambda model, found: None,
+            tell=tell,
+        )
+    return torch.tensor(seen)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", pytest.param("muon", marks=pytest.mark.slow)])
+def test_learning_is_that_of_float32(
+    corpus: Corpus, config: ModelConfig, tmp_path: Path, optimizer: Literal["adam", "muon"]
+):
+    training = replace(LEARNING, optimizer=optimizer)
+
+    short = losses(corpus, config, training, tmp_path / "bfloat16")
+    exact = losses(corpus, config, replace(training, precision="float32"), tmp_path / "float32")
+
+    assert exact[-20:].mean() < 0.7 * exact[:10].mean()
+    assert not torch.equal(short, exact)
+    for lo in range(0, len(exact), 20):  # sets of updates
+        ours, theirs = short[lo : lo + 20].mean(), exact[lo : lo + 20].mean()
+        torch.testing.assert_close(ours, theirs, rtol=0.01, atol=0)
+
+
+def shared_error(ours: Tensor, theirs: Tensor) -> float:
+    """The length of the difference as a share of the length."""
+    return ((ours - theirs).norm() / theirs.norm()).item()
+
+
+def moved(model: Transformer, working: Working | None) -> dict[str, Tensor]:
+    """How far each weight goes in ten updates, each of which is tiny."""
+    before = copy.deepcopy(model.state_dict())
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.0)]
+    for _ in range(10):
+        make_update(
+            model,
+            batches(CUTS[0]),
+            optimizers=optimizers,
+            rates=[1e-4],
+            smoothing=0.1,
+            working=working,
+        )
+    return {name: weight - before[name] for name, weight in model.state_dict().items()}
+
+
+def test_updates_below_bfloat16s_last_bit_are_not_lost(tiny: Transformer):
+    name, weights = "encoder.0.feed.inner.weight", tiny.state_dict()
+    exact = moved(copy.deepcopy(tiny), None)
+
+    short = moved(tiny, Working(tiny))
+
+    assert exact[name].abs().max() < 2**-8 * weights[name].abs().mean()
+    for name, way in exact.items():
+        assert shared_error(short[name], way) < 0.06, name
+
+
+def gradients(
+    model: Transformer, given: Sequence[Batch], working: Working | None
+) -> dict[str, Tensor]:
+    keep = Keep(model)
+    make_update(model, given, optimizers=[keep], rates=[1.0], smoothing=0.1, working=working)
+    names = (name for name, _ in model.named_parameters())
+    return dict(zip(names, keep.grads, strict=True))
+
+
+def test_gradients_over_thousands_of_tokens_are_those_of_float32(tiny: Transformer):
+    frequent = [[5, 6] * 30 for _ in range(40)]
+    large = [collate(frequent, frequent, pad=36, eos=0)]
+
+    exact = gradients(tiny, large, None)
+
+    for name, grad in gradients(tiny, large, Working(tiny)).items():
+        assert grad.dtype == torch.float32
+        assert shared_error(grad, exact[name]) < 0.06, name
+
+
+def plain(hidden: Tensor, embedding: Tensor, target_out: Tensor) -> Tensor:
+    return nats_of_hidden(hidden, embedding, target_out, smoothing=0.1).smoothed
+
+
+def twice(hidden: Tensor, embedding: Tensor, target_out: Tensor) -> Tensor:
+    again = hidden.roll(1, -1)
+    return consistent_nats(
+        hidden, again, embedding, target_out=target_out, smoothing=0.1, alpha=3.0
+    )
+
+
+@pytest.mark.parametrize("loss", [plain, twice])
+def test_the_embeddings_gradient_is_added_up_over_chunks_in_float32(
+    loss: Callable[[Tensor, Tensor, Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("transduce.model.loss.CHUNK", 1)
+    monkeypatch.setattr("transduce.model.r_drop.CHUNK", 1)
+    drawn = torch.Generator().manual_seed(0)
+    hidden = torch.randn(1, 1, 7, generator=drawn).bfloat16().float().repeat(1, 1009, 1)
+    embedding = torch.randn(11, 7, generator=drawn).requires_grad_()
+    target_out = torch.full((1, 1009), 3)
+
+    exact, short = (
+        torch.autograd.grad(loss(each, embedding, target_out), embedding)[0]
+        for each in (hidden, hidden.bfloat16())
+    )
+
+    assert short.dtype == torch.float32
+    assert shared_error(short, exact) < 0.02
+
+
+def test_the_loss_of_logits_in_bfloat16_is_that_of_float32():
+    drawn = torch.Generator().manual_seed(0)
+    hidden = 3.0 * torch.randn(5, 31, 7, generator=drawn).bfloat16()
+    embedding = torch.randn(11, 7, generator=drawn).bfloat16()
+    target_out = torch.randint(0, 11, (5, 31), generator=drawn)
+
+    ours = nats_of_hidden(hidden, embedding, target_out, smoothing=0.1)
+
+    written = nats((hidden @ embedding.T).float(), target_out, smoothing=0.1)
+    torch.testing.assert_close(ours.plain, written.plain, rtol=1e-5, atol=0)
+    torch.testing.assert_close(ours.smoothed, written.smoothed, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("cut", CUTS[1:], ids=["two", "three", "five"])
+def test_gradients_do_not_depend_on_the_cut(tiny: Transformer, cut: Sequence[Sequence[int]]):
+    working = Working(tiny)
+
+    whole, parts = (gradients(tiny, batches(each), working) for each in (CUTS[0], cut))
+
+    for name, grad in whole.items():
+        assert shared_error(parts[name], grad) < 0.02, name
+
+
+@pytest.mark.parametrize(
+    ("planned", "room", "left"), [(CUTS[0], 25, 24), (CUTS[1], 17, 12)], ids=["only", "second"]
+)
+@pytest.mark.parametrize("r_drop", [0.0, 3.0])
+def test_memory_that_runs_out_changes_no_gradient(
+    tiny: Transformer, planned: Sequence[Sequence[int]], room: int, left: int, r_drop: float
+):
+    working, keep = Working(tiny), Keep(tiny)
+
+    def update() -> Update:
+        return make_update(
+            tiny,
+            batches(planned),
+            optimizers=[keep],
+            rates=[1.0],
+            smoothing=0.1,
+            r_drop=r_drop,
+            working=working,
+        )
+
+    update()
+    expected = keep.grads
+    passes = bound_memory(working.model, room)
+    done = update()
+
+    assert (max(passes) > room, done.micro_tokens) == (True, left)
+    for one, other in zip(keep.grads, expected, strict=True):
+        assert shared_error(one, other) < 0.02
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_gradient_that_is_no_number_changes_no_weight(tiny: Transformer, bad: float):
+    working, before = Working(tiny), copy.deepcopy(tiny.state_dict())
+    first = next(each for each in working.model.modules() if isinstance(each, nn.Linear))
+    first.weight.register_hook(lambda grad: grad * bad)
+
+    done = make_update(
+        tiny,
+        batches(CUTS[1]),
+        optimizers=[torch.optim.SGD(tiny.parameters(), lr=0.0)],
+        rates=[1.0],
+        smoothing=0.1,
+        working=working,
+    )
+
+    assert done.skipped
+    torch.testing.assert_close(tiny.state_dict(), before, rtol=0, atol=0)
+    for model in (tiny, working.model):
+        assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_resumed_training_is_uninterrupted_training_bit_for_bit(
+    corpus: Corpus, config: ModelConfig, tmp_path: Path
+):
+    whole = replace(LEARNING, optimizer="muon", updates=10, validate_every=2, warmup=3, ema=0.9)
+
+    def trained(name: str, stop_at: int = 0) -> Trained:
+        loader = corpus.loader(micro_tokens=97)
+        return sit(loader, config, whole, folder=tmp_path / name, stop_at=stop_at)
+
+    with torch.random.fork_rng(devices=[]):
+        straight = trained("straight")
+        with pytest.raises(KeyboardInterrupt):
+            trained("resumed", stop_at=5)
+        resumed = trained("resumed")
+
+    for name in (WEIGHTS, MEAN):
+        ours, theirs = (load_weights(run.checkpoints[-1], name=name) for run in (resumed, straight))
+        assert ours.keys() == theirs.keys()
+        for key, weight in ours.items():
+            assert torch.equal(weight, theirs[key]), key
+
+
+def test_checkpoints_are_float32_and_more_than_bfloat16_can_hold(
+    corpus: Corpus, config: ModelConfig, tmp_path: Path
+):
+    training = replace(LEARNING, updates=3, validate_every=3, warmup=1, ema=0.9)
+    losses(corpus, config, training, tmp_path)
+    (checkpoint,) = checkpoints_of(tmp_path / "checkpoints")
+
+    for name in (WEIGHTS, MEAN, "optimizer.safetensors"):
+        for key, tensor in read_tensors(checkpoint / name).items():
+            assert tensor.dtype == torch.float32 or key == "random.cpu", key
+            assert tensor.dim() < 2 or not torch.equal(tensor.bfloat16().to(tensor), tensor), key
