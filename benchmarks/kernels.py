@@ -18,6 +18,7 @@ from record import header, write
 from torch import Tensor
 from torch.nn import functional as F
 
+from transduce.allocator import hold_memory
 from transduce.model.attention import KeysValues, written_out
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.dropout import Dropout
@@ -25,7 +26,6 @@ from transduce.model.loss import nats, nats_of_hidden
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.process import hold_memory
 
 ROWS, LENGTH, VOCAB = 256, 16, 8000
 """An update of 4,096 target pieces in sentences of 16."""

@@ -20,13 +20,13 @@ from shapes import BETAS, EPSILON, SHAPES, SMOOTHING, Shape
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transduce.allocator import hold_memory
 from transduce.model.attention import Attention
 from transduce.model.layers import AddNorm, FeedForward
 from transduce.model.loss import nats_of_hidden
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.process import hold_memory
 from transduce.train.schedule import rates
 from transduce.train.step import make_update
 

@@ -3,12 +3,12 @@
 import loop
 from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, Shape
 
+from transduce.allocator import hold_memory
 from transduce.data.batch import Batch
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.process import hold_memory
 from transduce.train.step import make_update
 
 

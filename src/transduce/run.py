@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import torch
 
+from transduce.allocator import hold_memory
 from transduce.bundle import Bundle, Provenance, average
 from transduce.config import Recipe, differences, load_recipe, to_toml
 from transduce.data.loader import Loader
@@ -50,7 +51,7 @@ from transduce.train.events import Event, Note, Tell
 from transduce.train.loop import Trained, Validation, train
 from transduce.train.memory import Found, find_micro_tokens, settled
 from transduce.train.precision import choose
-from transduce.train.process import Process, computing, hold_memory, joined
+from transduce.train.process import Process, computing, joined
 from transduce.train.state import load_weights
 from transduce.translate.translation import Translation
 

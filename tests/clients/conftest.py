@@ -40,9 +40,12 @@ def _lacking(what: str) -> NoReturn:
     pytest.skip(f"no browser test: {what}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
-    """The system's Chromium, without a window."""
+    """The system's Chromium, without a window.
+
+    Not longer than a file needs it: as long as Playwright runs, no test can run a loop of its own.
+    """
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:

@@ -5,18 +5,18 @@ Several models of one vocabulary decide together, by the mean of their probabili
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from transduce.data.batch import Batch, collate, pad_source
+from transduce.engines.threads import one_thread, side_by_side
 from transduce.model.transformer import Transformer
 from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
@@ -33,7 +33,9 @@ SCORED_AT_ONCE = 1 << 24
 _WORTH_A_THREAD = 16
 """Fewest sentences that a thread gets: fewer are quicker in one batch."""
 
-_T = TypeVar("_T")
+_WORTH_THREADS = 1 << 27
+"""Multiplications of a sentence's reading (pieces x weights) from which one batch is computed by
+several threads; in smaller ones they spend their time waiting for each other."""
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """The ids of a source and of a target, both without EOS."""
@@ -71,6 +73,7 @@ class TorchEngine:
                 f"models that decide together need one vocabulary; these have "
                 f"{', '.join(map(str, sizes))} pieces"
             )
+        self._size = sum(one.size for one in self._models)
         self._pad, self._eos = pad, eos
         self._device = device
         self.longest = min(one.config.longest for one in self._models)
@@ -118,8 +121,9 @@ class TorchEngine:
             return self._found(some, replace(config, beam=beam), wishes)
 
         found: list[list[Hypothesis]] = [[] for _ in requests]
-        with self._evaluating():
-            results = _side_by_side([partial(search, *batch) for batch in batches])
+        small = len(batches) == 1 and self._small(requests, config.beam)
+        with self._evaluating(), one_thread() if small else nullcontext():
+            results = side_by_side([partial(search, *batch) for batch in batches])
         for (_, places), result in zip(batches, results, strict=True):
             for place, best in zip(places, result, strict=True):
                 found[place] = best[: config.beam]
@@ -226,17 +230,22 @@ class TorchEngine:
             yield order[start : start + rows]
             start += rows
 
+    def _small(self, requests: Sequence[Request], beam: int) -> bool:
+        """Whether one batch of them is read and said sooner by one thread."""
+        pieces = sum(max(len(request.source) + 1, beam) for request in requests)
+        return self.together > 1 and pieces * self._size < _WORTH_THREADS
+
     @contextmanager
     def _evaluating(self) -> Generator[None]:
         """Switch dropout off; what was in training is back in training after it."""
-        training = [model.training for model in self._models]
+        training = [model for model in self._models if model.training]
         try:
-            for model in self._models:
+            for model in training:
                 model.eval()
             yield
         finally:
-            for model, before in zip(self._models, training, strict=True):
-                model.train(before)
+            for model in training:
+                model.train()
 
 
 def _shares(
@@ -251,22 +260,6 @@ def _shares(
     for start, end in itertools.pairwise([0, *cuts, len(places)]):
         if start < end:
             yield places[start:end]
-
-
-def _side_by_side(jobs: Sequence[Callable[[], _T]]) -> list[_T]:
-    """Do them all, one in this thread, several at the same time with one core each."""
-    if len(jobs) < 2 or (threads := torch.get_num_threads()) < 2:
-        return [job() for job in jobs]
-
-    def alone(job: Callable[[], _T]) -> _T:
-        with torch.inference_mode():  # of which every thread has to be told
-            return job()
-
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(alone, jobs))
-    finally:
-        torch.set_num_threads(threads)  # part of it holds for the whole process
 
 
 def _groups(requests: Sequence[Request], beam: int) -> Iterator[tuple[int, list[int]]]:

@@ -10,19 +10,18 @@ lie: the past with positions first, and with room for those to come; the source 
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transduce.model.attention import Attention, KeysValues
 from transduce.model.layers import DecoderLayer
+from transduce.model.past import Past
 
-_ROOM = 32
-"""Positions that the past has room for at first, and the fewest that it gets when that is full."""
+_SMALL = 400
+"""Multiplications a product below which torch's `bmm` takes a plain loop: several times slower."""
 
 
 class Decoding:
@@ -52,8 +51,9 @@ class Decoding:
     def step(self, ids: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
         """Read one more id a row and return the logits of the next one. The first id is PAD."""
         x = self._embed(ids[:, None], self._length)[:, 0]
+        barred = None if self._barred is None else self._barred.flatten(0, 1)
         for layer in self._layers:
-            x = layer.step(x, self._barred, beams=self._beams)
+            x = layer.step(x, barred, beams=self._beams)
         self._length += 1
         return self._logits(x)
 
@@ -65,7 +65,7 @@ class Decoding:
     def drop(self, sentences: Int[Tensor, " kept"]) -> None:
         """Go on with these sentences (indices of present ones, ascending); forget the rest."""
         if self._barred is not None:
-            self._barred = self._barred[sentences]
+            self._barred = self._barred.index_select(0, sentences)
         beams = torch.arange(self._beams, device=sentences.device)
         for layer in self._layers:
             layer.forget_all_but(sentences)
@@ -76,101 +76,123 @@ class StepLayer:
     """A decoder layer that is read one position at a time, and what it remembers.
 
     It does what `DecoderLayer` does, by plain operations: calling its modules would take as long.
+    What never changes is arranged when decoding starts: the three maps of self-attention become
+    one, whose output holds a head's query, key and value side by side, and queries come scaled.
     """
 
     def __init__(self, layer: DecoderLayer, memory: KeysValues) -> None:
-        self._attend_maps, self._cross_maps = _maps(layer.attend), _maps(layer.cross)
-        self._feed_maps = _map(layer.feed.inner), _map(layer.feed.outer)
+        self._attend_in, self._attend_out = _one_map(layer.attend), _Map.of(layer.attend.out)
+        self._cross_in, self._cross_out = _scaled(layer.cross), _Map.of(layer.cross.out)
+        self._feed_in, self._feed_out = _Map.of(layer.feed.inner), _Map.of(layer.feed.outer)
         self._activation = layer.feed.activation
         self._heads, self._radius = layer.attend.heads, layer.attend.radius
+        self._d_k = memory.keys.size(-1)
         self._pre = layer.after_attend.pre
         self._norms = [
             _Norm(around.norm.weight, around.norm.bias, around.norm.eps)
             for around in (layer.after_attend, layer.after_cross, layer.after_feed)
         ]
-        self._past: tuple[Past, Past] | None = None
+        self._past: Past | None = None
         self._memory = KeysValues(memory.keys.contiguous(), memory.values.contiguous())
+        self._read = _flat(self._memory)
 
     def step(
         self,
         x: Float[Tensor, "rows d_model"],
-        barred: Float[Tensor, "batch heads 1 source"] | None,
+        barred: Float[Tensor, "flat 1 source"] | None,
         *,
         beams: int,
     ) -> Float[Tensor, "rows d_model"]:
-        """Pass one position a row up the right side of Figure 1."""
-        sublayers = (
-            self._attend,
-            partial(self._cross, barred=barred, beams=beams),
-            self._feed,
-        )
-        for norm, sublayer in zip(self._norms, sublayers, strict=True):
-            x = x + sublayer(norm(x)) if self._pre else norm(x + sublayer(x))
-        return x
+        """Pass one position a row up the right side of Figure 1; sub-layers give fresh tensors."""
+        attend, cross, feed = self._norms
+        if self._pre:
+            x = self._attend(attend(x)).add_(x)
+            x = self._cross(cross(x), barred=barred, beams=beams).add_(x)
+            return self._feed(feed(x)).add_(x)
+        x = attend(self._attend(x).add_(x))
+        x = cross(self._cross(x, barred=barred, beams=beams).add_(x))
+        return feed(self._feed(x).add_(x))
 
     def keep(self, rows: Int[Tensor, " rows"]) -> None:
         """Let new row r go on from old row `rows[r]`."""
-        for past in self._past or ():
-            past.keep(rows)
+        if self._past is not None:
+            self._past.keep(rows)
 
     def forget_all_but(self, sentences: Int[Tensor, " kept"]) -> None:
         """Keep the memory of these sentences alone."""
-        keys, values = self._memory
-        self._memory = KeysValues(keys[sentences], values[sentences])
+        keys, values = (part.index_select(0, sentences) for part in self._memory)
+        self._memory = KeysValues(keys, values)
+        self._read = _flat(self._memory)
 
     def _attend(self, y: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows d_model"]:
         """Equation (1) for one query a row, which looks at all that its row has said."""
-        maps, rows = self._attend_maps, y.size(0) * self._heads
-        queries, keys, values = (F.linear(y, *one) for one in maps[:3])
+        rows, heads, d_k = y.size(0), self._heads, self._d_k
+        each = self._attend_in(y).view(rows, heads, -1)
+        new = each.narrow(2, d_k, each.size(2) - d_k)
         if self._past is None:
-            self._past = Past(keys, radius=self._radius), Past(values, radius=self._radius)
-        keys, values = self._past[0].add(keys), self._past[1].add(values)
-        length = keys.size(0)
+            self._past = Past(new, radius=self._radius)
+        seen = self._past.add(new).flatten(1, 2)
         mixed = _mixed(
-            queries.view(rows, 1, -1),
-            keys.view(length, rows, -1).permute(1, 2, 0),
-            values.view(length, rows, -1).transpose(0, 1),
+            each.narrow(2, 0, d_k).view(rows * heads, 1, d_k),
+            seen.narrow(2, 0, d_k).permute(1, 2, 0),
+            seen.narrow(2, d_k, seen.size(2) - d_k).transpose(0, 1),
         )
-        return F.linear(mixed.view(y.size(0), -1), *maps.out)
+        return self._attend_out(mixed.view(rows, -1))
 
     def _cross(
         self,
         y: Float[Tensor, "rows d_model"],
         *,
-        barred: Float[Tensor, "batch heads 1 source"] | None,
+        barred: Float[Tensor, "flat 1 source"] | None,
         beams: int,
     ) -> Float[Tensor, "rows d_model"]:
         """Equation (1) for the beams of a sentence, which look at its source together."""
-        maps, (keys, values) = self._cross_maps, self._memory
-        queries = F.linear(y, *maps.query).view(-1, beams, self._heads, keys.size(-1))
-        mixed = _mixed(
-            queries.transpose(1, 2).flatten(0, 1),
-            keys.flatten(0, 1).mT,
-            values.flatten(0, 1),
-            None if barred is None else barred.flatten(0, 1),
-        )
-        beside = mixed.view(-1, self._heads, beams, values.size(-1)).transpose(1, 2)
-        return F.linear(beside.reshape(y.size(0), -1), *maps.out)
+        rows, heads, d_k = y.size(0), self._heads, self._d_k
+        queries = self._cross_in(y)
+        if beams == 1:
+            mixed = _mixed(queries.view(rows * heads, 1, d_k), *self._read, barred)
+            return self._cross_out(mixed.view(rows, -1))
+        queries = queries.view(-1, beams, heads, d_k).transpose(1, 2).flatten(0, 1)
+        mixed = _mixed(queries, *self._read, barred)
+        beside = mixed.view(-1, heads, beams, mixed.size(2)).transpose(1, 2)
+        return self._cross_out(beside.reshape(rows, -1))
 
     def _feed(self, y: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows d_model"]:
-        inner, outer = self._feed_maps
-        return F.linear(self._activation(F.linear(y, *inner)), *outer)
+        return self._feed_out(self._activation(self._feed_in(y)))
 
 
 class _Map(NamedTuple):
-    """A linear map, as `F.linear` takes it."""
+    """A linear map, as a product reads it: columns are outputs."""
 
-    weight: Tensor
-    bias: Tensor | None
+    matrix: Float[Tensor, "read said"]
+    bias: Float[Tensor, " said"] | None
+
+    @classmethod
+    def of(cls, linear: nn.Linear) -> "_Map":
+        return cls(linear.weight.t(), linear.bias)
+
+    def __call__(self, x: Float[Tensor, "rows read"]) -> Float[Tensor, "rows said"]:
+        if self.bias is None:
+            return torch.mm(x, self.matrix)
+        return torch.addmm(self.bias, x, self.matrix)
 
 
-class _Maps(NamedTuple):
-    """Those of an attention."""
+def _scaled(attention: Attention) -> _Map:
+    """The map to queries that are divided by √d_k already."""
+    (matrix, bias), heads = _Map.of(attention.query), attention.heads
+    scale = (matrix.size(1) // heads) ** -0.5
+    return _Map(matrix * scale, None if bias is None else bias * scale)
 
-    query: _Map
-    key: _Map
-    value: _Map
-    out: _Map
+
+def _one_map(attention: Attention) -> _Map:
+    """The map to each head's query, key and value, head by head."""
+    of, heads = attention, attention.heads
+    parts = _scaled(of), _Map.of(of.key), _Map.of(of.value)
+    weights = torch.cat([one.matrix.t().unflatten(0, (heads, -1)) for one in parts], 1)
+    if parts[0].bias is None:
+        return _Map(weights.flatten(0, 1).t(), None)
+    biases = torch.cat([one.bias.view(heads, -1) for one in parts if one.bias is not None], 1)
+    return _Map(weights.flatten(0, 1).t(), biases.flatten())
 
 
 class _Norm(NamedTuple):
@@ -179,44 +201,12 @@ class _Norm(NamedTuple):
     eps: float
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
 
-def _map(linear: nn.Linear) -> _Map:
-    return _Map(linear.weight, linear.bias)
-
-
-def _maps(attention: Attention) -> _Maps:
-    of = attention
-    return _Maps(_map(of.query), _map(of.key), _map(of.value), _map(of.out))
-
-
-class Past:
-    """What every row has said so far, as keys or as values: positions first, and room for more."""
-
-    def __init__(self, first: Float[Tensor, "rows width"], *, radius: int) -> None:
-        self._held = first.new_empty(_ROOM, *first.shape)
-        self._spare: Tensor | None = None
-        self._length = 0
-        self._radius = radius
-
-    def add(self, new: Float[Tensor, "rows width"]) -> Float[Tensor, "seen rows width"]:
-        """Add a position and return all that it sees."""
-        if self._length == len(self._held):
-            kept = self._held[-self._radius :]  # -0 is the beginning
-            self._held = torch.cat([kept, kept.new_empty(max(_ROOM, len(kept)), *new.shape)])
-            self._spare, self._length = None, len(kept)
-        self._held[self._length] = new
-        self._length += 1
-        first = max(0, self._length - self._radius - 1) if self._radius else 0
-        return self._held[first : self._length]
-
-    def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        """Let new row r be old row `rows[r]`: there and back between two blocks of memory."""
-        if self._spare is None or self._spare.size(1) != len(rows):
-            self._spare = self._held.new_empty(len(self._held), len(rows), self._held.size(2))
-        torch.index_select(self._held[: self._length], 1, rows, out=self._spare[: self._length])
-        self._held, self._spare = self._spare, self._held
+def _flat(memory: KeysValues) -> tuple[Tensor, Tensor]:
+    """Keys and values of a memory as batched products read them: sentences x heads in a row."""
+    return memory.keys.flatten(0, 1).mT, memory.values.flatten(0, 1)
 
 
 def _mixed(
@@ -225,12 +215,13 @@ def _mixed(
     values: Float[Tensor, "batch memory d_v"],
     barred: Float[Tensor, "batch 1 memory"] | None = None,
 ) -> Float[Tensor, "batch queries d_v"]:
-    """Equation (1) in four operations: what is added to the scores bars what must not be seen."""
-    scale = queries.size(-1) ** -0.5
-    added = queries.new_zeros(()) if barred is None else barred
-    beta = 0.0 if barred is None else 1.0
-    scores = torch.baddbmm(added, queries, keys, beta=beta, alpha=scale)
-    return torch.bmm(scores.softmax(-1), values)
+    """Equation (1) with scaled queries: what is added to the scores bars what must not be seen."""
+    scores = torch.bmm(queries, keys) if barred is None else torch.baddbmm(barred, queries, keys)
+    weights = scores.softmax(-1)
+    batch, memory, d_v = values.shape
+    if batch > 8 and queries.size(1) == 1 and memory * d_v < _SMALL:
+        return (weights.mT * values).sum(1, keepdim=True)
+    return torch.bmm(weights, values)
 
 
 def _barred(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 
+from transduce.allocator import hold_memory
 from transduce.config import load_recipe
 from transduce.data.batch import collate
 from transduce.evaluate import Score
@@ -19,7 +20,7 @@ from transduce.model.transformer import Transformer
 from transduce.paper.table2_cost import RUNS, Account, Lengths, Projected, account, on_gpu
 from transduce.train.events import Note, Tell
 from transduce.train.optimizer import make_optimizers
-from transduce.train.process import computing, hold_memory
+from transduce.train.process import computing
 from transduce.train.step import make_update
 
 

@@ -21,6 +21,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from transduce import table3
+from transduce.allocator import hold_memory
 from transduce.config import Recipe, load_recipe
 from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
@@ -34,7 +35,7 @@ from transduce.results import foresee, texts, translate_pairs
 from transduce.text.corpus import Pair
 from transduce.train.events import Event, Note, Progress, Tell
 from transduce.train.loop import Validation, train
-from transduce.train.process import computing, hold_memory
+from transduce.train.process import computing
 from transduce.translate.translation import Translation
 from transduce.translate.translator import Extras, Translator
 

@@ -19,8 +19,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from transduce.search.alone import search_alone
 from transduce.search.candidates import Candidates, best_of, likeliest
 from transduce.search.config import SearchConfig
+from transduce.search.greedy import greedy_search
 from transduce.search.hypothesis import Hypothesis, Steps
 from transduce.search.rules import Rules
 
@@ -65,6 +67,32 @@ def beam_search(
         ValueError: if the logits are not numbers, or a sentence can say nothing by the rules.
     """
     assert all(limit >= 1 for limit in limits), "a translation holds at least its EOS"
+    if rules is None and config.beam == 1:
+        found = greedy_search(
+            steps, limits=limits, alpha=config.alpha, eos=eos, pad=pad, device=device
+        )
+    elif rules is None and len(limits) == 1:
+        found = [
+            search_alone(steps, limit=limits[0], config=config, eos=eos, pad=pad, device=device)
+        ]
+    else:
+        found = _search_together(
+            steps, limits=limits, config=config, eos=eos, pad=pad, device=device, rules=rules
+        )
+    return [ranked(hypotheses, config.beam, free=rules is None) for hypotheses in found]
+
+
+def _search_together(
+    steps: Steps,
+    *,
+    limits: Sequence[int],
+    config: SearchConfig,
+    eos: int,
+    pad: int,
+    device: torch.device | str,
+    rules: Rules | None,
+) -> list[list[Hypothesis]]:
+    """The search that serves all: any number of sentences and beams, and rules."""
     found: list[list[Hypothesis]] = [[] for _ in limits]
     present = list(range(len(limits)))
     beams = _start(limits, config.beam, device)
@@ -97,7 +125,7 @@ def beam_search(
             rules.keep(going)
         beams = _extend(beams, going)
         last = going.ids.flatten()
-    return [ranked(hypotheses, config.beam, free=rules is None) for hypotheses in found]
+    return found
 
 
 def _start(limits: Sequence[int], beam: int, device: torch.device | str) -> _Beams:

@@ -39,6 +39,47 @@ def likeliest(logits: Float[Tensor, "rows vocab"], count: int, *, pad: int) -> P
     return likeliest_of(logits.log_softmax(1, dtype=torch.float32), count)
 
 
+def likeliest_one(
+    logits: Float[Tensor, "rows vocab"], *, pad: int
+) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]:
+    """Return the likeliest piece of each row, of equals the first, and its ln p.
+
+    It writes into `logits`: they are large.
+    """
+    logits[:, pad] = -math.inf
+    best, ids = logits.log_softmax(1, dtype=torch.float32).max(1)
+    return ids, best
+
+
+class Candidate(NamedTuple):
+    """One way in which one sentence goes on."""
+
+    beam: int
+    id: int
+    log_prob: float
+    total: float
+
+
+def likeliest_of_sentence(
+    logits: Float[Tensor, "beam vocab"], totals: Float[Tensor, "beam 1"], *, pad: int
+) -> list[Candidate]:
+    """Return the 2 x beam best continuations of one sentence where no piece but PAD is barred.
+
+    It writes into `logits`.
+    """
+    logits[:, pad] = -math.inf
+    log_probs = logits.log_softmax(1, dtype=torch.float32)
+    drawn = 2 * len(totals)
+    best, ids = _top(log_probs, min(drawn, log_probs.size(1)))
+    numbers = zip(ids.tolist(), best.tolist(), (best + totals).tolist(), strict=True)
+    candidates = (
+        Candidate(beam, *candidate)
+        for beam, row in enumerate(numbers)
+        for candidate in zip(*row, strict=True)
+    )
+    return sorted(candidates, key=lambda one: (-one.total, one.beam, one.id))[:drawn]
+
+
 def likeliest_of(log_probs: Float[Tensor, "rows vocab"], count: int) -> Pieces:
     """Return the likeliest pieces of each row by their ln p, -inf where one may not come."""
     best, ids = _top(log_probs, min(count, log_probs.size(1)))

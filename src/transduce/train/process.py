@@ -20,7 +20,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 
-from transduce.allocator import hold_memory as hold_memory  # training looks for it here
 from transduce.model.transformer import Transformer
 
 _PATIENCE = timedelta(days=7)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from transduce.allocator import hold_memory
 from transduce.model.transformer import Transformer
 from transduce.train import process
 from transduce.train.process import (
@@ -15,7 +16,6 @@ from transduce.train.process import (
     Process,
     computing,
     find_device,
-    hold_memory,
     is_first,
     joined,
 )
