@@ -13,6 +13,7 @@ from transduce.engines.cache import Cache
 from transduce.engines.choose import choose
 from transduce.engines.ct2_model import vocabulary, write_ctranslate2
 from transduce.engines.engine import Engine
+from transduce.engines.threads import threads_kept
 from transduce.export.marian import why_not, write_marian
 from transduce.search.config import SearchConfig
 from transduce.search.request import Request
@@ -83,9 +84,12 @@ def all_systems(task: Task) -> Iterator[System]:
             name=name, translate=by(engine, task.search, at_once=None), how=str(tuple(plans))
         )
     write_ctranslate2(task.bundle, task.folder / "ctranslate2")
-    cores = torch.get_num_threads()
-    yield by_ctranslate2(task, name="CTranslate2 at its best", workers=cores)
-    yield by_ctranslate2(task, name="CTranslate2 as it comes", workers=0)
+    with threads_kept():
+        plain = [
+            by_ctranslate2(task, name="CTranslate2 at its best", workers=torch.get_num_threads()),
+            by_ctranslate2(task, name="CTranslate2 as it comes", workers=0),
+        ]
+    yield from plain
     yield hugging_face(task)
 
 

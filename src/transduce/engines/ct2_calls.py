@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from transduce.engines.ct2_model import load_ctranslate2
 from transduce.engines.shortlist import VMAP
+from transduce.engines.threads import threads_kept
 from transduce.search.request import Request, Wishes
 
 READ_AT_ONCE = 64
@@ -102,15 +103,16 @@ class Calls:
         self._eos = eos
         self._keeps_to_shortlist = (folder / VMAP).is_file()
         kind, _, index = device.partition(":")
-        self._translator = load_ctranslate2().Translator(
-            str(folder),
-            device=kind,
-            device_index=int(index or 0),
-            compute_type=plan.compute_type,
-            inter_threads=plan.workers,
-            intra_threads=plan.threads,
-            max_queued_batches=-1,
-        )
+        with threads_kept():
+            self._translator = load_ctranslate2().Translator(
+                str(folder),
+                device=kind,
+                device_index=int(index or 0),
+                compute_type=plan.compute_type,
+                inter_threads=plan.workers,
+                intra_threads=plan.threads,
+                max_queued_batches=-1,
+            )
 
     def search(
         self, batches: Sequence[Batch], *, beam: int, wishes: Wishes

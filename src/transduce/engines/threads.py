@@ -11,14 +11,25 @@ _T = TypeVar("_T")
 
 
 @contextmanager
-def one_thread() -> Generator[None]:
-    """Compute with one thread, and put the threads back afterwards."""
+def threads_kept() -> Generator[None]:
+    """Whatever is done here, torch has as many threads after it as before.
+
+    A translator of CTranslate2 that is made with one thread leaves torch with one: they share an
+    OpenMP.
+    """
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def one_thread() -> Generator[None]:
+    """Compute with one thread, and put the threads back afterwards."""
+    with threads_kept():
+        torch.set_num_threads(1)
+        yield
 
 
 def side_by_side(jobs: Sequence[Callable[[], _T]]) -> list[_T]:

@@ -53,6 +53,17 @@ def test_it_is_an_engine(engine: Ct2Engine):
     assert isinstance(engine, Engine)
 
 
+def test_torch_keeps_its_threads_beside_it(bundle: Bundle, cache: Cache):
+    before = torch.get_num_threads()
+
+    try:
+        torch.set_num_threads(3)
+        Ct2Engine.of(bundle, plan=Plan("float32", workers=1, threads=1), cache=cache)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_it_likes_several_batches_for_each_worker(bundle: Bundle, cache: Cache):
     engine = Ct2Engine.of(bundle, plan=Plan("float32", 3, 1), cache=cache)
 
