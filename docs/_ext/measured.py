@@ -54,7 +54,7 @@ def found_in(record: Path) -> str:
     if not record.is_file():
         return ""
     found = json.loads(record.read_text(encoding="utf-8")).get("found", "")
-    return str(found)
+    return found if isinstance(found, str) else ""
 
 
 def draw_quick(app: Sphinx) -> None:
