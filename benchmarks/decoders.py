@@ -1,9 +1,13 @@
 """The systems that benchmarks/decoding.py times: ours, CTranslate2 and Hugging Face."""
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Literal
 
 import ctranslate2
 import torch
@@ -12,11 +16,8 @@ from transduce.bundle import Bundle
 from transduce.engines.cache import Cache
 from transduce.engines.choose import choose
 from transduce.engines.ct2_model import vocabulary, write_ctranslate2
-from transduce.engines.engine import Engine
-from transduce.engines.threads import threads_kept
 from transduce.export.marian import why_not, write_marian
-from transduce.search.config import SearchConfig
-from transduce.search.request import Request
+from transduce.search.request import Request, Wishes
 
 BATCH = 64
 
@@ -27,7 +28,6 @@ Ids = Sequence[int]
 class System:
     """One way to translate."""
 
-    name: str
     translate: Callable[[Sequence[Ids], int], list[list[int]]]
     """Takes sources and a beam, gives the best translation of each."""
 
@@ -47,13 +47,8 @@ class Task:
     """Where models are written for others to read."""
 
     random: bool = False
-    """Whether weights are random: nothing would end by itself, so all translations end with the
-    limit, ours a piece longer than their sources, the others' as long as that on average."""
-
-    @property
-    def search(self) -> SearchConfig:
-        """How ours search."""
-        return replace(self.bundle.search, extra=1) if self.random else self.bundle.search
+    """Whether weights are random: nothing would end by itself, so all translations are as long as
+    sources are on average."""
 
     @property
     def length(self) -> int:
@@ -66,54 +61,36 @@ class Task:
         return max(map(len, self.sources)) + self.bundle.search.extra
 
 
-def all_systems(task: Task) -> Iterator[System]:
-    """Every way to translate, loaded."""
-    cache = Cache(task.folder / "cache")
-    (engine,) = choose(task.bundle, engine="torch").engines
-    yield System(
-        name="ours, torch",
-        translate=by(engine, task.search, at_once=BATCH),
-        how=f"{torch.get_num_threads()} threads, batches of {BATCH}",
-    )
-    for name, kind in (("ours, ctranslate2", "float32"), ("ours, int8", "int8")):
-        (engine,) = choose(
-            task.bundle, engine="ctranslate2", compute_type=kind, cache=cache
-        ).engines
-        plans = getattr(engine, "plans")  # noqa: B009
-        yield System(
-            name=name, translate=by(engine, task.search, at_once=None), how=str(tuple(plans))
-        )
-    write_ctranslate2(task.bundle, task.folder / "ctranslate2")
-    with threads_kept():
-        plain = [
-            by_ctranslate2(task, name="CTranslate2 at its best", workers=torch.get_num_threads()),
-            by_ctranslate2(task, name="CTranslate2 as it comes", workers=0),
-        ]
-    yield from plain
-    yield hugging_face(task)
-
-
-def by(
-    engine: Engine, search: SearchConfig, *, at_once: int | None
-) -> Callable[[Sequence[Ids], int], list[list[int]]]:
+def ours(task: Task, *, engine: Literal["torch", "ctranslate2"], kind: str = "float32") -> System:
     """An engine of ours; one that gathers batches itself gets all sentences together."""
+    cache = Cache(task.folder / "cache")
+    if engine == "torch":
+        (made,) = choose(task.bundle, engine=engine).engines
+        how, at_once = f"{torch.get_num_threads()} threads, batches of {BATCH}", BATCH
+    else:
+        (made,) = choose(task.bundle, engine=engine, compute_type=kind, cache=cache).engines
+        how, at_once = str(tuple(getattr(made, "plans"))), len(task.sources)  # noqa: B009
+    wishes = Wishes(max_length=task.length) if task.random else Wishes()
 
     def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:
-        config = replace(search, beam=beam)
+        config = replace(task.bundle.search, beam=beam)
 
         def some(batch: Sequence[Ids]) -> list[list[int]]:
-            found = engine.search([Request(tuple(one)) for one in batch], config, detail=False)
+            asked = [Request(tuple(one)) for one in batch]
+            found = made.search(asked, config, wishes, detail=False)
             return [list(hypotheses[0].ids) for hypotheses in found]
 
-        return in_batches(sources, some, size=at_once or len(sources))
+        return in_batches(sources, some, size=at_once)
 
-    return translate
+    return System(translate=translate, how=how)
 
 
-def by_ctranslate2(task: Task, *, name: str, workers: int) -> System:
-    """CTranslate2 alone: one thread a worker, one worker for a sentence; 0 leaves its defaults."""
+def ctranslate2_alone(task: Task, *, best: bool) -> System:
+    """The converted model: a worker with one thread a core, one for a sentence; or its defaults."""
     folder = str(task.folder / "ctranslate2")
-    if workers:
+    write_ctranslate2(task.bundle, task.folder / "ctranslate2")
+    workers = torch.get_num_threads()
+    if best:
         options = {"inter_threads": workers, "intra_threads": 1}
         many = ctranslate2.Translator(folder, device="cpu", **options)
         one = ctranslate2.Translator(folder, device="cpu", intra_threads=1)
@@ -133,7 +110,7 @@ def by_ctranslate2(task: Task, *, name: str, workers: int) -> System:
         found = translator.translate_batch(named, beam_size=beam, max_batch_size=BATCH, **limits)
         return [[ids[piece] for piece in one.hypotheses[0]] for one in found]
 
-    return System(name=name, translate=translate, how=how)
+    return System(translate=translate, how=how)
 
 
 def hugging_face(task: Task) -> System:
@@ -181,7 +158,6 @@ def hugging_face(task: Task) -> System:
     if task.random:
         how = "random weights"
     return System(
-        name="Hugging Face",
         translate=translate,
         says=not reason,
         how=f"{how}; {torch.get_num_threads()} threads, batches of {BATCH}",
@@ -199,3 +175,28 @@ def in_batches(
         for at, one in zip(places, some([sources[at] for at in places]), strict=True):
             said[at] = one
     return said
+
+
+SYSTEMS: Mapping[str, Callable[[Task], System]] = {
+    "ours, torch": partial(ours, engine="torch"),
+    "ours, ctranslate2": partial(ours, engine="ctranslate2"),
+    "ours, int8": partial(ours, engine="ctranslate2", kind="int8"),
+    "CTranslate2 at its best": partial(ctranslate2_alone, best=True),
+    "CTranslate2 as it comes": partial(ctranslate2_alone, best=False),
+    "Hugging Face": hugging_face,
+}
+
+
+def answer(line: Connection, name: str, task: Task) -> None:
+    """Load a system, say how it computes, and translate what is asked until nothing more is.
+
+    Each lives in a process of its own: the threads of one wait for work by turning, and would keep
+    those of another from a core.
+    """
+    system = SYSTEMS[name](task)
+    line.send((system.how, system.says))
+    while asked := line.recv():
+        sources, beam = asked
+        begun = time.perf_counter()
+        said = system.translate(sources, beam)
+        line.send((time.perf_counter() - begun, said))

@@ -3,9 +3,10 @@
     .venv/bin/python benchmarks/decoding.py MODEL --source FILE --target FILE --tokenize none
 
 All systems translate the same sentences, already cut into pieces, greedily and with a beam of 5
-(ours with the model's own length penalty), in turn and several times; quoted are medians. T is the
-given bundle, S the paper's base with its vocabulary and random weights. Prints a table a shape and
-writes benchmarks/results/decoding/record.json. Nothing else should run meanwhile.
+(ours with the model's own length penalty), in turn and several times, each in a process of its own;
+quoted are medians. T is the given bundle, S the paper's base with its vocabulary and random
+weights. Prints a table a shape and writes benchmarks/results/decoding/record.json. Nothing else
+should run meanwhile.
 
 ours, torch               `--engine torch`, batches of 64
 ours, ctranslate2         as `--engine auto` chooses: float32, workers and threads by measurement
@@ -22,18 +23,18 @@ best product of 2,048 x 2,048 matrices, measured first, by `flops` of what was s
 
 import argparse
 import json
+import multiprocessing
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import sacrebleu
 import torch
-from decoders import BATCH, Ids, System, Task, all_systems
+from decoders import BATCH, SYSTEMS, Ids, Task, answer
 from peers.shapes import SHAPES
 from record import ROOT, header, read_lines, write
 
@@ -119,9 +120,15 @@ def timed_shape(
     """Everything about one model; without references its weights are random."""
     single, rounds = counts
     with tempfile.TemporaryDirectory() as folder:
-        task = Task(bundle=bundle, sources=sources, folder=Path(folder), random=references is None)
-        systems = list(all_systems(task))
+        systems: dict[str, Apart] = {}
+        for name in SYSTEMS:
+            place = Path(folder) / name
+            place.mkdir()
+            task = Task(bundle=bundle, sources=sources, folder=place, random=references is None)
+            systems[name] = Apart(name, task)
         rows = [row for beam in BEAMS for row in measured(systems, sources, beam, single, rounds)]
+        for system in systems.values():
+            system.end()
     for row in rows:
         said, says = row.pop("said"), row.pop("says")
         if row["system"] == "ours, torch":
@@ -143,47 +150,61 @@ def timed_shape(
         "pieces_a_sentence": round(statistics.mean(map(len, sources)), 1),
         "single_sentences": single,
         "rounds": rounds,
-        "systems": {system.name: system.how for system in systems},
+        "systems": {name: system.how for name, system in systems.items()},
         "rows": rows,
     }
 
 
+class Apart:
+    """A system in a process of its own."""
+
+    def __init__(self, name: str, task: Task) -> None:
+        alone = multiprocessing.get_context("spawn")  # none of this process's threads
+        self._line, theirs = alone.Pipe()
+        self._process = alone.Process(target=answer, args=(theirs, name, task), daemon=True)
+        self._process.start()
+        self.how, self.says = self._line.recv()
+
+    def timed(self, sources: Sequence[Ids], beam: int) -> tuple[float, list[list[int]]]:
+        """How long it takes, the sending not counted, and what it says."""
+        self._line.send((sources, beam))
+        return self._line.recv()
+
+    def end(self) -> None:
+        """Let the process end."""
+        self._line.send(None)
+        self._process.join()
+
+
 def measured(
-    systems: Sequence[System], sources: Sequence[Ids], beam: int, single: int, rounds: int
+    systems: Mapping[str, Apart], sources: Sequence[Ids], beam: int, single: int, rounds: int
 ) -> list[Row]:
     """Time the systems in turn, after one warm-up each."""
-    many: dict[str, list[float]] = {system.name: [] for system in systems}
-    one: dict[str, list[float]] = {system.name: [] for system in systems}
+    many: dict[str, list[float]] = {name: [] for name in systems}
+    one: dict[str, list[float]] = {name: [] for name in systems}
     said: dict[str, list[list[int]]] = {}
-    for system in systems:
-        system.translate(sources[:BATCH], beam)
+    for system in systems.values():
+        system.timed(sources[:BATCH], beam)
     for _ in range(rounds):
-        for system in systems:
-            seconds, said[system.name] = timed(system, sources, beam)
-            many[system.name].append(len(sources) / seconds)
-        for system in systems:
+        for name, system in systems.items():
+            seconds, said[name] = system.timed(sources, beam)
+            many[name].append(len(sources) / seconds)
+        for name, system in systems.items():
             for source in sources[:single]:
-                seconds, _ = timed(system, [source], beam)
-                one[system.name].append(1000 * seconds)
+                seconds, _ = system.timed([source], beam)
+                one[name].append(1000 * seconds)
     return [
         {
-            "system": system.name,
+            "system": name,
             "beam": beam,
-            "sentences_a_second": round(statistics.median(many[system.name]), 1),
-            "each_round": [round(rate, 1) for rate in many[system.name]],
-            "milliseconds_a_sentence": round(statistics.median(one[system.name]), 2),
-            "said": said[system.name],
+            "sentences_a_second": round(statistics.median(many[name]), 1),
+            "each_round": [round(rate, 1) for rate in many[name]],
+            "milliseconds_a_sentence": round(statistics.median(one[name]), 2),
+            "said": said[name],
             "says": system.says,
         }
-        for system in systems
+        for name, system in systems.items()
     ]
-
-
-def timed(system: System, sources: Sequence[Ids], beam: int) -> tuple[float, list[list[int]]]:
-    """How long a system takes, and what it says."""
-    begun = time.perf_counter()
-    said = system.translate(sources, beam)
-    return time.perf_counter() - begun, said
 
 
 def flops(config: ModelConfig, source: int, target: int, beam: int) -> int:
