@@ -41,8 +41,6 @@ def side_by_side(jobs: Sequence[Callable[[], _T]]) -> list[_T]:
         with torch.inference_mode():  # of which every thread has to be told
             return job()
 
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(alone, jobs))
-    finally:
-        torch.set_num_threads(threads)  # part of it holds for the whole process
+    one_each = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    with threads_kept(), one_each as pool:  # setting them holds in part for the whole process
+        return list(pool.map(alone, jobs))
