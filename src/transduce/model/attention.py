@@ -95,7 +95,8 @@ def written_out(
     causal: bool,
 ) -> Float[Tensor, "batch heads query d_v"]:
     """Equation (1) as two batched products and a softmax: quick for short sentences on a CPU."""
-    scores = (queries * past.keys.size(-1) ** -0.5) @ past.keys.mT
+    queries, keys = queries.contiguous(), past.keys.contiguous()  # or products copy both, and worse
+    scores = (queries * keys.size(-1) ** -0.5) @ keys.mT
     if causal:
         ahead = torch.full(scores.shape[-2:], -math.inf, dtype=scores.dtype, device=scores.device)
         scores = scores + ahead.triu(1)

@@ -4,6 +4,7 @@ The smoothed target gives 1 - ε to the right piece and spreads ε evenly over a
 (the right one among them, as torch does), which a model can never have to say.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -62,6 +63,8 @@ class _Chunked(torch.autograd.Function):
 
     The smoothed target is a constant plus one spike a row, so only the spike touches the logits;
     the constant's share of every sum comes from one vector, the sum of all piece embeddings.
+    PAD keeps its column, at -inf: without it rows would have an odd length, which costs a product
+    a third of its speed. All chunks are written on the same paper, probabilities over logits.
     """
 
     @staticmethod
@@ -72,33 +75,36 @@ class _Chunked(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
     ) -> tuple[Tensor, Tensor]:
-        pieces = embedding[:-1].to(rows.dtype)  # all but PAD
+        pieces, pad = embedding.to(rows.dtype), len(embedding) - 1
         exact = torch.promote_types(rows.dtype, torch.float32)
-        share, spike = smoothing / len(pieces), 1.0 - smoothing
-        total = embedding[:-1].sum(0, dtype=exact)
+        share, spike = smoothing / pad, 1.0 - smoothing
+        total = embedding[:pad].sum(0, dtype=exact)
         learn = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
         rows_grad = torch.empty_like(rows) if learn else None
         pieces_grad = torch.zeros_like(embedding) if learn else None
         smoothed, plain = rows.new_zeros((), dtype=exact), rows.new_zeros((), dtype=exact)
+        paper = rows.new_empty(min(CHUNK, len(rows)), len(pieces))
         for start in range(0, len(rows), CHUNK):
             part, right = rows[start : start + CHUNK], targets[start : start + CHUNK, None]
-            logits = part @ pieces.T
-            log_probs = torch.log_softmax(logits, -1, dtype=exact)
-            nats_right = -log_probs.gather(1, right)
-            # Mean of -log p = log Z - mean logit, with log Z = -log p(right) + logit(right).
-            log_z = nats_right + logits.gather(1, right)
+            logits = torch.mm(part, pieces.T, out=paper[: len(part)])
+            logits[:, pad] = -math.inf
+            most, logits_right = logits.amax(-1, keepdim=True), logits.gather(1, right)
+            probs = logits if logits.dtype == exact else torch.empty_like(logits, dtype=exact)
+            torch.softmax(logits, -1, dtype=exact, out=probs)
+            log_z = most - probs.amax(-1, keepdim=True).log()  # the largest cannot underflow
+            nats_right = log_z - logits_right
             plain += nats_right.sum()
+            # The mean of -log p is log Z - mean logit.
             smoothed += spike * nats_right.sum()
             smoothed += smoothing * log_z.sum() - share * (part.to(exact) @ total).sum()
             if rows_grad is not None and pieces_grad is not None:
-                slope = log_probs.exp_()
-                slope.scatter_add_(1, right, slope.new_full(right.shape, -spike))
-                slope = slope.to(rows.dtype)
+                probs.scatter_add_(1, right, probs.new_full(right.shape, -spike))
+                slope = probs.to(rows.dtype)
                 torch.mm(slope, pieces, out=rows_grad[start : start + CHUNK])
-                add_product(pieces_grad[:-1], slope.T, part)
+                add_product(pieces_grad, slope.T, part)
         if rows_grad is not None and pieces_grad is not None:
             rows_grad -= share * total
-            pieces_grad[:-1] -= share * rows.sum(0, dtype=exact)
+            pieces_grad[:pad] -= share * rows.sum(0, dtype=exact)
             ctx.save_for_backward(rows_grad, pieces_grad)
         ctx.mark_non_differentiable(plain)  # type: ignore[attr-defined]
         return smoothed, plain
