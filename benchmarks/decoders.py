@@ -16,6 +16,7 @@ from transduce.bundle import Bundle
 from transduce.engines.cache import Cache
 from transduce.engines.choose import choose
 from transduce.engines.ct2_model import vocabulary, write_ctranslate2
+from transduce.engines.helpers import let_fork
 from transduce.export.marian import why_not, write_marian
 from transduce.search.request import Request, Wishes
 
@@ -65,8 +66,9 @@ def ours(task: Task, *, engine: Literal["torch", "ctranslate2"], kind: str = "fl
     """An engine of ours; one that gathers batches itself gets all sentences together."""
     cache = Cache(task.folder / "cache")
     if engine == "torch":
+        let_fork()  # as `transduce translate` does
         (made,) = choose(task.bundle, engine=engine).engines
-        how, at_once = f"{torch.get_num_threads()} threads, batches of {BATCH}", BATCH
+        how, at_once = f"a batch of {BATCH} on each of {made.together} cores", BATCH * made.together
     else:
         (made,) = choose(task.bundle, engine=engine, compute_type=kind, cache=cache).engines
         how, at_once = str(tuple(getattr(made, "plans"))), len(task.sources)  # noqa: B009

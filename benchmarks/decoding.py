@@ -8,7 +8,7 @@ quoted are medians. T is the given bundle, S the paper's base with its vocabular
 weights. Prints a table a shape and writes benchmarks/results/decoding/record.json. Nothing else
 should run meanwhile.
 
-ours, torch               `--engine torch`, batches of 64
+ours, torch               `--engine torch`, a batch of 64 on each core at one time
 ours, ctranslate2         as `--engine auto` chooses: float32, workers and threads by measurement
 ours, int8                the same with `--compute-type int8`
 CTranslate2 at its best   the converted model, a worker with one thread a core, `max_batch_size` 64;
@@ -161,7 +161,7 @@ class Apart:
     def __init__(self, name: str, task: Task) -> None:
         alone = multiprocessing.get_context("spawn")  # none of this process's threads
         self._line, theirs = alone.Pipe()
-        self._process = alone.Process(target=answer, args=(theirs, name, task), daemon=True)
+        self._process = alone.Process(target=answer, args=(theirs, name, task))
         self._process.start()
         self.how, self.says = self._line.recv()
 

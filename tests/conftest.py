@@ -146,6 +146,7 @@ def refuses(said: Said, *parts: object) -> None:
 @pytest.fixture
 def transduce(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Transduce:
     """The command line, called in this process; bytes given as `stdin` are piped in."""
+    monkeypatch.setattr("transduce.engines.helpers._let", False)  # put back what a command lets
 
     def call(*argv: object, stdin: bytes = b"") -> Said:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))

@@ -96,8 +96,10 @@ def evaluate(
         sources, references = all_lines(source), all_lines(target)
 
         from transduce.bundle import Bundle
+        from transduce.engines.helpers import let_fork
         from transduce.results import metrics_of, score_model
 
+        let_fork()
         scores = score_model(
             Bundle.load(model),
             sources,

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.data.batch import Batch, collate, pad_source
+from transduce.engines.helpers import Helpers, may_fork
 from transduce.engines.threads import one_thread, side_by_side
 from transduce.model.transformer import Transformer
 from transduce.search.beam import beam_search
@@ -49,6 +50,14 @@ class NextPiece(NamedTuple):
     """The model's ln p of it."""
 
 
+class _Job(NamedTuple):
+    """What is searched at one time."""
+
+    requests: Sequence[Request]
+    config: SearchConfig
+    wishes: Wishes
+
+
 class TorchEngine:
     """Translates one batch of encoded sentences at a time."""
 
@@ -76,6 +85,7 @@ class TorchEngine:
         self._size = sum(one.size for one in self._models)
         self._pad, self._eos = pad, eos
         self._device = device
+        self._helpers: Helpers[_Job, list[list[Hypothesis]]] | None = None
         self.longest = min(one.config.longest for one in self._models)
         """Positions that all of them have: the most pieces of a side, EOS among them."""
 
@@ -83,7 +93,7 @@ class TorchEngine:
 
     @property
     def together(self) -> int:
-        """Batches that are searched side by side: on a CPU one a core, each in a thread alone.
+        """Batches that are searched side by side: on a CPU one a core.
 
         The many small operations of a step gain little from a second core; two steps do.
         """
@@ -115,15 +125,14 @@ class TorchEngine:
             for beam, places in _groups(requests, config.beam)
             for batch in _shares(places, requests, self.together)
         ]
-
-        def search(beam: int, places: Sequence[int]) -> list[list[Hypothesis]]:
-            some = [requests[place] for place in places]
-            return self._found(some, replace(config, beam=beam), wishes)
-
+        jobs = [
+            _Job([requests[place] for place in places], replace(config, beam=beam), wishes)
+            for beam, places in batches
+        ]
         found: list[list[Hypothesis]] = [[] for _ in requests]
-        small = len(batches) == 1 and self._small(requests, config.beam)
+        small = len(jobs) == 1 and self._small(requests, config.beam)
         with self._evaluating(), one_thread() if small else nullcontext():
-            results = side_by_side([partial(search, *batch) for batch in batches])
+            results = self._side_by_side(jobs)
         for (_, places), result in zip(batches, results, strict=True):
             for place, best in zip(places, result, strict=True):
                 found[place] = best[: config.beam]
@@ -178,9 +187,16 @@ class TorchEngine:
             for one, log_prob in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
-    def _found(
-        self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes
-    ) -> list[list[Hypothesis]]:
+    def _side_by_side(self, jobs: Sequence["_Job"]) -> list[list[list[Hypothesis]]]:
+        """Search batches at the same time: in processes where that is let, or in threads."""
+        if len(jobs) < 2 or self.together < 2 or not may_fork():
+            return side_by_side([partial(self._found, job) for job in jobs])
+        if self._helpers is None or not self._helpers.let_go.alive:
+            self._helpers = Helpers(self._found, self.together - 1)
+        return self._helpers(jobs)
+
+    def _found(self, job: "_Job") -> list[list[Hypothesis]]:
+        requests, config, wishes = job
         sources = [request.source for request in requests]
         usual = [wishes.limit(config.limit(len(source))) for source in sources]
         limits = [min(limit, self.longest) for limit in usual]

@@ -1,0 +1,127 @@
+"""Copies of a process do its jobs, and never outlive it."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from transduce.engines import helpers, torch_engine
+from transduce.engines.helpers import Helpers, let_fork, may_fork
+from transduce.engines.torch_engine import TorchEngine
+from transduce.model.transformer import Transformer
+from transduce.search.config import SearchConfig
+from transduce.search.request import Draw, Request, Wishes
+from transduce.text.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux")
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def who(job: int) -> tuple[int, int, int]:
+    if job < 0:
+        raise ValueError(f"{job} is below zero")
+    return job, os.getpid(), torch.get_num_threads()
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_each_job_is_done_once_in_order_with_one_thread_in_processes_that_take_turns():
+    crew = Helpers(who, 2)
+
+    jobs, pids, threads = zip(*crew([1, 2, 3, 4, 5]), strict=True)
+
+    assert jobs == (1, 2, 3, 4, 5)
+    assert pids[0] == os.getpid()
+    assert len(set(pids)) == 3
+    assert pids[3:] == pids[:2]
+    assert set(threads) == {1}
+    assert torch.get_num_threads() == 2
+    crew.let_go()
+
+
+def test_copies_that_nobody_holds_any_more_end():
+    crew = Helpers(who, 1)
+    (_, mine, _), (_, other, _) = crew([1, 2])
+
+    del crew
+
+    assert mine == os.getpid()
+    assert not alive(other)
+
+
+def test_a_failure_in_a_copy_is_raised_here_and_ends_them_all():
+    crew = Helpers(who, 2)
+    _, *others = (pid for _, pid, _ in crew([1, 2, 3]))
+
+    with pytest.raises(ValueError, match="-2 is below zero"):
+        crew([1, -2, 3])
+
+    assert not crew.let_go.alive
+    assert not any(alive(pid) for pid in others)
+    assert torch.get_num_threads() == 2
+
+
+def test_what_a_copy_that_died_should_do_is_done_here():
+    crew = Helpers(who, 1)
+    (_, mine, _), (_, other, _) = crew([1, 2])
+    os.kill(other, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while crew([1, 2])[1][1] != mine:
+        assert time.monotonic() < deadline, "the killed one still answers"
+
+    assert [(job, pid) for job, pid, _ in crew([3, 4])] == [(3, mine), (4, mine)]
+    crew.let_go()
+
+
+def test_a_library_copies_nothing_and_a_program_says_that_it_may(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(helpers, "_let", False)
+    monkeypatch.setattr(helpers.threading, "active_count", lambda: 1)
+    assert not may_fork()
+
+    let_fork()
+
+    assert may_fork()
+    monkeypatch.setattr(helpers.threading, "active_count", lambda: 2)
+    assert not may_fork()
+
+
+@pytest.mark.parametrize(
+    ("beam", "wishes"), [(1, Wishes()), (3, Wishes()), (2, Wishes(draw=Draw(seed=5)))]
+)
+def test_several_processes_find_what_one_finds(
+    beam: int,
+    wishes: Wishes,
+    untrained: Transformer,
+    tokenizer: Tokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    requests = [Request(tuple(range(3, 3 + 1 + place % 7))) for place in range(40)]
+    config = SearchConfig(beam=beam, extra=4)
+
+    def found(*, fork: bool) -> list[object]:
+        engine = TorchEngine(untrained, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
+        monkeypatch.setattr(torch_engine, "may_fork", lambda: fork)
+        made: list[int] = []
+        crew = Helpers.__init__
+        monkeypatch.setattr(Helpers, "__init__", lambda *given: (made.append(1), crew(*given))[1])
+        both = [engine.search(requests, config, wishes) for _ in range(2)]
+        monkeypatch.setattr(Helpers, "__init__", crew)
+        assert made == [1] * fork, "copies are made once, and kept"
+        assert both[0] == both[1]
+        return [[one.ids for one in best] for best in both[0]]
+
+    assert found(fork=True) == found(fork=False)
