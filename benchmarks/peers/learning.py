@@ -11,6 +11,7 @@ import json
 import sys
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import loop
 import torch
@@ -34,21 +35,24 @@ WARMUP = 400
 """Of equation (3): the rate rises to the end of a short run, which ends at half of the peak."""
 
 
-class Learner:
+class Learner(Protocol):
     """A model, how it is updated, and what a batch's target tokens cost it in nats."""
 
-    model: nn.Module
+    @property
+    def model(self) -> nn.Module:
+        """What learns."""
+        ...
 
     def learn(self, batch: loop.Ready, rate: float) -> None:
         """Make one update."""
-        raise NotImplementedError
+        ...
 
     def nats(self, batch: loop.Ready) -> Tensor:
         """The sum of -log p, nothing smoothed."""
-        raise NotImplementedError
+        ...
 
 
-class Ours(Learner):
+class Ours:
     """As `transduce train` learns."""
 
     def __init__(self, model: Transformer, corpus: loop.Corpus, config: TrainConfig) -> None:
@@ -68,7 +72,7 @@ class Ours(Learner):
         return nats_of_hidden(hidden, weight, ours.target_out, smoothing=0.0).plain
 
 
-class Theirs(Learner):
+class Theirs:
     """The plain loop around `nn.Transformer`."""
 
     def __init__(self, ours: Transformer, shape: Shape, corpus: loop.Corpus) -> None:

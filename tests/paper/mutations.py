@@ -46,8 +46,8 @@ MUTATIONS = (
         f"{ATTENTION}::test_equation_1_is_the_softmax_of_scaled_products_times_the_values",
     ),
     Mutation(
-        "2 the scaling", "model/attention.py", "(queries * keys.size(-1) ** -0.5) @",
-        "queries @",
+        "2 the scaling", "model/attention.py",
+        "(queries.contiguous() * past.keys.size(-1) ** -0.5) @", "queries @",
         f"{CLAIMS}::test_the_models_own_products_have_variance_1_whatever_d_k",
     ),
     Mutation(
@@ -161,9 +161,9 @@ MUTATIONS = (
         f"{ROOM}/test_resolve.py::test_a_head_that_looks_at_the_noun_that_is_meant_is_found",
     ),
     Mutation(
-        "10 n²d", "model/attention.py", "scores = (queries * keys",
-        "scores = (queries * keys.size(-1) ** -0.5) @ keys.mT\n"
-        "    scores = (queries * keys",
+        "10 n²d", "model/attention.py", "scores = (queries.cont",
+        "scores = (queries * past.keys.size(-1) ** -0.5) @ past.keys.mT\n"
+        "    scores = (queries.cont",
         f"{CLAIMS}::test_eight_heads_cost_what_one_of_full_width_costs",
     ),
     Mutation(

@@ -55,10 +55,12 @@ class Helpers(Generic[_Job, _Done]):
         context = multiprocessing.get_context("fork")
         for _ in range(count):
             here, there = cast(tuple[Connection, Connection], Pipe())
-            process = context.Process(target=_help, args=(do, there), daemon=True)
+            self._lines.append(here)
+            process = context.Process(
+                target=_help, args=(do, there), kwargs={"not_mine": self._lines}, daemon=True
+            )
             process.start()
             there.close()
-            self._lines.append(here)
             processes.append(process)
         self.let_go = weakref.finalize(self, _let_go, os.getpid(), self._lines, processes)
         """End them; what is not done yet is not done. They end with this process in any case."""
@@ -103,8 +105,13 @@ def _ask(line: Connection, job: object) -> bool:
     return True
 
 
-def _help(do: Callable[[_Job], _Done], line: Connection) -> None:
-    """Do what is asked until nobody is there to ask, who is also the one to be interrupted."""
+def _help(do: Callable[[_Job], _Done], line: Connection, *, not_mine: Sequence[Connection]) -> None:
+    """Do what is asked until nobody is there to ask, who is also the one to be interrupted.
+
+    A line has no end while a copy of its other side is open, and this process has such copies.
+    """
+    for other in not_mine:
+        other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)

@@ -1,0 +1,85 @@
+"""The copies that search beside `transduce translate` say what it would, and never outlive it."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux")
+
+
+def lines(count: int) -> str:
+    chance = random.Random(5)
+    return "".join(
+        " ".join(str(chance.randrange(5)) for _ in range(chance.randint(6, 9))) + "\n"
+        for _ in range(count)
+    )
+
+
+def started(run: Run, text: str, folder: Path, *, threads: int) -> subprocess.Popen[bytes]:
+    """Translate with so many threads, in a process whose parts nobody else signals."""
+    (folder / "in").write_text(text)
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "transduce", "translate", run.folder, "--engine", "torch"),
+            *("-i", folder / "in", "-o", folder / f"out-{threads}"),
+        ],
+        env=os.environ | {"OMP_NUM_THREADS": str(threads)},
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def children(pid: int) -> list[int]:
+    """Those that a process has, as the system counts them."""
+    found: list[int] = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(words[1]) == pid and words[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def until(said: str, seconds: float, what: object) -> None:
+    """Wait for something to be true."""
+    assert callable(what)
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, said
+        time.sleep(0.05)
+
+
+def test_a_text_is_translated_alike_with_and_without_copies(run: Run, tmp_path: Path):
+    for threads in (1, 2):
+        ended = started(run, lines(300), tmp_path, threads=threads)
+        _, error = ended.communicate(timeout=120)
+        assert ended.returncode == 0, error
+
+    assert (tmp_path / "out-2").read_bytes() == (tmp_path / "out-1").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_copies_end_with_the_program_however_it_ends(
+    sent: signal.Signals, code: int, run: Run, tmp_path: Path
+):
+    program = started(run, lines(60_000), tmp_path, threads=2)
+    until("no copy was made", 60, lambda: children(program.pid))
+    copies = children(program.pid)
+
+    os.kill(program.pid, sent)
+    program.communicate(timeout=60)
+
+    assert program.returncode == code
+    until("a copy lives on", 30, lambda: not any(Path(f"/proc/{one}").exists() for one in copies))
+    assert not (tmp_path / "out-2").exists()
