@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def lines(count: int) -> str:
 
 
 def started(run: Run, text: str, folder: Path, *, threads: int) -> subprocess.Popen[bytes]:
-    """Translate with so many threads, in a process whose parts nobody else signals."""
+    """Translate with so many threads, apart: a job of a script would not hear SIGINT."""
     (folder / "in").write_text(text)
     return subprocess.Popen(
         [
@@ -33,6 +34,7 @@ def started(run: Run, text: str, folder: Path, *, threads: int) -> subprocess.Po
         env=os.environ | {"OMP_NUM_THREADS": str(threads)},
         stderr=subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 

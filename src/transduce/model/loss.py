@@ -64,7 +64,7 @@ class _Chunked(torch.autograd.Function):
     The smoothed target is a constant plus one spike a row, so only the spike touches the logits;
     the constant's share of every sum comes from one vector, the sum of all piece embeddings.
     PAD keeps its column, at -inf: without it rows would have an odd length, which costs a product
-    a third of its speed. All chunks are written on the same paper, probabilities over logits.
+    a third of its speed. All chunks share one block of memory, probabilities over logits.
     """
 
     @staticmethod
@@ -83,10 +83,10 @@ class _Chunked(torch.autograd.Function):
         rows_grad = torch.empty_like(rows) if learn else None
         pieces_grad = torch.zeros_like(embedding) if learn else None
         smoothed, plain = rows.new_zeros((), dtype=exact), rows.new_zeros((), dtype=exact)
-        paper = rows.new_empty(min(CHUNK, len(rows)), len(pieces))
+        block = rows.new_empty(min(CHUNK, len(rows)), len(pieces))
         for start in range(0, len(rows), CHUNK):
             part, right = rows[start : start + CHUNK], targets[start : start + CHUNK, None]
-            logits = torch.mm(part, pieces.T, out=paper[: len(part)])
+            logits = torch.mm(part, pieces.T, out=block[: len(part)])
             logits[:, pad] = -math.inf
             most, logits_right = logits.amax(-1, keepdim=True), logits.gather(1, right)
             probs = logits if logits.dtype == exact else torch.empty_like(logits, dtype=exact)
