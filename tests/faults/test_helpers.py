@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -51,9 +52,8 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def until(said: str, seconds: float, what: object) -> None:
+def until(said: str, seconds: float, what: Callable[[], object]) -> None:
     """Wait for something to be true."""
-    assert callable(what)
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, said

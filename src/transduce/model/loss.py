@@ -63,8 +63,8 @@ class _Chunked(torch.autograd.Function):
 
     The smoothed target is a constant plus one spike a row, so only the spike touches the logits;
     the constant's share of every sum comes from one vector, the sum of all piece embeddings.
-    PAD keeps its column, at -inf: without it rows would have an odd length, which costs a product
-    a third of its speed. All chunks share one block of memory, probabilities over logits.
+    PAD keeps its column, at -inf: without it rows would have an odd length, which slows a product.
+    All chunks share one block of memory, probabilities over logits.
     """
 
     @staticmethod

@@ -1,5 +1,6 @@
-"""Small bundles that CTranslate2 can express."""
+"""Small bundles that CTranslate2 can express, and a machine of two cores."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from transduce.bundle import Bundle, Provenance
 from transduce.engines.cache import Cache
+from transduce.engines.threads import threads_kept
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
@@ -25,6 +27,14 @@ PLAIN_SHAPE = ModelConfig(
     max_positions=61,
 )
 """d_k and d_v are d_model / heads."""
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """torch computes with two, whatever the machine has."""
+    with threads_kept():
+        torch.set_num_threads(2)
+        yield
 
 
 def lively(config: ModelConfig, *, seed: int = 2) -> Transformer:

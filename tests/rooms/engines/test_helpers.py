@@ -4,8 +4,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,18 +16,14 @@ from transduce.engines.helpers import Helpers, let_fork, may_fork
 from transduce.engines.torch_engine import TorchEngine
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
+from transduce.search.hypothesis import Hypothesis
 from transduce.search.request import Draw, Request, Wishes
 from transduce.text.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux")
-
-
-@pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux"),
+    pytest.mark.usefixtures("two_threads"),
+]
 
 
 def who(job: int) -> tuple[int, int, int]:
@@ -116,10 +113,15 @@ def test_several_processes_find_what_one_finds(
         engine = TorchEngine(untrained, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
         monkeypatch.setattr(torch_engine, "may_fork", lambda: fork)
         made: list[int] = []
-        crew = Helpers.__init__
-        monkeypatch.setattr(Helpers, "__init__", lambda *given: (made.append(1), crew(*given))[1])
+
+        def counted(
+            do: Callable[[Any], list[list[Hypothesis]]], count: int
+        ) -> Helpers[Any, list[list[Hypothesis]]]:
+            made.append(count)
+            return Helpers(do, count)
+
+        monkeypatch.setattr(torch_engine, "Helpers", counted)
         both = [engine.search(requests, config, wishes) for _ in range(2)]
-        monkeypatch.setattr(Helpers, "__init__", crew)
         assert made == [1] * fork, "copies are made once, and kept"
         assert both[0] == both[1]
         return [[one.ids for one in best] for best in both[0]]

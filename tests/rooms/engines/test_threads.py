@@ -1,7 +1,5 @@
 """One thread for a little, one batch a thread for much."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -13,13 +11,7 @@ from transduce.search.config import SearchConfig
 from transduce.search.request import Request
 from transduce.text.tokenizer import Tokenizer
 
-
-@pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("two_threads")
 
 
 def test_threads_are_put_back_after_a_failure():
