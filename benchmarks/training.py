@@ -17,8 +17,8 @@ pieces, and make batches by tokens themselves. Peers are measured as they come, 
 the environment that make glibc keep memory, as ours asks for by itself. Every measurement is a
 process of its own, whose first updates are not timed; systems take turns, and medians of the rounds
 are quoted. The share of the ceiling is the arithmetic of the tokens (`shapes.flops`) by that of a
-matrix product of 2,048 cubed, the best of all in this run. At last ours and nn.Transformer learn
-from the same weights, to see that they learn the same (`peers/learning.py`).
+matrix product of 2,048 cubed, the best of all in this run. Whether the systems learn the same at
+equal tokens is another program's question (`learning.py`).
 
 Peers that pip has to fetch get environments of their own below --environments, once. Prints a
 table for each model and writes benchmarks/results/training/record.json. Nothing else should run
@@ -34,13 +34,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from peers.environments import NotInstalled, python_of
-from peers.report import KEEPING, OURS, SETTINGS, Found, Way, gains, rows_of, said, table
-from peers.running import Failed, arrange, run
+from peers.report import KEEPING, OURS, SETTINGS, Found, Way, gains, rows_of, table
+from peers.running import PROGRAMS, Failed, arrange, run, with_ours
 from peers.shapes import BETAS, DROPOUT, EPSILON, SHAPES, SMOOTHING, TOKENS, flops
 from record import ROOT, header, write
 
-PROGRAMS = ROOT / "benchmarks" / "peers"
-WHEN = ("before", "after")
 PEERS = ("transformers", "torch", "eole", "opennmt")
 
 
@@ -63,7 +61,6 @@ def main() -> None:
         print(table(model, measured, gflops=found["ceiling_gflops"]))
     for name, reason in found["failures"].items():
         print(f"{name}: {reason}")
-    print(said(found["learning"]))
 
 
 def everything(arguments: argparse.Namespace, work: str) -> dict[str, object]:
@@ -73,14 +70,12 @@ def everything(arguments: argparse.Namespace, work: str) -> dict[str, object]:
     rounds = dict(zip(arguments.models, per_model(arguments), strict=True))
     tell("preparing the corpus")
     longest = max(SHAPES[model].warm + updates for model, updates in timed.items())
-    updates = max(longest, arguments.learning_updates)
-    made = ours("prepare.py", str(arguments.folder), work, str(updates))
+    made = with_ours("prepare.py", str(arguments.folder), work, str(longest))
     ceilings = [ceiling()]
     found: dict[str, dict[Way, list[Found]]] = {}
     for model in arguments.models:
         words = (model, work, str(timed[model]))
         found[model] = measure(ways, words, rounds[model], failures, ceilings)
-    learned = learning(arguments.learning_updates, work)
     best = max(one["gflops"] for one in ceilings)
     return {
         "threads": ceilings[0]["threads"],
@@ -104,7 +99,6 @@ def everything(arguments: argparse.Namespace, work: str) -> dict[str, object]:
             for model in arguments.models
         },
         "failures": failures,
-        "learning": learned,
     }
 
 
@@ -133,7 +127,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--updates", type=int, default=0, help=f"timed ones of a round: even; 0: {defaults}"
     )
-    parser.add_argument("--learning-updates", type=int, default=200, help="of T; 0: none")
     parser.add_argument("--threads", type=int, default=0, help="of every process; 0: all")
     parser.add_argument("--dry", action="store_true", help="write no record")
     return parser.parse_args()
@@ -187,33 +180,9 @@ def measure(
     return found
 
 
-def ours(program: str, *words: str) -> dict[str, float]:
-    """Run a program that has to run, with our own Python."""
-    command = [sys.executable, str(PROGRAMS / program), *words]
-    return run(command, {})[0]
-
-
 def ceiling() -> dict[str, float]:
     """How quickly the machine multiplies matrices at this moment."""
-    return ours("ceiling.py")
-
-
-def learning(updates: int, work: str) -> dict[str, object]:
-    """What ours and nn.Transformer know after the same tokens; T, from the same weights."""
-    if not updates:
-        return {}
-    ways = {}
-    for name in ("transduce", "torch"):
-        tell(f"{updates} updates of {name}")
-        ways[name] = ours("learning.py", name, "T", work, str(updates))
-    before, after = ({name: way[when] for name, way in ways.items()} for when in WHEN)
-    return {
-        "updates": updates,
-        "tokens": ways["torch"]["tokens"],
-        "validation_loss_before": {name: round(loss, 5) for name, loss in before.items()},
-        "validation_loss": {name: round(loss, 5) for name, loss in after.items()},
-        "ours_above_theirs_percent": round(100 * (after["transduce"] / after["torch"] - 1), 3),
-    }
+    return with_ours("ceiling.py")
 
 
 def tell(text: str) -> None:

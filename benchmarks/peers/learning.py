@@ -1,10 +1,10 @@
 """The same learning at equal tokens: ours and `nn.Transformer` from the same weights.
 
-    PYTHON learning.py transduce|torch MODEL FOLDER UPDATES
+    PYTHON learning.py transduce|torch MODEL FOLDER UPDATES DROPOUT DRAW
 
-Same batches, rates, Adam, dropout and smoothing; dropout's draws differ. For this alone
-`nn.Transformer` is made to be the paper's model: without its biases in attention, normalisations on
-top and additional dropout, and PAD is no piece that it could say.
+Same batches, rates, Adam, dropout and smoothing; DRAW seeds dropout, but the two draw differently
+all the same. For this alone `nn.Transformer` is made to be the paper's model: without its biases in
+attention, normalisations on top and additional dropout, and PAD is no piece that it could say.
 """
 
 import json
@@ -76,7 +76,8 @@ class Theirs:
     """The plain loop around `nn.Transformer`."""
 
     def __init__(self, ours: Transformer, shape: Shape, corpus: loop.Corpus) -> None:
-        self.model, self.pad = as_paper(Plain(shape, corpus.vocabulary), ours), corpus.pad
+        plain = Plain(shape, corpus.vocabulary, dropout=ours.config.dropout)
+        self.model, self.pad = as_paper(plain, ours), corpus.pad
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         self.adam = torch.optim.Adam(weights, betas=BETAS, eps=EPSILON)
 
@@ -145,15 +146,16 @@ def validation(learner: Learner, corpus: loop.Corpus) -> float:
     return nats / sum(corpus.tokens(batch) for batch in corpus.batches)
 
 
-def main(name: str, model: str, folder: Path, updates: int) -> None:
+def main(name: str, model: str, folder: Path, *, updates: int, dropout: float, draw: int) -> None:
     """Train one of the two and print its validation losses."""
     hold_memory()
     shape, train, held = SHAPES[model], loop.read(folder, "train"), loop.read(folder, "validation")
     torch.manual_seed(1)
-    ours = model_of(shape, train.vocabulary)
+    ours = model_of(shape, train.vocabulary, dropout=dropout)
     config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, warmup=WARMUP)
     learner = Theirs(ours, shape, train) if name == "torch" else Ours(ours, train, config)
     before, tokens = validation(learner, held), 0
+    torch.manual_seed(draw)
     for number, batch in enumerate(islice(loop.endless(train), updates), start=1):
         learner.learn(batch, rates(number, config=config, d_model=shape.d_model)[0])
         tokens += train.tokens(batch)
@@ -162,4 +164,11 @@ def main(name: str, model: str, folder: Path, updates: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
+    main(
+        sys.argv[1],
+        sys.argv[2],
+        Path(sys.argv[3]),
+        updates=int(sys.argv[4]),
+        dropout=float(sys.argv[5]),
+        draw=int(sys.argv[6]),
+    )

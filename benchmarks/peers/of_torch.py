@@ -17,19 +17,19 @@ class Plain(nn.Module):
 
     table: Tensor
 
-    def __init__(self, shape: Shape, vocabulary: int) -> None:
+    def __init__(self, shape: Shape, vocabulary: int, *, dropout: float = DROPOUT) -> None:
         super().__init__()
         self.pad = vocabulary - 1
         self.embedding = nn.Embedding(vocabulary, shape.d_model, padding_idx=self.pad)
         nn.init.normal_(self.embedding.weight, std=shape.d_model**-0.5)
-        self.dropout = nn.Dropout(DROPOUT)
+        self.dropout = nn.Dropout(dropout)
         self.transformer = nn.Transformer(
             d_model=shape.d_model,
             nhead=shape.heads,
             num_encoder_layers=shape.layers,
             num_decoder_layers=shape.layers,
             dim_feedforward=shape.d_ff,
-            dropout=DROPOUT,
+            dropout=dropout,
             batch_first=True,
         )
         self.output = nn.Linear(shape.d_model, vocabulary, bias=False)

@@ -12,7 +12,7 @@ from transduce.train.optimizer import make_optimizers
 from transduce.train.step import make_update
 
 
-def model_of(shape: Shape, vocabulary: int) -> Transformer:
+def model_of(shape: Shape, vocabulary: int, *, dropout: float = DROPOUT) -> Transformer:
     """The model that a recipe with such a shape has."""
     width = shape.d_model // shape.heads
     return Transformer(
@@ -25,7 +25,7 @@ def model_of(shape: Shape, vocabulary: int) -> Transformer:
             heads=shape.heads,
             d_k=width,
             d_v=width,
-            dropout=DROPOUT,
+            dropout=dropout,
         )
     )
 

@@ -98,15 +98,3 @@ def table(model: str, measured: Mapping[str, object], *, gflops: float) -> str:
         beside = f"the quickest peer ({gained['quickest_peer']}), {settings}"
         lines.append(f"ours is {gained['gain']:.2f} × {beside}")
     return "\n".join(lines)
-
-
-def said(learned: Mapping[str, object]) -> str:
-    """What the comparison of learning says."""
-    if not learned:
-        return ""
-    losses = learned["validation_loss"]
-    return (
-        f"\nlearning: after {learned['updates']} updates of T, {learned['tokens']:,} tokens, from "
-        f"the same weights: validation loss {losses['transduce']:.4f} (ours), "
-        f"{losses['torch']:.4f} (nn.Transformer); {learned['ours_above_theirs_percent']:+.2f} %"
-    )

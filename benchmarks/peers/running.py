@@ -5,10 +5,15 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from peers.environments import why
+
+PROGRAMS = Path(__file__).parent
+"""Where the programs are that measure one system each."""
 
 LIMIT = 900.0
 """Seconds after which a process is given up."""
@@ -51,6 +56,11 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[dict[st
         if process.returncode:
             raise Failed(f"does not run: {why(errors.read())}")
         return json.loads(out.read().splitlines()[-1]), round(usage.ru_maxrss / 1024)
+
+
+def with_ours(program: str, *words: str) -> dict[str, float]:
+    """Run one of `PROGRAMS` with our own Python; it has to run."""
+    return run([sys.executable, str(PROGRAMS / program), *words], {})[0]
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run, Said, Transduce, refuses
 
+from transduce.engines import helpers
+
 LINES = [f"line {number} of a small test set ." for number in range(29)]
 
 
@@ -38,6 +40,26 @@ def test_a_model_is_reported_on_with_its_runs_words(
     assert "perplexity" in html
     assert "the 481 training pairs of run" in html
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize("report", [(), ("--report", "report.html")], ids=["scores", "a report"])
+def test_a_model_is_evaluated_by_copies_of_the_program(
+    run: Run,
+    transduce: Transduce,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    report: tuple[str, ...],
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(helpers.threading, "active_count", lambda: 1)
+    assert not helpers.may_fork()
+
+    transduce(
+        *("evaluate", run.folder, "--source", run.corpus / "test.src"),
+        *("--target", run.corpus / "test.rev", *report),
+    )
+
+    assert helpers.may_fork()
 
 
 def test_two_systems_stand_side_by_side(folder: Path, transduce: Transduce):

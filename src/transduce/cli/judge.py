@@ -200,6 +200,9 @@ def _write_report(
         against = System(names[1], texts[asked.against]) if asked.against else None
         check_lines([against] if against else [], references, sources=sources)
         if asked.model:
+            from transduce.engines.helpers import let_fork
+
+            let_fork()
             made = translate_with(
                 asked.model,
                 names[0],
