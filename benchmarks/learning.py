@@ -41,7 +41,7 @@ def main() -> None:
             for dropout, draw in draws
         ]
     record = {
-        **header("python benchmarks/learning.py --folder CORPUS"),
+        **header("python " + " ".join(sys.argv)),
         "corpus": "Multi30k en-de, tokenised",
         **made,
         "model": "T",
