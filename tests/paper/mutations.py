@@ -31,7 +31,7 @@ ROOM = "tests/rooms/paper"
 
 MUTATIONS = (
     Mutation(
-        "1 the softmax", "model/attention.py", "scores.softmax(-1) @ past.values",
+        "1 the softmax", "model/attention.py", "softmax(scores) @ past.values",
         "scores @ past.values",
         f"{CLAIMS}::test_attention_takes_a_mean_of_the_values_and_leaves_their_range_never",
     ),
@@ -41,7 +41,7 @@ MUTATIONS = (
         f"{CLAIMS}::test_the_softmax_is_taken_over_the_keys_of_each_query",
     ),
     Mutation(
-        "1 equation (1)", "model/attention.py", "scores.softmax(-1) @ past.values",
+        "1 equation (1)", "model/attention.py", "softmax(scores) @ past.values",
         "scores.softmax(-2) @ past.values",
         f"{ATTENTION}::test_equation_1_is_the_softmax_of_scaled_products_times_the_values",
     ),

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.model.neighbourhood import near, neighbourhood
+from transduce.model.softmax import softmax
 
 SHORT = 64 * 64
 """Scores per head (queries x memory) up to which a CPU is quicker with equation (1) written out."""
@@ -101,4 +102,4 @@ def written_out(
         scores = scores + ahead.triu(1)
     elif mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
-    return scores.softmax(-1) @ past.values
+    return softmax(scores) @ past.values

@@ -64,7 +64,8 @@ class _Chunked(torch.autograd.Function):
     The smoothed target is a constant plus one spike a row, so only the spike touches the logits;
     the constant's share of every sum comes from one vector, the sum of all piece embeddings.
     PAD keeps its column, at -inf: without it rows would have an odd length, which slows a product.
-    All chunks share one block of memory, probabilities over logits.
+    All chunks share one block of memory, slopes over probabilities over logits; where logits are of
+    lower precision, a second one holds what is worked out in float32.
     """
 
     @staticmethod
@@ -84,13 +85,14 @@ class _Chunked(torch.autograd.Function):
         pieces_grad = torch.zeros_like(embedding) if learn else None
         smoothed, plain = rows.new_zeros((), dtype=exact), rows.new_zeros((), dtype=exact)
         block = rows.new_empty(min(CHUNK, len(rows)), len(pieces))
+        wide = block if block.dtype == exact else torch.empty_like(block, dtype=exact)
         for start in range(0, len(rows), CHUNK):
             part, right = rows[start : start + CHUNK], targets[start : start + CHUNK, None]
-            logits = torch.mm(part, pieces.T, out=block[: len(part)])
+            slope = torch.mm(part, pieces.T, out=block[: len(part)])
+            logits = slope if wide is block else wide[: len(part)].copy_(slope)
             logits[:, pad] = -math.inf
             most, logits_right = logits.amax(-1, keepdim=True), logits.gather(1, right)
-            probs = logits if logits.dtype == exact else torch.empty_like(logits, dtype=exact)
-            torch.softmax(logits, -1, dtype=exact, out=probs)
+            probs = torch.softmax(logits, -1, out=logits)
             log_z = most - probs.amax(-1, keepdim=True).log()  # the largest cannot underflow
             nats_right = log_z - logits_right
             plain += nats_right.sum()
@@ -99,7 +101,8 @@ class _Chunked(torch.autograd.Function):
             smoothed += smoothing * log_z.sum() - share * (part.to(exact) @ total).sum()
             if rows_grad is not None and pieces_grad is not None:
                 probs.scatter_add_(1, right, probs.new_full(right.shape, -spike))
-                slope = probs.to(rows.dtype)
+                if wide is not block:
+                    slope.copy_(probs)
                 torch.mm(slope, pieces, out=rows_grad[start : start + CHUNK])
                 add_product(pieces_grad, slope.T, part)
         if rows_grad is not None and pieces_grad is not None:

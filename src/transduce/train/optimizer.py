@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.train.config import TrainConfig
+from transduce.train.precision import choose
 
 QUINTICS = (
     (8.09337, -23.62043, 17.44615),
@@ -29,12 +30,21 @@ class Muon(torch.optim.Optimizer):
 
     The step of an a x b matrix is scaled by 0.2 √max(a, b), which gives it the root mean square
     that Adam's has (Liu et al. 2025), so that rates and weight decay of the two can be compared.
+    Momenta have the precision of the weights; the iteration, which is begun anew in every update,
+    may have less (`iterate_in`).
     """
 
     def __init__(
-        self, params: Iterable[nn.Parameter], *, rate: float, momentum: float, weight_decay: float
+        self,
+        params: Iterable[nn.Parameter],
+        *,
+        rate: float,
+        momentum: float,
+        weight_decay: float,
+        iterate_in: torch.dtype | None = None,
     ) -> None:
         super().__init__(params, {"lr": rate, "momentum": momentum, "weight_decay": weight_decay})
+        self._iterate_in = iterate_in
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -47,9 +57,10 @@ class Muon(torch.optim.Optimizer):
                     shapes.setdefault(matrix.shape, []).append(matrix)
             rate, shrink = group["lr"], 1.0 - group["lr"] * group["weight_decay"]
             for shape, matrices in shapes.items():
-                moves = orthogonalise(self._momenta(matrices, group["momentum"]))
+                momenta = self._momenta(matrices, group["momentum"])
+                moves = orthogonalise(momenta.to(self._iterate_in or momenta.dtype))
                 reach = rate * 0.2 * max(shape) ** 0.5
-                for matrix, move in zip(matrices, moves, strict=True):
+                for matrix, move in zip(matrices, moves.to(momenta.dtype), strict=True):
                     matrix.mul_(shrink).sub_(move, alpha=reach)
 
     def _momenta(
@@ -112,4 +123,12 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
     )
     if not matrices:
         return [adam]
-    return [adam, Muon(matrices, rate=0.0, momentum=0.95, weight_decay=config.weight_decay)]
+    short = choose(config, matrices[0].device).name == "bfloat16"
+    muon = Muon(
+        matrices,
+        rate=0.0,
+        momentum=0.95,
+        weight_decay=config.weight_decay,
+        iterate_in=torch.bfloat16 if short else None,
+    )
+    return [adam, muon]

@@ -7,8 +7,9 @@ weights that are learned, the masters, stay float32, and so does all that adds u
 =====================================  ========
 linear maps, attention, dropout        bfloat16
 logits and their slopes                bfloat16
+Muon's iteration                       bfloat16
 embedding, positions, normalisations   float32
-softmax of the loss, the loss          float32
+all softmaxes, the loss                float32
 gradients, added up over micro-batches float32
 optimizers, running mean, checkpoints  float32
 =====================================  ========

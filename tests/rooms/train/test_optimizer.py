@@ -1,6 +1,7 @@
 """Adam as torch has it, and Muon's move worked out by singular values."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 import torch
@@ -122,3 +123,35 @@ def test_muons_move_has_about_the_size_of_adams(shape: tuple[int, int]):
 
     # Adam's root mean square is about 0.2 in training, says the source of the factor.
     assert weight.square().mean().sqrt().item() == pytest.approx(0.2, rel=0.25)
+
+
+@pytest.mark.parametrize("shape", [(3, 41, 29), (2, 64, 128), (2, 256, 128)])
+def test_in_bfloat16_the_iteration_moves_all_directions_alike_as_well(shape: tuple[int, int, int]):
+    momenta = draw(*shape)
+    exact = orthogonalise(momenta)
+
+    short = orthogonalise(momenta.bfloat16())
+
+    assert short.dtype == torch.bfloat16
+    assert (short.float() - exact).norm() < 0.04 * exact.norm()
+    values = torch.linalg.svdvals(short.float())
+    assert 0.7 < values.min() < values.max() < 1.5
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_muon_iterates_in_the_precision_of_the_run_and_remembers_in_float32(
+    tiny: Transformer, precision: Literal["bfloat16", "float32"]
+):
+    _, muon = make_optimizers(tiny, TrainConfig(optimizer="muon", precision=precision))
+    matrix = tiny.get_parameter("encoder.0.feed.inner.weight")
+    before, grad = matrix.detach().clone(), draw(*matrix.shape)
+    matrix.grad = grad
+
+    muon.param_groups[0]["lr"] = 1.0
+    muon.step()
+
+    assert muon.state[matrix]["momentum"].dtype == torch.float32
+    look = grad.lerp(0.05 * grad, 0.95)[None]
+    short = look.bfloat16() if precision == "bfloat16" else look
+    reach = 0.2 * max(matrix.shape) ** 0.5
+    torch.testing.assert_close(before - matrix, reach * orthogonalise(short)[0].float())

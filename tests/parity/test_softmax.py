@@ -1,0 +1,53 @@
+"""The softmax of short rows is torch's: in float32 to the last bits, in bfloat16 rounded once."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from transduce.model.softmax import LANES, softmax
+
+LENGTHS = (1, 2, LANES - 1, LANES, LANES + 1, 40)
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_it_is_torchs(length: int):
+    ours = draw(3, 2, 5, length).requires_grad_()
+    theirs = ours.detach().clone().requires_grad_()
+    slope = draw(3, 2, 5, length)
+
+    made, wanted = softmax(ours), theirs.softmax(-1)
+    made.backward(slope)
+    wanted.backward(slope)
+
+    torch.testing.assert_close(made, wanted)
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_what_is_masked_gets_nothing_and_its_slope_is_zero(length: int):
+    scores = draw(3, length + 1)
+    scores[:, -1] = -math.inf
+    scores.requires_grad_()
+
+    made = softmax(scores)
+    made.square().sum().backward()
+
+    assert (made[:, -1] == 0).all()
+    torch.testing.assert_close(made[:, :-1], scores[:, :-1].softmax(-1))
+    assert scores.grad is not None
+    assert (scores.grad[:, -1] == 0).all()
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_scores_in_bfloat16_are_rounded_once_and_those_in_float64_not_at_all(length: int):
+    scores = 3 * draw(7, length)
+    short = scores.bfloat16()
+
+    assert softmax(short).equal(short.float().softmax(-1).bfloat16())
+    torch.testing.assert_close(softmax(scores.double()), scores.double().softmax(-1))
