@@ -67,7 +67,7 @@ def ours(task: Task, *, engine: Literal["torch", "ctranslate2"], kind: str = "fl
     cache = Cache(task.folder / "cache")
     if engine == "torch":
         let_fork()  # as `transduce translate` does
-        (made,) = choose(task.bundle, engine=engine).engines
+        (made,) = choose(task.bundle, engine=engine, compute_type=kind).engines
         how, at_once = f"a batch of {BATCH} on each of {made.together} cores", BATCH * made.together
     else:
         (made,) = choose(task.bundle, engine=engine, compute_type=kind, cache=cache).engines
@@ -115,8 +115,8 @@ def ctranslate2_alone(task: Task, *, best: bool) -> System:
     return System(translate=translate, how=how)
 
 
-def hugging_face(task: Task) -> System:
-    """`generate`, with our weights if Marian can hold them."""
+def hugging_face(task: Task, *, kind: torch.dtype = torch.float32) -> System:
+    """`generate`, with our weights if Marian can hold them; all of it in one precision."""
     from transformers import MarianConfig, MarianMTModel
 
     reason, shape = why_not(task.bundle), task.bundle.model.config
@@ -142,6 +142,7 @@ def hugging_face(task: Task) -> System:
     else:
         write_marian(task.bundle, task.folder / "marian")
         model = MarianMTModel.from_pretrained(task.folder / "marian").eval()
+    model.to(kind)
 
     def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:
         def some(batch: Sequence[Ids]) -> list[list[int]]:
@@ -181,11 +182,13 @@ def in_batches(
 
 SYSTEMS: Mapping[str, Callable[[Task], System]] = {
     "ours, torch": partial(ours, engine="torch"),
+    "ours, torch bfloat16": partial(ours, engine="torch", kind="bfloat16"),
     "ours, ctranslate2": partial(ours, engine="ctranslate2"),
     "ours, int8": partial(ours, engine="ctranslate2", kind="int8"),
     "CTranslate2 at its best": partial(ctranslate2_alone, best=True),
     "CTranslate2 as it comes": partial(ctranslate2_alone, best=False),
     "Hugging Face": hugging_face,
+    "Hugging Face bfloat16": partial(hugging_face, kind=torch.bfloat16),
 }
 
 

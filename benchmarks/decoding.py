@@ -9,6 +9,7 @@ weights. Prints a table a shape and writes benchmarks/results/decoding/record.js
 should run meanwhile.
 
 ours, torch               `--engine torch`, a batch of 64 on each core at one time
+ours, torch bfloat16      the same with `--compute-type bfloat16`
 ours, ctranslate2         as `--engine auto` chooses: float32, workers and threads by measurement
 ours, int8                the same with `--compute-type int8`
 CTranslate2 at its best   the converted model, a worker with one thread a core, `max_batch_size` 64;
@@ -16,9 +17,11 @@ CTranslate2 at its best   the converted model, a worker with one thread a core, 
 CTranslate2 as it comes   the same with its defaults
 Hugging Face              `MarianMTModel.generate`, batches of 64. Where Marian cannot express the
                           model, weights are random and translations as long as sources on average
+Hugging Face bfloat16     the same model, `.to(torch.bfloat16)`
 
 Texts are timed for all sentences at once, single sentences one by one. The share is that of the
-best product of 2,048 x 2,048 matrices, measured first, by `flops` of what was said.
+best product of 2,048 x 2,048 matrices in the same precision, measured first, by `flops` of what was
+said.
 """
 
 import argparse
@@ -43,6 +46,8 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 
 BEAMS = (1, 5)
+SHARED = {"ours, torch": "float32", "ours, torch bfloat16": "bfloat16"}
+"""Whose share of a ceiling is said, and of which."""
 COMMAND = "python benchmarks/decoding.py MODEL --source FILE --target FILE --tokenize none"
 
 Row = dict[str, object]
@@ -54,7 +59,7 @@ def main() -> None:
     bundle = Bundle.load(arguments.model)
     sources = bundle.tokenizer.encode_all(read_lines(arguments.source)[: arguments.lines])
     references = read_lines(arguments.target)[: len(sources)]
-    ceiling = measured_ceiling()
+    ceilings = {kind: measured_ceiling(kind) for kind in SHARED.values()}
     shapes: dict[str, Row] = {}
     for name in arguments.shapes.split(","):
         given = name == "T"
@@ -65,13 +70,13 @@ def main() -> None:
             some,
             references if given else None,
             counts=counts,
-            ceiling=ceiling,
+            ceilings=ceilings,
             tokenize=arguments.tokenize,
         )
         print(f"\n{name}: {shapes[name]['model']}\n{table(shapes[name]['rows'])}", flush=True)
     if not arguments.dry:
         head = header(COMMAND, "ctranslate2", "transformers")
-        write("decoding", {**head, "ceiling_gflops": round(ceiling, 1), "shapes": shapes})
+        write("decoding", {**head, "ceiling_gflops": ceilings, "shapes": shapes})
 
 
 def parse() -> argparse.Namespace:
@@ -114,7 +119,7 @@ def timed_shape(
     references: Sequence[str] | None,
     *,
     counts: tuple[int, int],
-    ceiling: float,
+    ceilings: Mapping[str, float],
     tokenize: str,
 ) -> Row:
     """Everything about one model; without references its weights are random."""
@@ -131,13 +136,13 @@ def timed_shape(
             system.end()
     for row in rows:
         said, says = row.pop("said"), row.pop("says")
-        if row["system"] == "ours, torch":
+        if row["system"] in SHARED:
             work = 1e-9 * sum(
                 flops(bundle.model.config, len(source) + 1, len(one), row["beam"])
                 for source, one in zip(sources, said, strict=True)
             )
             rate = work / len(sources) * row["sentences_a_second"]
-            row["share_of_ceiling"] = round(rate / ceiling, 3)
+            row["share_of_ceiling"] = round(rate / ceilings[SHARED[row["system"]]], 3)
         if references is not None and says:
             texts = [bundle.tokenizer.decode(ids) for ids in said]
             score = sacrebleu.corpus_bleu(texts, [references], tokenize=tokenize, force=True)
@@ -231,11 +236,11 @@ def flops(config: ModelConfig, source: int, target: int, beam: int) -> int:
     return 2 * (source * read + beam * target * said)
 
 
-def measured_ceiling() -> float:
+def measured_ceiling(kind: str) -> float:
     """GFLOP/s of this machine's matrix products, on all threads, in a process of its own."""
-    program = [sys.executable, str(ROOT / "benchmarks" / "peers" / "ceiling.py")]
+    program = [sys.executable, str(ROOT / "benchmarks" / "peers" / "ceiling.py"), kind]
     done = subprocess.run(program, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)["gflops"]
+    return round(json.loads(done.stdout)["gflops"], 1)
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -23,6 +23,7 @@ from transduce.model.attention import KeysValues, written_out
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.dropout import Dropout
 from transduce.model.loss import nats, nats_of_hidden
+from transduce.model.softmax import softmax
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
@@ -46,6 +47,8 @@ def main() -> None:
             "attention, 64 pieces": attention(length=64, rows=64),
             "attention, 128 pieces": attention(length=128, rows=32),
             "attention, 256 pieces": attention(length=256, rows=16),
+            "softmax, 13 pieces": short_rows(torch.float32),
+            "softmax, 13 pieces, bfloat16": short_rows(torch.bfloat16),
             "dropout": dropout(),
             "loss, 8,000 pieces": loss(),
         }.items()
@@ -94,6 +97,16 @@ def attention(*, length: int, rows: int) -> tuple[Way, Way]:
         mixed.backward(mixed)
 
     return ours, plain
+
+
+def short_rows(kind: torch.dtype) -> tuple[Way, Way]:
+    """The softmax of scores between 13 pieces, and torch's, forward and backward."""
+    scores = torch.randn(ROWS, 4, 13, 13, dtype=kind, requires_grad=True)
+
+    def backward(weights: Tensor) -> None:
+        weights.backward(weights)
+
+    return lambda: backward(softmax(scores)), lambda: backward(scores.softmax(-1))
 
 
 def dropout() -> tuple[Way, Way]:

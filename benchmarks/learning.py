@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/learning.py --folder CORPUS
 
 Both start from the same weights and read the same batches of Multi30k (those of `training.py`,
-shape T) by the same rates. Without dropout nothing is left to chance, so their losses on the
-validation set can differ by rounding alone. With dropout each draws units of its own: every pair of
+shape T) by the same rates, ours in the precision that it chooses here, nn.Transformer in float32.
+Without dropout nothing is left to chance, so their losses on the validation set can differ by
+rounding alone. With dropout each draws units of its own: every pair of
 trainings then is one draw of either, and how far the draws of one system are apart says what a
 difference means. Prints a table and writes benchmarks/results/learning/record.json. Other work on
 the machine changes the time that this takes, not what it finds.
@@ -68,6 +69,7 @@ def pair(work: str, *, updates: int, dropout: float, draw: int) -> dict[str, obj
         "dropout": dropout,
         "draw": draw,
         "tokens": found["torch"]["tokens"],
+        "precision": {name: one["precision"] for name, one in found.items()},
         "validation_loss_before": {name: round(one["before"], 5) for name, one in found.items()},
         "validation_loss": {name: round(one["after"], 5) for name, one in found.items()},
         "ours_above_theirs_percent": round(100 * (ours / theirs - 1), 3),

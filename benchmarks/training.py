@@ -3,22 +3,24 @@
     .venv/bin/python benchmarks/training.py --folder CORPUS
 
 CORPUS holds Multi30k as tokenised files (tok/train.lc.norm.tok.en.gz and so on), which become ids
-of a joint BPE of 10,000 pieces. All systems train the same shapes in fp32 on all threads: updates
-of about 4,096 target tokens of sentences of like length, dropout and label smoothing 0.1, Adam.
+of a joint BPE of 10,000 pieces. All systems train the same shapes on all threads: updates of about
+4,096 target tokens of sentences of like length, dropout and label smoothing 0.1, Adam.
 
-ours            what `transduce train` does for an update
+ours            what `transduce train` does for an update: products in bfloat16 where the processor
+                has units for it, beside weights in float32; and told to stay in float32
 transformers    Hugging Face's MarianMTModel in a plain loop
 torch           torch.nn.Transformer in a plain loop
 eole            `eole train`, its own log read
 opennmt         `onmt_train` of OpenNMT-py, its own log read
 
 The loops read the same ready-made batches from a file; the two toolkits read the same corpus as
-pieces, and make batches by tokens themselves. Peers are measured as they come, and with settings in
-the environment that make glibc keep memory, as ours asks for by itself. Every measurement is a
-process of its own, whose first updates are not timed; systems take turns, and medians of the rounds
-are quoted. The share of the ceiling is the arithmetic of the tokens (`shapes.flops`) by that of a
-matrix product of 2,048 cubed, the best of all in this run. Whether the systems learn the same at
-equal tokens is another program's question (`learning.py`).
+pieces, and make batches by tokens themselves. Peers are measured as they come, in float32; with
+settings in the environment that make glibc keep memory, as ours asks for by itself; and the loops
+with torch's autocast to bfloat16 besides, which their user would have to write. Every measurement
+is a process of its own, whose first updates are not timed; systems take turns, and medians of the
+rounds are quoted. The share of the ceiling is the arithmetic of the tokens (`shapes.flops`) by that
+of a matrix product of 2,048 cubed in the same precision, the best of all in this run. Whether the
+systems learn the same at equal tokens is another program's question (`learning.py`).
 
 Peers that pip has to fetch get environments of their own below --environments, once. Prints a
 table for each model and writes benchmarks/results/training/record.json. Nothing else should run
@@ -26,6 +28,7 @@ meanwhile.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -34,12 +37,28 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from peers.environments import NotInstalled, python_of
-from peers.report import KEEPING, OURS, SETTINGS, Found, Way, gains, rows_of, table
+from peers.report import (
+    KEEPING,
+    OF_LOOPS,
+    OF_OURS,
+    OF_TOOLKITS,
+    OURS,
+    SETTINGS,
+    Found,
+    Way,
+    gains,
+    rows_of,
+    table,
+)
 from peers.running import PROGRAMS, Failed, arrange, run, with_ours
 from peers.shapes import BETAS, DROPOUT, EPSILON, SHAPES, SMOOTHING, TOKENS, flops
 from record import ROOT, header, write
 
-PEERS = ("transformers", "torch", "eole", "opennmt")
+LOOPS, TOOLKITS = ("transformers", "torch"), ("eole", "opennmt")
+PEERS = (*LOOPS, *TOOLKITS)
+PRECISIONS = ("float32", "bfloat16")
+Ceilings = dict[str, float]
+"""GFLOP/s by precision."""
 
 
 def main() -> None:
@@ -71,15 +90,14 @@ def everything(arguments: argparse.Namespace, work: str) -> dict[str, object]:
     tell("preparing the corpus")
     longest = max(SHAPES[model].warm + updates for model, updates in timed.items())
     made = with_ours("prepare.py", str(arguments.folder), work, str(longest))
-    ceilings = [ceiling()]
+    ceilings = [measured_ceilings()]
     found: dict[str, dict[Way, list[Found]]] = {}
     for model in arguments.models:
         words = (model, work, str(timed[model]))
         found[model] = measure(ways, words, rounds[model], failures, ceilings)
-    best = max(one["gflops"] for one in ceilings)
+    best = {name: max(one[name] for one in ceilings) for name in PRECISIONS}
     return {
-        "threads": ceilings[0]["threads"],
-        "precision": "float32",
+        "threads": arguments.threads or os.cpu_count(),
         "corpus": "Multi30k en-de, tokenised",
         **made,
         "tokens_an_update_about": TOKENS,
@@ -87,8 +105,8 @@ def everything(arguments: argparse.Namespace, work: str) -> dict[str, object]:
         "label_smoothing": SMOOTHING,
         "adam": {"betas": BETAS, "epsilon": EPSILON},
         "memory_kept": KEEPING,
-        "ceiling_gflops": round(best, 1),
-        "ceilings_gflops": [round(one["gflops"], 1) for one in ceilings],
+        "ceiling_gflops": best,
+        "ceilings_gflops": ceilings,
         "models": {
             model: {
                 **SHAPES[model]._asdict(),
@@ -103,11 +121,11 @@ def everything(arguments: argparse.Namespace, work: str) -> dict[str, object]:
 
 
 def arithmetic(
-    model: str, vocabulary: float, found: dict[Way, list[Found]], *, gflops: float
+    model: str, vocabulary: float, found: dict[Way, list[Found]], *, gflops: Ceilings
 ) -> dict[str, object]:
     """What a token costs, the rows, and what they come to."""
     cost = flops(SHAPES[model], vocabulary=round(vocabulary))
-    rows = rows_of(found, most=1e9 * gflops / cost)
+    rows = rows_of(found, most={name: 1e9 * rate / cost for name, rate in gflops.items()})
     return {"mflop_a_token": round(cost / 1e6, 2), "rows": rows, "gains": gains(rows)}
 
 
@@ -140,8 +158,8 @@ def per_model(arguments: argparse.Namespace) -> list[int]:
 
 def ways_of(peers: Sequence[str], environments: Path) -> tuple[list[Way], dict[str, str]]:
     """What can be measured here, and why the rest cannot."""
-    program = str(PROGRAMS / "of_transduce.py")
-    ways, failures = [Way(OURS, "as it comes", (sys.executable, program))], {}
+    ours = (sys.executable, str(PROGRAMS / "of_transduce.py"))
+    ways, failures = [Way(OURS, settings, ours) for settings in OF_OURS], {}
     for peer in peers:
         try:
             here = peer == "torch" or (peer == "transformers" and find_spec(peer))
@@ -150,7 +168,8 @@ def ways_of(peers: Sequence[str], environments: Path) -> tuple[list[Way], dict[s
             failures[peer] = str(error)
             continue
         command = (python, str(PROGRAMS / f"of_{peer}.py"))
-        ways += [Way(peer, settings, command) for settings in SETTINGS]
+        settings = OF_LOOPS if peer in LOOPS else OF_TOOLKITS
+        ways += [Way(peer, each, command) for each in settings]
     return ways, failures
 
 
@@ -159,7 +178,7 @@ def measure(
     words: tuple[str, str, str],
     rounds: int,
     failures: dict[str, str],
-    ceilings: list[dict[str, float]],
+    ceilings: list[Ceilings],
 ) -> dict[Way, list[Found]]:
     """Run every way once a round, every other round from the last to the first."""
     found: dict[Way, list[Found]] = {way: [] for way in ways}
@@ -168,21 +187,22 @@ def measure(
             name = f"{words[0]}, {way.system}, {way.settings}"
             if name in failures:
                 continue
+            environment, more = SETTINGS[way.settings]
             try:
-                once = Found.of(*run((*way.command, *words), SETTINGS[way.settings]))
+                once = Found.of(*run((*way.command, *words, *more), environment))
             except Failed as error:
                 failures[name] = str(error)
                 tell(f"{name}: {error}")
                 continue
             found[way].append(once)
             tell(f"round {number + 1} of {rounds}: {name}: {once.tokens_a_second:,.0f} tokens/s")
-        ceilings.append(ceiling())
+        ceilings.append(measured_ceilings())
     return found
 
 
-def ceiling() -> dict[str, float]:
+def measured_ceilings() -> Ceilings:
     """How quickly the machine multiplies matrices at this moment."""
-    return with_ours("ceiling.py")
+    return {name: round(with_ours("ceiling.py", name)["gflops"], 1) for name in PRECISIONS}
 
 
 def tell(text: str) -> None:

@@ -28,6 +28,7 @@ from transduce.model.loss import nats_of_hidden
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
+from transduce.train.precision import choose, working_copy
 from transduce.train.schedule import rates
 from transduce.train.step import make_update
 
@@ -58,11 +59,16 @@ class Ours:
     def __init__(self, model: Transformer, corpus: loop.Corpus, config: TrainConfig) -> None:
         self.model, self.corpus = model, corpus
         self.optimizers = make_optimizers(model, config)
+        self.working = working_copy(model, config)
 
     def learn(self, batch: loop.Ready, rate: float) -> None:
-        ours = as_ours(batch, self.corpus)
         make_update(
-            self.model, [ours], optimizers=self.optimizers, rates=[rate], smoothing=SMOOTHING
+            self.model,
+            [as_ours(batch, self.corpus)],
+            optimizers=self.optimizers,
+            rates=[rate],
+            smoothing=SMOOTHING,
+            working=self.working,
         )
 
     def nats(self, batch: loop.Ready) -> Tensor:
@@ -160,7 +166,9 @@ def main(name: str, model: str, folder: Path, *, updates: int, dropout: float, d
         learner.learn(batch, rates(number, config=config, d_model=shape.d_model)[0])
         tokens += train.tokens(batch)
     after = validation(learner, held)
-    print(json.dumps({"tokens": tokens, "before": before, "after": after}))
+    precision = choose(config, torch.device("cpu")).name if name == "transduce" else "float32"
+    found = {"tokens": tokens, "before": before, "after": after, "precision": precision}
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

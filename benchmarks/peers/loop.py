@@ -1,6 +1,6 @@
 """A plain training loop over ready-made batches, timed: what the programs beside this file share.
 
-Each is started as `PYTHON PROGRAM MODEL FOLDER UPDATES` and prints one line of JSON.
+Started as `PYTHON PROGRAM MODEL FOLDER UPDATES [--precision P]`, each prints one line of JSON.
 """
 
 import argparse
@@ -47,7 +47,8 @@ class Corpus(NamedTuple):
 
 
 Update = Callable[[Ready], object]
-Build = Callable[[Shape, Corpus], Update]
+Build = Callable[[Shape, Corpus, str], Update]
+"""From what precision products of matrices are to be computed in."""
 
 
 def read(folder: Path, name: str) -> Corpus:
@@ -62,17 +63,18 @@ def read(folder: Path, name: str) -> Corpus:
         return Corpus(int(arrays["vocabulary"]), batches)
 
 
-def run(build: Build, *, package: str) -> None:
-    """Time the updates of one system and print what was found."""
+def run(build: Build, *, package: str, precision: str = "float32") -> None:
+    """Time the updates of one system, by itself in `precision`, and print what was found."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model", choices=SHAPES)
     parser.add_argument("folder", type=Path)
     parser.add_argument("updates", type=int)
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default=precision)
     arguments = parser.parse_args()
     shape = SHAPES[arguments.model]
     corpus = read(arguments.folder, "train")
     torch.manual_seed(1)
-    update = build(shape, corpus)
+    update = build(shape, corpus, arguments.precision)
     batches = endless(corpus)
     for batch in itertools.islice(batches, shape.warm):
         update(batch)
@@ -83,8 +85,13 @@ def run(build: Build, *, package: str) -> None:
         seconds += time.perf_counter() - began
         tokens += corpus.tokens(batch)
     found = {"tokens_a_second": tokens / seconds, "tokens_an_update": tokens / arguments.updates}
-    threads = torch.get_num_threads()
-    print(json.dumps({**found, "threads": threads, "version": version(package)}))
+    said = {"precision": arguments.precision, "threads": torch.get_num_threads()}
+    print(json.dumps({**found, **said, "version": version(package)}))
+
+
+def autocast(precision: str) -> torch.autocast:
+    """torch's own way to other precisions, as its tutorial on them says."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def endless(corpus: Corpus) -> Iterator[Ready]:

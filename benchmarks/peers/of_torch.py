@@ -59,7 +59,7 @@ class Plain(nn.Module):
         return self.output(hidden)
 
 
-def build(shape: Shape, corpus: loop.Corpus) -> loop.Update:
+def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
     """As its tutorial trains it."""
     model = Plain(shape, corpus.vocabulary)
     adam = torch.optim.Adam(model.parameters(), lr=RATE, betas=BETAS, eps=EPSILON)
@@ -67,9 +67,11 @@ def build(shape: Shape, corpus: loop.Corpus) -> loop.Update:
     model.train()
 
     def update(batch: loop.Ready) -> None:
-        logits = model(batch.source, batch.before)
+        with loop.autocast(precision):
+            logits = model(batch.source, batch.before)
+            loss = criterion(logits.flatten(0, 1), batch.after.flatten())
         adam.zero_grad()
-        criterion(logits.flatten(0, 1), batch.after.flatten()).backward()
+        loss.backward()
         adam.step()
 
     return update

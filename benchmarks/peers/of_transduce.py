@@ -1,6 +1,7 @@
 """Ours: the update that `transduce train` makes, in a process arranged as it arranges its own."""
 
 import loop
+import torch
 from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, Shape
 
 from transduce.allocator import hold_memory
@@ -9,6 +10,7 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
+from transduce.train.precision import choose, working_copy
 from transduce.train.step import make_update
 
 
@@ -37,20 +39,27 @@ def as_ours(batch: loop.Ready, corpus: loop.Corpus) -> Batch:
     return Batch(batch.source, mask, batch.before, batch.after, corpus.tokens(batch))
 
 
-def build(shape: Shape, corpus: loop.Corpus) -> loop.Update:
+def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
     """Adam as our recipes have it."""
     hold_memory()
     model = model_of(shape, corpus.vocabulary)
-    config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON)
-    optimizers = make_optimizers(model, config)
+    config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, precision=precision)
+    optimizers, working = make_optimizers(model, config), working_copy(model, config)
     model.train()
 
     def update(batch: loop.Ready) -> None:
-        batches = [as_ours(batch, corpus)]
-        make_update(model, batches, optimizers=optimizers, rates=[RATE], smoothing=SMOOTHING)
+        make_update(
+            model,
+            [as_ours(batch, corpus)],
+            optimizers=optimizers,
+            rates=[RATE],
+            smoothing=SMOOTHING,
+            working=working,
+        )
 
     return update
 
 
 if __name__ == "__main__":
-    loop.run(build, package="transduce")
+    chosen = choose(TrainConfig(), torch.device("cpu")).name
+    loop.run(build, package="transduce", precision=chosen)

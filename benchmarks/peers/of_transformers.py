@@ -7,7 +7,7 @@ from torch import nn
 from transformers import MarianConfig, MarianMTModel
 
 
-def build(shape: Shape, corpus: loop.Corpus) -> loop.Update:
+def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
     """The paper's shape, as far as it has it: it adds biases, in the attentions too."""
     config = MarianConfig(
         vocab_size=corpus.vocabulary,
@@ -35,13 +35,15 @@ def build(shape: Shape, corpus: loop.Corpus) -> loop.Update:
     model.train()
 
     def update(batch: loop.Ready) -> None:
-        said = model(
-            input_ids=batch.source,
-            attention_mask=(batch.source != corpus.pad).long(),
-            decoder_input_ids=batch.before,
-        )
+        with loop.autocast(precision):
+            said = model(
+                input_ids=batch.source,
+                attention_mask=(batch.source != corpus.pad).long(),
+                decoder_input_ids=batch.before,
+            )
+            loss = criterion(said.logits.flatten(0, 1), batch.after.flatten())
         adam.zero_grad()
-        criterion(said.logits.flatten(0, 1), batch.after.flatten()).backward()
+        loss.backward()
         adam.step()
 
     return update

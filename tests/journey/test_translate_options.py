@@ -48,6 +48,25 @@ def test_the_engine_is_named_on_stderr(translated: Transduce):
     assert translated("--engine", "torch").err == "engine: torch\n"
 
 
+def test_torch_in_bfloat16_says_what_a_sure_model_says_in_float32(run: Run, translated: Transduce):
+    lines = (run.corpus / "train.src").read_bytes()
+    exact = objects(translated("--engine", "torch", "--json", stdin=lines))
+
+    said = translated(*("--engine", "torch", "--compute-type", "bfloat16", "--json"), stdin=lines)
+
+    assert said.err == "engine: torch, bfloat16\n"
+    short = objects(said)
+    same = sum(one["text"] == other["text"] for one, other in zip(short, exact, strict=True))
+    assert same >= 0.9 * len(exact)
+    assert [one["score"] for one in short] != [one["score"] for one in exact]
+
+
+def test_the_torch_engine_has_no_other_kinds_of_numbers(translated: Transduce):
+    said = translated("--engine", "torch", "--compute-type", "int8")
+
+    refuses(said, "the torch engine computes in float32 or bfloat16, not in 'int8'")
+
+
 def test_both_engines_say_the_same(run: Run, translated: Transduce):
     lines = (run.corpus / "test.src").read_bytes()
 

@@ -100,7 +100,11 @@ def translate(
         EngineName, typer.Option(help="Who computes; auto takes the fastest that can.")
     ] = "auto",
     compute_type: Annotated[
-        str, typer.Option(help="CTranslate2's: float32, int8, bfloat16, float16 or auto.")
+        str,
+        typer.Option(
+            help="CTranslate2's: float32, int8, bfloat16, float16 or auto; torch's: the first, "
+            "bfloat16."
+        ),
     ] = "float32",
     workers: Annotated[int | None, typer.Option(help="Batches side by side [measured].")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of each worker [measured].")] = None,

@@ -12,6 +12,7 @@ from transduce.engines.engine import Engine
 from transduce.engines.plan import Plan
 from transduce.engines.shortlist import read_shortlist
 from transduce.engines.torch_engine import TorchEngine
+from transduce.model.bfloat16 import in_bfloat16
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
 
@@ -44,7 +45,8 @@ def choose(
             refuses; a name takes that engine alone.
         device: where to compute; other devices than "cpu" are torch's unless CTranslate2 is named.
         compute_type: the kind of CTranslate2's numbers. float32 is the default because only it
-            gives the translations that torch gives; "int8" or "auto" is quicker.
+            gives the translations that torch gives; "int8" or "auto" is quicker. Where torch is
+            asked for by name: its own, float32 or bfloat16.
         plan: how CTranslate2 computes, in place of what a measurement says.
         shortlist: a file with what CTranslate2 may say; what it refuses, torch says without it.
         cache: where the converted model is kept; None takes the user's.
@@ -54,16 +56,19 @@ def choose(
     """
     if engine not in ("auto", "torch", "ctranslate2"):
         raise ValueError(f"there is no engine {engine!r}: take auto, torch or ctranslate2")
-    plain = compute_type == "float32" and plan is None and shortlist is None
-    ours = TorchEngine(
-        bundle.model, pad=bundle.tokenizer.pad, eos=bundle.tokenizer.EOS, device=device
-    )
     if engine == "torch":
-        if not plain:
+        if compute_type not in ("float32", "bfloat16"):
             raise ValueError(
-                "the torch engine has no compute types, plans or shortlists: take ctranslate2"
+                f"the torch engine computes in float32 or bfloat16, not in {compute_type!r}: take "
+                "one of them, or ctranslate2"
             )
-        return Choice((ours,), "engine: torch")
+        if plan is not None or shortlist is not None:
+            raise ValueError("the torch engine has no plans or shortlists: take ctranslate2")
+        short = compute_type == "bfloat16"
+        ours = _ours(bundle, device=device, short=short)
+        return Choice((ours,), "engine: torch, bfloat16" if short else "engine: torch")
+    plain = compute_type == "float32" and plan is None and shortlist is None
+    ours = _ours(bundle, device=device)
     reason = _why_not_quick(bundle, device=device if engine == "auto" else "cpu")
     if reason and (engine != "auto" or not plain):
         raise ValueError(f"CTranslate2 cannot translate here: {reason}")
@@ -87,6 +92,11 @@ def choose(
     engines = (quick, ours) if engine == "auto" else (quick,)
     kept = ", shortlist" if shortlist else ""
     return Choice(engines, f"engine: ctranslate2 {_shown(quick.plans.throughput)}{kept}")
+
+
+def _ours(bundle: Bundle, *, device: str, short: bool = False) -> TorchEngine:
+    model = in_bfloat16(bundle.model, embedding=True) if short else bundle.model
+    return TorchEngine(model, pad=bundle.tokenizer.pad, eos=bundle.tokenizer.EOS, device=device)
 
 
 def _why_not_quick(bundle: Bundle, *, device: str) -> str:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transduce.model.attention import Attention, KeysValues
 from transduce.model.layers import DecoderLayer
 from transduce.model.past import Past
+from transduce.model.softmax import softmax
 
 _SMALL = 400
 """Multiplications a product below which torch's `bmm` takes a plain loop: several times slower."""
@@ -217,7 +218,7 @@ def _mixed(
 ) -> Float[Tensor, "batch queries d_v"]:
     """Equation (1) with scaled queries: what is added to the scores bars what must not be seen."""
     scores = torch.bmm(queries, keys) if barred is None else torch.baddbmm(barred, queries, keys)
-    weights = scores.softmax(-1)
+    weights = softmax(scores)
     batch, memory, d_v = values.shape
     if batch > 8 and queries.size(1) == 1 and memory * d_v < _SMALL:
         return (weights.mT * values).sum(1, keepdim=True)

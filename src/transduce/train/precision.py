@@ -9,18 +9,18 @@ linear maps, attention, dropout        bfloat16
 logits and their slopes                bfloat16
 Muon's iteration                       bfloat16
 embedding, positions, normalisations   float32
-all softmaxes, the loss                float32
+softmax of the loss, the loss          float32
 gradients, added up over micro-batches float32
 optimizers, running mean, checkpoints  float32
 =====================================  ========
 """
 
-import copy
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from transduce.model.bfloat16 import in_bfloat16
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 
@@ -72,19 +72,9 @@ class Working:
 
     def __init__(self, masters: Transformer) -> None:
         """Copy a model in float32; it may learn from then on."""
-        self._masters = _linear_weights(masters)
-        copied = {id(weight) for weight in self._masters}
-        shared = {id(each): each for each in masters.parameters() if id(each) not in copied}
-        self.model = copy.deepcopy(masters, shared).train()
+        self.model = in_bfloat16(masters, embedding=False).train()
         """What is passed; it reads its weights anew when told to `follow`."""
-        for module in self.model.modules():
-            if isinstance(module, nn.Linear):
-                module.bfloat16()
-            if isinstance(module, nn.LayerNorm):
-                module.register_forward_pre_hook(_widen)
-                module.register_forward_hook(_narrow)
-        self.model.dropout.register_forward_hook(_narrow)  # the last of what embeds
-        self._copies = _linear_weights(self.model)
+        self._masters, self._copies = _linear_weights(masters), _linear_weights(self.model)
 
     @property
     def beside(self) -> int:
@@ -123,14 +113,6 @@ def working_copy(masters: Transformer, config: TrainConfig) -> Working | None:
 def _linear_weights(model: Transformer) -> list[Tensor]:
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
     return [weight for module in linear for weight in module.parameters()]
-
-
-def _widen(module: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return tuple(each.float() for each in given)
-
-
-def _narrow(module: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> Tensor:
-    return made.bfloat16()
 
 
 def _named(device: torch.device) -> str:

@@ -1,6 +1,8 @@
 """The quick engine is taken where it can be, and a line says so, or why not."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,10 @@ from transduce.engines.choose import choose
 from transduce.engines.ct2_calls import Plan
 from transduce.engines.ct2_engine import Ct2Engine
 from transduce.model.transformer import Transformer
+from transduce.search.config import SearchConfig
+from transduce.search.request import Request
+
+REQUEST, CONFIG = Request(source=(5, 7, 6)), SearchConfig(beam=2)
 
 
 @pytest.fixture
@@ -115,5 +121,24 @@ def test_a_plan_can_be_asked_for(bundle: Bundle, cache: Cache):
 
 @pytest.mark.parametrize("engine", ["auto", "torch"])
 def test_torch_does_not_quietly_stand_in_for_a_kind_of_numbers(odd: Bundle, engine: str):
-    with pytest.raises(ValueError, match=r"cannot express|no compute types"):
+    with pytest.raises(ValueError, match=r"cannot express|not in 'int8'"):
         choose(odd, engine=engine, compute_type="int8")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("asked", [{"plan": Plan("float32", 1, 1)}, {"shortlist": Path("vmap")}])
+def test_torch_has_no_plans_or_shortlists(bundle: Bundle, asked: dict[str, Any]):
+    with pytest.raises(ValueError, match="no plans or shortlists"):
+        choose(bundle, engine="torch", **asked)
+
+
+def test_torch_can_be_asked_to_compute_in_bfloat16_and_says_so(bundle: Bundle):
+    before = {name: weight.clone() for name, weight in bundle.model.state_dict().items()}
+
+    choice = choose(bundle, engine="torch", compute_type="bfloat16")
+
+    assert choice.line == "engine: torch, bfloat16"
+    ((best, *_),) = choice.engines[0].search([REQUEST], CONFIG)
+    ((exact, *_),) = choose(bundle, engine="torch").engines[0].search([REQUEST], CONFIG)
+    assert best.log_prob != exact.log_prob
+    assert abs(best.log_prob - exact.log_prob) < 0.05 * abs(exact.log_prob)
+    assert all(before[name].equal(weight) for name, weight in bundle.model.state_dict().items())
