@@ -24,7 +24,7 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "T": Shape(layers=4, d_model=128, d_ff=256, heads=4, warm=2, updates=6),
+    "T": Shape(layers=4, d_model=128, d_ff=256, heads=4, warm=10, updates=30),
     "S": Shape(layers=6, d_model=512, d_ff=2048, heads=8, warm=1, updates=2),
 }
 
