@@ -168,6 +168,7 @@ class Apart:
         self._line, theirs = alone.Pipe()
         self._process = alone.Process(target=answer, args=(theirs, name, task))
         self._process.start()
+        theirs.close()  # so that its end is seen here
         self.how, self.says = self._line.recv()
 
     def timed(self, sources: Sequence[Ids], beam: int) -> tuple[float, list[list[int]]]:
