@@ -48,7 +48,6 @@ from transduce.model.transformer import Transformer
 BEAMS = (1, 5)
 SHARED = {"ours, torch": "float32", "ours, torch bfloat16": "bfloat16"}
 """Whose share of a ceiling is said, and of which."""
-COMMAND = "python benchmarks/decoding.py MODEL --source FILE --target FILE --tokenize none"
 
 Row = dict[str, object]
 
@@ -75,8 +74,9 @@ def main() -> None:
         )
         print(f"\n{name}: {shapes[name]['model']}\n{table(shapes[name]['rows'])}", flush=True)
     if not arguments.dry:
-        head = header(COMMAND, "ctranslate2", "transformers")
-        write("decoding", {**head, "ceiling_gflops": ceilings, "shapes": shapes})
+        head = header("python " + " ".join(sys.argv), "ctranslate2", "transformers")
+        hide = {arguments.model: "MODEL", arguments.source: "SOURCES", arguments.target: "TARGETS"}
+        write("decoding", {**head, "ceiling_gflops": ceilings, "shapes": shapes}, hide=hide)
 
 
 def parse() -> argparse.Namespace:

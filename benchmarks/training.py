@@ -69,7 +69,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         found = everything(arguments, work)
         record = {
-            **header("python benchmarks/training.py --folder CORPUS"),
+            **header("python " + " ".join(sys.argv)),
             "minutes": round((time.perf_counter() - began) / 60, 1),
             **found,
         }
