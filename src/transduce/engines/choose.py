@@ -59,8 +59,8 @@ def choose(
     if engine == "torch":
         if compute_type not in ("float32", "bfloat16"):
             raise ValueError(
-                f"the torch engine computes in float32 or bfloat16, not in {compute_type!r}: take "
-                "one of them, or ctranslate2"
+                f"the torch engine computes in float32 or bfloat16, not in {compute_type!r}: for "
+                "that take ctranslate2"
             )
         if plan is not None or shortlist is not None:
             raise ValueError("the torch engine has no plans or shortlists: take ctranslate2")
