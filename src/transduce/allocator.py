@@ -9,10 +9,8 @@ def hold_memory() -> bool:
 
     By default glibc maps every large tensor afresh and the system zeroes its pages again and
     again (benchmarks/kernels.py says what that costs a training update). For the whole process,
-    for good: for programs, never a side effect of a library. Small freed blocks are joined to their
-    neighbours at once: kept apart, as is usual, they cut memory into ever more pieces of ever
-    other sizes, which every large tensor then has to be looked for among. Returns whether the C
-    library understood.
+    for good: for programs, never a side effect of a library. Returns whether the C library
+    understood.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -20,12 +18,11 @@ def hold_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # musl has none
         return False
-    fast_blocks, trim_threshold, top_pad, mmap_max, arena_max = 1, -1, -2, -4, -8
+    trim_threshold, top_pad, mmap_max, arena_max = -1, -2, -4, -8
     return all(
         mallopt(setting, value) == 1
         for setting, value in (
             (mmap_max, 0),
-            (fast_blocks, 0),
             (trim_threshold, 2**31 - 1),
             (top_pad, 64 * 2**20),
             (arena_max, 1),
