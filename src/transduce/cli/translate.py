@@ -102,7 +102,7 @@ def translate(
     compute_type: Annotated[
         str,
         typer.Option(
-            help="CTranslate2's: float32, int8, bfloat16, float16 or auto; torch's: the first, "
+            help="CTranslate2's: float32, int8, bfloat16, float16 or auto; torch's: float32 or "
             "bfloat16."
         ),
     ] = "float32",

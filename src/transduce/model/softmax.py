@@ -1,7 +1,7 @@
 """The softmax of short rows, which a CPU can afford.
 
 torch's takes a vector of the processor at a time. For a row that is shorter than one vector it
-takes up to ten times as long as for one that fills it, and a vector holds twice as many bfloat16.
+takes longer than for one that fills it, and a vector holds twice as many bfloat16.
 """
 
 import math
