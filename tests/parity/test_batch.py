@@ -1,9 +1,13 @@
 """What stands beside a sentence, behind it or after it cannot be seen in its logits."""
 
+from itertools import product
+
+import pytest
 import torch
 from torch import Tensor
 
-from transduce.data.batch import Batch, collate
+from transduce.data.batch import Batch, collate, filled
+from transduce.model.loss import nats_of_hidden
 from transduce.model.transformer import Transformer
 
 SOURCES = [[5, 6, 7, 8, 9, 10, 11], [12, 13], [], [14, 15, 16, 17, 18]]
@@ -58,6 +62,35 @@ def test_padding_the_target_changes_nothing(tiny: Transformer):
         plain, padded = tiny(source, None, target), tiny(source, None, longer)
 
     torch.testing.assert_close(padded[:, :5], plain)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 4), slice(3, 4)], ids=["padded", "no mask"])
+def test_filling_a_batch_up_changes_neither_loss_nor_gradients(tiny: Transformer, rows: slice):
+    tiny.double()
+    batch = collate(SOURCES[rows], TARGETS[rows], pad=36, eos=0)
+    found: list[tuple[Tensor, ...]] = []
+
+    for each in (batch, filled(batch, pad=36)):
+        hidden, pieces = tiny.factors(tiny.hidden(each.source, each.source_mask, each.target_in))
+        loss = nats_of_hidden(hidden, pieces, each.target_out, smoothing=0.1).smoothed
+        found.append((loss, *torch.autograd.grad(loss, list(tiny.parameters()))))
+
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_filled_batches_have_few_shapes():
+    for rows, wide, long in product((1, 7, 8, 9), (1, 6, 7), (3, 6, 8)):
+        batch = collate([[5] * (wide - 1)] * rows, [[6] * (long - 1)] * rows, pad=36, eos=0)
+        shape = (-(-rows // 8) * 8, -(-max(wide, long) // 2) * 2)
+
+        made = filled(batch, pad=36)
+
+        assert made.source.shape == made.target_in.shape == made.target_out.shape == shape
+        assert made.source_mask is not None
+        assert made.source_mask.sum(-1).flatten().tolist() == [wide] * rows + [1] * (
+            shape[0] - rows
+        )
+        assert int((made.target_out != 36).sum()) == made.target_tokens == rows * long
 
 
 def test_a_changed_future_token_leaves_past_logits_bit_equal(tiny: Transformer):

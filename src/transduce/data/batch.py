@@ -13,6 +13,9 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int64, Integer
 from torch import Tensor
+from torch.nn.functional import pad as pad_to
+
+_ROWS = 8  # by which a batch is filled up
 
 Ids: TypeAlias = Sequence[int] | Integer[np.ndarray, "_"]
 """The ids of one sentence, without EOS."""
@@ -95,6 +98,31 @@ def collate(sources: Sequence[Ids], targets: Sequence[Ids], *, pad: int, eos: in
         target_out=torch.from_numpy(target_out),
         target_tokens=int(lengths.sum()) + len(lengths),
     )
+
+
+def filled(batch: Batch, *, pad: int) -> Batch:
+    """The same pairs in one of few shapes: padded, and with rows that hold nothing but padding.
+
+    Both sides are as wide as the wider one, to an even number, and rows come by eights. A kernel
+    that is compiled for a shape, and a block of memory that was made for one, is then used again.
+    Of a row that was added only the first position of its source is looked at.
+
+    >>> batch = collate([[5]], [[6, 7]], pad=9, eos=2)
+    >>> [tuple(each.shape) for each in filled(batch, pad=9)[:4]]
+    [(8, 4), (8, 1, 1, 4), (8, 4), (8, 4)]
+    """
+    rows, width = len(batch.source), max(batch.source.size(1), batch.target_in.size(1))
+    more, wide = -rows % _ROWS, width + width % 2
+    source, target_in, target_out = (
+        pad_to(ids, (0, wide - ids.size(1), 0, more), value=pad)
+        for ids in (batch.source, batch.target_in, batch.target_out)
+    )
+    mask = batch.source_mask
+    if mask is None:
+        mask = torch.ones(rows, 1, 1, batch.source.size(1), dtype=torch.bool)
+    mask = pad_to(mask, (0, wide - mask.size(-1), 0, 0, 0, 0, 0, more))
+    mask[rows:, ..., 0] = True
+    return Batch(source, mask, target_in, target_out, batch.target_tokens)
 
 
 def _lengths(sentences: Sequence[Ids]) -> Int64[np.ndarray, " batch"]:

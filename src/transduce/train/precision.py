@@ -20,12 +20,16 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from transduce.data.batch import Batch, filled
 from transduce.model.bfloat16 import in_bfloat16
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 
 CPU_UNITS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 BF16"}
 """What multiplies in bfloat16 on a CPU, by torch's names, and what people call it."""
+
+_SMALL = 1 << 27  # positions x d_model²: 8,192 positions of a model of width 128, 512 of 512
+_FEWEST = 16  # rows of a batch that is filled up: to fewer, too large a share would be added
 
 
 class Chosen(NamedTuple):
@@ -83,6 +87,19 @@ class Working:
             each.numel() * (each.element_size() + master.element_size())
             for each, master in zip(self._copies, self._masters, strict=True)
         )
+
+    def shaped(self, batch: Batch) -> Batch:
+        """A batch as it should be passed: a small one on a CPU in one of few shapes.
+
+        There products in bfloat16 are compiled for each shape they are of, and what is compiled
+        fills the memory. For a small batch that costs more than padding does.
+        """
+        config, (rows, width) = self.model.config, batch.target_in.shape
+        width = max(width, batch.source.size(1))
+        work = rows * width * config.d_model**2
+        small = rows >= _FEWEST and width < config.max_positions and work <= _SMALL
+        on_cpu = batch.source.device.type == "cpu"
+        return filled(batch, pad=config.pad) if small and on_cpu else batch
 
     @torch.no_grad()
     def follow(self) -> None:

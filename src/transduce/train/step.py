@@ -132,7 +132,9 @@ def _add_gradients(
     nats = torch.zeros((), dtype=model.embedding.weight.dtype, device=device)
     for batch in batches:
         try:
-            part = batch_nats(passed, batch.to(device), smoothing=smoothing, r_drop=r_drop)
+            here = batch.to(device)
+            shaped = working.shaped(here) if working else here
+            part = batch_nats(passed, shaped, smoothing=smoothing, r_drop=r_drop)
             (part / tokens).backward()
             if working:
                 working.hand_over()

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train import memory
@@ -151,6 +152,29 @@ def test_a_copy_without_a_gradient_hands_over_none(tiny: Transformer):
     Working(tiny).hand_over()
 
     assert all(weight.grad is None for weight in tiny.parameters())
+
+
+def a_batch(rows: int, width: int) -> Batch:
+    return collate([[5] * (width - 1)] * rows, [[6] * (width - 2)] * rows, pad=36, eos=0)
+
+
+def test_small_batches_are_passed_in_few_shapes(config: ModelConfig):
+    working = Working(Transformer(replace(config, d_model=64)))
+
+    shaped = working.shaped(a_batch(17, 7))
+
+    assert shaped.source.shape == shaped.target_in.shape == (24, 8)
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "why"),
+    [(15, 7, "few rows"), (17, 23, "no position behind"), (8195, 4, "large")],
+)
+def test_other_batches_are_passed_as_they_are(config: ModelConfig, rows: int, width: int, why: str):
+    working = Working(Transformer(replace(config, d_model=64, max_positions=23)))
+    batch = a_batch(rows, width)
+
+    assert working.shaped(batch) is batch, why
 
 
 def test_the_copies_take_six_bytes_a_weight_beside_the_model(tiny: Transformer):
