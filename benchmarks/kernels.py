@@ -3,8 +3,10 @@
     .venv/bin/python benchmarks/kernels.py
 
 Attention, dropout and the loss as a training update of the tiny model meets them, forward and
-backward; and whole updates with and without `hold_memory`, each in a process of its own. Prints one
-table and writes benchmarks/results/kernels/record.json. Nothing else should run meanwhile.
+backward; whole updates with and without `hold_memory`; and, where there are units for bfloat16,
+small ones whose batches are filled up to few shapes, or come in many. Updates are timed in
+processes of their own. Prints one table and writes benchmarks/results/kernels/record.json. Nothing
+else should run meanwhile.
 """
 
 import statistics
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from random import Random
 
 import torch
 from record import header, write
@@ -19,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.allocator import hold_memory
+from transduce.data.batch import Batch, Ids, collate
 from transduce.model.attention import KeysValues, written_out
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.dropout import Dropout
@@ -27,6 +31,8 @@ from transduce.model.softmax import softmax
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
+from transduce.train.precision import Working, units_of
+from transduce.train.step import make_update
 
 ROWS, LENGTH, VOCAB = 256, 16, 8000
 """An update of 4,096 target pieces in sentences of 16."""
@@ -37,7 +43,7 @@ Way = Callable[[], object]
 def main() -> None:
     """Time every pair of ways, print the table, write the record."""
     if sys.argv[1:2] == ["--updates"]:
-        print(updates(held=sys.argv[2] == "held"))
+        print(UPDATES[sys.argv[2]]())
         return
     torch.manual_seed(0)
     rows = [
@@ -53,7 +59,10 @@ def main() -> None:
             "loss, 8,000 pieces": loss(),
         }.items()
     ]
-    rows.append({"what": "whole updates, memory held", **compare_updates()})
+    rows.append({"what": "whole updates, memory held", **compare_updates("held", "returned")})
+    if units_of(torch.device("cpu")):
+        few = compare_updates("few shapes", "many shapes")
+        rows.append({"what": "small updates in bfloat16, few shapes", **few})
     record = {
         **header("python benchmarks/kernels.py"),
         "threads": torch.get_num_threads(),
@@ -61,9 +70,9 @@ def main() -> None:
         "rows": rows,
     }
     write("kernels", record)
-    print(f"{'':28}{'ours':>9}{'plain':>9}  ratio")
+    print(f"{'':38}{'ours':>9}{'plain':>9}  ratio")
     for row in rows:
-        print(f"{row['what']:28}{row['ours_ms']:9.2f}{row['plain_ms']:9.2f}{row['ratio']:7.2f}")
+        print(f"{row['what']:38}{row['ours_ms']:9.2f}{row['plain_ms']:9.2f}{row['ratio']:7.2f}")
 
 
 def compare(ours: Way, plain: Way, *, repetitions: int = 15) -> dict[str, float]:
@@ -135,10 +144,10 @@ def loss() -> tuple[Way, Way]:
     return ours, plain
 
 
-def compare_updates() -> dict[str, float]:
-    """Whole updates of the tiny model, in fresh processes, in turn."""
-    found: dict[str, list[float]] = {"held": [], "returned": []}
-    for way in ("held", "returned") * 3:
+def compare_updates(ours: str, plain: str) -> dict[str, float]:
+    """Whole updates of the tiny model two ways (`UPDATES`), in fresh processes, in turn."""
+    found: dict[str, list[float]] = {ours: [], plain: []}
+    for way in (ours, plain) * 3:
         words = [sys.executable, __file__, "--updates", way]
         done = subprocess.run(words, check=True, capture_output=True, text=True)
         found[way].append(float(done.stdout))
@@ -162,6 +171,58 @@ def updates(*, held: bool) -> float:
         adam.zero_grad(set_to_none=True)
         times.append((time.perf_counter() - started) * 1e3)
     return statistics.median(times[2:])
+
+
+class AsTheyCome(Working):
+    """A working copy that passes batches of whatever shapes."""
+
+    def shaped(self, batch: Batch) -> Batch:
+        """The batch."""
+        return batch
+
+
+def small_updates(kind: type[Working]) -> float:
+    """Milliseconds of one update of some 1,024 target pieces, the mean of 150 after 50.
+
+    Lengths are like those of short captions, about the same within a batch.
+    """
+    hold_memory()
+    torch.manual_seed(0)
+    chance = Random(0)
+    model = Transformer(ModelConfig(vocab_size=VOCAB, dropout=0.15, **PRESETS["tiny"]))
+    config = TrainConfig(optimizer="muon", precision="bfloat16")
+    optimizers, working = make_optimizers(model, config), kind(model)
+
+    def sentence(length: int) -> Ids:
+        return chance.choices(range(VOCAB - 1), k=max(2, length))
+
+    started = 0.0
+    for number in range(200):
+        if number == 50:
+            started = time.perf_counter()
+        long = round(min(max(chance.gauss(15, 5), 6), 40))
+        wide = long + chance.randint(-3, 3)
+        rows = range(1024 // (long + 1))
+        sources = [sentence(wide + chance.randint(-1, 1)) for _ in rows]
+        targets = [sentence(long - chance.randint(0, 1)) for _ in rows]
+        batch = collate(sources, targets, pad=VOCAB - 1, eos=0)
+        make_update(
+            model,
+            [batch],
+            optimizers=optimizers,
+            rates=[1e-3] * len(optimizers),
+            smoothing=0.1,
+            working=working,
+        )
+    return (time.perf_counter() - started) / 150 * 1e3
+
+
+UPDATES: dict[str, Callable[[], float]] = {
+    "held": lambda: updates(held=True),
+    "returned": lambda: updates(held=False),
+    "few shapes": lambda: small_updates(Working),
+    "many shapes": lambda: small_updates(AsTheyCome),
+}
 
 
 if __name__ == "__main__":

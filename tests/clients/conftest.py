@@ -143,6 +143,8 @@ def open_page(browser: "Browser") -> Iterator[Open]:
 
     yield opened
     for context in contexts:
+        for page in context.pages:
+            page.unroute_all(behavior="ignoreErrors")  # a question still being answered
         context.close()
     assert problems == []
 

@@ -20,11 +20,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.search.alone import search_alone
-from transduce.search.candidates import Candidates, best_of, likeliest
+from transduce.search.candidates import Candidates, best_of
 from transduce.search.config import SearchConfig
 from transduce.search.greedy import greedy_search
 from transduce.search.hypothesis import Hypothesis, Steps
-from transduce.search.rules import Rules
+from transduce.search.rules import Rules, own_log_probs
 
 
 class _Beams(NamedTuple):
@@ -142,7 +142,7 @@ def _draw(
     """Return the 2 x beam best continuations a sentence."""
     if rules is not None:
         return rules.draw(logits, beams.ids, beams.totals)
-    return best_of(likeliest(logits, 2 * beams.totals.size(1), pad=pad), beams.totals)
+    return best_of(own_log_probs(logits, pad=pad), beams.totals)
 
 
 def _going(drawn: Candidates, eos: int, beam: int) -> Candidates:

@@ -10,8 +10,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-_BLOCK = 32
-"""Pieces whose best is looked at first; only the best blocks are looked into."""
+_BLOCK, _LONG = 32, 64
+"""Pieces whose best is looked at first; only the best blocks are looked into: several, or one."""
+
+_MANY = 16
+"""Rows from which that pays where one is looked for."""
 
 
 class Pieces(NamedTuple):
@@ -30,15 +33,6 @@ class Candidates(NamedTuple):
     totals: Float[Tensor, "batch drawn"]
 
 
-def likeliest(logits: Float[Tensor, "rows vocab"], count: int, *, pad: int) -> Pieces:
-    """Return the likeliest pieces of each row where no piece but PAD is barred.
-
-    It writes into `logits`: they are large.
-    """
-    logits[:, pad] = -math.inf
-    return likeliest_of(logits.log_softmax(1, dtype=torch.float32), count)
-
-
 def likeliest_one(
     logits: Float[Tensor, "rows vocab"], *, pad: int
 ) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]:
@@ -47,8 +41,7 @@ def likeliest_one(
     It writes into `logits`: they are large.
     """
     logits[:, pad] = -math.inf
-    best, ids = logits.log_softmax(1, dtype=torch.float32).max(1)
-    return ids, best
+    return _first(logits.log_softmax(1, dtype=torch.float32))
 
 
 class Candidate(NamedTuple):
@@ -113,11 +106,64 @@ def chosen(
     )
 
 
-def best_of(pieces: Pieces, totals: Float[Tensor, "batch beam"]) -> Candidates:
-    """Return the 2 x beam best continuations a sentence, of which no row can supply more."""
-    worth = sums(pieces, totals)
-    order = worth.argsort(dim=1, descending=True, stable=True)[:, : 2 * totals.size(1)]
-    return chosen(pieces, worth, order)
+def best_of(
+    log_probs: Float[Tensor, "rows vocab"], totals: Float[Tensor, "batch beam"]
+) -> Candidates:
+    """Return the 2 x beam best continuations a sentence, by ln p of all pieces of its beams."""
+    vocab, count = log_probs.size(1), 2 * totals.size(1)
+    if vocab < 4 * count * _BLOCK:
+        pieces = likeliest_of(log_probs, count)  # no row can supply more
+        worth = sums(pieces, totals)
+        order = worth.argsort(dim=1, descending=True, stable=True)[:, :count]
+        return chosen(pieces, worth, order)
+    places = _best_places(log_probs, totals).sort(1).values
+    beams, ids = places // vocab, places % vocab
+    found = log_probs.view(len(totals), -1).gather(1, places)
+    worth = found + totals.gather(1, beams)
+    order = worth.argsort(dim=1, descending=True, stable=True)
+    return Candidates(*(part.gather(1, order) for part in (beams, ids, found, worth)))
+
+
+def _best_places(
+    log_probs: Float[Tensor, "rows vocab"], totals: Float[Tensor, "batch beam"]
+) -> Int[Tensor, "batch drawn"]:
+    """Where the best stand in a sentence's beams x vocab, with one look at most of the values."""
+    (batch, beam), vocab, device = totals.shape, log_probs.size(1), totals.device
+    count, whole, rows = 2 * beam, vocab // _BLOCK * _BLOCK, totals.view(-1, 1)
+    blocks = log_probs[:, :whole].unflatten(1, (-1, _BLOCK))
+    most = (blocks.amax(2) + rows).view(batch, -1)
+    best = most.topk(count, sorted=False).indices
+    beams, block = best // blocks.size(1), best % blocks.size(1)
+    some = blocks[torch.arange(batch, device=device)[:, None] * beam + beams, block]
+    some = (some + totals.gather(1, beams)[:, :, None]).flatten(1)
+    rest = (log_probs[:, whole:] + rows).view(batch, -1)
+    starts = beams * vocab + block * _BLOCK
+    inside = starts[:, :, None] + torch.arange(_BLOCK, device=device)
+    behind = torch.arange(beam * vocab, device=device).view(beam, vocab)[:, whole:]
+    places = torch.cat([inside.flatten(1), behind.flatten().expand(batch, -1)], 1)
+    return places.gather(1, torch.cat([some, rest], 1).topk(count).indices)
+
+
+def _first(
+    values: Float[Tensor, "rows vocab"],
+) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]:
+    """The first of each row's largest values and its place, with one look at most of them.
+
+    A maximum without its place is found several times as quickly: that of each block at first.
+    """
+    whole = values.size(1) // _LONG * _LONG
+    if len(values) < _MANY or whole < 4 * _LONG:
+        best, ids = values.max(1)
+        return ids, best
+    rows = torch.arange(len(values), device=values.device)
+    blocks = values[:, :whole].unflatten(1, (-1, _LONG))
+    block = blocks.amax(2).argmax(1)
+    best, place = blocks[rows, block].max(1)
+    ids = block * _LONG + place
+    if whole < values.size(1):
+        last, place = values[:, whole:].max(1)
+        ids, best = torch.where(last > best, place + whole, ids), torch.maximum(last, best)
+    return ids, best
 
 
 def _top(

@@ -1,7 +1,8 @@
 """Greedy search: what `beam_search` does with a beam of 1 and no rules, without the beams.
 
 One candidate a sentence is looked at, the likeliest, so nothing is sorted or reordered. Every step
-waits for its ids, by which sentences end; what they are worth is read at the end, all at once.
+waits for its ids, by which sentences end; what they are worth is read at the end, all at once. Rows
+whose sentences have ended are dropped some at a time.
 """
 
 import math
@@ -11,6 +12,9 @@ import torch
 
 from transduce.search.candidates import likeliest_one
 from transduce.search.hypothesis import Hypothesis, Steps
+
+_IDLE = 0.1
+"""Share of rows that may go on for nobody before they are dropped, which moves all the others."""
 
 
 def greedy_search(
@@ -36,33 +40,31 @@ def greedy_search(
         For each sentence one hypothesis; none where its logits were not numbers.
     """
     said: list[list[int]] = [[] for _ in limits]
-    present = list(range(len(limits)))
+    present: list[int | None] = list(range(len(limits)))  # whom each row speaks for
     log_probs: list[torch.Tensor] = []
-    speakers: list[int] = []
+    speakers: list[int | None] = []
     last = torch.full((len(limits),), pad, device=device)
     for length in range(1, max(limits, default=0) + 1):
-        ids, best = likeliest_one(steps.step(last), pad=pad)
+        last, best = likeliest_one(steps.step(last), pad=pad)
         log_probs.append(best)
         speakers += present
-        now = ids.tolist()
-        for sentence, one in zip(present, now, strict=True):
-            said[sentence].append(one)
-        kept = [
-            place
-            for place, sentence in enumerate(present)
-            if now[place] != eos and limits[sentence] > length
-        ]
+        for row, (sentence, one) in enumerate(zip(present, last.tolist(), strict=True)):
+            if sentence is not None:
+                said[sentence].append(one)
+                if one == eos or limits[sentence] == length:
+                    present[row] = None
+        kept = [row for row, sentence in enumerate(present) if sentence is not None]
         if not kept:
             break
-        last = ids
-        if len(kept) < len(present):
-            present = [present[place] for place in kept]
-            places = torch.tensor(kept, device=device)
-            steps.drop(places)
-            last = ids[places]
+        if len(kept) <= (1.0 - _IDLE) * len(present):
+            present = [present[row] for row in kept]
+            rows = torch.tensor(kept, device=device)
+            steps.drop(rows)
+            last = last[rows]
     worth: list[list[float]] = [[] for _ in limits]
     for sentence, log_prob in zip(speakers, torch.cat(log_probs).tolist(), strict=True):
-        worth[sentence].append(log_prob)
+        if sentence is not None:
+            worth[sentence].append(log_prob)
     return [
         [Hypothesis.scored(ids, each, alpha=alpha, finished=ids[-1] == eos)]
         if all(map(math.isfinite, each))

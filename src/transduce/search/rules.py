@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transduce.search.candidates import Candidates, best_of, likeliest_of
+from transduce.search.candidates import Candidates, best_of
 from transduce.search.phrases import Phrases
 from transduce.search.request import Request, Wishes
 
@@ -27,9 +27,8 @@ def own_log_probs(
     logits: Float[Tensor, "*rows vocab"], *, pad: int
 ) -> Float[Tensor, "*rows vocab"]:
     """Return the model's ln p of each piece. PAD is none: its logit is written over."""
-    logits = logits.float()
     logits[..., pad] = -math.inf
-    return logits.log_softmax(-1)
+    return logits.log_softmax(-1, dtype=torch.float32)
 
 
 class Rules:
@@ -116,7 +115,7 @@ class Rules:
         """Return the 2 x beam best continuations a sentence among those that may be."""
         log_probs = self.log_probs(logits, said)
         if self.phrases is None:
-            return best_of(likeliest_of(log_probs, 2 * totals.size(1)), totals)
+            return best_of(log_probs, totals)
         return self.phrases.draw(log_probs, totals)
 
     def keep(self, going: Candidates) -> None:

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from transduce.search.candidates import likeliest, likeliest_of
+from transduce.search.candidates import best_of, likeliest_of, likeliest_one
+from transduce.search.rules import own_log_probs
 
 
 @pytest.mark.parametrize("vocab", [31, 640, 1000, 1283])
@@ -21,6 +22,29 @@ def test_the_likeliest_are_those_of_topk(vocab: int, count: int):
     order = ids.argsort(1)
     assert torch.equal(found.ids, ids.gather(1, order))
     assert torch.equal(found.log_probs, best.gather(1, order))
+
+
+@pytest.mark.parametrize("vocab", [31, 640, 1000, 1283])
+@pytest.mark.parametrize("rows", [3, 64])
+def test_the_likeliest_one_is_the_first_of_the_largest(vocab: int, rows: int):
+    torch.manual_seed(vocab)
+    logits = torch.randint(0, 60, (rows, vocab)).float()
+    logits[:, -1] = -math.inf
+
+    ids, best = likeliest_one(logits.clone(), pad=vocab - 1)
+
+    log_probs = logits.log_softmax(1)
+    assert torch.equal(best, log_probs.amax(1))
+    assert torch.equal(ids, log_probs.argmax(1))
+
+
+def test_logits_that_are_no_numbers_are_worth_none():
+    logits = torch.randn(64, 1283)
+    logits[5, 900] = math.nan
+
+    _, best = likeliest_one(logits, pad=1282)
+
+    assert best.isfinite().logical_not().nonzero().flatten().tolist() == [5]
 
 
 @pytest.mark.parametrize("place", [0, 31, 32, 1279, 1280, 1282])
@@ -52,13 +76,43 @@ def test_pieces_that_are_barred_come_last():
     assert found.log_probs[0].min() == -math.inf
 
 
+@pytest.mark.parametrize("vocab", [31, 640, 1283, 1952])
+@pytest.mark.parametrize("beam", [2, 5])
+def test_the_best_of_a_sentence_are_those_of_all_its_beams(vocab: int, beam: int):
+    torch.manual_seed(vocab + beam)
+    log_probs = torch.randn(7 * beam, vocab).log_softmax(1)
+    totals = torch.randn(7, beam)
+    totals[3, 1:] = -math.inf
+
+    found = best_of(log_probs, totals)
+
+    every = (log_probs.view(7, beam, vocab) + totals[:, :, None]).flatten(1)
+    worth, places = every.topk(2 * beam)
+    assert_close(found.totals, worth)
+    assert torch.equal(found.beams, places // vocab)
+    assert torch.equal(found.ids, places % vocab)
+    assert torch.equal(found.log_probs, log_probs.view(7, -1).gather(1, places))
+
+
+def test_equals_stand_in_the_order_of_their_beams_and_ids():
+    log_probs = torch.full((3, 1283), -9.0)
+    for beam, id in ((0, 1281), (0, 70), (1, 5), (2, 800)):
+        log_probs[beam, id] = -1.0
+    log_probs[2, 3] = -0.5
+
+    found = best_of(log_probs, torch.zeros(1, 3))
+
+    assert found.beams[0, :5].tolist() == [2, 0, 0, 1, 2]
+    assert found.ids[0, :5].tolist() == [3, 70, 1281, 5, 800]
+
+
 def test_pad_is_never_likely_and_takes_no_probability():
     torch.manual_seed(0)
     logits = torch.randn(5, 1283)
     logits[:, 1282] = 50.0
 
-    found = likeliest(logits.clone(), 3, pad=1282)
+    log_probs = own_log_probs(logits.clone(), pad=1282)
 
-    assert (found.ids != 1282).all()
-    best = logits[:, :1282].log_softmax(1).topk(3).values
-    assert_close(found.log_probs.sort(1, descending=True).values, best)
+    assert (log_probs[:, 1282] == -math.inf).all()
+    assert_close(log_probs[:, :1282], logits[:, :1282].log_softmax(1))
+    assert (best_of(log_probs, torch.zeros(1, 5)).ids != 1282).all()
