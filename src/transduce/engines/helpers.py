@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.context import ForkProcess
 from typing import Generic, TypeVar, cast
@@ -22,9 +22,6 @@ from transduce.engines.threads import one_thread
 
 _Job = TypeVar("_Job")
 _Done = TypeVar("_Done")
-
-_AT_ONCE, _BYTES = 512, 2
-"""Jobs whose numbers are free at one time, and the bytes of one: any pipe has room for them."""
 
 _let = False
 
@@ -54,84 +51,49 @@ class Helpers(Generic[_Job, _Done]):
     def __init__(self, do: Callable[[_Job], _Done], count: int) -> None:
         self._do = do
         self._lines: list[Connection] = []
-        self._free = _Free()
         processes: list[ForkProcess] = []
         context = multiprocessing.get_context("fork")
         for _ in range(count):
             here, there = cast(tuple[Connection, Connection], Pipe())
             self._lines.append(here)
             process = context.Process(
-                target=_help,
-                args=(do, there),
-                kwargs={"free": self._free, "not_mine": self._lines},
-                daemon=True,
+                target=_help, args=(do, there), kwargs={"not_mine": self._lines}, daemon=True
             )
             process.start()
             there.close()
             processes.append(process)
-        self.let_go = weakref.finalize(
-            self, _let_go, os.getpid(), self._lines, processes, self._free
-        )
+        self.let_go = weakref.finalize(self, _let_go, os.getpid(), self._lines, processes)
         """End them; what is not done yet is not done. They end with this process in any case."""
 
     def __call__(self, jobs: Sequence[_Job]) -> list[_Done]:
         """Do jobs, one here and one in each copy at a time, with one thread each; keep their order.
 
-        Whoever has done one takes the next, so long ones are best first. What a copy that has died
-        should do is done here. When a job fails all copies are let go.
+        What a copy that has died should do is done here. When a job fails they are all let go.
         """
         done: list[_Done] = []
+        size = len(self._lines) + 1
         try:
             with one_thread():
-                for first in range(0, len(jobs), _AT_ONCE):
-                    done += self._shared_out(jobs[first : first + _AT_ONCE])
+                for first in range(0, len(jobs), size):
+                    done += self._round(jobs[first : first + size])
         except BaseException:
             self.let_go()
             raise
         return done
 
-    def _shared_out(self, jobs: Sequence[_Job]) -> list[_Done]:
-        self._free.put(len(jobs))
-        asked = [_ask(line, jobs) for line in self._lines]
-        done = {number: self._do(jobs[number]) for number in self._free}
-        for line, reached in zip(self._lines, asked, strict=True):
+    def _round(self, jobs: Sequence[_Job]) -> list[_Done]:
+        mine, *others = jobs
+        asked = [_ask(line, job) for line, job in zip(self._lines, others, strict=False)]
+        done = [self._do(mine)]
+        for line, job, reached in zip(self._lines, others, asked, strict=False):
             try:
-                said = line.recv() if reached else {}
+                said = line.recv() if reached else None
             except (EOFError, OSError):
-                said = {}
+                said = None
             if isinstance(said, Exception):
                 raise said
-            done |= said
-        return [
-            done[number] if number in done else self._do(job) for number, job in enumerate(jobs)
-        ]
-
-
-class _Free:
-    """Numbers of jobs that nobody has taken yet, in a pipe: each is read by one process.
-
-    Unlike a lock, it holds nobody up when a process dies.
-    """
-
-    def __init__(self) -> None:
-        self._out, self._in = os.pipe()
-        os.set_blocking(self._out, False)
-
-    def put(self, count: int) -> None:
-        os.write(self._in, b"".join(number.to_bytes(_BYTES) for number in range(count)))
-
-    def __iter__(self) -> Iterator[int]:
-        """Take one after the other, until there is none."""
-        while True:
-            try:
-                number = os.read(self._out, _BYTES)
-            except BlockingIOError:
-                return
-            yield int.from_bytes(number)
-
-    def close(self) -> None:
-        os.close(self._out)
-        os.close(self._in)
+            done.append(self._do(job) if said is None else said[0])
+        return done
 
 
 def _ask(line: Connection, job: object) -> bool:
@@ -143,31 +105,24 @@ def _ask(line: Connection, job: object) -> bool:
     return True
 
 
-def _help(
-    do: Callable[[_Job], _Done], line: Connection, *, free: _Free, not_mine: Sequence[Connection]
-) -> None:
+def _help(do: Callable[[_Job], _Done], line: Connection, *, not_mine: Sequence[Connection]) -> None:
     """Do what is asked until nobody is there to ask, who is also the one to be interrupted.
 
     A line has no end while a copy of its other side is open, and this process has such copies.
     """
     for other in not_mine:
         other.close()
-    maker = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
     with torch.inference_mode():
         while True:
             try:
-                jobs = line.recv()
+                job = line.recv()
             except (EOFError, OSError):
                 return
             try:
-                said = {}
-                for number in free:
-                    if os.getppid() != maker:
-                        return
-                    said[number] = do(jobs[number])
+                said = (do(job),)
             except Exception as error:
                 said = error
             try:
@@ -176,12 +131,9 @@ def _help(
                 return
 
 
-def _let_go(
-    maker: int, lines: Sequence[Connection], processes: Sequence[ForkProcess], free: _Free
-) -> None:
+def _let_go(maker: int, lines: Sequence[Connection], processes: Sequence[ForkProcess]) -> None:
     if os.getpid() != maker:  # in a copy, to which the other copies do not belong
         return
-    free.close()
     for line in lines:
         line.close()
     for process in processes:

@@ -34,13 +34,6 @@ SCORED_AT_ONCE = 1 << 24
 _WORTH_A_THREAD = 16
 """Fewest sentences that a thread gets: fewer are quicker in one batch."""
 
-_AHEAD = 4
-"""Batches that a core is given, to be searched one after the other."""
-
-_FULL, _LARGE = 48, 2048
-"""Sentences of a batch, and pieces x beam, that are enough: what has less is not divided further
-than by cores."""
-
 _WORTH_THREADS = 1 << 27
 """Multiplications of a sentence's reading (pieces x weights) from which one batch is computed by
 several threads; in smaller ones they spend their time waiting for each other."""
@@ -100,12 +93,7 @@ class TorchEngine:
 
     @property
     def together(self) -> int:
-        """Some batches for each core, one after the other, so that none waits long for another."""
-        return self._cores * _AHEAD if self._cores > 1 else 1
-
-    @property
-    def _cores(self) -> int:
-        """How many batches are searched side by side: on a CPU one a core.
+        """Batches that are searched side by side: on a CPU one a core.
 
         The many small operations of a step gain little from a second core; two steps do.
         """
@@ -135,7 +123,7 @@ class TorchEngine:
         batches = [
             (beam, batch)
             for beam, places in _groups(requests, config.beam)
-            for batch in _shares(places, requests, self._cores, beam=beam)
+            for batch in _shares(places, requests, self.together)
         ]
         jobs = [
             _Job([requests[place] for place in places], replace(config, beam=beam), wishes)
@@ -201,10 +189,10 @@ class TorchEngine:
 
     def _side_by_side(self, jobs: Sequence["_Job"]) -> list[list[list[Hypothesis]]]:
         """Search batches at the same time: in processes where that is let, or in threads."""
-        if len(jobs) < 2 or self._cores < 2 or not may_fork():
+        if len(jobs) < 2 or self.together < 2 or not may_fork():
             return side_by_side([partial(self._found, job) for job in jobs])
         if self._helpers is None or not self._helpers.let_go.alive:
-            self._helpers = Helpers(self._found, self._cores - 1)
+            self._helpers = Helpers(self._found, self.together - 1)
         return self._helpers(jobs)
 
     def _found(self, job: "_Job") -> list[list[Hypothesis]]:
@@ -261,7 +249,7 @@ class TorchEngine:
     def _small(self, requests: Sequence[Request], beam: int) -> bool:
         """Whether one batch of them is read and said sooner by one thread."""
         pieces = sum(max(len(request.source) + 1, beam) for request in requests)
-        return self._cores > 1 and pieces * self._size < _WORTH_THREADS
+        return self.together > 1 and pieces * self._size < _WORTH_THREADS
 
     @contextmanager
     def _evaluating(self) -> Generator[None]:
@@ -277,16 +265,11 @@ class TorchEngine:
 
 
 def _shares(
-    places: Sequence[int], requests: Sequence[Request], cores: int, *, beam: int
+    places: Sequence[int], requests: Sequence[Request], count: int
 ) -> Iterator[Sequence[int]]:
-    """Cut a batch in shares of about as much work, some for each core, if each is worth a thread.
-
-    What is `Engine.together` batches large is cut in as many, so it takes the memory of one a core.
-    """
+    """Cut a batch in `count` shares of about as much work, if each is worth a thread."""
     lengths = list(itertools.accumulate(len(requests[place].source) + 1 for place in places))
-    full = max(len(places) // _FULL, lengths[-1] * beam // _LARGE)
-    count = cores * min(max(1, full // cores), _AHEAD)
-    if count < 2 or (count == cores and len(places) < count * _WORTH_A_THREAD):
+    if count < 2 or len(places) < count * _WORTH_A_THREAD:
         yield places
         return
     cuts = [bisect_left(lengths, lengths[-1] * part / count) + 1 for part in range(1, count)]

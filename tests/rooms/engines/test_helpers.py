@@ -1,11 +1,10 @@
 """Copies of a process do its jobs, and never outlive it."""
 
-import multiprocessing
 import os
 import signal
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,115 +26,61 @@ pytestmark = [
 ]
 
 
-FORK = multiprocessing.get_context("fork") if sys.platform == "linux" else multiprocessing
-
-Who = tuple[int, int, int]
-
-
-def who(job: int) -> Who:
+def who(job: int) -> tuple[int, int, int]:
     if job < 0:
         raise ValueError(f"{job} is below zero")
     return job, os.getpid(), torch.get_num_threads()
-
-
-def who_meets(count: int) -> Callable[[int], Who]:
-    """Jobs that are only done when so many processes do one each."""
-    barrier = FORK.Barrier(count)
-
-    def do(job: int) -> Who:
-        barrier.wait(30)
-        return who(job)
-
-    return do
-
-
-def pids(done: Sequence[Who]) -> Counter[int]:
-    return Counter(pid for _, pid, _ in done)
 
 
 def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_each_job_is_done_once_in_order_with_one_thread_by_all_processes_at_once():
-    crew = Helpers(who_meets(3), 2)
+def test_each_job_is_done_once_in_order_with_one_thread_in_processes_that_take_turns():
+    crew = Helpers(who, 2)
 
-    done = crew([1, 2, 3, 4, 5, 6])
+    jobs, pids, threads = zip(*crew([1, 2, 3, 4, 5]), strict=True)
 
-    assert [job for job, _, _ in done] == [1, 2, 3, 4, 5, 6]
-    assert os.getpid() in pids(done)
-    assert list(pids(done).values()) == [2, 2, 2]
-    assert {threads for _, _, threads in done} == {1}
+    assert jobs == (1, 2, 3, 4, 5)
+    assert pids[0] == os.getpid()
+    assert len(set(pids)) == 3
+    assert pids[3:] == pids[:2]
+    assert set(threads) == {1}
     assert torch.get_num_threads() == 2
     crew.let_go()
 
 
-def test_nobody_waits_for_a_long_job_while_there_are_others():
-    others_done = FORK.Event()
-
-    def do(job: int) -> Who:
-        if job == 0:
-            assert others_done.wait(30)
-        if job == 4:
-            others_done.set()
-        return who(job)
-
-    crew = Helpers(do, 1)
-
-    done = crew([0, 1, 2, 3, 4])
-
-    assert sorted(pids(done).values()) == [1, 4]
-    crew.let_go()
-
-
-def test_jobs_may_be_many(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(helpers, "_AT_ONCE", 7)
-    crew = Helpers(who, 1)
-
-    assert [job for job, _, _ in crew(range(100))] == list(range(100))
-    crew.let_go()
-
-
 def test_copies_that_nobody_holds_any_more_end():
-    crew = Helpers(who_meets(2), 1)
-    (other,) = pids(crew([1, 2])).keys() - {os.getpid()}
+    crew = Helpers(who, 1)
+    (_, mine, _), (_, other, _) = crew([1, 2])
 
     del crew
 
+    assert mine == os.getpid()
     assert not alive(other)
 
 
 def test_a_failure_in_a_copy_is_raised_here_and_ends_them_all():
-    mine, meet = os.getpid(), who_meets(3)
+    crew = Helpers(who, 2)
+    _, *others = (pid for _, pid, _ in crew([1, 2, 3]))
 
-    def do(job: int) -> Who:
-        return meet(-job if job > 3 and os.getpid() != mine else job)
-
-    crew = Helpers(do, 2)
-    others = pids(crew([1, 2, 3])).keys() - {mine}
-
-    with pytest.raises(ValueError, match="is below zero"):
-        crew([4, 5, 6])
+    with pytest.raises(ValueError, match="-2 is below zero"):
+        crew([1, -2, 3])
 
     assert not crew.let_go.alive
     assert not any(alive(pid) for pid in others)
     assert torch.get_num_threads() == 2
 
 
-def test_what_a_copy_that_dies_at_it_should_do_is_done_here():
-    mine, taken = os.getpid(), FORK.Event()
+def test_what_a_copy_that_died_should_do_is_done_here():
+    crew = Helpers(who, 1)
+    (_, mine, _), (_, other, _) = crew([1, 2])
+    os.kill(other, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while crew([1, 2])[1][1] != mine:
+        assert time.monotonic() < deadline, "the killed one still answers"
 
-    def do(job: int) -> Who:
-        if os.getpid() != mine:
-            taken.set()
-            os.kill(os.getpid(), signal.SIGKILL)
-        assert taken.wait(30)
-        return who(job)
-
-    crew = Helpers(do, 1)
-
-    assert crew([1, 2, 3]) == [(1, mine, 1), (2, mine, 1), (3, mine, 1)]
-    assert crew([4, 5]) == [(4, mine, 1), (5, mine, 1)]
+    assert [(job, pid) for job, pid, _ in crew([3, 4])] == [(3, mine), (4, mine)]
     crew.let_go()
 
 
