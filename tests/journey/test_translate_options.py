@@ -50,11 +50,12 @@ def test_the_engine_is_named_on_stderr(translated: Transduce):
 
 def test_torch_in_bfloat16_says_what_a_sure_model_says_in_float32(run: Run, translated: Transduce):
     lines = (run.corpus / "train.src").read_bytes()
-    exact = objects(translated("--engine", "torch", "--json", stdin=lines))
+    options = "--engine", "torch", "--json", "--as-is"  # what else it says of loops is chance
+    exact = objects(translated(*options, stdin=lines))
 
-    said = translated(*("--engine", "torch", "--compute-type", "bfloat16", "--json"), stdin=lines)
+    said = translated(*options, "--compute-type", "bfloat16", stdin=lines)
 
-    assert said.err.splitlines()[0] == "engine: torch, bfloat16"
+    assert said.err == "engine: torch, bfloat16\n"
     short = objects(said)
     same = sum(one["text"] == other["text"] for one, other in zip(short, exact, strict=True))
     assert same >= 0.9 * len(exact)
