@@ -49,6 +49,11 @@ class Batch(NamedTuple):
     target_tokens: int
     """Positions of `target_out` that are not padding; what a summed loss is divided by."""
 
+    @property
+    def width(self) -> int:
+        """The longest source or target, EOS counted."""
+        return max(self.source.size(1), self.target_in.size(1))
+
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
         mask = self.source_mask
@@ -111,15 +116,15 @@ def filled(batch: Batch, *, pad: int) -> Batch:
     >>> [tuple(each.shape) for each in filled(batch, pad=9)[:4]]
     [(8, 4), (8, 1, 1, 4), (8, 4), (8, 4)]
     """
-    rows, width = len(batch.source), max(batch.source.size(1), batch.target_in.size(1))
-    more, wide = -rows % _ROWS, width + width % 2
+    rows = len(batch.source)
+    more, wide = -rows % _ROWS, batch.width + batch.width % 2
     source, target_in, target_out = (
         pad_to(ids, (0, wide - ids.size(1), 0, more), value=pad)
         for ids in (batch.source, batch.target_in, batch.target_out)
     )
     mask = batch.source_mask
     if mask is None:
-        mask = torch.ones(rows, 1, 1, batch.source.size(1), dtype=torch.bool)
+        mask = batch.source.new_ones(rows, 1, 1, batch.source.size(1), dtype=torch.bool)
     mask = pad_to(mask, (0, wide - mask.size(-1), 0, 0, 0, 0, 0, more))
     mask[rows:, ..., 0] = True
     return Batch(source, mask, target_in, target_out, batch.target_tokens)

@@ -20,12 +20,13 @@ from transduce.engines.helpers import Helpers, may_fork
 from transduce.engines.threads import one_thread, side_by_side
 from transduce.model.transformer import Transformer
 from transduce.search.beam import beam_search
+from transduce.search.candidates import own_log_probs
 from transduce.search.config import SearchConfig
 from transduce.search.ensemble import Ensemble, mean_log_probs
 from transduce.search.hypothesis import Hypothesis, Steps
 from transduce.search.phrases import width
 from transduce.search.request import PLAIN, Request, Wishes
-from transduce.search.rules import Rules, own_log_probs
+from transduce.search.rules import Rules
 from transduce.search.sample import Chance, sample
 
 SCORED_AT_ONCE = 1 << 24

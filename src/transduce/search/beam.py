@@ -20,11 +20,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.search.alone import search_alone
-from transduce.search.candidates import Candidates, best_of
+from transduce.search.candidates import Candidates, best_of, own_log_probs
 from transduce.search.config import SearchConfig
 from transduce.search.greedy import greedy_search
 from transduce.search.hypothesis import Hypothesis, Steps
-from transduce.search.rules import Rules, own_log_probs
+from transduce.search.rules import Rules
 
 
 class _Beams(NamedTuple):

@@ -33,6 +33,14 @@ class Candidates(NamedTuple):
     totals: Float[Tensor, "batch drawn"]
 
 
+def own_log_probs(
+    logits: Float[Tensor, "*rows vocab"], *, pad: int
+) -> Float[Tensor, "*rows vocab"]:
+    """Return the model's ln p of each piece. PAD is none: its logit is written over."""
+    logits[..., pad] = -math.inf
+    return logits.log_softmax(-1, dtype=torch.float32)
+
+
 def likeliest_one(
     logits: Float[Tensor, "rows vocab"], *, pad: int
 ) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]:
@@ -40,8 +48,7 @@ def likeliest_one(
 
     It writes into `logits`: they are large.
     """
-    logits[:, pad] = -math.inf
-    return _first(logits.log_softmax(1, dtype=torch.float32))
+    return _first(own_log_probs(logits, pad=pad))
 
 
 class Candidate(NamedTuple):
@@ -60,8 +67,7 @@ def likeliest_of_sentence(
 
     It writes into `logits`.
     """
-    logits[:, pad] = -math.inf
-    log_probs = logits.log_softmax(1, dtype=torch.float32)
+    log_probs = own_log_probs(logits, pad=pad)
     drawn = 2 * len(totals)
     best, ids = _top(log_probs, min(drawn, log_probs.size(1)))
     numbers = zip(ids.tolist(), best.tolist(), (best + totals).tolist(), strict=True)
@@ -110,26 +116,28 @@ def best_of(
     log_probs: Float[Tensor, "rows vocab"], totals: Float[Tensor, "batch beam"]
 ) -> Candidates:
     """Return the 2 x beam best continuations a sentence, by ln p of all pieces of its beams."""
-    vocab, count = log_probs.size(1), 2 * totals.size(1)
-    if vocab < 4 * count * _BLOCK:
-        pieces = likeliest_of(log_probs, count)  # no row can supply more
-        worth = sums(pieces, totals)
-        order = worth.argsort(dim=1, descending=True, stable=True)[:, :count]
-        return chosen(pieces, worth, order)
+    vocab = log_probs.size(1)
     places = _best_places(log_probs, totals).sort(1).values
     beams, ids = places // vocab, places % vocab
     found = log_probs.view(len(totals), -1).gather(1, places)
     worth = found + totals.gather(1, beams)
-    order = worth.argsort(dim=1, descending=True, stable=True)
+    order = worth.argsort(dim=1, descending=True, stable=True)[:, : 2 * totals.size(1)]
     return Candidates(*(part.gather(1, order) for part in (beams, ids, found, worth)))
 
 
 def _best_places(
     log_probs: Float[Tensor, "rows vocab"], totals: Float[Tensor, "batch beam"]
 ) -> Int[Tensor, "batch drawn"]:
-    """Where the best stand in a sentence's beams x vocab, with one look at most of the values."""
+    """Where the best stand in a sentence's beams x vocab, with one look at most of the values.
+
+    Of a small vocabulary those of every beam: none can supply more than are drawn of a sentence.
+    """
     (batch, beam), vocab, device = totals.shape, log_probs.size(1), totals.device
     count, whole, rows = 2 * beam, vocab // _BLOCK * _BLOCK, totals.view(-1, 1)
+    first = torch.arange(beam, device=device)[:, None] * vocab
+    if whole < 4 * count * _BLOCK:
+        ids = _top(log_probs, min(count, vocab))[1]
+        return (ids.view(batch, beam, -1) + first).flatten(1)
     blocks = log_probs[:, :whole].unflatten(1, (-1, _BLOCK))
     most = (blocks.amax(2) + rows).view(batch, -1)
     best = most.topk(count, sorted=False).indices
@@ -139,7 +147,7 @@ def _best_places(
     rest = (log_probs[:, whole:] + rows).view(batch, -1)
     starts = beams * vocab + block * _BLOCK
     inside = starts[:, :, None] + torch.arange(_BLOCK, device=device)
-    behind = torch.arange(beam * vocab, device=device).view(beam, vocab)[:, whole:]
+    behind = first + torch.arange(whole, vocab, device=device)
     places = torch.cat([inside.flatten(1), behind.flatten().expand(batch, -1)], 1)
     return places.gather(1, torch.cat([some, rest], 1).topk(count).indices)
 

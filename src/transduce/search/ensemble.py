@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from transduce.search.candidates import own_log_probs
 from transduce.search.hypothesis import Steps
-from transduce.search.rules import own_log_probs
 
 
 class Ensemble:

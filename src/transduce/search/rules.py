@@ -15,20 +15,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transduce.search.candidates import Candidates, best_of
+from transduce.search.candidates import Candidates, best_of, own_log_probs
 from transduce.search.phrases import Phrases
 from transduce.search.request import Request, Wishes
 
 FREE = -1
 """In place of a forced id: the sentence's prefix has ended."""
-
-
-def own_log_probs(
-    logits: Float[Tensor, "*rows vocab"], *, pad: int
-) -> Float[Tensor, "*rows vocab"]:
-    """Return the model's ln p of each piece. PAD is none: its logit is written over."""
-    logits[..., pad] = -math.inf
-    return logits.log_softmax(-1, dtype=torch.float32)
 
 
 class Rules:

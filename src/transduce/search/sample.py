@@ -16,10 +16,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.search.beam import ranked
+from transduce.search.candidates import own_log_probs
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis, Steps
 from transduce.search.request import Draw
-from transduce.search.rules import Rules, own_log_probs
+from transduce.search.rules import Rules
 
 
 class Chance:

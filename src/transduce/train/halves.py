@@ -34,7 +34,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 def positions(batch: Batch) -> int:
     """Rows x the longest source or target, padding counted."""
-    return len(batch.source) * _width(batch)
+    return len(batch.source) * batch.width
 
 
 def halved(batch: Batch) -> int:
@@ -46,10 +46,10 @@ def halved(batch: Batch) -> int:
     rows = len(batch.source)
     if rows == 1:
         raise MemoryError(
-            f"memory runs out on a single pair of {_width(batch)} positions: lower data.max_pieces "
-            f"below {_width(batch) - 1} and prepare anew, or take a smaller model"
+            f"memory runs out on a single pair of {batch.width} positions: lower data.max_pieces "
+            f"below {batch.width - 1} and prepare anew, or take a smaller model"
         )
-    return -(-rows // 2) * _width(batch)
+    return -(-rows // 2) * batch.width
 
 
 def cut(batches: Iterable[Batch], *, most: int, pad: int) -> Iterator[Batch]:
@@ -82,7 +82,3 @@ def _rows(batch: Batch, rows: slice, *, pad: int) -> Batch:
         target_out=target_out[:, :long],
         target_tokens=int(real.sum()),
     )
-
-
-def _width(batch: Batch) -> int:
-    return max(batch.source.size(1), batch.target_in.size(1))

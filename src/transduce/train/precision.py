@@ -24,6 +24,7 @@ from transduce.data.batch import Batch, filled
 from transduce.model.bfloat16 import in_bfloat16
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
+from transduce.train.halves import positions
 
 CPU_UNITS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 BF16"}
 """What multiplies in bfloat16 on a CPU, by torch's names, and what people call it."""
@@ -94,12 +95,10 @@ class Working:
         There products in bfloat16 are compiled for each shape they are of, and what is compiled
         fills the memory. For a small batch that costs more than padding does.
         """
-        config, (rows, width) = self.model.config, batch.target_in.shape
-        width = max(width, batch.source.size(1))
-        work = rows * width * config.d_model**2
-        small = rows >= _FEWEST and width < config.max_positions and work <= _SMALL
-        on_cpu = batch.source.device.type == "cpu"
-        return filled(batch, pad=config.pad) if small and on_cpu else batch
+        config = self.model.config
+        small = positions(batch) * config.d_model**2 <= _SMALL and len(batch.source) >= _FEWEST
+        fits, on_cpu = batch.width < config.max_positions, batch.source.device.type == "cpu"
+        return filled(batch, pad=config.pad) if small and fits and on_cpu else batch
 
     @torch.no_grad()
     def follow(self) -> None:

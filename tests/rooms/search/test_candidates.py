@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from transduce.search.candidates import best_of, likeliest_of, likeliest_one
-from transduce.search.rules import own_log_probs
+from transduce.search.candidates import best_of, likeliest_of, likeliest_one, own_log_probs
 
 
 @pytest.mark.parametrize("vocab", [31, 640, 1000, 1283])
