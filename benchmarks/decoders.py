@@ -16,7 +16,7 @@ from transduce.bundle import Bundle
 from transduce.engines.cache import Cache
 from transduce.engines.choose import choose
 from transduce.engines.ct2_model import vocabulary, write_ctranslate2
-from transduce.engines.helpers import let_fork
+from transduce.engines.helpers import as_program
 from transduce.export.marian import why_not, write_marian
 from transduce.search.request import Request, Wishes
 
@@ -66,7 +66,7 @@ def ours(task: Task, *, engine: Literal["torch", "ctranslate2"], kind: str = "fl
     """An engine of ours; one that gathers batches itself gets all sentences together."""
     cache = Cache(task.folder / "cache")
     if engine == "torch":
-        let_fork()  # as `transduce translate` does
+        as_program()  # as `transduce translate` does
         (made,) = choose(task.bundle, engine=engine, compute_type=kind).engines
         how, at_once = f"a batch of {BATCH} on each of {made.together} cores", BATCH * made.together
     else:

@@ -1,11 +1,11 @@
-"""What a program that trains asks of the C library's allocator."""
+"""What a program that trains or translates asks of the C library's allocator."""
 
 import ctypes
 import sys
 
 
 def hold_memory() -> bool:
-    """Ask the C library to keep freed blocks for the next update, not to return them.
+    """Ask the C library to keep freed blocks for the next update or step, not to return them.
 
     By default glibc maps every large tensor afresh and the system zeroes its pages again and
     again (benchmarks/kernels.py says what that costs a training update). For the whole process,

@@ -96,10 +96,10 @@ def evaluate(
         sources, references = all_lines(source), all_lines(target)
 
         from transduce.bundle import Bundle
-        from transduce.engines.helpers import let_fork
+        from transduce.engines.helpers import as_program
         from transduce.results import metrics_of, score_model
 
-        let_fork()
+        as_program()
         scores = score_model(
             Bundle.load(model),
             sources,
@@ -200,9 +200,9 @@ def _write_report(
         against = System(names[1], texts[asked.against]) if asked.against else None
         check_lines([against] if against else [], references, sources=sources)
         if asked.model:
-            from transduce.engines.helpers import let_fork
+            from transduce.engines.helpers import as_program
 
-            let_fork()
+            as_program()
             made = translate_with(
                 asked.model,
                 names[0],

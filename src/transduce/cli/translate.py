@@ -144,14 +144,14 @@ def translate(
     document = None if form == "lines" else read_whole(input, form)
     # A wrong name should not have to wait for torch.
     with lines_of(input) if document is None else nullcontext(iter(())) as lines:
-        from transduce.engines.helpers import let_fork
+        from transduce.engines.helpers import as_program
         from transduce.search.request import Draw, Wishes
         from transduce.translate.glossary import read_glossary
         from transduce.translate.honoured import Honoured, honoured
         from transduce.translate.translator import BATCH_TOKENS, Extras
         from transduce.watch import counting
 
-        let_fork()
+        as_program()
         draw = Draw(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         wishes = Wishes(
             no_repeat=no_repeat,

@@ -18,6 +18,7 @@ from typing import Generic, TypeVar, cast
 
 import torch
 
+from transduce.allocator import hold_memory
 from transduce.engines.threads import one_thread
 
 _Job = TypeVar("_Job")
@@ -26,14 +27,15 @@ _Done = TypeVar("_Done")
 _let = False
 
 
-def let_fork() -> None:
-    """Say that this process is a program that may copy itself.
+def as_program() -> None:
+    """Say that this process is a program that translates: it may copy itself, and holds its memory.
 
-    For programs, for good, and never a side effect of a library: who else is in a process may hold
-    what cannot be copied.
+    For good, and never a side effect of a library: who else is in a process may hold what cannot be
+    copied, or need the memory. The blocks of a step are as large as those of the step before.
     """
     global _let
     _let = True
+    hold_memory()
 
 
 def may_fork() -> bool:

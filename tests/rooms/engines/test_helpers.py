@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from transduce.engines import helpers, torch_engine
-from transduce.engines.helpers import Helpers, let_fork, may_fork
+from transduce.engines.helpers import Helpers, as_program, may_fork
 from transduce.engines.torch_engine import TorchEngine
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
@@ -84,14 +84,19 @@ def test_what_a_copy_that_died_should_do_is_done_here():
     crew.let_go()
 
 
-def test_a_library_copies_nothing_and_a_program_says_that_it_may(monkeypatch: pytest.MonkeyPatch):
+def test_a_library_copies_nothing_and_a_program_may_and_holds_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(helpers, "_let", False)
     monkeypatch.setattr(helpers.threading, "active_count", lambda: 1)
+    held: list[bool] = []
+    monkeypatch.setattr(helpers, "hold_memory", lambda: held.append(True))
     assert not may_fork()
 
-    let_fork()
+    as_program()
 
     assert may_fork()
+    assert held == [True]
     monkeypatch.setattr(helpers.threading, "active_count", lambda: 2)
     assert not may_fork()
 
