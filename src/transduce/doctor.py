@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from transduce import __version__
+from transduce.machine import cores, limit
 from transduce.source import commit
 
 _GIB = 2**30
@@ -88,7 +89,7 @@ def examine() -> Report:
         *(("Versions", *one) for one in _requirements()),
         ("Versions", "torch's build", _build),
         ("Machine", "processor", _processor),
-        ("Machine", "cores", lambda: Finding(f"{_cores():g} for this process")),
+        ("Machine", "cores", lambda: Finding(f"{cores():g} for this process")),
         ("Machine", "threads", _threads),
         ("Machine", "memory", _memory),
         ("Machine", "vector units", _vector_units),
@@ -181,31 +182,18 @@ def _processor() -> Finding:
 def _threads() -> Finding:
     import torch
 
-    threads, cores = torch.get_num_threads(), _cores()
-    if threads > cores:
-        advice = f"they wait for each other; train with --set train.threads={max(1, int(cores))}"
+    threads, most = torch.get_num_threads(), cores()
+    if threads > most:
+        advice = f"they wait for each other; train with --set train.threads={max(1, int(most))}"
         return Finding(f"{threads}, more than cores", "note", advice)
     return Finding(f"{threads}, unless train.threads says otherwise")
 
 
-def _cores() -> float:
-    """Cores this process may use, a container's limit (cgroup v2) included."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    quota, *period = _limit("cpu.max")
-    return min(cores or 1, int(quota) / int(period[0])) if quota.isdigit() else cores or 1
-
-
 def _memory() -> Finding:
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = _limit("memory.max")[0]
-    most = min(whole, int(limit)) if limit.isdigit() else whole
+    said = limit("memory.max")[0]
+    most = min(whole, int(said)) if said.isdigit() else whole
     return Finding(f"{most / _GIB:.1f} GiB{' (a container limit)' if most < whole else ''}")
-
-
-def _limit(name: str) -> list[str]:
-    """The words of a container's limit; the first is "max" where there is none."""
-    file = Path("/sys/fs/cgroup") / name
-    return (file.read_text().split() if file.is_file() else []) or ["max"]
 
 
 def _vector_units() -> Finding:

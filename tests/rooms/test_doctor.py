@@ -4,13 +4,14 @@ import shutil
 import warnings
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 import transduce.train.step as step
-from transduce import doctor
+from transduce import doctor, machine
 from transduce.doctor import Check, Finding, Report, examine
 
 ALL = metadata.version
@@ -155,15 +156,18 @@ def test_a_locale_that_is_not_utf_8_is_told(monkeypatch: pytest.MonkeyPatch):
 
 def test_more_threads_than_cores_are_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    monkeypatch.setattr(doctor, "_cores", lambda: 2.5)
+    monkeypatch.setattr(doctor, "cores", lambda: 2.5)
 
     assert "--set train.threads=2" in doctor._threads().advice
 
 
-def test_a_container_may_use_fewer_cores_than_there_are(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doctor, "_limit", lambda _: ["50000", "100000"])
+def test_memory_that_a_container_may_not_use_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(machine, "CONTAINER", tmp_path)
+    (tmp_path / "memory.max").write_text("1610612736\n")
 
-    assert doctor._cores() == 0.5
+    assert doctor._memory().text == "1.5 GiB (a container limit)"
 
 
 def test_the_table_is_aligned_under_headings_and_marks_faults_in_words():

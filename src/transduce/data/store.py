@@ -12,7 +12,6 @@ threads changes no byte.
 
 import itertools
 import json
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,6 +26,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from transduce.data.column import Column, ColumnWriter, Dtype, Packed, mapped, pack
 from transduce.folder import MANIFEST, check_folder, whole_folder
+from transduce.machine import cores
 from transduce.text.corpus import NumberedPair, Pair
 from transduce.text.tokenizer import Tokenizer
 
@@ -110,7 +110,7 @@ class Store:
         with whole_folder(folder) as fresh:
             encoder = _Encoder(tokenizer, max_pieces=max_pieces)
             with _Writer(fresh, encoder=encoder) as writer:
-                for encoded in encoder.encoded(pairs, threads=threads or _cores()):
+                for encoded in encoder.encoded(pairs, threads=threads or max(1, int(cores()))):
                     writer.add(encoded)
                     if progress is not None:
                         progress(writer.read)
@@ -292,12 +292,6 @@ class _Writer:
             over_long=over_long,
             over_long_line=line,
         )
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return allowed or 1
 
 
 def _replaceable(folder: Path) -> bool:

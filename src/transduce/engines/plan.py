@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from transduce import machine
 from transduce.engines.cache import Cache
 from transduce.engines.ct2_calls import Batch, Calls, Plan
 from transduce.engines.ct2_model import load_ctranslate2
@@ -52,17 +53,10 @@ class Plans(NamedTuple):
 
 
 def cores() -> int:
-    """Cores that this process may use; OMP_NUM_THREADS and a container's limit can lower it."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    most = len(affinity(0)) if affinity else os.cpu_count() or 1
+    """Whole cores that this process may use; OMP_NUM_THREADS can lower it."""
+    most = max(1, int(machine.cores()))
     said = os.environ.get("OMP_NUM_THREADS", "")
-    if said.isdigit() and int(said):
-        most = min(most, int(said))
-    quota = Path("/sys/fs/cgroup/cpu.max")
-    words = quota.read_text().split() if quota.is_file() else []
-    if len(words) == 2 and words[0].isdigit():
-        most = min(most, int(words[0]) // int(words[1]))
-    return max(1, most)
+    return min(most, int(said)) if said.isdigit() and int(said) else most
 
 
 def compute_types(asked: str, *, device: str) -> tuple[str, ...]:
