@@ -9,7 +9,7 @@ target. All systems read the same batches in turn, after one pass over all of th
 timed; dropout and label smoothing 0.1, Adam in one kernel.
 
 ours            what `transduce train` does for an update, in the precision that it would take
-ours, compiled  the same with each layer compiled
+ours, compiled  the same with `train.compile`
 torch           torch.nn.Transformer, bf16 autocast, compiled
 transformers    MarianMTModel, bf16 autocast, compiled
 
@@ -37,6 +37,7 @@ from record import header, write
 from shapes import BETAS, EPSILON, RATE, SHAPES, SMOOTHING, Shape, flops
 
 from transduce.data.batch import Batch, collate
+from transduce.train.compiling import compile_layers
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
 from transduce.train.precision import choose, working_copy
@@ -159,8 +160,8 @@ def ours(shape: Shape, vocabulary: int, *, device: torch.device, compiled: bool)
     config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON)
     optimizers, working = make_optimizers(model, config), working_copy(model, config)
     passed = working.model if working else model
-    for layer in [*passed.encoder, *passed.layers()] if compiled else []:
-        layer.compile(dynamic=True)
+    if compiled:
+        compile_layers(passed)
 
     def update(batch: Batch) -> None:
         rates = [RATE] * len(optimizers)

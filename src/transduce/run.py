@@ -47,6 +47,7 @@ from transduce.source import commit
 from transduce.text.corpus import Pair
 from transduce.text.tokenizer import Tokenizer
 from transduce.train.board import check_board, on_board
+from transduce.train.compiling import check_compiler
 from transduce.train.events import Event, Note, Tell
 from transduce.train.loop import Trained, Validation, train
 from transduce.train.memory import Found, find_micro_tokens, settled
@@ -152,7 +153,9 @@ def _make_ready(
     if recover(out / "model"):
         tell(Note(text=f"{out} is finished: its model is {out / 'model'}"))
         return None
-    process.find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
+    device = process.find_device(recipe.train.device)  # a wrong name need not wait for the corpus
+    if recipe.train.compile:
+        check_compiler(device)
     if recipe.train.tensorboard:
         check_board()
     prepared = prepare_run(recipe, out, resume=resume, start=start, tell=tell)

@@ -80,6 +80,9 @@ class TrainConfig:
     that are float32 wherever they are learned, validated or written. "auto" takes it where the
     device has units for it."""
 
+    compile: bool = False
+    """Whether torch compiles the layers as they are first passed: for long runs on a GPU."""
+
     shard: bool = False
     """Whether several processes share out the weights, gradients and Adam's memory in place of
     holding all of them each: for models that one device is too small for. Slower."""
@@ -114,10 +117,14 @@ class TrainConfig:
                 'train.precision "bfloat16" needs whole weights: set train.shard to false, or '
                 'train.precision to "float32"'
             )
-        if self.shard and (self.optimizer != "adam" or self.ema):
-            has = 'train.optimizer "muon"' if self.optimizer != "adam" else f"train.ema {self.ema}"
+        whole = {
+            'train.optimizer "muon"': self.optimizer == "muon",
+            f"train.ema {self.ema}": self.ema,
+            "train.compile": self.compile,
+        }
+        if self.shard and (needs := [name for name, wanted in whole.items() if wanted]):
             raise ValueError(
-                f"{has} needs whole weights: set train.shard to false, or leave it out"
+                f"{needs[0]} needs whole weights: set train.shard to false, or leave it out"
             )
         if self.seed < 0:
             raise ValueError(f"train.seed must not be negative, not {self.seed}")

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from transduce.data.loader import Loader
 from transduce.model.transformer import Transformer
+from transduce.train.compiling import as_written, compile_layers
 from transduce.train.config import TrainConfig
 from transduce.train.ema import RunningMean
 from transduce.train.events import Note, Tell, Validated
@@ -104,6 +105,8 @@ def train(
         process.shard(model)
     optimizers = make_optimizers(model, config)
     working = working_copy(model, config)
+    if config.compile:
+        compile_layers(working.model if working else model)
     mean = RunningMean(model, decay=config.ema) if config.ema else None
     judged = mean.model if mean else whole
     checkpoints = folder / "checkpoints"
@@ -157,9 +160,10 @@ def train(
                     weights = whole_weights(model, process)
                     if process.first:
                         whole.load_state_dict(weights)
-                state = check(
-                    judged, state, validate=validate, on_best=on_best, log=log, process=process
-                )
+                with as_written(config.compile):
+                    state = check(
+                        judged, state, validate=validate, on_best=on_best, log=log, process=process
+                    )
                 model.train()
                 save_state(
                     checkpoints,

@@ -1,0 +1,67 @@
+"""Run by tests/parity/test_compiled.py: no function is wrapped in checks of its types here.
+
+Passes batches through a model as it is written and through a copy whose layers are compiled, and
+prints how far their gradients are apart, at most, and how many graphs torch has compiled.
+"""
+
+import copy
+import json
+
+import torch
+from torch import Tensor
+from torch._dynamo.utils import counters
+
+from transduce.data.batch import collate
+from transduce.model.config import ModelConfig
+from transduce.model.transformer import Transformer
+from transduce.train.compiling import as_written, compile_layers
+from transduce.train.step import batch_nats
+
+SHAPE = ModelConfig(
+    vocab_size=37,
+    encoder_layers=3,
+    decoder_layers=3,
+    d_model=14,
+    d_ff=23,
+    heads=3,
+    d_k=5,
+    d_v=7,
+    dropout=0.0,
+)
+BATCHES = [
+    collate([[5, 6, 7, 8], [9]], [[10, 11], [12, 13, 14]], pad=36, eos=0),
+    collate([[15, 16]] * 3, [[17], [18, 19, 20, 21], []], pad=36, eos=0),
+]
+
+
+def gradients(model: Transformer) -> list[Tensor]:
+    """Of the loss of all batches."""
+    model.zero_grad()
+    for batch in BATCHES:
+        batch_nats(model, batch, smoothing=0.1, r_drop=0.0).backward()
+    return [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]
+
+
+def apart(some: list[Tensor], others: list[Tensor]) -> float:
+    """The largest difference between two of them."""
+    pairs = zip(some, others, strict=True)
+    return max(float((one - other).abs().max()) for one, other in pairs)
+
+
+def main() -> None:
+    """Compare, and print."""
+    torch.manual_seed(1)
+    plain = Transformer(SHAPE).train()
+    compiled = copy.deepcopy(plain)
+    compile_layers(compiled)
+    wanted = gradients(plain)
+    assert max(float(one.abs().max()) for one in wanted) > 1.0
+    with as_written(compiled=True):
+        before = apart(gradients(compiled), wanted), counters["stats"]["unique_graphs"]
+    after = apart(gradients(compiled), wanted), counters["stats"]["unique_graphs"]
+    keys = list(plain.state_dict()) == list(copy.deepcopy(compiled).state_dict())
+    print(json.dumps({"as_written": before, "compiled": after, "same_keys": keys}))
+
+
+if __name__ == "__main__":
+    main()
