@@ -7,30 +7,18 @@ prints how far their gradients are apart, at most, and how many graphs torch has
 import copy
 import json
 
-import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
+from conftest import SHAPE, made  # a script finds what lies beside it
 from transduce.data.batch import collate
-from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.compiling import as_written, compile_layers
 from transduce.train.step import batch_nats
 
-SHAPE = ModelConfig(
-    vocab_size=37,
-    encoder_layers=3,
-    decoder_layers=3,
-    d_model=14,
-    d_ff=23,
-    heads=3,
-    d_k=5,
-    d_v=7,
-    dropout=0.0,
-)
 BATCHES = [
-    collate([[5, 6, 7, 8], [9]], [[10, 11], [12, 13, 14]], pad=36, eos=0),
-    collate([[15, 16]] * 3, [[17], [18, 19, 20, 21], []], pad=36, eos=0),
+    collate([[5, 6, 7, 8], [9]], [[10, 11], [12, 13, 14]], pad=SHAPE.pad, eos=0),
+    collate([[15, 16]] * 3, [[17], [1, 2, 3, 4], []], pad=SHAPE.pad, eos=0),
 ]
 
 
@@ -50,8 +38,7 @@ def apart(some: list[Tensor], others: list[Tensor]) -> float:
 
 def main() -> None:
     """Compare, and print."""
-    torch.manual_seed(1)
-    plain = Transformer(SHAPE).train()
+    plain = made(SHAPE).train()
     compiled = copy.deepcopy(plain)
     compile_layers(compiled)
     wanted = gradients(plain)

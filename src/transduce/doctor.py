@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from transduce import __version__
-from transduce.machine import cores, limit
+from transduce.machine import cores, limit, processor
 from transduce.source import commit
 
 _GIB = 2**30
@@ -173,10 +173,7 @@ def _build() -> Finding:
 
 
 def _processor() -> Finding:
-    info = Path("/proc/cpuinfo")
-    named = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.M) if info.exists() else None
-    name = named[1] if named else platform.processor() or "no name"
-    return Finding(f"{name} ({platform.machine()}, {platform.system()})")
+    return Finding(f"{processor() or 'no name'} ({platform.machine()}, {platform.system()})")
 
 
 def _threads() -> Finding:

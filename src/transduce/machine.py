@@ -1,6 +1,8 @@
-"""What this process may use of the machine that it runs on."""
+"""The machine that this process runs on, and what it may use of it."""
 
 import os
+import platform
+import re
 from pathlib import Path
 
 CONTAINER = Path("/sys/fs/cgroup")
@@ -11,6 +13,14 @@ def limit(name: str) -> list[str]:
     """The words of a container's limit; the first is "max" where there is none."""
     file = CONTAINER / name
     return (file.read_text().split() if file.is_file() else []) or ["max"]
+
+
+def processor() -> str:
+    """The processor's name; empty where nobody says it."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text() if info.is_file() else ""
+    named = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
+    return named[1] if named else platform.processor()
 
 
 def cores() -> float:

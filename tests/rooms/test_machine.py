@@ -37,3 +37,18 @@ def test_where_nobody_says_what_is_allowed_all_cores(
     monkeypatch.setattr(os, "cpu_count", lambda: None)
 
     assert machine.cores() == 1
+
+
+def test_a_processor_that_nobody_names_has_no_name(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Path, "is_file", lambda _: False)
+    monkeypatch.setattr(machine.platform, "processor", lambda: "")
+
+    assert machine.processor() == ""
+
+
+def test_a_processor_is_named_as_linux_names_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    text = "processor\t: 0\nmodel name\t: A Processor 7\nmodel name\t: Another\n"
+    monkeypatch.setattr(Path, "read_text", lambda _: text)
+
+    assert machine.processor() == "A Processor 7"

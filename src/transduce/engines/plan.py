@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -104,13 +103,9 @@ def make_plans(
 
 
 def _name(folders: Mapping[str, Path]) -> str:
-    info = Path("/proc/cpuinfo")
-    named = (
-        re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.M) if info.is_file() else None
-    )
     facts = [
         _MEASURE,
-        *(platform.machine(), named[1] if named else platform.processor(), cores()),
+        *(platform.machine(), machine.processor(), cores()),
         *(load_ctranslate2().__version__, *(folder.name for folder in folders.values()), *folders),
     ]
     return f"plans-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}.json"

@@ -2,16 +2,15 @@
 
 import os
 import platform
-import re
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 from typing import Literal
 
 import torch
 
+from transduce.engines.threads import one_thread
+from transduce.machine import processor
 from transduce.paper.costs import crossing, exponent, job, operations, seconds
 from transduce.paper.layer_types import KINDS, PARTS, Kind, Part, Reach
 from transduce.paper.paths import STACKS, Lengths, path_length, sequential
@@ -125,7 +124,7 @@ def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
         recall: the learning experiment; None leaves it out.
         tell: told a line now and then.
     """
-    with _one_thread(), torch.random.fork_rng(devices=[]):
+    with one_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(sizes.seed)
         by_length = _costs(sizes.lengths, (sizes.width,), sizes, tell)
         by_width = _costs((sizes.length,), sizes.widths, sizes, tell)
@@ -221,23 +220,8 @@ def _equal_operations(kind: Kind, part: Part, d: int, reach: Reach) -> float:
     return 1 + (level - one) / (two - one)
 
 
-@contextmanager
-def _one_thread() -> Generator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _machine() -> str:
-    info = Path("/proc/cpuinfo")
-    named = (
-        re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.M) if info.is_file() else None
-    )
-    name = named[1] if named else platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores"
+    return f"{processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
 def _versions() -> dict[str, str]:
