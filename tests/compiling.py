@@ -1,31 +1,37 @@
 """Run by tests/parity/test_compiled.py: no function is wrapped in checks of its types here.
 
-Passes batches through a model as it is written and through a copy whose layers are compiled, and
-prints how far their gradients are apart, at most, and how many graphs torch has compiled.
+Passes batches through a model of the shape given, as it is written, and through a copy whose layers
+are compiled, and prints how far their gradients are apart, at most, and how many graphs torch has
+compiled.
 """
 
 import copy
 import json
+import sys
 
+import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from conftest import SHAPE, made  # a script finds what lies beside it
-from transduce.data.batch import collate
+from transduce.data.batch import Batch, collate
+from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.compiling import as_written, compile_layers
 from transduce.train.step import batch_nats
 
-BATCHES = [
-    collate([[5, 6, 7, 8], [9]], [[10, 11], [12, 13, 14]], pad=SHAPE.pad, eos=0),
-    collate([[15, 16]] * 3, [[17], [1, 2, 3, 4], []], pad=SHAPE.pad, eos=0),
-]
+
+def batches(pad: int) -> list[Batch]:
+    """Rows of several lengths; in the second an empty one."""
+    return [
+        collate([[5, 6, 7, 8], [9]], [[10, 11], [12, 13, 14]], pad=pad, eos=0),
+        collate([[15, 16]] * 3, [[17], [1, 2, 3, 4], []], pad=pad, eos=0),
+    ]
 
 
 def gradients(model: Transformer) -> list[Tensor]:
     """Of the loss of all batches."""
     model.zero_grad()
-    for batch in BATCHES:
+    for batch in batches(model.config.pad):
         batch_nats(model, batch, smoothing=0.1, r_drop=0.0).backward()
     return [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]
 
@@ -36,9 +42,10 @@ def apart(some: list[Tensor], others: list[Tensor]) -> float:
     return max(float((one - other).abs().max()) for one, other in pairs)
 
 
-def main() -> None:
-    """Compare, and print."""
-    plain = made(SHAPE).train()
+def main(shape: str) -> None:
+    """Compare, and print; the shape is what a ModelConfig is made of, as JSON."""
+    torch.manual_seed(0)
+    plain = Transformer(ModelConfig(**json.loads(shape))).train()
     compiled = copy.deepcopy(plain)
     compile_layers(compiled)
     wanted = gradients(plain)
@@ -51,4 +58,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

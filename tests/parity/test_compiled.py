@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,10 +24,10 @@ SCRIPT = Path(__file__).parents[1] / "compiling.py"
 
 
 @pytest.mark.slow
-def test_gradients_are_those_of_the_layers_as_written():
-    said = subprocess.run([sys.executable, SCRIPT], stdout=subprocess.PIPE, check=True).stdout
+def test_gradients_are_those_of_the_layers_as_written(config: ModelConfig):
+    command = [sys.executable, SCRIPT, json.dumps(asdict(config))]
 
-    found = json.loads(said)
+    found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
     assert found["as_written"] == [0.0, 0], "nothing is compiled where a model is read as written"
     difference, graphs = found["compiled"]
