@@ -138,6 +138,19 @@ def test_in_bfloat16_the_iteration_moves_all_directions_alike_as_well(shape: tup
     assert 0.7 < values.min() < values.max() < 1.5
 
 
+@pytest.mark.parametrize("shape", [(34, 33), (39, 34), (128, 128)])
+@pytest.mark.parametrize("fall", [0.01, 0.05, 0.1, 0.2])
+def test_in_bfloat16_one_large_singular_value_stays_near_one_as_well(
+    shape: tuple[int, int], fall: float
+):
+    left, _, right = torch.linalg.svd(draw(20, *shape), full_matrices=False)
+    momenta = left * fall ** torch.arange(min(shape)) @ right
+
+    values = torch.linalg.svdvals(orthogonalise(momenta.bfloat16()).float())
+
+    assert values.max() < 1.5
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_muon_iterates_in_the_precision_of_the_run_and_remembers_in_float32(
     tiny: Transformer, precision: Literal["bfloat16", "float32"]
