@@ -13,7 +13,9 @@ import pytest
 import torch
 from tests.conftest import Corpus, made
 
+from transduce.model import loss
 from transduce.model.config import ModelConfig
+from transduce.model.loss import Slopes, written_slopes
 from transduce.model.transformer import Transformer
 from transduce.train import loop
 from transduce.train.compiling import check_compiler
@@ -55,12 +57,17 @@ def test_what_training_passes_is_compiled_and_what_is_validated_is_not(
         yield
         events.append("done")
 
+    def compiled_slopes() -> Slopes:
+        events.append("loss")
+        return written_slopes
+
     def validate(model: Transformer) -> Validation:
         events.append("validated")
         return Validation(loss=1.0, bleu=0.0, signature="")
 
     monkeypatch.setattr(loop, "compile_layers", compile_layers)
     monkeypatch.setattr(loop, "as_written", as_written)
+    monkeypatch.setattr(loss, "compiled_slopes", compiled_slopes)
     loop.train(
         made(replace(config, vocab_size=37)),
         loader=corpus.loader(),
@@ -71,7 +78,8 @@ def test_what_training_passes_is_compiled_and_what_is_validated_is_not(
         tell=lambda event: None,
     )
 
-    assert events == [f"compiled torch.{precision}", "as written: True", "validated", "done"]
+    compiled = [f"compiled torch.{precision}", "loss", "loss"]
+    assert events == [*compiled, "as written: True", "validated", "done"]
 
 
 def test_a_cpu_is_refused():

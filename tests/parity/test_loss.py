@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.model.loss import Nats, nats, nats_of_hidden
+from transduce.model.loss import Nats, nats, nats_of_hidden, written_slopes
 
 TARGET = torch.tensor([[4, 0, 10, 10, 10], [7, 5, 9, 0, 10], [2, 3, 3, 6, 0]])  # PAD is 10
 
@@ -109,3 +109,19 @@ def test_only_the_embedding_may_learn():
 
     assert embedding.grad is not None
     torch.testing.assert_close(3.0 * embedding.grad, gradients(written, 0.1)[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_what_is_compiled_is_the_same_loss(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("transduce.model.loss.compiled_slopes", lambda: written_slopes)
+    found: list[list[Tensor]] = []
+    for compiled in (False, True):
+        hidden, embedding = drawn(dtype)
+        sums = nats_of_hidden(hidden, embedding, TARGET, smoothing=0.1, compiled=compiled)
+        sums.smoothed.backward()
+        grads = [tensor.grad for tensor in (hidden, embedding) if tensor.grad is not None]
+        found.append([*sums, *grads])
+
+    assert len(found[0]) == 4
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)

@@ -13,7 +13,7 @@ TARGET = torch.tensor([[4, 0, 10, 10, 10], [7, 5, 9, 0, 10], [2, 3, 3, 6, 0]])  
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transduce.model.r_drop.CHUNK", 4)
+    monkeypatch.setattr("transduce.model.loss.CHUNK", 4)
 
 
 def drawn() -> list[Tensor]:

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from transduce.model.loss import CHUNK, add_product
+from transduce.model.loss import add_product, chunk
 
 
 def consistent_nats(
@@ -55,9 +55,10 @@ class _Twice(torch.autograd.Function):
         nats = first.new_zeros((), dtype=exact)
         grads = [torch.empty_like(first), torch.empty_like(second)]
         pieces_grad = torch.zeros_like(embedding)
-        for start in range(0, len(first), CHUNK):
-            chunk, right = slice(start, start + CHUNK), targets[start : start + CHUNK, None]
-            rows = [first[chunk], second[chunk]]
+        size = chunk(embedding)
+        for start in range(0, len(first), size):
+            some, right = slice(start, start + size), targets[start : start + size, None]
+            rows = [first[some], second[some]]
             log_p, log_q = ((part @ pieces.T).log_softmax(-1, dtype=exact) for part in rows)
             p, q, gap = log_p.exp(), log_q.exp(), log_p - log_q
             for row, ours, log_ours, theirs, away, grad in (
@@ -73,7 +74,7 @@ class _Twice(torch.autograd.Function):
                 slope -= smoothing / (2 * len(pieces))
                 slope.scatter_add_(1, right, slope.new_full(right.shape, -spike / 2))
                 slope = slope.to(row.dtype)
-                torch.mm(slope, pieces, out=grad[chunk])
+                torch.mm(slope, pieces, out=grad[some])
                 add_product(pieces_grad[:-1], slope.T, row)
         ctx.save_for_backward(*grads, pieces_grad)
         return nats

@@ -81,7 +81,7 @@ class TrainConfig:
     device has units for it."""
 
     compile: bool = False
-    """Whether torch compiles the layers as they are first passed: for long runs on a GPU."""
+    """Whether torch compiles layers and loss as they are first passed: for long runs on a GPU."""
 
     shard: bool = False
     """Whether several processes share out the weights, gradients and Adam's memory in place of

@@ -134,6 +134,7 @@ def train(
                 smoothing=config.label_smoothing,
                 r_drop=config.r_drop,
                 micro_tokens=state.micro_tokens,
+                compiled=config.compile,
                 working=working,
                 process=process,
             )

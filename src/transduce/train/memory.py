@@ -20,7 +20,7 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.data.config import MICRO_TOKENS
 from transduce.folder import whole_file
-from transduce.model.loss import CHUNK
+from transduce.model.loss import chunk
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.events import Note, Tell
@@ -139,7 +139,7 @@ def measure(model: Transformer, *, longest: int, training: TrainConfig) -> Need:
         smoothing, r_drop = training.label_smoothing, training.r_drop
         return batch_nats(model, batch, smoothing=smoothing, r_drop=r_drop)
 
-    few = CHUNK // longest + 1  # so that the loss fills a chunk in both
+    few = chunk(model.embedding.weight) // longest + 1  # so that the loss fills a chunk in both
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         low, high = (
             _peak(model, loss, _longest(rows, longest).to(device)) for rows in (few, _TIMES * few)
@@ -166,7 +166,7 @@ def _peak(model: Transformer, loss: Loss, batch: Batch) -> int:
         loss(batch).backward()
         model.zero_grad(set_to_none=True)
         return torch.cuda.max_memory_allocated(batch.source.device) - before
-    logits = 2 * CHUNK * model.config.vocab_size  # and their softmax
+    logits = 2 * chunk(model.embedding.weight) * model.config.vocab_size  # and their softmax
     always = sum(weight.numel() for weight in model.parameters()) + logits
     kept = _kept(model, lambda: loss(batch))
     return round(_HEAP * (kept + always * model.embedding.weight.element_size()))

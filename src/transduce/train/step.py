@@ -40,6 +40,7 @@ def make_update(
     smoothing: float,
     r_drop: float = 0.0,
     micro_tokens: int = 0,
+    compiled: bool = False,
     working: Working | None = None,
     process: Process = ALONE,
 ) -> Update:
@@ -64,6 +65,7 @@ def make_update(
         smoothing: of the labels.
         r_drop: α; 0 reads each batch once.
         micro_tokens: positions that a micro-batch may have, since memory ran out before; 0: all.
+        compiled: whether the loss is; layers are what they are.
         working: what is passed in place of the model and hands its gradients over to it.
         process: which of the run's processes this is.
 
@@ -85,6 +87,7 @@ def make_update(
                 tokens=tokens,
                 smoothing=smoothing,
                 r_drop=r_drop,
+                compiled=compiled,
                 again=not process.sharded,
                 working=working,
             )
@@ -120,6 +123,7 @@ def _add_gradients(
     tokens: int,
     smoothing: float,
     r_drop: float,
+    compiled: bool,
     again: bool,
     working: Working | None,
 ) -> Float[Tensor, ""] | Batch:
@@ -134,7 +138,7 @@ def _add_gradients(
         try:
             here = batch.to(device)
             shaped = working.shaped(here) if working else here
-            part = batch_nats(passed, shaped, smoothing=smoothing, r_drop=r_drop)
+            part = batch_nats(passed, shaped, smoothing=smoothing, r_drop=r_drop, compiled=compiled)
             (part / tokens).backward()
             if working:
                 working.hand_over()
@@ -155,9 +159,9 @@ def _blank(pad: int) -> Batch:
 
 
 def batch_nats(
-    model: Transformer, batch: Batch, *, smoothing: float, r_drop: float
+    model: Transformer, batch: Batch, *, smoothing: float, r_drop: float, compiled: bool = False
 ) -> Float[Tensor, ""]:
-    """The loss of one micro-batch, summed over its target tokens."""
+    """The loss of one micro-batch, summed over its target tokens. R-Drop's is never compiled."""
 
     def read() -> Factors:
         return model.factors(model.hidden(batch.source, batch.source_mask, batch.target_in))
@@ -168,4 +172,5 @@ def batch_nats(
         return consistent_nats(
             hidden, again, pieces, target_out=target_out, smoothing=smoothing, alpha=r_drop
         )
-    return nats_of_hidden(hidden, pieces, target_out, smoothing=smoothing).smoothed
+    sums = nats_of_hidden(hidden, pieces, target_out, smoothing=smoothing, compiled=compiled)
+    return sums.smoothed

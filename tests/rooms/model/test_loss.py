@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transduce.model.loss import nats, nats_of_hidden
+from transduce.model.loss import chunk, nats, nats_of_hidden
 
 
 def test_a_model_that_knows_nothing_pays_the_logarithm_of_the_pieces():
@@ -65,3 +65,9 @@ def test_the_chunked_loss_can_be_asked_without_gradients():
     sums = nats_of_hidden(hidden, embedding, torch.tensor([[4, 0, 10], [7, 5, 0]]), smoothing=0.1)
 
     assert not sums.smoothed.requires_grad
+
+
+def test_a_gpu_is_given_larger_chunks_than_a_cpu():
+    assert chunk(torch.empty(37_000, 2)) == 512
+    assert chunk(torch.empty(37_000, 2, device="meta")) == 2**26 // 37_000
+    assert chunk(torch.empty(500_000, 2, device="meta")) == 512

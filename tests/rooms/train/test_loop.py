@@ -186,9 +186,9 @@ def poison(monkeypatch: pytest.MonkeyPatch, *updates: int) -> None:
     calls = iter(range(1, 1000))
     nats = step.nats_of_hidden
 
-    def poisoned(hidden: torch.Tensor, *rest: torch.Tensor, smoothing: float):
+    def poisoned(hidden: torch.Tensor, *rest: torch.Tensor, smoothing: float, compiled: bool):
         bad = math.nan if next(calls) in updates else 1.0
-        return nats(hidden * bad, *rest, smoothing=smoothing)
+        return nats(hidden * bad, *rest, smoothing=smoothing, compiled=compiled)
 
     monkeypatch.setattr(step, "nats_of_hidden", poisoned)
 

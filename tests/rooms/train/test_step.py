@@ -87,8 +87,8 @@ def test_a_gradient_that_is_no_number_changes_no_weight_and_no_memory(
 def test_a_loss_that_is_no_number_is_enough_to_skip(
     tiny: Transformer, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ):
-    def spoilt(*given: torch.Tensor, smoothing: float) -> Nats:
-        found = nats_of_hidden(*given, smoothing=smoothing)
+    def spoilt(*given: torch.Tensor, smoothing: float, compiled: bool) -> Nats:
+        found = nats_of_hidden(*given, smoothing=smoothing, compiled=compiled)
         return found._replace(smoothed=found.smoothed + math.nan)
 
     monkeypatch.setattr(step, "nats_of_hidden", spoilt)
