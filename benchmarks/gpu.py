@@ -3,13 +3,13 @@
     .venv/bin/python benchmarks/gpu.py            # with CUDA: prints a table, writes the record
     .venv/bin/python benchmarks/gpu.py --small    # anywhere: small models, prints only
 
-Updates of about 25,000 target tokens (section 5.1) of random pieces, in batches of like length,
-drawn as WMT's sentences have it: log-normal, 28 pieces in the mean, a source about as long as its
-target. All systems read the same batches in turn, after one pass over all of them that is not
-timed; dropout and label smoothing 0.1, Adam in one kernel.
+Updates of about 25,000 target tokens (section 5.1) of random pieces, in batches as our sampler
+makes them, with lengths as WMT's sentences have it: log-normal, 28 pieces in the mean, a source
+about as long as its target. All systems read the same batches in turn, after one pass over all of
+them that is not timed; dropout and label smoothing 0.1, Adam in one kernel.
 
 ours            what `transduce train` does for an update, in the precision that it would take
-ours, compiled  the same with `train.compile`
+ours, compiled  the same with `train.compile`: layers and loss
 torch           torch.nn.Transformer, bf16 autocast, compiled
 transformers    MarianMTModel, bf16 autocast, compiled
 
@@ -21,6 +21,7 @@ should run meanwhile.
 """
 
 import argparse
+import itertools
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,8 @@ from record import header, write
 from shapes import BETAS, EPSILON, RATE, SHAPES, SMOOTHING, Shape, flops
 
 from transduce.data.batch import Batch, collate
+from transduce.data.config import BatchConfig
+from transduce.data.sampler import Place, Sampler
 from transduce.train.compiling import compile_layers
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
@@ -166,33 +169,41 @@ def ours(shape: Shape, vocabulary: int, *, device: torch.device, compiled: bool)
     def update(batch: Batch) -> None:
         rates = [RATE] * len(optimizers)
         make_update(
-            model, [batch], optimizers=optimizers, rates=rates, smoothing=SMOOTHING, working=working
+            model,
+            [batch],
+            optimizers=optimizers,
+            rates=rates,
+            smoothing=SMOOTHING,
+            compiled=compiled,
+            working=working,
         )
 
     return update
 
 
 def drawn(plan: Plan) -> list[Batch]:
-    """Random batches of like length, as many as asked for, from all over the lengths."""
+    """Random batches as training makes them, as many as asked for, from all over the lengths."""
     chance, pad = np.random.default_rng(0), plan.vocabulary - 1
-    pairs = 40 * plan.batches * plan.tokens // 28 // 10  # four times as many as are taken
-    target = chance.lognormal(np.log(28) - 0.18, 0.6, pairs).round().clip(2, 250).astype(int)
-    source = (target * chance.normal(1.0, 0.15, pairs)).round().clip(2, 250).astype(int)
-    rows: list[list[int]] = [[]]
-    for pair in np.lexsort((source, target)):
-        if (len(rows[-1]) + 1) * max(target[pair], source[pair]) > plan.tokens:
-            rows.append([])
-        rows[-1].append(int(pair))
-    whole = rows[:-1]
-    chosen = chance.permutation(len(whole))[: plan.batches]
+    lengths = like_wmt(4 * plan.batches * plan.tokens // 28)  # four times as many as are taken
+    config = BatchConfig(tokens=plan.tokens, micro_tokens=2 * plan.tokens)  # in one pass
+    updates = Sampler(lengths, config=config, seed=0).updates(Place())
 
-    def side(lengths: np.ndarray, places: list[int]) -> list[np.ndarray]:
-        return [chance.integers(3, pad, size=lengths[place] - 1) for place in places]
+    def side(lengths: np.ndarray) -> list[np.ndarray]:
+        return [chance.integers(3, pad, size=length) for length in lengths]
 
     return [
-        collate(side(source, whole[one]), side(target, whole[one]), pad=pad, eos=0)
-        for one in chosen
+        collate(side(lengths[pairs, 0]), side(lengths[pairs, 1]), pad=pad, eos=0)
+        for planned in itertools.islice(updates, plan.batches)
+        for pairs in planned.micro_batches
     ]
+
+
+def like_wmt(pairs: int) -> np.ndarray:
+    """Lengths without EOS, [pairs, 2]: log-normal, a source about as long as its target."""
+    chance = np.random.default_rng(0)
+    target = chance.lognormal(np.log(28) - 0.18, 0.6, pairs).round().clip(2, 250)
+    source = (target * chance.normal(1.0, 0.15, pairs)).round().clip(2, 250)
+    return np.stack([source, target], axis=1).astype(np.int64) - 1
 
 
 def best_product(side: int, device: torch.device) -> float:
