@@ -32,6 +32,7 @@ HUNDRED = TrainConfig(
     warmup=10,
     weight_decay=0.1,
     log_every=1,
+    precision="float32",  # on any processor
 )
 SHORT = replace(HUNDRED, updates=12, validate_every=4)
 
