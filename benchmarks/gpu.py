@@ -40,6 +40,7 @@ from shapes import BETAS, EPSILON, RATE, SHAPES, SMOOTHING, Shape, flops
 from transduce.data.batch import Batch, collate
 from transduce.data.config import BatchConfig
 from transduce.data.sampler import Place, Sampler
+from transduce.model.transformer import Transformer
 from transduce.train.compiling import compile_layers
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
@@ -158,23 +159,32 @@ def systems(
 
 
 def ours(shape: Shape, vocabulary: int, *, device: torch.device, compiled: bool) -> Update:
+    """Ours, with Adam as the peers have it."""
+    config = TrainConfig(
+        beta1=BETAS[0],
+        beta2=BETAS[1],
+        epsilon=EPSILON,
+        label_smoothing=SMOOTHING,
+        compile=compiled,
+    )
+    return updating(model_of(shape, vocabulary).to(device).train(), config)
+
+
+def updating(model: Transformer, config: TrainConfig) -> Update:
     """The update of `transduce train`."""
-    model = model_of(shape, vocabulary).to(device).train()
-    config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON)
     optimizers, working = make_optimizers(model, config), working_copy(model, config)
-    passed = working.model if working else model
-    if compiled:
-        compile_layers(passed)
+    if config.compile:
+        compile_layers(working.model if working else model)
 
     def update(batch: Batch) -> None:
-        rates = [RATE] * len(optimizers)
         make_update(
             model,
             [batch],
             optimizers=optimizers,
-            rates=rates,
-            smoothing=SMOOTHING,
-            compiled=compiled,
+            rates=[RATE] * len(optimizers),
+            smoothing=config.label_smoothing,
+            r_drop=config.r_drop,
+            compiled=config.compile,
             working=working,
         )
 
@@ -187,15 +197,19 @@ def drawn(plan: Plan) -> list[Batch]:
     lengths = like_wmt(4 * plan.batches * plan.tokens // 28)  # four times as many as are taken
     config = BatchConfig(tokens=plan.tokens, micro_tokens=2 * plan.tokens)  # in one pass
     updates = Sampler(lengths, config=config, seed=0).updates(Place())
-
-    def side(lengths: np.ndarray) -> list[np.ndarray]:
-        return [chance.integers(3, pad, size=length) for length in lengths]
-
     return [
-        collate(side(lengths[pairs, 0]), side(lengths[pairs, 1]), pad=pad, eos=0)
+        random_batch(lengths[pairs], pad=pad, chance=chance)
         for planned in itertools.islice(updates, plan.batches)
         for pairs in planned.micro_batches
     ]
+
+
+def random_batch(lengths: np.ndarray, *, pad: int, chance: np.random.Generator) -> Batch:
+    """Pairs of random pieces, of such lengths, [pairs, 2]."""
+    sources, targets = (
+        [chance.integers(3, pad, size=length) for length in side] for side in lengths.T
+    )
+    return collate(sources, targets, pad=pad, eos=0)
 
 
 def like_wmt(pairs: int) -> np.ndarray:

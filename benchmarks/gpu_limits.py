@@ -20,7 +20,7 @@ a call   Microseconds of a GPU for each of them at one million target tokens a s
 
 import argparse
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,14 +29,13 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from gpu import WHOLE, like_wmt
+from gpu import WHOLE, like_wmt, random_batch, updating
 from peers.shapes import Shape, flops
 from record import header, write
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from transduce.config import load_recipe
-from transduce.data.batch import Batch, collate
 from transduce.data.config import BatchConfig
 from transduce.data.sampler import Place, Sampler
 from transduce.model import attention, loss
@@ -45,9 +44,7 @@ from transduce.model.dropout import Dropout
 from transduce.model.transformer import Transformer
 from transduce.prepare import open_prepared
 from transduce.train.config import TrainConfig
-from transduce.train.optimizer import make_optimizers
 from transduce.train.precision import Working
-from transduce.train.step import make_update
 
 PAIRS = 4_500_000
 """As many as WMT 2014's for English and German (section 5.1)."""
@@ -138,37 +135,14 @@ def calls_of(case: Case, pairs: np.ndarray) -> int:
     config = replace(case.model, d_model=narrow, d_ff=narrow, d_k=8, d_v=8)
     torch.manual_seed(0)
     model = Transformer(config).train()
-    chance, last = np.random.default_rng(0), config.pad
-
-    def side(lengths: np.ndarray) -> list[np.ndarray]:
-        return [chance.integers(3, last, size=length) for length in lengths]
-
-    sources, targets = (side(each) for each in case.lengths[pairs].T)
-    batch = collate(sources, targets, pad=config.pad, eos=0)
+    chance = np.random.default_rng(0)
+    batch = random_batch(case.lengths[pairs], pad=config.pad, chance=chance)
     with as_on_a_gpu(config.vocab_size):
-        update = updating(model, batch, case.train)
-        update()
+        update = updating(model, replace(case.train, precision="bfloat16"))
+        update(batch)
         with Calls() as calls:
-            update()
+            update(batch)
     return calls.count
-
-
-def updating(model: Transformer, batch: Batch, config: TrainConfig) -> Callable[[], None]:
-    """What `transduce train` does for an update, in bfloat16."""
-    optimizers, working = make_optimizers(model, config), Working(model)
-
-    def update() -> None:
-        make_update(
-            model,
-            [batch],
-            optimizers=optimizers,
-            rates=[1e-4] * len(optimizers),
-            smoothing=config.label_smoothing,
-            r_drop=config.r_drop,
-            working=working,
-        )
-
-    return update
 
 
 @contextmanager
