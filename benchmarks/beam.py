@@ -17,11 +17,11 @@ from pathlib import Path
 
 from record import header, write
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
 from transduce.config import Recipe, load_recipe
-from transduce.judge.compare import LEVEL, System, compare_systems
-from transduce.prepare import open_prepared
-from transduce.results import translate_pairs
+from transduce.evaluation.scoring import translate_pairs
+from transduce.evaluation.significance import LEVEL, System, compare_systems
+from transduce.pipeline.prepare import open_prepared
 
 Row = dict[str, float | bool]
 

@@ -12,12 +12,12 @@ from typing import Literal
 import ctranslate2
 import torch
 
-from transduce.bundle import Bundle
-from transduce.engines.cache import Cache
-from transduce.engines.choose import choose
-from transduce.engines.ct2_model import vocabulary, write_ctranslate2
-from transduce.engines.helpers import as_program
+from transduce.bundle.bundle import Bundle
 from transduce.export.marian import why_not, write_marian
+from transduce.inference.engines.cache import Cache
+from transduce.inference.engines.ct2_model import vocabulary, write_ctranslate2
+from transduce.inference.engines.selection import choose
+from transduce.inference.engines.worker_processes import as_program
 from transduce.search.request import Request, Wishes
 
 BATCH = 64

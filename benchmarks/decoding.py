@@ -41,7 +41,7 @@ from decoders import BATCH, SYSTEMS, Ids, Task, answer
 from peers.shapes import SHAPES
 from record import ROOT, header, read_lines, write
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 

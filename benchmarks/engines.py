@@ -7,8 +7,8 @@ model searches where it is told nothing. A line whose pieces differ is shown wit
 differing piece and both scores: within 1e-4 it is a tie. Then CTranslate2's int8 against its
 float32: BLEU of both and a paired bootstrap; and how far ln p of each piece of the references is
 off. Beside it the same with weights that CTranslate2 rounds by itself, whose products some
-processors cut off (engines/ct2_int8.py). Written to benchmarks/results/NAME/record.json, NAME being
-"engines" unless `--name` says another.
+processors cut off (inference/engines/ct2_int8.py).
+Written to benchmarks/results/NAME/record.json, NAME being "engines" unless `--name` says another.
 """
 
 import argparse
@@ -21,17 +21,17 @@ from typing import NamedTuple
 
 from record import header, read_lines, write
 
-from transduce.bundle import Bundle
-from transduce.engines.cache import Cache
-from transduce.engines.ct2_calls import Calls, Pair, Plan
-from transduce.engines.ct2_engine import Ct2Engine
-from transduce.engines.ct2_model import positions, vocabulary, write_ctranslate2
-from transduce.engines.plan import Plans
-from transduce.judge.compare import System, compare_systems
+from transduce.bundle.bundle import Bundle
+from transduce.data.corpus import tidy
+from transduce.evaluation.significance import System, compare_systems
+from transduce.inference.engines.autotune import Plans
+from transduce.inference.engines.cache import Cache
+from transduce.inference.engines.ct2_calls import Calls, Pair, Plan
+from transduce.inference.engines.ct2_engine import Ct2Engine
+from transduce.inference.engines.ct2_model import positions, vocabulary, write_ctranslate2
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Extras, Translator
 from transduce.search.config import SearchConfig
-from transduce.text.corpus import tidy
-from transduce.translate.translation import Translation
-from transduce.translate.translator import Extras, Translator
 
 GREEDY, PAPER = SearchConfig(beam=1, alpha=0.6), SearchConfig(beam=4, alpha=0.6)
 TIE = 1e-4

@@ -40,9 +40,9 @@ from transduce.data.config import BatchConfig
 from transduce.data.sampler import Place, Sampler
 from transduce.model import attention, loss
 from transduce.model.config import ModelConfig
-from transduce.model.dropout import Dropout
+from transduce.model.cpu.dropout import Dropout
 from transduce.model.transformer import Transformer
-from transduce.prepare import open_prepared
+from transduce.pipeline.prepare import open_prepared
 from transduce.train.config import TrainConfig
 from transduce.train.precision import Working
 

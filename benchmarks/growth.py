@@ -28,9 +28,9 @@ import torch
 from growth_page import Line, Record, draw, page
 from record import RESULTS, header, write
 
-from transduce.allocator import hold_memory
 from transduce.data.batch import Batch, collate
-from transduce.engines.torch_engine import TorchEngine
+from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.io.allocator import hold_memory
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig

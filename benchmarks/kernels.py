@@ -21,13 +21,13 @@ from record import header, write
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.allocator import hold_memory
 from transduce.data.batch import Batch, Ids, collate
+from transduce.io.allocator import hold_memory
 from transduce.model.attention import KeysValues, written_out
 from transduce.model.config import PRESETS, ModelConfig
-from transduce.model.dropout import Dropout
+from transduce.model.cpu.dropout import Dropout
+from transduce.model.cpu.softmax import softmax
 from transduce.model.loss import nats, nats_of_hidden
-from transduce.model.softmax import softmax
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers

@@ -31,9 +31,9 @@ from urllib.request import Request, urlopen
 from record import header, read_lines, write
 from serving_client import Found, Job
 
-from transduce.bundle import Bundle
-from transduce.translate.texts import translate_texts
-from transduce.translate.translator import Extras, Translator
+from transduce.bundle.bundle import Bundle
+from transduce.inference.texts import translate_texts
+from transduce.inference.translator import Extras, Translator
 
 SHOWN = 20
 """Of the answers that differ, how many are listed."""

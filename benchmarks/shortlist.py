@@ -23,19 +23,19 @@ from typing import NamedTuple
 
 from record import header, read_lines, write
 
-from transduce.bundle import Bundle
-from transduce.engines.choose import choose
-from transduce.engines.ct2_calls import Plan
-from transduce.engines.ct2_model import vocabulary
-from transduce.engines.engine import Engine
-from transduce.engines.plan import cores
+from transduce.bundle.bundle import Bundle
+from transduce.data.corpus import tidy
+from transduce.evaluation.significance import System, compare_systems
 from transduce.export.shortlist import Learned, learn_shortlist
-from transduce.judge.compare import System, compare_systems
-from transduce.prepare import open_prepared
+from transduce.inference.engines.autotune import cores
+from transduce.inference.engines.base import Engine
+from transduce.inference.engines.ct2_calls import Plan
+from transduce.inference.engines.ct2_model import vocabulary
+from transduce.inference.engines.selection import choose
+from transduce.inference.translator import Extras, Translator
+from transduce.pipeline.prepare import open_prepared
 from transduce.search.config import SearchConfig
 from transduce.search.request import Request
-from transduce.text.corpus import tidy
-from transduce.translate.translator import Extras, Translator
 
 HELD = 1000  # validation pairs that it is learned by, at most, as in `transduce export`
 

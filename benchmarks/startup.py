@@ -24,12 +24,12 @@ from pathlib import Path
 import torch
 from record import ROOT, header, write
 
-from transduce.bundle import Bundle, Provenance
+from transduce.bundle.bundle import Bundle, Provenance
+from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
-from transduce.text.config import Languages, TokenizerConfig
-from transduce.text.tokenizer import Tokenizer
 
 SENTENCE = "a dog runs across the green grass ."
 HELP_TARGET = 0.5

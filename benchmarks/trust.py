@@ -25,27 +25,27 @@ from jaxtyping import Float
 from record import header, write
 from torch import Tensor
 
-from transduce.bundle import Bundle
-from transduce.calibration import Calibration
-from transduce.engines.torch_engine import TorchEngine
-from transduce.evaluate import bleu, chrf
-from transduce.model.trace import trace
-from transduce.prepare import Prepared, open_prepared
-from transduce.search.request import Draw, Request, Wishes
-from transduce.text.corpus import Pair, tidy
-from transduce.translate.alignment import agreed_look, word_looks, words_of
-from transduce.translate.confidence import (
+from transduce.bundle.bundle import Bundle
+from transduce.bundle.calibration import Calibration
+from transduce.data.corpus import Pair, tidy
+from transduce.evaluation.metrics import bleu, chrf
+from transduce.inference.alignment import agreed_look, word_looks, words_of
+from transduce.inference.confidence import (
     calibration_error,
     fit_sentences,
     fit_words,
     in_reference,
     said_words,
 )
-from transduce.translate.loops import fault
-from transduce.translate.mbr import chrf as sentence_chrf
-from transduce.translate.mbr import most_agreed, shares
-from transduce.translate.translation import Translation
-from transduce.translate.translator import Extras, Translator
+from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.inference.mbr import chrf as sentence_chrf
+from transduce.inference.mbr import most_agreed, shares
+from transduce.inference.repetition import fault
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Extras, Translator
+from transduce.model.trace import trace
+from transduce.pipeline.prepare import Prepared, open_prepared
+from transduce.search.request import Draw, Request, Wishes
 
 Numbers = dict[str, float]
 Look = Float[Tensor, "target source"]

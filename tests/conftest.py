@@ -15,14 +15,14 @@ import torch
 
 from transduce.cli import main
 from transduce.data.config import BatchConfig
+from transduce.data.corpus import NumberedPair, Pair
+from transduce.data.corpus_config import TokenizerConfig
 from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
 from transduce.data.store import Store
+from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
-from transduce.text.config import TokenizerConfig
-from transduce.text.corpus import NumberedPair, Pair
-from transduce.text.tokenizer import Tokenizer
 
 # Tests are small and many: on busy cores two threads wait for each other far longer than they work.
 torch.set_num_threads(1)
@@ -146,7 +146,9 @@ def refuses(said: Said, *parts: object) -> None:
 @pytest.fixture
 def transduce(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Transduce:
     """The command line, called in this process; bytes given as `stdin` are piped in."""
-    monkeypatch.setattr("transduce.engines.helpers._let", False)  # put back what a command lets
+    monkeypatch.setattr(
+        "transduce.inference.engines.worker_processes._let", False
+    )  # put back what a command lets
 
     def call(*argv: object, stdin: bytes = b"") -> Said:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))

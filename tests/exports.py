@@ -5,13 +5,13 @@ from contextlib import contextmanager
 
 import torch
 
-from transduce.bundle import Bundle, Provenance
+from transduce.bundle.bundle import Bundle, Provenance
+from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.pair_tokenizer import PairTokenizer
+from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
-from transduce.text.config import Languages, TokenizerConfig
-from transduce.text.pair_tokenizer import PairTokenizer
-from transduce.text.tokenizer import Tokenizer
 
 ENGLISH = (
     "a small house stands by the river",

@@ -25,20 +25,20 @@ from transduce.data.config import BatchConfig
 from transduce.data.loader import Loaded, Loader
 from transduce.data.sampler import Place, Sampler
 from transduce.data.store import Store
+from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
-from transduce.text.tokenizer import Tokenizer
 from transduce.train import loop, step
 from transduce.train.config import TrainConfig
+from transduce.train.distributed import joined
 from transduce.train.events import Event, Progress
 from transduce.train.loop import Validation, train
-from transduce.train.process import joined
 from transduce.train.step import Update
 
 Given = TypeVarTuple("Given")
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch", "transduce.cli", "transduce.run"])
+_CONTEXT.set_forkserver_preload(["torch", "transduce.cli", "transduce.pipeline.run"])
 _PATIENCE = 600.0
 
 

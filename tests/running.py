@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 from tests.conftest import SHAPE, made
-from tests.rooms.conftest import LINES
 from tests.served import bundle_of
+from tests.unit.conftest import LINES
 
-from transduce.text.config import TokenizerConfig
-from transduce.text.tokenizer import Tokenizer
-from transduce.translate.translator import Translator
+from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.tokenizer import Tokenizer
+from transduce.inference.translator import Translator
 
 
 @dataclass(frozen=True, kw_only=True)

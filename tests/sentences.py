@@ -4,7 +4,7 @@ import random
 from itertools import product
 from pathlib import Path
 
-from transduce.text.corpus import Pair
+from transduce.data.corpus import Pair
 
 _WHO = [
     ("the dog", "der Hund"),

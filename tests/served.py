@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 import httpx
 from starlette.applications import Starlette
 
-from transduce.bundle import Bundle, Provenance
+from transduce.bundle.bundle import Bundle, Provenance
+from transduce.data.corpus_config import Languages
+from transduce.data.tokenizer import Tokenizer
+from transduce.inference.translation import Alternative, Translation
+from transduce.inference.translator import Extras, Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.serve.app import make_app
 from transduce.serve.batcher import Batcher
 from transduce.serve.directions import Direction, Directions, Language
 from transduce.serve.settings import Settings
-from transduce.text.config import Languages
-from transduce.text.tokenizer import Tokenizer
-from transduce.translate.translation import Alternative, Translation
-from transduce.translate.translator import Extras, Translator
 
 NAMES = {"en": "English", "de": "German", "fr": "French", "pt": "Portuguese"}
 

@@ -21,7 +21,7 @@ from shapes import BETAS, EPSILON, SHAPES, SMOOTHING, Shape
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.allocator import hold_memory
+from transduce.io.allocator import hold_memory
 from transduce.model.attention import Attention
 from transduce.model.layers import AddNorm, FeedForward
 from transduce.model.loss import nats_of_hidden

@@ -4,8 +4,8 @@ import loop
 import torch
 from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, Shape
 
-from transduce.allocator import hold_memory
 from transduce.data.batch import Batch
+from transduce.io.allocator import hold_memory
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig

@@ -22,10 +22,10 @@ from record import read_lines
 
 from transduce.data.batch import Batch, collate
 from transduce.data.config import BatchConfig
+from transduce.data.corpus import tidy
+from transduce.data.corpus_config import TokenizerConfig
 from transduce.data.sampler import Place, Sampler
-from transduce.text.config import TokenizerConfig
-from transduce.text.corpus import tidy
-from transduce.text.tokenizer import Tokenizer
+from transduce.data.tokenizer import Tokenizer
 
 VOCABULARY = 10_000
 LANGUAGES = ("en", "de")

@@ -12,21 +12,21 @@ The names below are what other programs may rely on. Each is fetched when it is 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from transduce.source import VERSION
+from transduce.io.version import VERSION
 
 if TYPE_CHECKING:
-    from transduce.bundle import Bundle as Bundle
-    from transduce.bundle import Provenance as Provenance
+    from transduce.bundle.bundle import Bundle as Bundle
+    from transduce.bundle.bundle import Provenance as Provenance
     from transduce.config import Recipe as Recipe
     from transduce.config import load_recipe as load_recipe
-    from transduce.evaluate import Score as Score
+    from transduce.data.tokenizer import Tokenizer as Tokenizer
+    from transduce.evaluation.metrics import Score as Score
+    from transduce.inference.translator import Translation as Translation
+    from transduce.inference.translator import Translator as Translator
     from transduce.model.config import ModelConfig as ModelConfig
     from transduce.model.transformer import Transformer as Transformer
-    from transduce.run import carry_out as carry_out
+    from transduce.pipeline.run import carry_out as carry_out
     from transduce.search.config import SearchConfig as SearchConfig
-    from transduce.text.tokenizer import Tokenizer as Tokenizer
-    from transduce.translate.translator import Translation as Translation
-    from transduce.translate.translator import Translator as Translator
 
 __version__ = VERSION
 
@@ -49,17 +49,17 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     room = {
-        "Bundle": "bundle",
+        "Bundle": "bundle.bundle",
         "ModelConfig": "model.config",
-        "Provenance": "bundle",
+        "Provenance": "bundle.bundle",
         "Recipe": "config",
-        "Score": "evaluate",
+        "Score": "evaluation.metrics",
         "SearchConfig": "search.config",
-        "Tokenizer": "text.tokenizer",
+        "Tokenizer": "data.tokenizer",
         "Transformer": "model.transformer",
-        "Translation": "translate.translator",
-        "Translator": "translate.translator",
-        "carry_out": "run",
+        "Translation": "inference.translator",
+        "Translator": "inference.translator",
+        "carry_out": "pipeline.run",
         "load_recipe": "config",
     }.get(name)
     if room is None:

@@ -19,12 +19,12 @@ from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 import tomlkit
 from pydantic import TypeAdapter, ValidationError
 
-from transduce import table3
 from transduce.data.config import BatchConfig
-from transduce.folder import quoted
+from transduce.data.corpus_config import CorpusConfig, Languages, ScoreConfig, TokenizerConfig
+from transduce.io.atomic_folder import quoted
 from transduce.model.config import PRESETS, ModelConfig
+from transduce.recipes import table3
 from transduce.search.config import SearchConfig
-from transduce.text.config import CorpusConfig, Languages, ScoreConfig, TokenizerConfig
 from transduce.train.config import TrainConfig
 
 Table = dict[str, object]

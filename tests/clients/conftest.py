@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 import torch
 from tests.conftest import SHAPE, made
-from tests.rooms.conftest import LINES
+from tests.unit.conftest import LINES
 
-from transduce.calibration import Calibration, Confidence
+from transduce.bundle.calibration import Calibration, Confidence
+from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.tokenizer import Tokenizer
+from transduce.inference.translator import Translator
 from transduce.search.config import SearchConfig
-from transduce.text.config import TokenizerConfig
-from transduce.text.tokenizer import Tokenizer
-from transduce.translate.translator import Translator
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page

@@ -11,7 +11,7 @@ from tests.browsing import expect
 from tests.clients.conftest import Open
 from tests.conftest import Run, Transduce
 
-from transduce.view.attention import words
+from transduce.visualization.attention import words
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

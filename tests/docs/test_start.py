@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.conftest import Transduce
 from tests.docs.blocks import ROOT, blocks, run_shell
-from tests.rooms.view.test_page import parsed
+from tests.unit.visualization.test_page import parsed
 
 
 def test_the_page_leads_from_two_files_to_a_look_inside(place: Path, transduce: Transduce):

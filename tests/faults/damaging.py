@@ -9,13 +9,13 @@ from pathlib import Path
 
 import torch
 
-from transduce.bundle import Bundle, Provenance
-from transduce.calibration import Calibration, Confidence
+from transduce.bundle.bundle import Bundle, Provenance
+from transduce.bundle.calibration import Calibration, Confidence
+from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
-from transduce.text.config import Languages, TokenizerConfig
-from transduce.text.tokenizer import Tokenizer
 
 SHAPE = {
     **{"encoder_layers": 1, "decoder_layers": 1, "d_model": 4, "d_ff": 5},

@@ -27,12 +27,12 @@ from tests.faults.damaging import (
     tiny_bundle,
 )
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe
 from transduce.model.config import ModelConfig
-from transduce.prepare import Prepared, fits, open_prepared, prepare
+from transduce.pipeline.prepare import Prepared, fits, open_prepared, prepare
+from transduce.train.checkpoint import TrainState, load_state, save_state
 from transduce.train.ema import RunningMean
-from transduce.train.state import TrainState, load_state, save_state
 
 QUICK, MANY = 100, 1000
 

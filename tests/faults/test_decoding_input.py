@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run, Said, Transduce, refuses
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
+from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
-from transduce.text.config import TokenizerConfig
-from transduce.text.tokenizer import Tokenizer
 
 LINES = b"1 2 3\n4 0 1 2\n"
 

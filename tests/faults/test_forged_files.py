@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import load_file, save, save_file
 from tests.faults.damaging import cut, flipped, refused, tiny_bundle, vouch
 
-from transduce.bundle import Bundle
-from transduce.export.foreign import read_weights
-from transduce.tensors import MOST
+from transduce.bundle.bundle import Bundle
+from transduce.bundle.tensors import MOST
+from transduce.export.marian_files import read_weights
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.model"
 ABSURD = [10**9, 10**30, -1, 0, 1.5, float("nan"), float("inf"), "7", None, [], {}, True]

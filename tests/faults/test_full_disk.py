@@ -13,13 +13,13 @@ from tests.conftest import SMALL, Corpus, Transduce, made, write_corpus
 from tests.faults.damaging import SHAPE, same_bundle, tiny_bundle
 from tests.faults.failing import Failure, at_every_touch, failing
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
 from transduce.cli import main
+from transduce.data.corpus import NumberedPair, Pair
 from transduce.data.store import Store
-from transduce.folder import check_folder, recover, whole_file, whole_folder
+from transduce.io.atomic_folder import check_folder, recover, whole_file, whole_folder
 from transduce.model.config import ModelConfig
-from transduce.text.corpus import NumberedPair, Pair
-from transduce.train.state import TrainState, load_state, save_state
+from transduce.train.checkpoint import TrainState, load_state, save_state
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /dev/full")
 both = pytest.mark.parametrize("failure", ["full once", "forbidden from then on"])

@@ -22,7 +22,7 @@ MODULES = {
     "code",
 }
 CALLS = {"eval", "exec", "compile", "__import__"}
-IMPORTER = "export/foreign.py"
+IMPORTER = "export/marian_files.py"
 
 
 def imports(tree: ast.AST) -> Iterator[str]:

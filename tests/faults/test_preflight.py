@@ -8,9 +8,9 @@ from tests.conftest import Said, Transduce, refuses
 from tests.sentences import sentences, write_sides
 
 from transduce.config import doubts, load_recipe
-from transduce.preflight.inspect import inspect
-from transduce.preflight.write import write_cleaned
-from transduce.text.corpus import read_pairs
+from transduce.corpus_check.inspect import inspect
+from transduce.corpus_check.write import write_cleaned
+from transduce.data.corpus import read_pairs
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_corpus_is_written_whole_or_not_at_all(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("transduce.preflight.write.json.dumps", full)
+    monkeypatch.setattr("transduce.corpus_check.write.json.dumps", full)
 
     said = check(transduce, corpus, "--write", corpus / "out")
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from tests.conftest import Corpus, made
 
-from transduce.bundle import Bundle, Provenance
+from transduce.bundle.bundle import Bundle, Provenance
+from transduce.data.corpus_config import Languages
 from transduce.model.config import ModelConfig
 from transduce.search.config import SearchConfig
-from transduce.text.config import Languages
 
 pytest.importorskip("uvicorn")
 

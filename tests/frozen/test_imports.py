@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from tests.conftest import made
 
-from transduce.bundle import Bundle, Provenance
+from transduce.bundle.bundle import Bundle, Provenance
+from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
 from transduce.search.config import SearchConfig
-from transduce.text.config import Languages, TokenizerConfig
-from transduce.text.tokenizer import Tokenizer
 
 NEEDLESS = {
     *("sympy", "torch._dynamo", "torch._inductor"),
     *("matplotlib", "pandas", "rich", "sacrebleu", "scipy", "starlette", "transformers"),
-    *("transduce.evaluate", "transduce.prepare", "transduce.run"),
+    *("transduce.evaluation.metrics", "transduce.pipeline.prepare", "transduce.pipeline.run"),
     *("transduce.train.loop", "transduce.train.optimizer", "transduce.train.step"),
     "transduce.paper",
 }
@@ -66,5 +66,5 @@ def test_a_translation_imports_nothing_needless(
     read = set(said.stdout.decode().split())
 
     assert (tmp_path / "out").read_text().count("\n") == 1
-    assert "transduce.translate.translator" in read
+    assert "transduce.inference.translator" in read
     assert read & (NEEDLESS | also) == set()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.exports import CONFIG, SENTENCES, bundle_of, one_vocabulary, two_vocabularies
 
+from transduce.data.tokenizer import Tokenizer
 from transduce.export.argos import write_argos
 from transduce.export.prove import prove_argos
-from transduce.text.tokenizer import Tokenizer
 
 
 @pytest.mark.skipif(

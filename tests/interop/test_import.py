@@ -7,14 +7,14 @@ import pytest
 import torch
 from tests.exports import ENGLISH, GERMAN, ODD, SENTENCES, seeded
 
-from transduce.bundle import Bundle
-from transduce.engines.torch_engine import TorchEngine
+from transduce.bundle.bundle import Bundle
+from transduce.data.corpus import tidy
+from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.tokenizer import Tokenizer
 from transduce.export.importer import import_marian
+from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.search.config import SearchConfig
 from transduce.search.request import Request
-from transduce.text.config import TokenizerConfig
-from transduce.text.corpus import tidy
-from transduce.text.tokenizer import Tokenizer
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed: pip install -e .[test-interop]"

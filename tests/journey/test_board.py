@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import SMALL, Run, Transduce, write_corpus
 
-from transduce.train import board
+from transduce.train import tensorboard as board
 
 
 def test_without_the_package_a_run_ends_before_it_begins(

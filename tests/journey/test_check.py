@@ -9,7 +9,7 @@ from tests.conftest import SMALL, Said, Transduce
 from tests.sentences import sentences, write_sides
 
 from transduce.config import load_recipe
-from transduce.text.corpus import Pair
+from transduce.data.corpus import Pair
 
 PAIRS = sentences(433)
 SWAPPED = [Pair(pair.target, pair.source) for pair in PAIRS[:11]]

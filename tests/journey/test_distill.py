@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import SMALL, Run, Transduce, in_a_process, refuses
 
-from transduce.bundle import Bundle
-from transduce.text.config import Languages
+from transduce.bundle.bundle import Bundle
+from transduce.data.corpus_config import Languages
 
 ONE_LAYER = ("--encoder-layers", "2", "--decoder-layers", "1")
 SETTINGS = tuple(

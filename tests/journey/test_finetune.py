@@ -13,10 +13,10 @@ from tests.conftest import Run, Transduce
 
 from transduce import Bundle, load_recipe
 from transduce.cli import main
-from transduce.folder import sha256
-from transduce.prepare import open_prepared
-from transduce.results import foresee, translate_pairs
-from transduce.text.corpus import Pair
+from transduce.data.corpus import Pair
+from transduce.evaluation.scoring import foresee, translate_pairs
+from transduce.io.atomic_folder import sha256
+from transduce.pipeline.prepare import open_prepared
 
 WORDS = (
     *("--source", "more.src", "--target", "more.rev", "--set", "train.updates=6"),

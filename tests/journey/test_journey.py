@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import SMALL, Run, Transduce, in_a_process, write_corpus
 
 from transduce import Bundle, Translator, load_recipe
-from transduce.folder import sha256
+from transduce.io.atomic_folder import sha256
 
 SENTENCES = ("1 2 3", "4 0 1 2", "0 0", "3 1 4 1 2")
 

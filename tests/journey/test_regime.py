@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from tests.conftest import SMALL, Run, Transduce, write_corpus
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
 from transduce.train.config import TrainConfig
 from transduce.train.precision import choose, units_of
 

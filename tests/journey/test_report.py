@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run, Said, Transduce, refuses
 
-from transduce.engines import helpers
+from transduce.inference.engines import worker_processes as helpers
 
 LINES = [f"line {number} of a small test set ." for number in range(29)]
 

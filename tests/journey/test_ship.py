@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run, Transduce, refuses
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
 
 
 @pytest.mark.parametrize("quantize", [(), ("--quantize", "int8")])

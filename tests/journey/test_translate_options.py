@@ -266,7 +266,7 @@ def test_alternatives_go_on_from_where_they_are_asked_for(run: Run, transduce: T
 @pytest.fixture
 def untaught(run: Run, tmp_path: Path) -> Path:
     """The model of the run as if it had learned nothing: it says one thing for ever."""
-    from transduce.bundle import Bundle
+    from transduce.bundle.bundle import Bundle
 
     bundle = Bundle.load(run.folder)
     bundle.model = made(bundle.model.config).eval()

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.conftest import Run, Transduce, refuses
-from tests.rooms.view.test_page import parsed
+from tests.unit.visualization.test_page import parsed
 
 
 def test_a_page_is_written_and_its_place_is_said(run: Run, tmp_path: Path, transduce: Transduce):

@@ -27,7 +27,7 @@ class Mutation(NamedTuple):
 
 ATTENTION, ARCHITECTURE = "tests/paper/test_attention.py", "tests/paper/test_architecture.py"
 CLAIMS, TRAINING = "tests/paper/test_claims.py", "tests/paper/test_training.py"
-ROOM = "tests/rooms/paper"
+ROOM = "tests/unit/paper/figures"
 
 MUTATIONS = (
     Mutation(
@@ -62,7 +62,9 @@ MUTATIONS = (
         f"{CLAIMS}::test_heads_divide_the_width_and_do_not_multiply_it",
     ),
     Mutation(
-        "3 cost of one head", "paper/heads.py", "d_k=d_model // heads, d_v=d_model // heads",
+        "3 cost of one head",
+        "paper/figures/heads.py",
+        "d_k=d_model // heads, d_v=d_model // heads",
         "d_k=d_model, d_v=d_model",
         f"{CLAIMS}::test_eight_heads_cost_what_one_of_full_width_costs",
     ),
@@ -152,12 +154,14 @@ MUTATIONS = (
         f"{ARCHITECTURE}::test_embeddings_are_multiplied_by_the_root_of_the_width",
     ),
     Mutation(
-        "8 without it equivariant", "paper/order.py", "without.positions = _None()",
+        "8 without it equivariant", "paper/figures/order.py", "without.positions = _None()",
         "without.positions = sinusoid.positions",
         f"{ROOM}/test_order.py::test_an_encoder_without_positions_is_equivariant",
     ),
     Mutation(
-        "9 the noun that is meant", "paper/resolve.py", "leans[:, 1] < 0", "leans[:, 1] > 0",
+        "9 the noun that is meant",
+        "paper/figures/resolve.py",
+        "leans[:, 1] < 0", "leans[:, 1] > 0",
         f"{ROOM}/test_resolve.py::test_a_head_that_looks_at_the_noun_that_is_meant_is_found",
     ),
     Mutation(

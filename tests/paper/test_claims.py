@@ -17,8 +17,8 @@ from transduce.model.attention import Attention, KeysValues, written_out
 from transduce.model.config import ModelConfig
 from transduce.model.positions import sinusoids
 from transduce.model.transformer import Transformer
-from transduce.paper.heads import measure_heads
-from transduce.paper.scaling import measure_scaling
+from transduce.paper.figures.heads import measure_heads
+from transduce.paper.figures.scaling import measure_scaling
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ CLAIMS = {
         "tests/paper/test_attention.py::"
         "test_heads_attend_apart_and_stand_side_by_side_before_the_output",
         "tests/paper/test_claims.py::test_eight_heads_cost_what_one_of_full_width_costs",
-        "tests/rooms/paper/test_heads.py::test_one_head_cannot_look_at_two_places_at_once",
+        "tests/unit/paper/figures/test_heads.py::test_one_head_cannot_look_at_two_places_at_once",
     ),
     "4 the encoder": (
         "tests/paper/test_architecture.py::test_the_stacks_have_six_layers_of_width_512",
@@ -72,18 +72,18 @@ CLAIMS = {
         "tests/paper/test_architecture.py::test_embeddings_are_multiplied_by_the_root_of_the_width",
         "tests/paper/test_architecture.py::"
         "test_without_positions_the_encoder_would_not_know_the_order",
-        "tests/rooms/model/test_positions.py::test_learned_positions_are_the_rows_of_a_table",
-        "tests/rooms/paper/test_order.py::test_an_encoder_without_positions_is_equivariant",
+        "tests/unit/model/test_positions.py::test_learned_positions_are_the_rows_of_a_table",
+        "tests/unit/paper/figures/test_order.py::test_an_encoder_without_positions_is_equivariant",
     ),
     "9 it is the animal, or the street": (
-        "tests/rooms/paper/test_resolve.py::test_a_head_that_looks_at_the_noun_that_is_meant_is_found",
-        "tests/rooms/paper/test_resolve.py::test_two_readings_differ_in_their_last_word_alone",
+        "tests/unit/paper/figures/test_resolve.py::test_a_head_that_looks_at_the_noun_that_is_meant_is_found",
+        "tests/unit/paper/figures/test_resolve.py::test_two_readings_differ_in_their_last_word_alone",
     ),
     "10 n²d against nd², parallel, easier to learn": (
         "tests/paper/test_claims.py::test_mixing_costs_n_squared_times_d",
-        "tests/rooms/paper/test_table1.py::test_the_exponents_of_operations_are_the_papers",
-        "tests/rooms/paper/test_paths.py::test_signals_travel_as_far_as_the_formula_says",
-        "tests/rooms/paper/test_recall.py::test_self_attention_learns_what_stands_near",
+        "tests/unit/paper/table1/test_run.py::test_the_exponents_of_operations_are_the_papers",
+        "tests/unit/paper/table1/test_paths.py::test_signals_travel_as_far_as_the_formula_says",
+        "tests/unit/paper/table1/test_recall.py::test_self_attention_learns_what_stands_near",
     ),
     "equation (3)": ("tests/paper/test_training.py::test_equation_3_gives_the_rate",),
 }

@@ -8,9 +8,9 @@ import torch
 from transduce.config import load_recipe
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
-from transduce.paper.rows import parameters
+from transduce.paper.table3.rows import parameters
+from transduce.recipes.table3 import PREFIX, RECIPES, ROWS, Row, find
 from transduce.search.config import SearchConfig
-from transduce.table3 import PREFIX, RECIPES, ROWS, Row, find
 from transduce.train.config import TrainConfig
 
 # At 37,000 pieces. The paper's figures are rounded and imply about 41,000 pieces for all rows but

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from transduce.data.config import BatchConfig
+from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
 from transduce.model.loss import nats
 from transduce.model.transformer import Transformer
-from transduce.text.config import TokenizerConfig
-from transduce.text.tokenizer import Tokenizer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
 from transduce.train.schedule import paper_rate, rates

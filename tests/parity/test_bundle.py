@@ -8,15 +8,15 @@ import pytest
 import torch
 from tests.conftest import made
 
-from transduce.bundle import Bundle, Provenance
-from transduce.engines.torch_engine import TorchEngine
+from transduce.bundle.bundle import Bundle, Provenance
+from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.tokenizer import EOS, Tokenizer
+from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.config import ModelConfig
 from transduce.model.positions import Positions
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.request import Request
-from transduce.text.config import Languages, TokenizerConfig
-from transduce.text.tokenizer import EOS, Tokenizer
 
 
 @pytest.fixture(params=["the paper's", "every option"])

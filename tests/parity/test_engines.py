@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from tests.conftest import Corpus
-from tests.rooms.engines.conftest import PLAIN_SHAPE, bundle_of, lively
+from tests.unit.inference.engines.conftest import PLAIN_SHAPE, bundle_of, lively
 
-from transduce.engines.cache import Cache
-from transduce.engines.ct2_engine import Ct2Engine
-from transduce.engines.torch_engine import TorchEngine
+from transduce.inference.engines.cache import Cache
+from transduce.inference.engines.ct2_engine import Ct2Engine
+from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.request import Request

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transduce.model.neighbourhood import in_blocks, near
+from transduce.model.local_attention import in_blocks, near
 
 
 def draw(*shape: int, seed: int) -> torch.Tensor:

@@ -15,11 +15,11 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
+from transduce.train.checkpoint import load_weights
 from transduce.train.config import TrainConfig
+from transduce.train.distributed import Process
 from transduce.train.events import Event, Note
 from transduce.train.loop import Validation, train
-from transduce.train.process import Process
-from transduce.train.state import load_weights
 from transduce.train.step import Update, make_update
 
 WHOLE = 5 * 8  # rows x the longest side, with EOS

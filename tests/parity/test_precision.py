@@ -15,17 +15,17 @@ from tests.parity.test_resume import sit
 from tests.processes import bound_memory
 from torch import Tensor, nn
 
+from transduce.bundle.tensors import read_tensors
 from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
 from transduce.model.loss import nats, nats_of_hidden
 from transduce.model.r_drop import consistent_nats
 from transduce.model.transformer import Transformer
-from transduce.tensors import read_tensors
+from transduce.train.checkpoint import MEAN, WEIGHTS, checkpoints_of, load_weights
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, Progress
 from transduce.train.loop import Trained, Validation, train
 from transduce.train.precision import Working
-from transduce.train.state import MEAN, WEIGHTS, checkpoints_of, load_weights
 from transduce.train.step import Update, make_update
 
 LEARNING = TrainConfig(

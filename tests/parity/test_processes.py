@@ -11,12 +11,12 @@ import pytest
 import torch
 from tests.conftest import SMALL, Corpus, write_corpus
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
+from transduce.data.corpus import NumberedPair
 from transduce.data.store import Store
 from transduce.model.config import ModelConfig
-from transduce.text.corpus import NumberedPair
+from transduce.train.checkpoint import WEIGHTS, checkpoints_of, load_weights
 from transduce.train.config import TrainConfig
-from transduce.train.state import WEIGHTS, checkpoints_of, load_weights
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # by this name the other processes find it too
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from tests.rooms.engines.conftest import PLAIN_SHAPE, lively
-from tests.rooms.search.toys import EOS, PAD, A, Logits, Toy, random_logits
+from tests.unit.inference.engines.conftest import PLAIN_SHAPE, lively
+from tests.unit.search.toys import EOS, PAD, A, Logits, Toy, random_logits
 from torch import Tensor
 
 from transduce.data.batch import pad_source

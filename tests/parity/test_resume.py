@@ -10,10 +10,10 @@ from tests.conftest import Corpus
 from transduce.data.loader import Loader
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
+from transduce.train.checkpoint import MEAN, WEIGHTS, load_weights
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, Progress
 from transduce.train.loop import Trained, Validation, train
-from transduce.train.state import MEAN, WEIGHTS, load_weights
 
 
 def sit(

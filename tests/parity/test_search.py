@@ -12,9 +12,9 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
+from transduce.search.constraints import Rules
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.request import PLAIN, Request, Wishes
-from transduce.search.rules import Rules
 
 EOS = 0
 NEAR = 1e-4

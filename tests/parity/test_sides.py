@@ -8,17 +8,17 @@ import pytest
 import torch
 from tests.exports import CONFIG, bundle_of, two_vocabularies
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
+from transduce.corpus_check.vocabulary_probe import try_pieces
 from transduce.data.config import BatchConfig
+from transduce.data.corpus import NumberedPair, Pair
 from transduce.data.loader import Loader
+from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.sampler import Place, Sampler
 from transduce.data.store import Store
+from transduce.evaluation.scoring import foresee
 from transduce.model.loss import nats
-from transduce.preflight.pieces import try_pieces
-from transduce.results import foresee
-from transduce.text.corpus import NumberedPair, Pair
-from transduce.text.pair_tokenizer import PairTokenizer
-from transduce.view.traced import traced_text
+from transduce.visualization.traced import traced_text
 
 PAIR = Pair("the small ball", "der kleine Ball")
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transduce.model.softmax import FEW, LANES, softmax
+from transduce.model.cpu.softmax import FEW, LANES, softmax
 
 LENGTHS = (1, 2, LANES - 1, LANES, LANES + 1, 2 * LANES - 1, 2 * LANES, 40)
 ROWS = FEW + 1

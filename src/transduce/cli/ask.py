@@ -9,7 +9,7 @@ import typer
 
 from transduce.cli.app import app, say
 from transduce.cli.translate import load_translator
-from transduce.streams import all_lines
+from transduce.io.streams import all_lines
 
 
 @app.command()
@@ -89,10 +89,10 @@ def calibrate(
             f"translate line n"
         )
 
-    from transduce.bundle import Bundle, find_bundle
-    from transduce.folder import CARD
-    from transduce.results import learn_confidence, translate_pairs
-    from transduce.text.corpus import Pair
+    from transduce.bundle.bundle import Bundle, find_bundle
+    from transduce.data.corpus import Pair
+    from transduce.evaluation.scoring import learn_confidence, translate_pairs
+    from transduce.io.atomic_folder import CARD
 
     folder = find_bundle(model)
     bundle = Bundle.load(folder)

@@ -40,7 +40,7 @@ def distill(
       transduce distill runs/mine multi30k --set data.folder=corpora/multi30k --out runs/student
     """
     from transduce.config import said
-    from transduce.defaults import opening, take
+    from transduce.pipeline.defaults import opening, take
 
     by_hand = [*corpus_settings(source, target), *(settings or [])]
     for key in sorted(said(None, by_hand)):
@@ -50,9 +50,9 @@ def distill(
             option = key.removeprefix("model.").replace("_", "-")
             raise ValueError(f"a student's layers are said by --{option}: leave out {key}")
 
-    from transduce.bundle import Bundle
-    from transduce.distill import distill as carry_out
-    from transduce.watch import watching
+    from transduce.bundle.bundle import Bundle
+    from transduce.cli.progress import watching
+    from transduce.pipeline.distill import distill as carry_out
 
     chosen, why = take(
         recipe,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 import typer
 
 from transduce.cli.app import app, say, talk
-from transduce.streams import all_lines, lines_of, whole_output
+from transduce.io.streams import all_lines, lines_of, whole_output
 
 
 @app.command()
@@ -82,7 +82,7 @@ def evaluate(
         assert hypotheses is not None
         lines, references = all_lines(hypotheses), all_lines(target)
 
-        from transduce.results import metrics_of, score_lines
+        from transduce.evaluation.scoring import metrics_of, score_lines
 
         scores = score_lines(
             lines,
@@ -95,9 +95,9 @@ def evaluate(
         assert source is not None
         sources, references = all_lines(source), all_lines(target)
 
-        from transduce.bundle import Bundle
-        from transduce.engines.helpers import as_program
-        from transduce.results import metrics_of, score_model
+        from transduce.bundle.bundle import Bundle
+        from transduce.evaluation.scoring import metrics_of, score_model
+        from transduce.inference.engines.worker_processes import as_program
 
         as_program()
         scores = score_model(
@@ -146,7 +146,7 @@ def compare(
     """
     references, lines = all_lines(target), [all_lines(file) for file in systems]
 
-    from transduce.judge.compare import System, compare_systems, names_of
+    from transduce.evaluation.significance import System, compare_systems, names_of
 
     found = compare_systems(
         [*map(System, names_of(systems), lines)],
@@ -186,12 +186,12 @@ def _write_report(
             texts[given] = all_lines(given)
     references, sources = texts[asked.target], texts.get(asked.source)
     with whole_output(file) as page:
-        from transduce.judge.breakdown import check_lines
-        from transduce.judge.compare import System, names_of
-        from transduce.judge.page import to_html
-        from transduce.judge.report import Made, Scoring, Training, report_on, translate_with
-        from transduce.results import metrics_of
-        from transduce.text.words import count_words
+        from transduce.data.words import count_words
+        from transduce.evaluation.breakdown import check_lines
+        from transduce.evaluation.report import Made, Scoring, Training, report_on, translate_with
+        from transduce.evaluation.report_html import to_html
+        from transduce.evaluation.scoring import metrics_of
+        from transduce.evaluation.significance import System, names_of
 
         language, tokenize, metric = scoring
         metrics = metrics_of(metric or [])
@@ -200,7 +200,7 @@ def _write_report(
         against = System(names[1], texts[asked.against]) if asked.against else None
         check_lines([against] if against else [], references, sources=sources)
         if asked.model:
-            from transduce.engines.helpers import as_program
+            from transduce.inference.engines.worker_processes import as_program
 
             as_program()
             made = translate_with(

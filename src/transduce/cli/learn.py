@@ -24,8 +24,8 @@ def demo(
     \b
       transduce demo
     """
+    from transduce.cli.progress import watching
     from transduce.demo.journey import journey
-    from transduce.watch import watching
 
     with watching(sys.stderr) as tell, hint_to_resume(out):
         told = journey(out, tell=tell)
@@ -72,9 +72,9 @@ def check(
       transduce check multi30k --set data.folder=corpora/multi30k --json
       transduce check --source corpus.en --target corpus.de --write clean
     """
-    from transduce.defaults import take
-    from transduce.preflight.check import check as look
-    from transduce.watch import counting
+    from transduce.cli.progress import counting
+    from transduce.corpus_check.check import check as look
+    from transduce.pipeline.defaults import take
 
     chosen, _ = take(recipe, [*corpus_settings(source, target), *(settings or [])])
     with counting(sys.stderr) as count:
@@ -103,14 +103,14 @@ def prepare(
     \b
       transduce prepare multi30k --set data.folder=corpora/multi30k
     """
-    from transduce.defaults import opening, take
+    from transduce.pipeline.defaults import opening, take
 
     chosen, why = take(recipe, [*corpus_settings(source, target), *(settings or [])])
     folder = out or Path("runs") / chosen.name
 
-    from transduce.lock import alone
-    from transduce.run import check_out, prepare_run
-    from transduce.watch import watching
+    from transduce.cli.progress import watching
+    from transduce.io.lock import alone
+    from transduce.pipeline.run import check_out, prepare_run
 
     with alone(folder), watching(sys.stderr) as tell:
         check_out(chosen, folder, resume=False)
@@ -158,7 +158,7 @@ def train(
     settings of a run are in OUT/recipe.toml; the model is OUT/model.
     """
     from transduce.config import said
-    from transduce.defaults import opening, take
+    from transduce.pipeline.defaults import opening, take
 
     if recipe is None and resume and out is not None and (out / "recipe.toml").is_file():
         recipe = str(out / "recipe.toml")
@@ -168,10 +168,10 @@ def train(
     chosen, why = take(recipe, settings)
     folder = out or Path("runs") / chosen.name
 
-    from transduce.finetune import Start, follow
-    from transduce.run import carry_out
-    from transduce.train.process import is_first
-    from transduce.watch import watching
+    from transduce.cli.progress import watching
+    from transduce.pipeline.finetune import Start, follow
+    from transduce.pipeline.run import carry_out
+    from transduce.train.distributed import is_first
 
     start = Start.load(origin) if origin else None
     if start:
@@ -197,6 +197,6 @@ def average(
     \b
       transduce average runs/mine/checkpoints/update-* --out averaged
     """
-    from transduce.run import average_checkpoints
+    from transduce.pipeline.run import average_checkpoints
 
     average_checkpoints(checkpoints, out)

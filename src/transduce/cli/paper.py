@@ -54,9 +54,9 @@ def table4(
       transduce paper table4
       transduce paper table4 --treebank wsj --out runs/wsj
     """
-    from transduce.paper.table4 import Trees
-    from transduce.paper.table4 import table4 as parse
-    from transduce.watch import watching
+    from transduce.cli.progress import watching
+    from transduce.paper.table4.run import Trees
+    from transduce.paper.table4.run import table4 as parse
 
     trees = Trees(treebank=treebank, also=tuple(also or ()), quick=quick)
     with watching(sys.stderr) as tell:
@@ -96,12 +96,12 @@ def table2(
     if (hypotheses is None) != (references is None):
         raise ValueError("--hypotheses and --references belong together: name both files")
 
-    from transduce.paper.table2 import Assumed
-    from transduce.paper.table2 import table2 as measure
-    from transduce.paper.table2_page import markdown, write
-    from transduce.paper.table2_scoring import both_ways
-    from transduce.streams import all_lines
-    from transduce.watch import watching
+    from transduce.cli.progress import watching
+    from transduce.io.streams import all_lines
+    from transduce.paper.table2.page import markdown, write
+    from transduce.paper.table2.run import Assumed
+    from transduce.paper.table2.run import table2 as measure
+    from transduce.paper.table2.scoring import both_ways
 
     scores = ()
     if hypotheses is not None and references is not None:
@@ -149,10 +149,10 @@ def table3(
       transduce paper table3 --corpus corpora/multi30k
       transduce paper table3 --corpus corpora/multi30k --rows base,A1,A4 --seeds 1,2,3
     """
-    from transduce.paper.table3 import Settings, measure, named_rows, named_seeds, references
-    from transduce.paper.table3_page import markdown, write
-    from transduce.paper.table3_report import report
-    from transduce.watch import watching
+    from transduce.cli.progress import watching
+    from transduce.paper.table3.page import markdown, write
+    from transduce.paper.table3.report import report
+    from transduce.paper.table3.run import Settings, measure, named_rows, named_seeds, references
 
     shared = Settings(
         vocab_size=vocab_size,
@@ -203,8 +203,8 @@ def figures(
       transduce paper figures --only heads --only scaling
       transduce paper figures --only it --model runs/demo
     """
-    from transduce.bundle import Bundle
-    from transduce.paper.figures import chosen, make_figures
+    from transduce.bundle.bundle import Bundle
+    from transduce.paper.figures.run import chosen, make_figures
 
     names = chosen(only or [], model=model is not None)
     bundle = Bundle.load(model) if model is not None else None
@@ -237,9 +237,9 @@ def table1(
       transduce paper table1
       transduce paper table1 --no-learning --out runs/costs
     """
-    from transduce.paper.recall import Recall
-    from transduce.paper.table1 import table1 as measured
-    from transduce.paper.table1_measure import QUICK, QUICK_RECALL, Sizes
+    from transduce.paper.table1.measure import QUICK, QUICK_RECALL, Sizes
+    from transduce.paper.table1.recall import Recall
+    from transduce.paper.table1.run import table1 as measured
 
     recall = QUICK_RECALL if quick else Recall()
     sizes = QUICK if quick else Sizes()
@@ -268,8 +268,8 @@ def model(
       transduce paper model big --out big.svg
       transduce paper model runs/mine --out mine.html
     """
-    from transduce.paper.figure1 import named_model, write_model
-    from transduce.paper.parts import parts_table
+    from transduce.paper.architecture.parts import parts_table
+    from transduce.paper.architecture.run import named_model, write_model
 
     found = named_model(name)
     written = write_model(out, found) if out else []

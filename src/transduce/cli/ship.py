@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from transduce.cli.app import app, say, talk
-from transduce.streams import all_lines
+from transduce.io.streams import all_lines
 
 if TYPE_CHECKING:
-    from transduce.bundle import Bundle
-    from transduce.engines.shortlist import Shortlist
+    from transduce.bundle.bundle import Bundle
+    from transduce.inference.engines.shortlist import Shortlist
 
 _SAMPLE = 50  # sentences of a proof where none are given
 _HELD = 1000  # validation pairs that a shortlist is fitted to
@@ -77,12 +77,12 @@ def export(
     if lines is not None and not any(line.strip() for line in lines):
         raise ValueError(f"{sample} holds no sentence for a proof: name another, or leave it out")
 
-    from transduce.bundle import Bundle
-    from transduce.engines.ct2_model import FILES, write_ctranslate2
+    from transduce.bundle.bundle import Bundle
     from transduce.export.argos import write_argos
+    from transduce.export.destination import check_replaceable
     from transduce.export.marian import write_marian
-    from transduce.export.place import check_replaceable
     from transduce.export.prove import prove_argos, prove_ctranslate2, prove_marian
+    from transduce.inference.engines.ct2_model import FILES, write_ctranslate2
 
     bundle = Bundle.load(model)
     codes = {"source": source, "target": target}
@@ -136,8 +136,8 @@ def import_(
 def _learned(model: Path, bundle: "Bundle") -> "Shortlist":
     """Learn a shortlist from the pairs of the model's run, and say what it is worth."""
     from transduce.export.shortlist import learn_shortlist
-    from transduce.prepare import open_prepared
-    from transduce.translate.translator import Extras, Translator
+    from transduce.inference.translator import Extras, Translator
+    from transduce.pipeline.prepare import open_prepared
 
     prepared = open_prepared(model)
     held = prepared.validation[:_HELD]
@@ -152,7 +152,7 @@ def _learned(model: Path, bundle: "Bundle") -> "Shortlist":
 def _sentences(model: Path, bundle: "Bundle") -> Sequence[str]:
     """Text for a proof: what the run was validated on, or pieces thrown together."""
     if (model / "prepared").is_dir():
-        from transduce.prepare import open_prepared
+        from transduce.pipeline.prepare import open_prepared
 
         return [pair.source for pair in open_prepared(model).validation[:_SAMPLE]]
     draw = random.Random(1)

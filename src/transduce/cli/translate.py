@@ -14,12 +14,12 @@ import typer
 
 from transduce.cli.app import app, talk
 from transduce.cli.whole import Format, read_whole, translate_whole
-from transduce.streams import lines_of, whole_output
+from transduce.io.streams import lines_of, whole_output
 
 if TYPE_CHECKING:
-    from transduce.engines.ct2_calls import Plan
-    from transduce.translate.translation import Translation
-    from transduce.translate.translator import Translator
+    from transduce.inference.engines.ct2_calls import Plan
+    from transduce.inference.translation import Translation
+    from transduce.inference.translator import Translator
 
 _CHUNK = 4096  # lines translated together, so that a long input comes out as it goes in
 
@@ -144,12 +144,12 @@ def translate(
     document = None if form == "lines" else read_whole(input, form)
     # A wrong name should not have to wait for torch.
     with lines_of(input) if document is None else nullcontext(iter(())) as lines:
-        from transduce.engines.helpers import as_program
+        from transduce.cli.progress import counting
+        from transduce.inference.engines.worker_processes import as_program
+        from transduce.inference.glossary import read_glossary
+        from transduce.inference.glossary_report import Honoured, honoured
+        from transduce.inference.translator import BATCH_TOKENS, Extras
         from transduce.search.request import Draw, Wishes
-        from transduce.translate.glossary import read_glossary
-        from transduce.translate.honoured import Honoured, honoured
-        from transduce.translate.translator import BATCH_TOKENS, Extras
-        from transduce.watch import counting
 
         as_program()
         draw = Draw(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
@@ -236,8 +236,8 @@ def load_translator(
     shortlist: Path | None = None,
 ) -> "Translator":
     """Load a model to translate with, as the options say."""
-    from transduce.train.process import find_device
-    from transduce.translate.translator import Translator
+    from transduce.inference.translator import Translator
+    from transduce.train.distributed import find_device
 
     by_hand = plan_of(*plan, compute_type)
     return Translator.load(
@@ -253,7 +253,7 @@ def load_translator(
 
 def plan_of(workers: int | None, threads: int | None, compute_type: str) -> "Plan | None":
     """How CTranslate2 shall compute, where the options say; what is left unsaid is 1."""
-    from transduce.engines.ct2_calls import Plan
+    from transduce.inference.engines.ct2_calls import Plan
 
     for name, count in (("workers", workers), ("threads", threads)):
         if count is not None and count < 1:

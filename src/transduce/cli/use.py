@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.app import app, say
-from transduce.streams import whole_output
+from transduce.io.streams import whole_output
 
 _VIEWS = {".html": "page", ".htm": "page", ".svg": "picture", ".json": "weights"}
 """What each file name's end makes of it."""
@@ -44,9 +44,9 @@ def view(
     if not out.parent.is_dir():
         raise ValueError(f"{out.parent} does not exist: make that folder, or name another file")
 
-    from transduce.bundle import Bundle
-    from transduce.view.attention import traced_json, traced_svg
-    from transduce.view.traced import sentence_page, traced_text
+    from transduce.bundle.bundle import Bundle
+    from transduce.visualization.attention import traced_json, traced_svg
+    from transduce.visualization.traced import sentence_page, traced_text
 
     bundle = Bundle.load(model)
     match out.suffix.lower():
@@ -74,7 +74,7 @@ def doctor(
     \b
       transduce doctor
     """
-    from transduce.doctor import examine
+    from transduce.cli.diagnostics import examine
 
     report = examine()
     whole = {"faults": report.faults, **asdict(report)}

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from transduce.cli.app import talk
-from transduce.streams import whole_output
+from transduce.io.streams import whole_output
 
 if TYPE_CHECKING:
+    from transduce.documents.formats import Document
+    from transduce.documents.markup import Together
+    from transduce.inference.translation import Translation
+    from transduce.inference.translator import Extras, Translator
     from transduce.search.request import Wishes
-    from transduce.text.documents import Document
-    from transduce.text.markup import Together
-    from transduce.translate.translation import Translation
-    from transduce.translate.translator import Extras, Translator
 
 Format = Literal["lines", "text", "html", "srt", "vtt", "po"]
 
@@ -27,7 +27,7 @@ def read_whole(file: Path | None, form: Format) -> "Document":
         ValueError: for a broken file.
         OSError: if the file cannot be read.
     """
-    from transduce.text.documents import read_document
+    from transduce.documents.formats import read_document
 
     content = sys.stdin.buffer.read() if file is None else file.read_bytes()
     name = "stdin" if file is None else str(file)
@@ -46,9 +46,9 @@ def translate_whole(
     batch_tokens: int,
 ) -> None:
     """Translate a document, and say what is not as it was."""
-    from transduce.translate.honoured import honoured
-    from transduce.translate.texts import translate_texts
-    from transduce.watch import counting
+    from transduce.cli.progress import counting
+    from transduce.inference.glossary_report import honoured
+    from transduce.inference.texts import translate_texts
 
     found: list[Translation] = []
     with whole_output(output) as out, counting(sys.stderr) as count:

@@ -16,7 +16,7 @@ import numpy as np
 from transduce.data.batch import Batch, Ids, collate
 from transduce.data.sampler import Pairs, Place, Planned, Sampler
 from transduce.data.store import Store
-from transduce.text.tokenizer import Tokenizer
+from transduce.data.tokenizer import Tokenizer
 
 
 class Loaded(NamedTuple):

@@ -25,10 +25,13 @@ from jaxtyping import Integer
 from pydantic import Field, TypeAdapter, ValidationError
 
 from transduce.data.column import Column, ColumnWriter, Dtype, Packed, mapped, pack
-from transduce.folder import MANIFEST, check_folder, whole_folder
-from transduce.machine import cores
-from transduce.text.corpus import NumberedPair, Pair
-from transduce.text.tokenizer import Tokenizer
+from transduce.data.corpus import NumberedPair, Pair
+from transduce.data.tokenizer import Tokenizer
+from transduce.io.atomic_folder import MANIFEST, check_folder, whole_folder
+from transduce.io.machine import cores
+
+PREPARED_FOLDER = "prepared"
+"""Folder of a run that holds its stores: `prepared/train` and, where one is cut off, others."""
 
 _FACTS = "store.json"
 _CHUNK = 2048  # pairs encoded and written at once; a few megabytes for each thread

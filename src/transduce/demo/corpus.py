@@ -9,11 +9,11 @@ from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
+from transduce.data.corpus import Pair
+from transduce.demo.grammar.reference import It, draw_it, pronoun_of
+from transduce.demo.grammar.sentences import reference, sentence
 from transduce.demo.pronoun import Case, write_cases
-from transduce.demo.reference import It, draw_it, pronoun_of
-from transduce.demo.sentences import reference, sentence
 from transduce.demo.unseen import Unseen, unseen_pairs
-from transduce.text.corpus import Pair
 
 _SHARE_OF_IT = 0.2
 

@@ -3,14 +3,14 @@
 import shutil
 from pathlib import Path
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe, to_toml
 from transduce.demo.corpus import write_corpus
 from transduce.demo.pronoun import read_cases, score_pronouns
 from transduce.demo.report import Example, Found, report
-from transduce.lock import LOCK, alone
-from transduce.run import carry_out
-from transduce.streams import whole_output
+from transduce.io.lock import LOCK, alone
+from transduce.io.streams import whole_output
+from transduce.pipeline.run import carry_out
 from transduce.train.events import Note, Tell
 
 _SHOWN = 6

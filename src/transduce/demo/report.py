@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
 from transduce.demo.corpus import Written
 from transduce.demo.pronoun import PronounScore
-from transduce.results import Finished
-from transduce.view.attention import TracedText, attention_figure, attention_of
-from transduce.view.chart import Series, line_chart
-from transduce.view.page import Section, page, table
-from transduce.view.traced import traced_text
+from transduce.evaluation.scoring import Finished
+from transduce.visualization.attention import TracedText, attention_figure, attention_of
+from transduce.visualization.chart import Series, line_chart
+from transduce.visualization.page import Section, page, table
+from transduce.visualization.traced import traced_text
 
 _PRONOUNS, _IT_PIECES = ("▁er", "▁sie", "▁es"), ("▁it",)
 

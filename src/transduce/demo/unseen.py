@@ -6,10 +6,10 @@ from functools import cache
 from random import Random
 from typing import NamedTuple
 
-from transduce.demo.nouns import NOUNS
-from transduce.demo.reference import its_of
-from transduce.demo.scenes import SCENES
-from transduce.demo.words import Noun
+from transduce.demo.grammar.nouns import NOUNS
+from transduce.demo.grammar.reference import its_of
+from transduce.demo.grammar.scenes import SCENES
+from transduce.demo.grammar.words import Noun
 
 _SHARE = 0.15
 """Of all nouns with one of their reasons."""

@@ -17,12 +17,12 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from transduce.bundle import Bundle
-from transduce.engines.ct2_model import why_not as why_not_ctranslate2
-from transduce.engines.ct2_model import write_ctranslate2
-from transduce.folder import whole_file
-from transduce.text.config import Languages
-from transduce.text.pair_tokenizer import SOURCE, PairTokenizer
+from transduce.bundle.bundle import Bundle
+from transduce.data.corpus_config import Languages
+from transduce.data.pair_tokenizer import SOURCE, PairTokenizer
+from transduce.inference.engines.ct2_model import why_not as why_not_ctranslate2
+from transduce.inference.engines.ct2_model import write_ctranslate2
+from transduce.io.atomic_folder import whole_file
 
 SUFFIX = ".argosmodel"
 MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")

@@ -15,24 +15,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from transduce.bundle import Bundle, Provenance
-from transduce.export.foreign import (
-    ForeignConfig,
-    read_json,
-    read_languages,
-    read_model_file,
-    read_settings,
-    read_weights,
-)
-from transduce.export.layout import EMBEDDING, OUTPUT_BIAS, halves, interleaved, twins
-from transduce.folder import sha256
-from transduce.model.config import ModelConfig
-from transduce.model.positions import sinusoids
-from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
-from transduce.tensors import check_size
-from transduce.text.config import Languages
-from transduce.text.pair_tokenizer import (
+from transduce.bundle.bundle import Bundle, Provenance
+from transduce.bundle.tensors import check_size
+from transduce.data.corpus_config import Languages
+from transduce.data.pair_tokenizer import (
     EOS_PIECE,
     PAD_PIECE,
     SOURCE,
@@ -41,7 +27,21 @@ from transduce.text.pair_tokenizer import (
     UNK_PIECE,
     PairTokenizer,
 )
-from transduce.text.tokenizer import Tokenizer
+from transduce.data.tokenizer import Tokenizer
+from transduce.export.marian_files import (
+    ForeignConfig,
+    read_json,
+    read_languages,
+    read_model_file,
+    read_settings,
+    read_weights,
+)
+from transduce.export.marian_layout import EMBEDDING, OUTPUT_BIAS, halves, interleaved, twins
+from transduce.io.atomic_folder import sha256
+from transduce.model.config import ModelConfig
+from transduce.model.positions import sinusoids
+from transduce.model.transformer import Transformer
+from transduce.search.config import SearchConfig
 
 _COPIES = (
     "model.encoder.embed_tokens.weight",

@@ -19,14 +19,14 @@ from pathlib import Path
 from safetensors.torch import save
 from torch import Tensor
 
-from transduce.bundle import CONFIG, WEIGHTS, Bundle
-from transduce.engines.ct2_model import vocabulary
-from transduce.engines.ct2_model import why_not as why_not_ctranslate2
-from transduce.export.layout import OUTPUT_BIAS, halves, twins
-from transduce.export.place import check_replaceable
-from transduce.folder import whole_folder
-from transduce.text.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
-from transduce.text.tokenizer import EOS, UNK
+from transduce.bundle.bundle import CONFIG, WEIGHTS, Bundle
+from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
+from transduce.data.tokenizer import EOS, UNK
+from transduce.export.destination import check_replaceable
+from transduce.export.marian_layout import OUTPUT_BIAS, halves, twins
+from transduce.inference.engines.ct2_model import vocabulary
+from transduce.inference.engines.ct2_model import why_not as why_not_ctranslate2
+from transduce.io.atomic_folder import whole_folder
 
 GENERATION, TOKENIZER_CONFIG = "generation_config.json", "tokenizer_config.json"
 FILES = (CONFIG, GENERATION, WEIGHTS, SOURCE, TARGET, TABLE, TOKENIZER_CONFIG)

@@ -22,13 +22,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transduce.bundle import Bundle
-from transduce.engines.ct2_model import load_ctranslate2, vocabulary
-from transduce.engines.torch_engine import TorchEngine
+from transduce.bundle.bundle import Bundle
+from transduce.data.corpus import tidy
+from transduce.data.tokenizer import EOS, UNK
 from transduce.export.proof import Both, Proof, compared, missing
+from transduce.inference.engines.ct2_model import load_ctranslate2, vocabulary
+from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.search.request import Request
-from transduce.text.corpus import tidy
-from transduce.text.tokenizer import EOS, UNK
 
 ARGOS_BEAM, ARGOS_PENALTY = 4, 0.2
 """How Argos searches; nobody can say otherwise."""
@@ -199,7 +199,7 @@ def _of_argos(bundle: Bundle, file: Path, texts: Sequence[str], *, home: Path) -
     places = ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
     theirs = {name: value for name, value in os.environ.items() if not name.startswith("ARGOS_")}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "transduce.export.argos_there", str(job)],
+        [sys.executable, "-W", "ignore", "-m", "transduce.export.argos_runner", str(job)],
         env=theirs | dict.fromkeys(places, str(home)),
         capture_output=True,
         text=True,

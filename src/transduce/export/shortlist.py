@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
 from transduce.data.batch import collate
+from transduce.data.corpus import Pair, tidy
 from transduce.data.store import Store
-from transduce.engines.shortlist import Shortlist
+from transduce.data.tokenizer import EOS, UNK, Tokenizer
+from transduce.inference.alignment import agreed_look
+from transduce.inference.engines.shortlist import Shortlist
 from transduce.model.trace import cross_looks
-from transduce.text.corpus import Pair, tidy
-from transduce.text.tokenizer import EOS, UNK, Tokenizer
-from transduce.translate.alignment import agreed_look
 
 PAIRS = 100_000
 """Training pairs that are read at most, spread over all of them."""

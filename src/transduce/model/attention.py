@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.model.neighbourhood import near, neighbourhood
-from transduce.model.softmax import softmax
+from transduce.model.cpu.softmax import softmax
+from transduce.model.local_attention import near, neighbourhood
 
 SHORT = 64 * 64
 """Scores per head (queries x memory) up to which a CPU is quicker with equation (1) written out."""

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from transduce.model.attention import Attention, KeysValues
 from transduce.model.config import ModelConfig
-from transduce.model.dropout import Dropout
+from transduce.model.cpu.dropout import Dropout
 
 
 class FeedForward(nn.Module):

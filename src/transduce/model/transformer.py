@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.model.config import ModelConfig
-from transduce.model.decoding import Decoding
-from transduce.model.dropout import Dropout
+from transduce.model.cpu.dropout import Dropout
+from transduce.model.incremental_decoder import Decoding
 from transduce.model.layers import DecoderLayer, EncoderLayer
 from transduce.model.positions import LearnedPositions, Positions
 

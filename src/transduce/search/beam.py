@@ -19,12 +19,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transduce.search.alone import search_alone
 from transduce.search.candidates import Candidates, best_of, own_log_probs
 from transduce.search.config import SearchConfig
+from transduce.search.constraints import Rules
 from transduce.search.greedy import greedy_search
 from transduce.search.hypothesis import Hypothesis, Steps
-from transduce.search.rules import Rules
+from transduce.search.single_sentence import search_alone
 
 
 class _Beams(NamedTuple):

@@ -20,10 +20,10 @@ from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Extras
 from transduce.serve.job import Answer, How, Job, Sentence, Share, deal
 from transduce.serve.refusal import Refusal
-from transduce.translate.translation import Translation
-from transduce.translate.translator import Extras
 
 __all__ = ["Answer", "Batcher", "How", "Ran", "Sentence", "Translates"]
 

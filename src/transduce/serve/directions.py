@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from transduce.bundle import Bundle
-from transduce.engines.choose import EngineName
-from transduce.engines.ct2_calls import Plan
+from transduce.bundle.bundle import Bundle
+from transduce.inference.engines.ct2_calls import Plan
+from transduce.inference.engines.selection import EngineName
+from transduce.inference.translator import Translator
 from transduce.serve.batcher import Batcher
 from transduce.serve.detect import Detected, Detector
 from transduce.serve.refusal import Refusal
 from transduce.serve.settings import Settings
-from transduce.translate.translator import Translator
 
 AUTO = "auto"
 """What a client says for a source language that is to be found out."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from urllib.parse import quote
 
+from transduce.documents.formats import FORMATS, Document, Segment, read_document
 from transduce.serve import libretranslate_models as models
 from transduce.serve.answers import Reply, say
 from transduce.serve.bodies import Sent, Upload
@@ -26,7 +27,6 @@ from transduce.serve.libretranslate import text_of
 from transduce.serve.refusal import Refusal
 from transduce.serve.settings import Settings
 from transduce.serve.texts import NOTHING, guess, same, translated
-from transduce.text.documents import FORMATS, Document, Segment, read_document
 
 KEPT_SECONDS = 600.0
 """For how long a translated document can be had."""

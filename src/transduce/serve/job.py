@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from transduce.translate.translation import Translation
+from transduce.inference.translation import Translation
 
 _USUAL = 128  # characters of a sentence
 

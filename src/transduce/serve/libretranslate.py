@@ -6,6 +6,7 @@ its own. A request is JSON, a form of either kind, or a query string.
 
 from collections.abc import Sequence
 
+from transduce.documents.formats import FORMATS
 from transduce.serve import libretranslate_models as models
 from transduce.serve.answers import Reply, say
 from transduce.serve.bodies import Sent, clean
@@ -16,7 +17,6 @@ from transduce.serve.gate import char_limit, checked
 from transduce.serve.refusal import Refusal
 from transduce.serve.settings import NO_LIMIT, Settings
 from transduce.serve.texts import Translated, guesses, how_many, translated
-from transduce.text.documents import FORMATS
 
 
 class LibreTranslate:

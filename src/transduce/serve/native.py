@@ -20,8 +20,8 @@ from transduce.serve.native_said import described, sentence
 from transduce.serve.refusal import Refusal
 from transduce.serve.settings import Settings
 from transduce.serve.texts import NOTHING, Told, guess, is_loaded, same, tell
-from transduce.view.attention import traced_json
-from transduce.view.traced import traced_text
+from transduce.visualization.attention import traced_json
+from transduce.visualization.traced import traced_text
 
 T = TypeVar("T")
 R = TypeVar("R", models.NativeTranslate, models.Alternatives, models.Attention)

@@ -1,6 +1,6 @@
 """Models and sentences as this server's own API tells of them."""
 
-from transduce.bundle import Bundle
+from transduce.bundle.bundle import Bundle
 from transduce.serve import native_models as models
 from transduce.serve.directions import Direction, Language
 from transduce.serve.job import Answer

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue, models_json_schema
 
+from transduce.io.version import VERSION
 from transduce.serve.call import Operation
 from transduce.serve.directions import AUTO, Directions
-from transduce.source import VERSION
 
 REFERENCE = "#/components/schemas/{model}"
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+from transduce.documents.markup import Apart, Markup, Said, put_together, take_apart
 from transduce.serve.detect import Detected
 from transduce.serve.directions import AUTO, Direction, Directions
 from transduce.serve.job import Answer, How, Sentence
 from transduce.serve.refusal import Refusal
-from transduce.text.markup import Apart, Markup, Said, put_together, take_apart
 
 T = TypeVar("T")
 

@@ -1,9 +1,9 @@
 """Layers compiled by torch: fewer and larger kernels, where a run is long enough to wait for them.
 
-Nothing else changes: the model is called as before, and weights and checkpoints are the same. It is
-meant for GPUs, where attention of any length is one call. A CPU takes other ways through it for
-short rows (`model/attention.py`, `model/softmax.py`): each would be compiled for itself, up to a
-number beyond which torch compiles no more. The loss is told so where it is called
+Nothing else changes: the model is called as before, and weights and checkpoints are the same. It
+is meant for GPUs, where attention of any length is one call. A CPU takes other ways through it for
+short rows (`model/attention.py`, `model/cpu/softmax.py`): each would be compiled for itself, up to
+a number beyond which torch compiles no more. The loss is told so where it is called
 (`model/loss.py`), since no module holds it.
 """
 

@@ -11,16 +11,7 @@ from typing import NamedTuple
 
 from transduce.data.loader import Loader
 from transduce.model.transformer import Transformer
-from transduce.train.compiling import as_written, compile_layers
-from transduce.train.config import TrainConfig
-from transduce.train.ema import RunningMean
-from transduce.train.events import Note, Tell, Validated
-from transduce.train.log import Log, diverged
-from transduce.train.optimizer import make_optimizers
-from transduce.train.precision import working_copy
-from transduce.train.process import ALONE, Process
-from transduce.train.schedule import rates
-from transduce.train.state import (
+from transduce.train.checkpoint import (
     TrainState,
     checkpoints_of,
     go_on,
@@ -29,6 +20,15 @@ from transduce.train.state import (
     whole_ones,
     whole_weights,
 )
+from transduce.train.compiling import as_written, compile_layers
+from transduce.train.config import TrainConfig
+from transduce.train.distributed import ALONE, Process
+from transduce.train.ema import RunningMean
+from transduce.train.events import Note, Tell, Validated
+from transduce.train.metrics_log import Log, diverged
+from transduce.train.optimizer import make_optimizers
+from transduce.train.precision import working_copy
+from transduce.train.schedule import rates
 from transduce.train.step import Update, make_update
 
 

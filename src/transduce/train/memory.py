@@ -19,14 +19,14 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.data.config import MICRO_TOKENS
-from transduce.folder import whole_file
+from transduce.io.atomic_folder import whole_file
 from transduce.model.loss import chunk
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
+from transduce.train.distributed import Process
 from transduce.train.events import Note, Tell
-from transduce.train.halves import out_of_memory
+from transduce.train.oom_retry import out_of_memory
 from transduce.train.precision import working_copy
-from transduce.train.process import Process
 from transduce.train.step import batch_nats
 
 _SHARE = 0.8

@@ -24,7 +24,7 @@ from transduce.data.batch import Batch, filled
 from transduce.model.bfloat16 import in_bfloat16
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
-from transduce.train.halves import positions
+from transduce.train.oom_retry import positions
 
 CPU_UNITS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 BF16"}
 """What multiplies in bfloat16 on a CPU, by torch's names, and what people call it."""

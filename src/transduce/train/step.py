@@ -11,9 +11,9 @@ from transduce.data.batch import Batch
 from transduce.model.loss import nats_of_hidden
 from transduce.model.r_drop import consistent_nats
 from transduce.model.transformer import Factors, Transformer
-from transduce.train.halves import cut, halved, out_of_memory
+from transduce.train.distributed import ALONE, Process
+from transduce.train.oom_retry import cut, halved, out_of_memory
 from transduce.train.precision import Working
-from transduce.train.process import ALONE, Process
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,18 +11,18 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.faults.damaging import tiny_bundle, vouch
 
-from transduce.bundle import Bundle
-from transduce.calibration import Confidence
+from transduce.bundle.bundle import Bundle
+from transduce.bundle.calibration import Confidence
+from transduce.bundle.tensors import read_tensors
 from transduce.config import load_recipe
+from transduce.data import corpus
+from transduce.data.corpus import Cleaning, clean, read_pairs
+from transduce.data.pair_tokenizer import read_tokenizer
+from transduce.data.sentencepiece_model import read_kind, read_pieces
 from transduce.data.store import Store
-from transduce.folder import check_folder
+from transduce.inference.glossary import read_glossary
+from transduce.io.atomic_folder import check_folder
 from transduce.serve.settings import read_keys
-from transduce.tensors import read_tensors
-from transduce.text import corpus
-from transduce.text.corpus import Cleaning, clean, read_pairs
-from transduce.text.model_file import read_kind, read_pieces
-from transduce.text.pair_tokenizer import read_tokenizer
-from transduce.translate.glossary import read_glossary
 
 quick = settings(
     max_examples=60,

@@ -6,7 +6,7 @@
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transduce import view
+from transduce import visualization as view
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

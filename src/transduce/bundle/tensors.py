@@ -1,0 +1,96 @@
+"""Tensors in a file, as safetensors: nothing in it can run code, and nothing of it is believed yet.
+
+The library checks that the header is one and that the tensors fill the file without a gap or an
+overlap. What is inside them is ours to check: a flipped bit in an exponent makes 1e36 of 0.01.
+"""
+
+import errno
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from transduce.io.atomic_folder import quoted
+from transduce.model.config import ModelConfig
+
+MOST: Final = torch.finfo(torch.float16).max
+"""No weight is larger: half precision, in which models are shipped and computed, could not say it.
+
+Trained weights stay far below; the largest of ours are near ten."""
+
+_SPARE = 1 << 16  # weights that may be missing before a model is built to say which
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a file by name; of their kinds, shapes and numbers nothing is checked.
+
+    Raises:
+        ValueError: one line that names the file, if it is missing or damaged.
+    """
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing: copy it again") from None
+    except (SafetensorError, TypeError, RuntimeError) as error:  # torch's, at an absurd shape
+        reason = quoted(str(error).partition("\n")[0])
+        raise ValueError(f"{path} is no safetensors file ({reason}): copy it again") from None
+
+
+def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write tensors to a file, which may be read by whom any new file may.
+
+    Raises:
+        OSError: if they cannot be written; the library has an error of its own for that.
+    """
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        save_file(dict(tensors), path)
+        path.chmod(mode)  # the library lets only the owner read it
+    except SafetensorError as error:
+        said = re.search(r"os error (\d+)", str(error))
+        number = int(said[1]) if said else errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from None
+
+
+def check_size(weights: Mapping[str, Tensor], config: ModelConfig, where: str) -> None:
+    """Refuse a shape that the weights are far too few for, before a model of that size is built.
+
+    Raises:
+        ValueError: one line that begins with `where`.
+    """
+    held = sum(tensor.numel() for tensor in weights.values())
+    layers = config.encoder_layers + config.decoder_layers
+    if config.matrices > held + _SPARE or layers > len(weights):
+        raise ValueError(
+            f"{where} does not fit config.json: it has {held:,} weights in {len(weights):,} "
+            f"tensors, far too few for the model there: copy all files from one folder"
+        )
+
+
+def check_weights(weights: Mapping[str, Tensor], where: str) -> None:
+    """Refuse weights that no training that went well leaves.
+
+    Args:
+        weights: by name.
+        where: what the message begins with, such as the file.
+
+    Raises:
+        ValueError: one line, if one is no finite number, or beyond `MOST`.
+    """
+    for name, tensor in weights.items():
+        if not tensor.is_floating_point() or not tensor.numel():
+            continue
+        most = float(tensor.abs().max())
+        if not most <= MOST:  # written so that nan is refused too
+            what = f"beyond ±{MOST:,.0f}" if torch.isfinite(tensor).all() else "not finite numbers"
+            raise ValueError(
+                f"{where} has weights that are {what}, in {quoted(name)}: training had failed by "
+                f"then, or the file is damaged; take an earlier checkpoint"
+            )

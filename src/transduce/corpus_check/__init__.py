@@ -1,0 +1,1 @@
+"""Quality checks of a parallel corpus before training."""

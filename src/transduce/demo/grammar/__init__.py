@@ -1,0 +1,1 @@
+"""A small English-German grammar that generates the demo's corpus."""

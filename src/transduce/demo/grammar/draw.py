@@ -1,0 +1,369 @@
+"""Chance with sense: clauses whose words go together.
+
+Verbs choose subjects and objects of a fitting kind, tenses choose their adverbs, and articles what
+they stand before. A form that German itself avoids (du + Präteritum of a full verb) is not used.
+"""
+
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+from transduce.demo.grammar.inflection import Both, NounPhrase, Phrase, gender_of, is_plural
+from transduce.demo.grammar.lexicon import (
+    BARE,
+    FOR,
+    HABITS,
+    LATER,
+    MANNERS,
+    NAMES,
+    NOW,
+    NUMBERS,
+    POSSESSIVES,
+    PRONOUNS,
+    THE,
+    THIS,
+    TODAY,
+    WHERE,
+    WHITHER,
+    WITH,
+    YESTERDAY,
+    A,
+    adjective,
+    adjectives,
+)
+from transduce.demo.grammar.nouns import matches, nouns
+from transduce.demo.grammar.realization import Clause, Complement, Form, Quality
+from transduce.demo.grammar.verbs import BE, CLAUSE_VERBS, VERBS
+from transduce.demo.grammar.words import (
+    Adjective,
+    Aspect,
+    Determiner,
+    Manner,
+    Noun,
+    Preposition,
+    Pronoun,
+    Time,
+    Verb,
+)
+
+_I, _YOU, _HE, _SHE, _WE, _THEY = PRONOUNS
+# Verbs that separate, and the forms of ich and du, are many and deserve their practice.
+_VERBS = (*VERBS, *(verb for verb in VERBS if verb.prefix))
+_SUBJECTS = (*PRONOUNS, _I, _YOU)
+
+_OWNED = (
+    "dog cat horse pony cow food drink text car bicycle container furniture clothes dish machine "
+    "thing opening chamber house school garden boat child teacher"
+)
+_MOODS = "tired sick hungry thirsty happy sad angry"
+_PLAIN = "red white black green blue yellow brown grey round broken empty full"
+"""Adjectives that are not said with "very"."""
+
+_DESCRIBED = (
+    "beast vehicle vessel container furniture clothes dish machine thing food drink text "
+    "opening building chamber place height way barrier plant"
+)
+FORMS_OF: dict[Aspect, tuple[Form, ...]] = {
+    "action": (
+        *("progressive", "progressive", "progressive", "past", "past", "past", "past"),
+        *("present", "present", "present", "perfect", "future"),
+        *("can", "could", "must", "want", "wanted"),
+    ),
+    "event": ("past", "past", "past", "perfect", "future"),
+    "perception": ("present", "past", "past", "perfect", "future", "can", "could"),
+    "state": ("present", "present", "past"),
+    "copula": ("present", "past"),
+}
+_TIMES: dict[Form, tuple[Time, ...]] = {
+    "progressive": (NOW, TODAY),
+    "past": (*YESTERDAY, TODAY),
+    "future": LATER,
+    "can": LATER,
+    "must": LATER,
+    "want": LATER,
+}
+
+
+def clause(
+    rng: Random, *, positive: bool = False, plain: bool = False, backshifted: bool = False
+) -> Clause:
+    """Any clause with a full verb.
+
+    Args:
+        rng: the source of chance.
+        positive: whether it may not be negated.
+        plain: whether it is part of a longer sentence: no adverb of time, few adjectives.
+        backshifted: whether it stands under a verb in the past.
+    """
+    verb = rng.choice(_VERBS)
+    negated = not positive and rng.random() < 0.3
+    while True:
+        form = _form(rng, verb, negated=negated, plain=plain, backshifted=backshifted)
+        subject = subject_of(rng, verb, negated=negated, plain=plain)
+        if not _is_odd(subject, form):
+            break
+    time = None
+    if form == "present" and verb.aspect == "action":
+        time = rng.choice(HABITS)
+    elif not plain and form in _TIMES and verb.aspect != "state" and rng.random() < 0.35:
+        time = rng.choice(_TIMES[form])
+    complements = _complements(rng, verb, subject, negated=negated)
+    return Clause(
+        subject=subject,
+        verb=verb,
+        form=form,
+        complements=complements,
+        manner=None if negated or plain or form == "present" else _manner(rng, verb, complements),
+        negated=negated,
+        contracted=rng.random() < 0.5,
+        time=time,
+        time_first=rng.random() < 0.35,
+    )
+
+
+def _is_odd(subject: Phrase, form: Form) -> bool:
+    """Whether German avoids the form with this subject, or a bus would want something."""
+    if form in ("past", "past progressive"):
+        return subject is _YOU
+    lifeless = isinstance(subject, NounPhrase) and subject.noun.kind == "vehicle"
+    return lifeless and form in ("want", "wanted")
+
+
+def _form(rng: Random, verb: Verb, *, negated: bool, plain: bool, backshifted: bool) -> Form:
+    """A form that the verb has, and that fits where the clause stands."""
+    if backshifted:
+        return "past progressive" if verb.aspect == "action" else "past"
+    while True:
+        form = rng.choice(FORMS_OF[verb.aspect])
+        needs_habit = form == "present" and verb.aspect == "action"
+        if needs_habit and not verb.habit:
+            continue
+        # "must not" is not "muss nicht", and a habit denied leaves open what of it is.
+        if not (negated and (form == "must" or needs_habit)) and not (plain and needs_habit):
+            return form
+
+
+def subject_of(rng: Random, verb: Verb, *, negated: bool, plain: bool) -> Phrase:
+    """Someone who may do it; a negated clause tells of someone known."""
+    if "person" in verb.subjects or "boy" in verb.subjects:
+        draw = rng.random()
+        if draw < 0.24:
+            return rng.choice(_SUBJECTS)
+        if draw < 0.36:
+            return rng.choice(NAMES)
+        if draw < 0.39:
+            first, second = rng.sample(NAMES, 2)
+            return Both(first, second)
+    return noun_phrase(rng, verb.subjects, known=negated, one=True, plain=plain)
+
+
+def person(rng: Random) -> Phrase:
+    """A particular person or several."""
+    return subject_of(rng, CLAUSE_VERBS[0], negated=True, plain=True)
+
+
+def _complements(
+    rng: Random, verb: Verb, subject: Phrase, *, negated: bool
+) -> tuple[Complement, ...]:
+    """What the verb governs, in the order of English."""
+    parts: list[Complement] = []
+    if verb.receivers:
+        parts.append(Complement(_receiver(rng, verb.receivers, subject), "dative"))
+    if verb.objects:
+        if verb.pronouns and rng.random() < 0.2:
+            thing = _other_pronoun(rng, subject)
+        else:
+            governed = verb.case == "dative" or verb.preposition
+            thing = noun_phrase(
+                rng,
+                verb.objects,
+                known=verb.indefinite == "no" or (negated and bool(governed)),
+                one=verb.indefinite == "one",
+                but=subject,
+                countless=negated,
+            )
+        # The English preposition (look *for*) is the verb's particle.
+        parts.append(Complement(thing, verb.case, "", verb.preposition))
+    # "nicht mit ihm" and "kein Buch im Garten" are clear, "das Buch nicht im Garten" is not.
+    clear = not (negated and verb.objects)
+    if verb.beside and clear and rng.random() < 0.25:
+        with_or_for = WITH if verb.beside == "with" else FOR
+        whom = _receiver(rng, with_or_for.nouns, subject)
+        parts.append(Complement(whom, with_or_for.case, with_or_for.english, with_or_for.german))
+    if verb.motion or (verb.where and (verb.needs_place or (clear and rng.random() < 0.4))):
+        parts.append(_place(rng, verb, known=negated, beside=parts))
+    return tuple(parts)
+
+
+def _manner(rng: Random, verb: Verb, complements: tuple[Complement, ...]) -> Manner | None:
+    """How it is done, if anything else but its object and its goal is left unsaid."""
+    full = any(part.scene or part.english in ("with", "for") for part in complements)
+    if not verb.manner or full or rng.random() < 0.7:
+        return None
+    return MANNERS[rng.choice(verb.manner.split())]
+
+
+def _place(rng: Random, verb: Verb, *, known: bool, beside: list[Complement]) -> Complement:
+    """Where it happens or where it goes, near nothing that is in the sentence already."""
+    said = [part.phrase.noun for part in beside if isinstance(part.phrase, NounPhrase)]
+    while True:
+        preposition, wanted = rng.choice(_places(verb))
+        place = noun_phrase(rng, wanted, known=known, plural=False)
+        if place.noun not in said:
+            break
+    return Complement(
+        place,
+        preposition.case,
+        preposition.english,
+        preposition.german,
+        scene=not verb.motion,
+    )
+
+
+@cache
+def _places(verb: Verb) -> tuple[tuple[Preposition, str], ...]:
+    """The prepositions that fit the verb, each with its nouns that do."""
+    fitting = nouns(verb.where)
+    found = (
+        (each, " ".join(noun.english for noun in nouns(each.nouns) if noun in fitting))
+        for each in (WHITHER if verb.motion else WHERE)
+    )
+    return tuple((preposition, wanted) for preposition, wanted in found if wanted)
+
+
+def _receiver(rng: Random, wanted: str, subject: Phrase) -> Phrase:
+    draw = rng.random()
+    if draw < 0.3:
+        return _other_pronoun(rng, subject)
+    if draw < 0.45:
+        name = rng.choice(NAMES)
+        if subject != name and not isinstance(subject, Both):
+            return name
+    return noun_phrase(rng, wanted, known=True, but=subject, plain=True)
+
+
+def _other_pronoun(rng: Random, subject: Phrase) -> Pronoun:
+    """A pronoun that is not the subject itself: no "I see me", no "we see me"."""
+    while True:
+        pronoun = rng.choice(PRONOUNS)
+        if not isinstance(subject, Pronoun) or (
+            pronoun is not subject and (pronoun.person, subject.person) != (1, 1)
+        ):
+            return pronoun
+
+
+def noun_phrase(
+    rng: Random,
+    wanted: str,
+    *,
+    known: bool = False,
+    plain: bool = False,
+    one: bool = False,
+    countless: bool = False,
+    plural: bool = True,
+    but: Phrase | None = None,
+) -> NounPhrase:
+    """A noun phrase of one of the wanted kinds.
+
+    Args:
+        rng: the source of chance.
+        wanted: kinds and nouns.
+        known: whether "a", bare nouns and numbers are out.
+        plain: whether an adjective is rare.
+        one: whether an indefinite plural must have a number.
+        countless: whether numbers are out.
+        plural: whether it may be plural.
+        but: a phrase whose noun it must not repeat.
+    """
+    taken = but.noun if isinstance(but, NounPhrase) else None
+    choices = nouns(wanted)
+    noun = rng.choice(choices)
+    while noun is taken and len(choices) > 1:
+        noun = rng.choice(choices)
+    plural = plural and bool(noun.english_plural) and rng.random() < 0.28
+    if known or noun.kind == "kin":
+        determiner = definite(rng, noun)
+    else:
+        determiner = _determiner(rng, noun, plural=plural, one=one, countless=countless)
+    some = adjectives(noun)
+    described = bool(some) and rng.random() < (0.1 if plain else 0.3)
+    return NounPhrase(
+        noun=noun,
+        determiner=determiner,
+        adjective=rng.choice(some) if described else None,
+        plural=plural,
+    )
+
+
+def definite(rng: Random, noun: Noun) -> Determiner:
+    """An article that points at something known; relatives are always somebody's."""
+    if noun.kind == "kin":
+        return rng.choice(POSSESSIVES)
+    draw = rng.random()
+    if draw < 0.15 and matches(noun, _OWNED):
+        return rng.choice(POSSESSIVES)
+    return THIS if draw > 0.92 else THE
+
+
+def _determiner(rng: Random, noun: Noun, *, plural: bool, one: bool, countless: bool) -> Determiner:
+    draw = rng.random()
+    if draw < 0.5:
+        return definite(rng, noun)
+    if not plural:
+        return A if noun.english_plural else BARE
+    if one and countless:
+        return THE
+    return BARE if countless or (not one and draw < 0.65) else rng.choice(NUMBERS)
+
+
+def describing(rng: Random, *, form: Form) -> Clause:
+    """Something is somehow: a clause with "to be"."""
+    subject, possible = _described(rng)
+    times = {"past": YESTERDAY[0], "present": TODAY}
+    said = rng.choice(possible)
+    very = said.english not in _PLAIN.split() and rng.random() < 0.3
+    passing = said.english in _MOODS.split() and rng.random() < 0.3
+    return Clause(
+        subject=subject,
+        verb=BE,
+        form=form,
+        quality=Quality(said, "very" if very else ""),
+        negated=rng.random() < 0.25,
+        contracted=rng.random() < 0.5,
+        time=times[form] if passing else None,
+        time_first=rng.random() < 0.4,
+    )
+
+
+def _described(rng: Random) -> tuple[Phrase, tuple[Adjective, ...]]:
+    """Someone or something, and what can be said of it; of people, at least how they feel."""
+    if rng.random() < 0.4:
+        subject = person(rng)
+        said = adjectives(subject.noun) if isinstance(subject, NounPhrase) else ()
+        possible = said or tuple(map(adjective, _MOODS.split()))
+    else:
+        subject = noun_phrase(rng, _DESCRIBED, known=True)
+        while not (possible := adjectives(subject.noun)):
+            subject = noun_phrase(rng, _DESCRIBED, known=True)
+    if isinstance(subject, NounPhrase):
+        subject = replace(subject, adjective=None)
+    return subject, possible
+
+
+def pronoun_for(phrase: Phrase) -> Pronoun | None:
+    """The pronoun that takes up a person in both languages alike; None where they would differ.
+
+    A child or girl is neuter in German, and an animal is "it": both are left to `pronoun`.
+    """
+    if isinstance(phrase, Pronoun):
+        return phrase
+    if is_plural(phrase):
+        return _THEY
+    if isinstance(phrase, NounPhrase) and phrase.noun.kind not in ("person", "kin"):
+        return None
+    return {"m": _HE, "f": _SHE}.get(gender_of(phrase) or "n")
+
+
+def is_vague(phrase: Phrase) -> bool:
+    """Whether it is no particular one: "a dog", "dogs", "two dogs"."""
+    return isinstance(phrase, NounPhrase) and phrase.determiner in (A, BARE, *NUMBERS)

@@ -1,0 +1,1 @@
+"""Documents split into translatable segments and rebuilt from their translations."""

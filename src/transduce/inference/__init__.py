@@ -1,0 +1,1 @@
+"""Trained model + text -> translations."""

@@ -1,0 +1,1 @@
+"""Decoding backends: encoded sentences -> hypotheses."""

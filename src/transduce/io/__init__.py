@@ -1,0 +1,1 @@
+"""Files and the machine: atomic folders, locks, streams, versions."""

@@ -1,0 +1,66 @@
+"""Lines in and out of the command line: strict UTF-8, split at line feeds alone."""
+
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from transduce.io.atomic_folder import whole_file
+
+
+@contextmanager
+def lines_of(file: Path | None) -> Generator[Iterator[str]]:
+    """Open a file, or stdin, and yield its lines without their line feeds.
+
+    What can be read twice is checked to its end before the first line comes out; a pipe is not.
+
+    Raises:
+        ValueError: if a line is not UTF-8.
+        OSError: if the file cannot be read.
+    """
+    name = "stdin" if file is None else str(file)
+    stream = sys.stdin.buffer if file is None else file.open("rb")
+    try:
+        if stream.seekable():
+            start = stream.tell()
+            for _ in _decoded(stream, name=name):
+                pass
+            stream.seek(start)
+        yield _decoded(stream, name=name)
+    finally:
+        if file is not None:
+            stream.close()
+
+
+def all_lines(file: Path) -> list[str]:
+    """Read the lines of a file.
+
+    Raises:
+        ValueError: if a line is not UTF-8.
+        OSError: if the file cannot be read.
+    """
+    with lines_of(file) as lines:
+        return list(lines)
+
+
+@contextmanager
+def whole_output(file: Path | None) -> Generator[BinaryIO]:
+    """Open stdout, or a file that appears only when all of it is written."""
+    if file is None:
+        yield sys.stdout.buffer
+        return
+    with whole_file(file) as stream:
+        yield stream
+
+
+def _decoded(stream: Iterable[bytes], *, name: str) -> Iterator[str]:
+    for number, line in enumerate(stream, start=1):
+        try:
+            text = line.removesuffix(b"\n").decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{name}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at byte "
+                f"{error.start + 1} of the line); convert it to UTF-8"
+            ) from None
+        yield text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}") if number == 1 else text

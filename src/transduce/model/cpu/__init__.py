@@ -1,0 +1,1 @@
+"""CPU kernels that stand in for readable reference code."""

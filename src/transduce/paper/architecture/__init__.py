@@ -1,0 +1,1 @@
+"""Figure 1 drawn from a live model."""

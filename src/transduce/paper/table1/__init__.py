@@ -1,0 +1,1 @@
+"""Table 1: layer types compared."""

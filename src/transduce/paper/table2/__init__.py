@@ -1,0 +1,1 @@
+"""Table 2: WMT14 runs, cost and BLEU."""

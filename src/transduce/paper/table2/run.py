@@ -1,0 +1,168 @@
+"""Table 2: the paper's results beside a cost account of its two models, counted and timed here.
+
+Nothing is trained. The recipes wmt14-base-de and wmt14-big-de say what would be; a few updates over
+made-up sentences of the usual length say how fast this machine would do it.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from transduce.config import load_recipe
+from transduce.data.batch import collate
+from transduce.evaluation.metrics import Score
+from transduce.io.allocator import hold_memory
+from transduce.model.config import ModelConfig
+from transduce.model.transformer import Transformer
+from transduce.paper.table2.cost import RUNS, Account, Lengths, Projected, account, on_gpu
+from transduce.train.distributed import computing
+from transduce.train.events import Note, Tell
+from transduce.train.optimizer import make_optimizers
+from transduce.train.step import make_update
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assumed:
+    """What is not measured."""
+
+    source_length: int = 28
+    target_length: int = 28
+    """Pieces of an average pair with EOS, about those of WMT 2014 at 37,000 pieces."""
+    gpu_tflops: float = 400.0
+    """What one modern GPU sustains in training, in bfloat16."""
+    gpu_hour_price: float = 3.0
+    hour_price: float = 0.1
+    """Of this machine."""
+
+
+class Speed(NamedTuple):
+    """How fast this machine learns."""
+
+    tokens_per_second: float
+    """Target pieces, there and back, without the optimizer."""
+    step_seconds: float
+    """Of the optimizer, once an update."""
+    threads: int
+    device: str
+
+
+class Cost(NamedTuple):
+    """One of the paper's runs: counted, timed, projected."""
+
+    account: Account
+    speed: Speed
+    projected: tuple[Projected, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table2:
+    """All that `transduce paper table2` finds."""
+
+    assumed: Assumed
+    costs: tuple[Cost, ...]
+    scores: tuple[Score, ...]
+    """Of a file of translations, if one was given: sacreBLEU's, then the paper's way."""
+
+
+def table2(
+    assumed: Assumed, *, quick: bool, threads: int = 0, scores: Sequence[Score] = (), tell: Tell
+) -> Table2:
+    """Count, time and project the paper's base and big runs.
+
+    Args:
+        assumed: what is not measured.
+        quick: one small update in place of three larger ones.
+        threads: of one matrix product; 0 takes torch's choice.
+        scores: of translations, both ways.
+        tell: told what happens.
+
+    Raises:
+        ValueError: for lengths below 2, or a price or rate that cannot be.
+    """
+    lengths = Lengths(assumed.source_length, assumed.target_length)
+    if min(lengths) < 2:
+        raise ValueError(f"a sentence has 2 pieces or more, EOS counted, not {min(lengths)}")
+    hold_memory()
+    costs: list[Cost] = []
+    for run in RUNS:
+        recipe = load_recipe(run.recipe)
+        counted = account(run, recipe.model, tokens=recipe.batch.tokens, lengths=lengths)
+        gpu = on_gpu(counted, tflops=assumed.gpu_tflops, hour_price=assumed.gpu_hour_price)
+        tell(Note(text=f"timing {run.name}: {counted.parameters:,} parameters"))
+        speed = measure(
+            recipe.model,
+            lengths,
+            tokens=256 if quick else 1024,
+            updates=1 if quick else 3,
+            threads=threads,
+        )
+        here = projected(counted, speed, hour_price=assumed.hour_price)
+        costs.append(Cost(counted, speed, (here, gpu)))
+    return Table2(assumed=assumed, costs=tuple(costs), scores=tuple(scores))
+
+
+def measure(
+    config: ModelConfig, lengths: Lengths, *, tokens: int, updates: int, threads: int = 0
+) -> Speed:
+    """Time the gradients of some updates over made-up sentences, and the optimizer apart from them.
+
+    Args:
+        config: the model.
+        lengths: of every sentence.
+        tokens: target pieces of an update, about.
+        updates: how many are timed, after one that is not.
+        threads: of one matrix product; 0 takes torch's choice.
+    """
+    draw = torch.Generator().manual_seed(1)
+    rows = max(1, tokens // lengths.target)
+    # EOS comes on top of what is drawn; the first ids and the last are not words.
+    source, target = (
+        torch.randint(3, config.vocab_size - 1, (rows, length - 1), generator=draw).tolist()
+        for length in lengths
+    )
+    batch = collate(source, target, pad=config.pad, eos=1)
+    regime = load_recipe("base").train
+    with computing(threads=threads) as device, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = Transformer(config).to(device).train()
+        here = batch.to(device)
+        optimizers = make_optimizers(model, regime)
+        spent: list[float] = []
+        for _ in range(updates + 1):
+            model.zero_grad()
+            started = time.perf_counter()
+            done = make_update(model, [here], optimizers=(), rates=(), smoothing=0.1)
+            assert float(done.nats) > 0.0  # waits for a device that works apart
+            spent.append(time.perf_counter() - started)
+        steps: list[float] = []
+        for _ in range(2):  # the first one makes room for the moments
+            started = time.perf_counter()
+            for optimizer in optimizers:
+                optimizer.step()
+            float(model.embedding.weight.detach()[0, 0])  # waits for a device that works apart
+            steps.append(time.perf_counter() - started)
+        return Speed(
+            tokens_per_second=batch.target_tokens * updates / sum(spent[1:]),
+            step_seconds=steps[-1],
+            threads=torch.get_num_threads(),
+            device=str(device),
+        )
+
+
+def projected(counted: Account, speed: Speed, *, hour_price: float) -> Projected:
+    """Project a whole run on this machine.
+
+    Raises:
+        ValueError: for a price below 0.
+    """
+    if not hour_price >= 0:
+        raise ValueError(f"--hour-price must be 0 or more, not {hour_price}")
+    an_update = counted.tokens / speed.tokens_per_second + speed.step_seconds
+    hours = counted.run.updates * an_update / 3600
+    threads = f"{speed.threads} thread{'s' if speed.threads > 1 else ''}"
+    where = "this machine" + (f" ({speed.device})" if speed.device != "cpu" else f", {threads}")
+    rate = f"{speed.tokens_per_second:,.0f} target tokens/s, measured"
+    return Projected(where, rate, hours, hours * hour_price)

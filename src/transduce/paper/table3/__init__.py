@@ -1,0 +1,1 @@
+"""Table 3: variations of the model."""

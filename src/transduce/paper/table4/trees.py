@@ -1,0 +1,227 @@
+"""Trees of the Penn Treebank's kind: read from brackets, tidied for parsers, written back.
+
+A treebank's file holds trees over as many lines as they need, each in an outer bracket without a
+label. What a parser is asked for is less than what annotators wrote: the traces (`-NONE-`), which
+have no word, and the functions and indices behind a label (`NP-SBJ-1`) go.
+
+Source: Marcus, Santorini and Marcinkiewicz 1993; Bies et al. 1995 (the bracketing guidelines).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from transduce.io.streams import all_lines
+
+DEEPEST: Final = 200
+"""Brackets within one another that are read; the deepest of any treebank's are a quarter of it."""
+
+TOP: Final = "TOP"
+"""Holds together what has no bracket of its own around it; scorers do not count it."""
+
+_OUTERMOST = frozenset({"", TOP, "ROOT", "S1"})
+_TOKEN = re.compile(r"[()]|[^()\s]+")
+_COMMENT = ("#", "%", ";", "*x*")
+_ESCAPES = (
+    *(("-LRB-", "("), ("-RRB-", ")"), ("-LCB-", "{"), ("-RCB-", "}"), ("-LSB-", "[")),
+    *(("-RSB-", "]"), (r"\/", "/"), (r"\*", "*")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A word and its part of speech."""
+
+    tag: str
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A phrase: its label, and what it is made of."""
+
+    label: str
+    children: "tuple[Tree | Leaf, ...]"
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The words with their tags, in order.
+
+        >>> [leaf.tag for leaf in Tree("NP", (Leaf("DT", "the"), Leaf("NN", "dog"))).leaves]
+        ['DT', 'NN']
+        """
+        return tuple(_leaves(self))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words, in order."""
+        return tuple(leaf.word for leaf in _leaves(self))
+
+    def __str__(self) -> str:
+        """Write it in one line, as a treebank has it, without the outer bracket.
+
+        >>> print(Tree("NP", (Leaf("DT", "the"), Leaf("NN", "dog"))))
+        (NP (DT the) (NN dog))
+        """
+        return f"({self.label} {' '.join(_written(child) for child in self.children)})"
+
+
+class _Open(NamedTuple):
+    """A bracket that is not closed yet."""
+
+    line: int
+    texts: list[str]
+    """The label, and the word if it is a leaf."""
+    children: list[Tree | Leaf]
+
+
+def read_trees(file: Path) -> Iterator[Tree]:
+    """Read the trees of a file, tidied; a sentence of nothing but traces is left out.
+
+    Raises:
+        ValueError: if its brackets are no trees; one line that names the file and the line.
+        OSError: if the file cannot be read.
+    """
+    for tree in parse_trees(all_lines(file), name=str(file)):
+        tidied = tidy_tree(tree)
+        if tidied is not None:
+            yield tidied
+
+
+def parse_trees(lines: list[str], *, name: str) -> Iterator[Tree]:
+    """Read trees as they stand, traces and functions and all.
+
+    Between two trees a line may be blank or a comment, which begins with `#`, `%`, `;` or `*x*`.
+
+    Args:
+        lines: of one file.
+        name: what the messages call it.
+
+    Raises:
+        ValueError: if the brackets are no trees; one line that names the line and what is wrong.
+    """
+    stack: list[_Open] = []
+    for number, line in enumerate(lines, start=1):
+        if not stack and line.lstrip().startswith(_COMMENT):
+            continue
+        for match in _TOKEN.finditer(line):
+            token, where = match[0], f"{name}, line {number}"
+            if token == "(":
+                _check_opening(stack, where)
+                stack.append(_Open(number, [], []))
+            elif not stack:
+                raise ValueError(f"{where}: {_shown(token)} stands outside all brackets")
+            elif token == ")":
+                done = _closed(stack.pop(), where)
+                if stack:
+                    stack[-1].children.append(done)
+                else:
+                    yield done if isinstance(done, Tree) else Tree(TOP, (done,))
+            elif stack[-1].children:
+                raise ValueError(
+                    f"{where}: {_shown(token)} stands behind a bracket of its phrase; a word needs "
+                    f"a bracket of its own, (TAG word)"
+                )
+            else:
+                stack[-1].texts.append(token)
+    if stack:
+        raise ValueError(f"{name}, line {stack[0].line}: a tree begins here and is never closed")
+
+
+def tidy_tree(tree: Tree) -> Tree | None:
+    """Take out what a parser is not asked for; None if there is no word at all.
+
+    Traces go, and every phrase that they leave empty; of a label stays what stands before the first
+    `-`, `=` or `|` (but for `-LRB-` and its like, which begin with one); an outer bracket without a
+    label, or called TOP, ROOT or S1, goes where it holds one phrase and is called TOP otherwise.
+
+    >>> print(tidy_tree(Tree("", (Tree("NP-SBJ-1=2", (Leaf("NN", "rain"), Leaf("-NONE-", "*"))),))))
+    (NP (NN rain))
+    """
+    kept = _kept(tree)
+    if kept is None or kept.label not in _OUTERMOST:
+        return kept
+    only = kept.children[0]
+    return only if len(kept.children) == 1 and isinstance(only, Tree) else Tree(TOP, kept.children)
+
+
+def draw_tree(tree: Tree) -> str:
+    """Draw a tree with text, a phrase or a word a line.
+
+    >>> print(draw_tree(Tree("NP", (Leaf("DT", "the"), Leaf("NN", "dog")))))
+    NP
+    ├── DT the
+    └── NN dog
+    """
+    return "\n".join([tree.label, *_drawn(tree, indent="")])
+
+
+def _leaves(tree: Tree) -> Iterator[Leaf]:
+    for child in tree.children:
+        if isinstance(child, Leaf):
+            yield child
+        else:
+            yield from _leaves(child)
+
+
+def _written(part: Tree | Leaf) -> str:
+    if isinstance(part, Tree):
+        return str(part)
+    word = part.word
+    for escape, plain in _ESCAPES:
+        word = word.replace(plain, escape)
+    return f"({part.tag} {word})"
+
+
+def _check_opening(stack: list[_Open], where: str) -> None:
+    if len(stack) >= DEEPEST:
+        raise ValueError(f"{where}: more than {DEEPEST} brackets within one another: is it a tree?")
+    if stack and len(stack[-1].texts) > 1:
+        raise ValueError(f"{where}: a bracket opens behind the word {_shown(stack[-1].texts[1])}")
+
+
+def _closed(done: _Open, where: str) -> Tree | Leaf:
+    """The tree or leaf that a bracket turns out to be, now that it is closed."""
+    label, *words = done.texts or [""]
+    if len(words) > 1:
+        raise ValueError(
+            f"{where}: ({_shown(' '.join(done.texts))}) holds {len(words)} words; it may hold one"
+        )
+    if words:
+        word = words[0]
+        for escape, plain in _ESCAPES:
+            word = word.replace(escape, plain)
+        return Leaf(label, word)
+    if not done.children:
+        raise ValueError(f"{where}: the bracket ({_shown(label)}) holds nothing")
+    return Tree(label, tuple(done.children))
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _kept(tree: Tree) -> Tree | None:
+    children: list[Tree | Leaf] = []
+    for child in tree.children:
+        kept = _kept(child) if isinstance(child, Tree) else child
+        if kept is not None and not (isinstance(kept, Leaf) and kept.tag == "-NONE-"):
+            children.append(kept)
+    return Tree(_bare(tree.label), tuple(children)) if children else None
+
+
+def _bare(label: str) -> str:
+    return label if label.startswith("-") else re.split("[-=|]", label, maxsplit=1)[0]
+
+
+def _drawn(tree: Tree, *, indent: str) -> Iterator[str]:
+    for number, child in enumerate(tree.children, start=1):
+        last = number == len(tree.children)
+        branch, below = ("└── ", "    ") if last else ("├── ", "│   ")
+        if isinstance(child, Leaf):
+            yield f"{indent}{branch}{child.tag} {child.word}"
+        else:
+            yield f"{indent}{branch}{child.label}"
+            yield from _drawn(child, indent=indent + below)

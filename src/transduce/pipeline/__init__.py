@@ -1,0 +1,1 @@
+"""A recipe run from corpus to evaluated bundle."""

@@ -1,0 +1,178 @@
+"""What to train where nobody says: settings by the size of the corpus, in one table.
+
+A small corpus wants few pieces, so that each is seen often, and much dropout, because it is soon
+known by heart; a large one wants neither. All else is the shipped recipe that a row starts from.
+What a person sets wins, and what depends on it (updates on the tokens of one) follows.
+"""
+
+import itertools
+import tomllib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from transduce.config import Recipe, load_recipe, said
+from transduce.data.corpus import read_pairs
+from transduce.data.corpus_config import CorpusConfig
+from transduce.train.events import Event, Note, Tell
+
+FALLBACK: Final = "tiny"
+"""The recipe where there is no corpus to measure."""
+
+
+class Row(NamedTuple):
+    """The defaults of one size of corpus."""
+
+    below: int
+    """Pairs."""
+    layers: int
+    """Of the encoder, and as many of the decoder; the width is that of `tiny`."""
+    vocab_size: int
+    dropout: float
+    tokens: int
+    """Of one update, on the target side."""
+    epochs: int
+    since: str
+
+
+ROWS: Final = (
+    Row(2_000, 4, 1500, 0.3, 1024, 60, "so few pairs are soon known by heart"),
+    Row(8_000, 4, 3000, 0.2, 512, 40, "few pairs want few pieces and small updates"),
+    Row(80_000, 4, 6000, 0.2, 1024, 22, "tens of thousands of pairs fill a small model"),
+    Row(800_000, 4, 8000, 0.1, 1024, 10, "many pairs need little dropout and fewer epochs"),
+)
+"""From small to large; above the last one the recipe `base` is taken as it is."""
+
+_LARGEST = ROWS[-1].below
+_PIECES_A_WORD = 1.3
+_LETTERS_A_PIECE = 6  # at most; counts where no spaces stand
+_FEWEST_UPDATES = 300
+_VALIDATIONS = 25
+_WARMUP = (15, 200)  # one part in so many updates, and no more than so many
+
+
+class Size(NamedTuple):
+    """How large a corpus is."""
+
+    pairs: int
+    """At most the bound above which nothing changes."""
+    target_tokens: int
+    """About: pieces and EOS."""
+
+
+class Choice(NamedTuple):
+    """A recipe that fits a corpus."""
+
+    recipe: Recipe
+    why: str
+    """One line: what was chosen, and since when."""
+
+
+def take(recipe: str | None, settings: Sequence[str] = ()) -> Choice:
+    """Load the recipe that is named, about which nothing is to be said, or choose one.
+
+    Raises:
+        ValueError: as `load_recipe` and `choose`.
+    """
+    return choose(settings) if recipe is None else Choice(load_recipe(recipe, settings), "")
+
+
+def choose(settings: Sequence[str] = ()) -> Choice:
+    """Choose a recipe for a corpus where none is named.
+
+    Args:
+        settings: what is set by hand, "section.key=value", `data.train` among it; it wins.
+
+    Returns:
+        The recipe, complete. Without a corpus it is `tiny` and nothing is to be said about it.
+
+    Raises:
+        ValueError: if the corpus cannot be read, or a setting cannot be.
+    """
+    corpus = [setting for setting in settings if setting.partition(".")[0].strip() == "data"]
+    data = load_recipe(FALLBACK, corpus).data
+    if not data.train:
+        return Choice(load_recipe(FALLBACK, settings), "")
+    size = measure(data)
+    row = next((row for row in ROWS if size.pairs < row.below), None)
+    if row is None:
+        recipe = load_recipe("base", settings)
+        return Choice(recipe, _line(recipe, size, since="this much wants the paper's base model"))
+    recipe = load_recipe(FALLBACK, [*_settings(row, size, settings), *settings])
+    return Choice(recipe, _line(recipe, size, since=row.since))
+
+
+def opening(line: str, tell: Tell) -> Tell:
+    """Tell a line before the first event, and not at all where nothing happens."""
+    waiting = [line] if line else []
+
+    def told(event: Event) -> None:
+        if waiting:
+            tell(Note(text=waiting.pop()))
+        tell(event)
+
+    return told
+
+
+def measure(data: CorpusConfig) -> Size:
+    """Count the training pairs, up to those of a large corpus, and estimate their target tokens.
+
+    Raises:
+        ValueError: if the files cannot be read that far; one line.
+    """
+    pairs = words = letters = 0
+    files = data.paths(data.train)
+    for _, pair in itertools.islice(read_pairs(files, not_utf8="drop"), _LARGEST):
+        pairs += 1
+        words += pair.target.count(" ") + 1
+        letters += len(pair.target)
+    pieces = max(_PIECES_A_WORD * words, letters / _LETTERS_A_PIECE)
+    return Size(pairs, round(pieces) + pairs)
+
+
+def _settings(row: Row, size: Size, by_hand: Sequence[str]) -> list[str]:
+    """A row as settings, without those that are set by hand."""
+    tokens = _whole("batch.tokens", by_hand) or row.tokens
+    estimate = max(_FEWEST_UPDATES, round(row.epochs * size.target_tokens / tokens / 100) * 100)
+    updates = _whole("train.updates", by_hand) or estimate
+    part, most = _WARMUP
+    settings = {
+        "model.encoder_layers": row.layers,
+        "model.decoder_layers": row.layers,
+        "tokenizer.vocab_size": row.vocab_size,
+        "model.dropout": row.dropout,
+        "batch.tokens": tokens,
+        "train.updates": updates,
+        "train.warmup": max(1, min(updates // part, most)),
+        "train.validate_every": max(1, updates // _VALIDATIONS),
+    }
+    named = said(None, by_hand)
+    return [f"{key}={value}" for key, value in settings.items() if key not in named]
+
+
+def _whole(key: str, settings: Sequence[str]) -> int:
+    """A whole number set by hand; 0 if it is not, and whatever else it is has its own error."""
+    found = 0
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name.strip() == key:
+            try:
+                value: object = tomllib.loads(f"value = {text.strip()}")["value"]
+            except (tomllib.TOMLDecodeError, KeyError):
+                value = 0
+            found = value if isinstance(value, int) and value > 0 else 0
+    return found
+
+
+def _line(recipe: Recipe, size: Size, *, since: str) -> str:
+    model, train = recipe.model, recipe.train
+    large = size.pairs >= _LARGEST
+    pairs = f"{size.pairs:,} pairs" + (" or more" if large else "")
+    layers = f"{model.encoder_layers}+{model.decoder_layers} layers of width {model.d_model}"
+    epochs = train.updates * recipe.batch.tokens / size.target_tokens
+    pieces = f"{recipe.tokenizer.vocab_size:,} pieces, dropout {model.dropout:g}"
+    updates = f"{train.updates:,} updates" + ("" if large else f" (about {epochs:,.0f} epochs)")
+    gpu = " (it wants a GPU; on a CPU name the recipe tiny)" if large else ""
+    return (
+        f"{pairs}: {layers}, {pieces}, {updates}, since {since}{gpu}; name a recipe or --set to "
+        f"choose otherwise"
+    )

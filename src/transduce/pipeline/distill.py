@@ -1,0 +1,297 @@
+"""Distillation: a quick student learns what a good teacher says, in place of what people wrote.
+
+A teacher's translations are plainer than people's: like is said alike, and little is left to guess.
+So a decoder of one layer can learn them, and it is the decoder that runs once a piece; the encoder,
+which runs once a sentence, may stay deep. In the student's folder, beside what a run leaves there:
+
+    original/          the corpus as the recipe has it, prepared with the teacher's vocabulary
+    distilled/         what the student learns from: sources as they were, targets as the teacher
+                       says them; text to validate and test on as it was
+    distilled.json     teacher and student beside each other
+
+Each is whole or not there, so the same command goes on where it was stopped.
+
+Source:
+    Kim, Rush 2016, "Sequence-Level Knowledge Distillation"; Kasai, Pappas, Peng, Cross, Smith 2021,
+    "Deep Encoder, Shallow Decoder".
+"""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from transduce.bundle.bundle import Bundle
+from transduce.config import Recipe, contradictions
+from transduce.data.corpus import Pair
+from transduce.data.corpus_config import Languages
+from transduce.data.store import PREPARED_FOLDER
+from transduce.evaluation.metrics import Score, bleu
+from transduce.evaluation.scoring import Finished
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Extras, Translator
+from transduce.io.atomic_folder import MANIFEST, check_folder, sha256, whole_folder
+from transduce.io.lock import LOCK, alone
+from transduce.io.streams import whole_output
+from transduce.pipeline.finetune import Start, vocabulary_of
+from transduce.pipeline.prepare import Prepared, now_and_then
+from transduce.pipeline.run import carry_out, check_out, has_begun, prepare_run
+from transduce.train.distributed import find_device
+from transduce.train.events import Note, Tell
+
+ORIGINAL, FOLDER, RECORD = "original", "distilled", "distilled.json"
+
+TIMED = 300
+"""Sentences that teacher and student translate by turns to be timed."""
+
+_ROUNDS = 3  # of turns; the quickest counts, as nothing makes a computer too quick
+_CHUNK = 4096  # training sentences translated together
+_MADE = "made.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """One way to translate, measured."""
+
+    name: str
+    """Who, and with which beam."""
+    bleu: Score
+    parameters: int
+    sentences_per_second: float
+    engine: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Distilled:
+    """How a distillation ended: the content of distilled.json."""
+
+    finished: Finished
+    """The student's run."""
+    part: str
+    """What was measured on: "test", or "validation" where there is no test."""
+    sentences: int
+    """All of them are scored; the first `TIMED` are timed."""
+    rows: tuple[Measured, ...]
+
+    def __str__(self) -> str:
+        """A table, and how BLEU was measured."""
+        lines = [
+            f"{f'{self.part}, {self.sentences:,} sentences':30}  BLEU  parameters  sentences/s",
+            *(
+                f"{row.name:30} {row.bleu.value:5.2f} {row.parameters:11,} "
+                f"{row.sentences_per_second:12,.1f}"
+                for row in self.rows
+            ),
+        ]
+        for engine in dict.fromkeys(row.engine for row in self.rows):
+            who = "; ".join(row.name for row in self.rows if row.engine == engine)
+            lines.append(f"{engine} ({who})")
+        return "\n".join([*lines, f"BLEU: {self.rows[0].bleu.signature}"])
+
+
+class _Teacher(NamedTuple):
+    path: Path
+    known: Start
+
+
+class _Side(NamedTuple):
+    """Somebody who translates."""
+
+    name: str
+    translator: Translator
+
+
+def distill(path: Path, recipe: Recipe, out: Path, *, beam: int = 4, tell: Tell) -> Distilled:
+    """Translate a corpus with a teacher, train a student on that, and measure both.
+
+    Args:
+        path: the teacher, a model of the same languages. The student gets its vocabulary.
+        recipe: the corpus, the student's shape, and how to train it.
+        out: the student's run. What an earlier call left there is gone on with.
+        beam: the teacher's.
+        tell: told what happens.
+
+    Raises:
+        ValueError: if corpus, teacher and folder do not go together; one line that says what to
+            change.
+        FloatingPointError: if the loss stops being a number.
+    """
+    teacher = _Teacher(path, Start.load(path))
+    with alone(out):
+        begun = _check(teacher.known, recipe, out, beam=beam)
+        original = _with_vocabulary(recipe, teacher.known.bundle)
+        tokenizer = teacher.known.bundle.tokenizer
+        given = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, tell=tell)
+        _translate(teacher, given, out, recipe=original, beam=beam, tell=tell)
+        student = _of_the_student(original, out, test=bool(given.test))
+        if (out / "recipe.toml").is_file():
+            check_out(student, out, resume=begun)
+        if not begun:
+            prepare_run(student, out, vocabulary=tokenizer, tell=tell)
+        finished = carry_out(student, out, resume=begun, tell=tell)
+        part, pairs = ("test", given.test) if given.test else ("validation", given.validation)
+        tell(Note(text=f"measuring both on {len(pairs):,} sentences"))
+        found = Distilled(
+            finished=finished,
+            part=part,
+            sentences=len(pairs),
+            rows=_measured(_sides(path, out), pairs, recipe=student, beam=beam),
+        )
+        with whole_output(out / RECORD) as file:
+            file.write(f"{json.dumps(asdict(found), indent=2, ensure_ascii=False)}\n".encode())
+    return found
+
+
+def _check(teacher: Start, recipe: Recipe, out: Path, *, beam: int) -> bool:
+    """Refuse what cannot be begun; return whether the student's training has been."""
+    if beam < 1:
+        raise ValueError(f"the teacher's beam must be 1 or more, not {beam}")
+    if recipe.tokenizer.extend:
+        raise ValueError("a student has its teacher's vocabulary: leave out tokenizer.extend")
+    theirs, unsaid = teacher.bundle.languages, Languages()
+    for side in ("source", "target"):
+        mine, its = getattr(recipe.languages, side), getattr(theirs, side)
+        if mine != its and getattr(unsaid, side) not in (mine, its):
+            raise ValueError(
+                f"languages.{side} is {mine!r}, but {teacher.name} translates {theirs.source!r} "
+                f"to {theirs.target!r}"
+            )
+    find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
+    if any(path.name != LOCK for path in out.iterdir()) and not (out / ORIGINAL).is_dir():
+        raise ValueError(f"{out} holds other files: name another folder by --out")
+    return has_begun(out)
+
+
+def _with_vocabulary(recipe: Recipe, bundle: Bundle) -> Recipe:
+    """The recipe with what the teacher decides."""
+    same = replace(
+        recipe,
+        languages=bundle.languages if recipe.languages == Languages() else recipe.languages,
+        tokenizer=vocabulary_of(bundle.tokenizer),
+        model=replace(recipe.model, vocab_size=bundle.tokenizer.vocab_size),
+    )
+    for contradiction in contradictions(same):
+        raise ValueError(contradiction)
+    return same
+
+
+def _of_the_student(recipe: Recipe, out: Path, *, test: bool) -> Recipe:
+    """The recipe with the translated corpus in place of its own."""
+    data = replace(
+        recipe.data,
+        folder=str(out / FOLDER),
+        train=_names("train", recipe.languages),
+        validation=_names("validation", recipe.languages),
+        test=_names("test", recipe.languages) if test else (),
+    )
+    return replace(recipe, data=data)
+
+
+def _names(part: str, languages: Languages) -> tuple[str, str]:
+    """The two files of a part of the corpus."""
+    codes = (languages.source, languages.target)
+    if codes[0] == codes[1] or not all(code.replace("-", "").isalnum() for code in codes):
+        codes = ("source", "target")
+    return f"{part}.{codes[0]}", f"{part}.{codes[1]}"
+
+
+def _translate(
+    teacher: _Teacher, given: Prepared, out: Path, *, recipe: Recipe, beam: int, tell: Tell
+) -> None:
+    """Write what the student learns from, unless it is there.
+
+    Raises:
+        ValueError: if what is there was made of something else.
+    """
+    folder = out / FOLDER
+    made = {
+        "teacher": teacher.known.sha256,
+        "beam": beam,
+        "original": sha256(out / ORIGINAL / PREPARED_FOLDER / MANIFEST),
+    }
+    if folder.is_dir():
+        check_folder(folder, what="a distilled corpus")
+        if json.loads((folder / _MADE).read_text(encoding="utf-8")) != made:
+            raise ValueError(
+                f"{folder} was made by another teacher, with another beam or of another corpus: "
+                f"name another folder by --out"
+            )
+        tell(Note(text=f"the corpus is translated already, in {folder}"))
+        return
+    translator = Translator.load(teacher.path, device=find_device(recipe.train.device))
+    tell(Note(text=f"translating {len(given.store):,} sources with {teacher.known.name}"))
+    tell(Note(text=translator.why))
+    with whole_folder(folder) as fresh:
+        said = _said(translator, given, beam=beam, tell=tell)
+        _write(fresh, _names("train", recipe.languages), said)
+        _write(fresh, _names("validation", recipe.languages), given.validation)
+        if given.test:
+            _write(fresh, _names("test", recipe.languages), given.test)
+        (fresh / _MADE).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
+
+
+def _said(translator: Translator, given: Prepared, *, beam: int, tell: Tell) -> Iterator[Pair]:
+    """Each training source, and what the teacher makes of it."""
+    count = now_and_then(tell, "translated")
+    every = range(len(given.store))
+    for places in (every[first : first + _CHUNK] for first in every[::_CHUNK]):
+        sources = [given.store.pair(place).source for place in places]
+        found = translator.translate(
+            sources,
+            beam=beam,
+            extras=Extras(detail=False),
+            progress=lambda done, before=places[0]: count(before + done),
+        )
+        yield from (Pair(one.source, one.text) for one in found)
+
+
+def _write(folder: Path, names: tuple[str, str], pairs: Iterator[Pair] | Sequence[Pair]) -> None:
+    with (folder / names[0]).open("wb") as source, (folder / names[1]).open("wb") as target:
+        for pair in pairs:
+            source.write(f"{pair.source}\n".encode())
+            target.write(f"{pair.target}\n".encode())
+
+
+def _sides(teacher: Path, student: Path) -> list[_Side]:
+    """Both, each with the quickest engine on the CPU."""
+    return [
+        _Side(name, Translator.load(path))
+        for name, path in (("teacher", teacher), ("student", student))
+    ]
+
+
+def _measured(
+    sides: Sequence[_Side], pairs: Sequence[Pair], *, recipe: Recipe, beam: int
+) -> tuple[Measured, ...]:
+    """Score both on all pairs, and time them by turns on the first, searching and greedily."""
+    ways = list(product(sides, dict.fromkeys((beam, 1))))
+    sources = [pair.source for pair in pairs]
+    texts = [[one.text for one in _quickly(side, sources, width)] for side, width in ways]
+    least = [float("inf")] * len(ways)
+    for _ in range(_ROUNDS):
+        for place, (side, width) in enumerate(ways):
+            begun = time.perf_counter()
+            _quickly(side, sources[:TIMED], width)
+            least[place] = min(least[place], time.perf_counter() - begun)
+    return tuple(
+        Measured(
+            name=f"{side.name}, beam {width}" if width > 1 else f"{side.name}, greedy",
+            bleu=bleu(
+                said,
+                [pair.target for pair in pairs],
+                language=recipe.languages.target,
+                tokenize=recipe.score.bleu_tokenize,
+            ),
+            parameters=side.translator.model.size,
+            sentences_per_second=len(sources[:TIMED]) / seconds,
+            engine=side.translator.why,
+        )
+        for (side, width), said, seconds in zip(ways, texts, least, strict=True)
+    )
+
+
+def _quickly(side: _Side, sources: Sequence[str], beam: int) -> list[Translation]:
+    return side.translator.translate(sources, beam=beam, extras=Extras(detail=False))

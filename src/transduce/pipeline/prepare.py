@@ -1,0 +1,394 @@
+"""The first leg of a run: a corpus becomes a tokenizer, a store, and text to validate and test on.
+
+Everything is read through once before anything is written, so that a corpus with a fault in its
+last line leaves nothing behind. What comes out stands on its own: going on with a run never needs
+the corpus again. Validation and test text stay as they were written; no line of them is dropped.
+
+The training text is never held: it is read again for each purpose, which costs little against
+encoding it, and a line that is not wanted is not cleaned. What is kept of a pair is the number of
+its line, until the held-out ones are chosen, and its lengths.
+"""
+
+import itertools
+import json
+import time
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Annotated, ClassVar, NamedTuple
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from transduce.config import Recipe, doubts
+from transduce.corpus_check.findings import Part
+from transduce.corpus_check.fingerprint import Spread, Usual, usual_of
+from transduce.corpus_check.inspect import inspect
+from transduce.corpus_check.vocabulary_probe import try_pieces
+from transduce.data.corpus import Cleaning, NumberedPair, Pair, clean, hold_out, read_pairs, tidy
+from transduce.data.pair_tokenizer import read_tokenizer
+from transduce.data.sampler import Sampler
+from transduce.data.store import PREPARED_FOLDER, Count, Store
+from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer_extension import extend
+from transduce.io.atomic_folder import check_folder, quoted, sha256, whole_folder
+from transduce.pipeline.finetune import FOLDER as START
+from transduce.pipeline.finetune import Start, grow
+from transduce.train.events import Note, Tell
+
+_LEARNED_FROM = 500_000  # pairs; the vocabulary of more would hardly be another
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """What training and evaluating read."""
+
+    tokenizer: Tokenizer
+    store: Store
+    """The encoded training pairs."""
+    validation: tuple[Pair, ...]
+    test: tuple[Pair, ...]
+    """Empty when the recipe names no test files."""
+    data_sha256: Mapping[str, str]
+    """SHA-256 of every file of the corpus that was read, by the file's name."""
+    start: Path | None = None
+    """The bundle whose weights training starts from, its vocabulary extended; None: random ones."""
+    started_from: Mapping[str, str] = field(default_factory=dict[str, str])
+    """SHA-256 of those weights as they were given, by the model's name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What prepared.json says."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    files: Mapping[str, str]
+    """SHA-256 of every file of the corpus, by name."""
+    read: Count
+    """Training pairs in the files, before cleaning."""
+    dropped: Mapping[str, Count]
+    """Training pairs lost, by reason."""
+    mended: Mapping[str, Count]
+    """Training pairs whose text was changed, by what was changed."""
+    training_pairs: Count
+    validation_pairs: Count
+    test_pairs: Count
+    target_tokens: Count
+    """Of the training pairs, EOS counted."""
+    vocab_size: Count
+    """Pieces that the tokenizer has, PAD included."""
+    updates_per_epoch: Count
+    padding_share: Annotated[float, Field(ge=0, le=1)]
+    started_from: Mapping[str, str] = field(default_factory=dict[str, str])
+    """SHA-256 of the weights that training starts from, by the model's name."""
+
+
+class Survey(NamedTuple):
+    """What reading everything once has shown."""
+
+    cleaning: Cleaning
+    held_out: frozenset[int]
+    """Lines of the training files that are kept apart for validation."""
+    validation: tuple[Pair, ...]
+    test: tuple[Pair, ...]
+    data_sha256: Mapping[str, str]
+    usual: Usual
+    """What the bulk of the training files is like."""
+
+    @property
+    def training_pairs(self) -> int:
+        """Pairs to be learned from, before encoding finds some too long."""
+        return self.cleaning.kept - len(self.held_out)
+
+
+def prepare(
+    recipe: Recipe,
+    out: Path,
+    *,
+    start: Start | None = None,
+    vocabulary: Tokenizer | None = None,
+    tell: Tell,
+) -> Prepared:
+    """Read, clean, hold out, train the tokenizer and encode; write it all to `out`/prepared.
+
+    With a model to start from the tokenizer is the model's, which goes along with it. A vocabulary
+    that is given is taken as it is.
+
+    Raises:
+        ValueError: if the corpus cannot be used; one line with file, line and what to change.
+    """
+    if not recipe.data.train:
+        raise ValueError(
+            "there is no corpus: name two files, --source FILE --target FILE, or data.train"
+        )
+    if recipe.tokenizer.extend and start is None:
+        raise ValueError("tokenizer.extend adds to a model's vocabulary: name one, --from MODEL")
+    survey = _survey(recipe, now_and_then(tell, "read"))
+    tell(Note(text=survey.cleaning.summary()))
+    _look_over(recipe, survey, tell=tell)
+    tell(Note(text=_of_the_vocabulary(recipe, start, given=vocabulary is not None)))
+    with whole_folder(out / PREPARED_FOLDER) as folder:
+        texts = (text for _, pair in _learned_from(recipe, survey) for text in pair)
+        tokenizer = vocabulary or _tokenizer(recipe, texts, start=start)
+        (folder / "tokenizer.model").write_bytes(tokenizer.to_bytes())
+        store = Store.write(
+            folder / "train",
+            _training(recipe, survey),
+            tokenizer=tokenizer,
+            max_pieces=recipe.data.max_pieces,
+            progress=now_and_then(tell, "encoded", of=survey.training_pairs),
+        )
+        for name, pairs in (("validation", survey.validation), ("test", survey.test)):
+            _write_text(folder, name, pairs=pairs)
+        if start:
+            grow(start.bundle, tokenizer).save(folder / START)
+        facts = _facts(recipe, survey, tokenizer=tokenizer, store=store, start=start)
+        (folder / "prepared.json").write_text(
+            json.dumps(asdict(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+    _report(facts, recipe=recipe, tell=tell)
+    _try_out(recipe, survey, tokenizer=tokenizer, tell=tell)
+    return open_prepared(out)
+
+
+def open_prepared(out: Path) -> Prepared:
+    """Open what `prepare` wrote below `out`.
+
+    Raises:
+        ValueError: if it is not whole; one line that names the file.
+    """
+    folder = out / PREPARED_FOLDER
+    check_folder(folder, what="a prepared corpus")
+    tokenizer = read_tokenizer((folder / "tokenizer.model").read_bytes())
+    facts = _read_facts(folder / "prepared.json")
+    return Prepared(
+        tokenizer=tokenizer,
+        store=Store.open(folder / "train", tokenizer_checksum=tokenizer.checksum, verify=False),
+        validation=_read_text(folder, "validation"),
+        test=_read_text(folder, "test"),
+        data_sha256=facts.files,
+        start=folder / START if facts.started_from else None,
+        started_from=facts.started_from,
+    )
+
+
+def check_positions(recipe: Recipe, prepared: Prepared) -> None:
+    """Refuse text that learned positions have no rows for; the first validation would, much later.
+
+    Raises:
+        ValueError: one line that names the set, the pair and the setting.
+    """
+    if recipe.model.positions != "learned":
+        return
+    for name, pairs in (("validation", prepared.validation), ("test", prepared.test)):
+        cut = prepared.tokenizer.encode_all([tidy(side) for pair in pairs for side in pair])
+        for number, sides in enumerate(zip(cut[::2], cut[1::2], strict=True), 1):
+            pieces = max(map(len, sides))
+            if pieces + 1 > recipe.model.longest:
+                raise ValueError(
+                    f"pair {number} of the {name} set has {pieces} pieces and EOS, more than "
+                    f"model.max_positions {recipe.model.max_positions}: raise it to {pieces + 1}, "
+                    f'or set model.positions to "sinusoid"'
+                )
+
+
+def fits(recipe: Recipe, out: Path, *, start: Start | None = None) -> bool:
+    """Whether `out`/prepared was made of these corpus files, and for this model to start from."""
+    try:
+        facts = _read_facts(out / PREPARED_FOLDER / "prepared.json")
+    except (OSError, ValueError):
+        return False
+    same_start = [*facts.started_from.values()] == ([start.sha256] if start else [])
+    return same_start and facts.files == _checksums(recipe)
+
+
+def _read_facts(file: Path) -> Facts:
+    """Read prepared.json: counts where they belong, checksums as text."""
+    try:
+        return TypeAdapter(Facts).validate_json(file.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = quoted(": ".join([*map(str, first["loc"]), first["msg"]]))
+        raise ValueError(f"{file} is damaged ({said}): prepare the corpus again") from None
+
+
+def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: Start | None) -> Tokenizer:
+    if start is None:
+        return Tokenizer.train(texts, recipe.tokenizer)
+    if not recipe.tokenizer.extend:
+        return start.bundle.tokenizer
+    return extend(start.bundle.tokenizer, texts, count=recipe.tokenizer.extend)
+
+
+def _of_the_vocabulary(recipe: Recipe, start: Start | None, *, given: bool) -> str:
+    if given:
+        return "keeping a given vocabulary, encoding"
+    if start is None:
+        return f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} pieces, encoding"
+    kept = f"keeping the vocabulary of {start.name}"
+    more = recipe.tokenizer.extend
+    return f"{kept}, learning up to {more:,} pieces more, encoding" if more else f"{kept}, encoding"
+
+
+def _survey(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
+    """Read every file to its end."""
+    data = recipe.data
+    cleaning, spread = Cleaning(), Spread()
+    lines = array("I")
+    for line, _ in spread.among(_cleaned(recipe, cleaning)):
+        lines.append(line)
+        progress(line)
+    held_out: frozenset[int] = frozenset()
+    if data.validation:
+        validation = _read(recipe, data.validation)
+    else:
+        held_out = hold_out(lines, count=data.held_out, seed=recipe.train.seed)
+        cleaned = _cleaned(recipe, Cleaning(), only=held_out.__contains__)
+        validation = tuple(pair for _, pair in cleaned)
+    if not validation:
+        raise ValueError(
+            "there is nothing to validate on: name files in data.validation, or set data.held_out "
+            "above 0"
+        )
+    test = _read(recipe, data.test) if data.test else ()
+    usual = usual_of(spread.pairs)
+    return Survey(cleaning, held_out, validation, test, _checksums(recipe), usual)
+
+
+def _look_over(recipe: Recipe, survey: Survey, *, tell: Tell) -> None:
+    """Say what is odd about the settings and the corpus before anything is learned from them."""
+
+    def picked(lines: Collection[int]) -> Iterator[NumberedPair]:
+        return _cleaned(recipe, Cleaning(), only=frozenset(lines).__contains__)
+
+    found = inspect(
+        recipe,
+        partial(_training, recipe, survey),
+        validation=survey.validation,
+        test=survey.test,
+        pairs=survey.training_pairs,
+        usual=survey.usual,
+        picked=picked,
+        progress=now_and_then(tell, "looked at"),
+    )
+    looked, pairs = len(found.look.line), survey.training_pairs
+    if looked < pairs:
+        blocks = f"looked closely at {looked:,} of {pairs:,} training pairs, in blocks"
+        tell(Note(text=f"{blocks}, and at all of them for leaks"))
+    for said in (*doubts(recipe), *found.report.findings):
+        tell(Note(text=str(said)))
+
+
+def _try_out(recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, tell: Tell) -> None:
+    """Say how the vocabulary does on the text that it was not learned from."""
+    most = recipe.data.max_pieces
+    held: dict[Part, Sequence[Pair]] = {"validation": survey.validation, "test": survey.test}
+    tried = [try_pieces(tokenizer, held[part], part=part, max_pieces=most) for part in held]
+    for finding in itertools.chain.from_iterable(each.findings for each in tried):
+        tell(Note(text=str(finding)))
+    words, pieces = sum(each.words for each in tried), sum(each.pieces for each in tried)
+    tell(Note(text=f"{pieces / max(1, words):.2f} pieces a word to validate and test on"))
+
+
+def _cleaned(
+    recipe: Recipe, counts: Cleaning, *, only: Callable[[int], bool] | None = None
+) -> Iterator[NumberedPair]:
+    """The pairs of the training files, or of the lines that are wanted alone."""
+    data = recipe.data
+    pairs = read_pairs(data.paths(data.train), not_utf8=data.not_utf8)
+    if only is not None:
+        pairs = (one for one in pairs if only(one.line))
+    return clean(pairs, max_ratio=data.max_ratio, counts=counts)
+
+
+def _training(recipe: Recipe, survey: Survey) -> Iterator[NumberedPair]:
+    held_out = survey.held_out
+    return _cleaned(recipe, Cleaning(), only=lambda line: line not in held_out)
+
+
+def _learned_from(recipe: Recipe, survey: Survey) -> Iterator[NumberedPair]:
+    """The training pairs, or a fixed random choice of many, that the vocabulary is learned from."""
+    share = _LEARNED_FROM / max(1, survey.training_pairs)
+    if share >= 1.0:
+        return _training(recipe, survey)
+    chance, held_out = Random(recipe.train.seed).random, survey.held_out
+    return _cleaned(recipe, Cleaning(), only=lambda line: chance() < share and line not in held_out)
+
+
+def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:
+    return tuple(pair for _, pair in read_pairs(recipe.data.paths(names)))
+
+
+def _checksums(recipe: Recipe) -> dict[str, str]:
+    data = recipe.data
+    names = [*data.train, *data.validation, *data.test]
+    return {_label(name): sha256(path) for name, path in zip(names, data.paths(names), strict=True)}
+
+
+def _label(name: str) -> str:
+    """A file's name for the record: of an absolute one the end, which is nobody's home folder."""
+    return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name
+
+
+def _write_text(folder: Path, name: str, *, pairs: Sequence[Pair]) -> None:
+    for side in Pair._fields:
+        text = "".join(f"{getattr(pair, side)}\n" for pair in pairs)
+        (folder / f"{name}.{side}").write_bytes(text.encode())
+
+
+def _read_text(folder: Path, name: str) -> tuple[Pair, ...]:
+    sides = [
+        (folder / f"{name}.{side}").read_bytes().decode().split("\n")[:-1] for side in Pair._fields
+    ]
+    return tuple(itertools.starmap(Pair, zip(*sides, strict=True)))
+
+
+def _facts(
+    recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, store: Store, start: Start | None
+) -> Facts:
+    sampler = Sampler(store.lengths, config=recipe.batch, seed=recipe.train.seed)
+    dropped = {**survey.cleaning.dropped, "over-long": store.dropped}
+    return Facts(
+        files=dict(survey.data_sha256),
+        read=survey.cleaning.kept + sum(survey.cleaning.dropped.values()),
+        dropped={reason: count for reason, count in dropped.items() if count},
+        mended=dict(survey.cleaning.changed),
+        training_pairs=len(store),
+        validation_pairs=len(survey.validation),
+        test_pairs=len(survey.test),
+        target_tokens=int(store.lengths[:, 1].sum()) + len(store),
+        vocab_size=tokenizer.vocab_size,
+        updates_per_epoch=sampler.epoch_updates(0),
+        padding_share=round(sampler.padding_share, 4),
+        started_from={start.name: start.sha256} if start else {},
+    )
+
+
+def now_and_then(tell: Tell, done: str, *, of: int = 0) -> Callable[[int], None]:
+    """Tell how many pairs are done, every ten seconds of a large corpus."""
+    told = time.monotonic()
+    all_of_them = f" of {of:,}" if of else ""
+
+    def count(pairs: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > 10:
+            tell(Note(text=f"{pairs:,}{all_of_them} pairs {done}"))
+            told = time.monotonic()
+
+    return count
+
+
+def _report(facts: Facts, *, recipe: Recipe, tell: Tell) -> None:
+    if over_long := facts.dropped.get("over-long"):
+        tell(Note(text=f"dropped {over_long:,} pairs above {recipe.data.max_pieces} pieces"))
+    wanted = recipe.tokenizer.vocab_size
+    if facts.vocab_size != wanted:
+        room = f"the corpus has room for {facts.vocab_size:,} pieces"
+        tell(Note(text=f"{room}, not for the {wanted:,} of tokenizer.vocab_size"))
+    pairs = f"{facts.training_pairs:,} pairs to train on, {facts.validation_pairs:,} to validate"
+    tell(Note(text=f"{pairs}, {facts.test_pairs:,} to test; {facts.vocab_size:,} pieces"))
+    epoch = f"{facts.target_tokens:,} target tokens in {facts.updates_per_epoch:,} updates an epoch"
+    tell(Note(text=f"{epoch}; {facts.padding_share:.1%} of the batches is padding"))

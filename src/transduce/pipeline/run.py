@@ -1,0 +1,492 @@
+"""A recipe carried out: prepare → train → average → evaluate → bundle.
+
+Everything a run makes lies in its folder, and each part is written whole or not at all, so a run
+that was stopped anywhere goes on from there:
+
+    recipe.toml        every setting of the run
+    prepared/          tokenizer, encoded training pairs, validation and test text, what was
+                       dropped, and the model to start from where there is one
+    checkpoints/       the last few, to go on from and to average
+    micro_tokens.json  what batch.micro_tokens = "auto" was found to be, to go on with the same
+    metrics.jsonl      loss, speed and validations, a line each
+    best/              the bundle with the lowest validation loss
+    results.json       scores with their signatures, and hypotheses.* with the text they are of
+    model/             the bundle to ship; written last, so a run that has it is finished
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from transduce.bundle.bundle import Bundle, Provenance, average
+from transduce.config import Recipe, differences, load_recipe, to_toml
+from transduce.data.corpus import Pair
+from transduce.data.loader import Loader
+from transduce.data.sampler import Sampler
+from transduce.data.tokenizer import Tokenizer
+from transduce.evaluation.metrics import Score, bleu
+from transduce.evaluation.scoring import (
+    Finished,
+    Result,
+    foresee,
+    learn_confidence,
+    score_lines,
+    texts,
+    translate_pairs,
+)
+from transduce.inference.translation import Translation
+from transduce.io.allocator import hold_memory
+from transduce.io.atomic_folder import check_folder, recover, whole_file
+from transduce.io.lock import LOCK, alone
+from transduce.io.version import commit
+from transduce.model.transformer import Transformer
+from transduce.pipeline.finetune import Start
+from transduce.pipeline.prepare import Prepared, check_positions, fits, open_prepared, prepare
+from transduce.train.checkpoint import load_weights
+from transduce.train.compiling import check_compiler
+from transduce.train.distributed import Process, computing, joined
+from transduce.train.events import Event, Note, Tell
+from transduce.train.loop import Trained, Validation, train
+from transduce.train.memory import Found, find_micro_tokens, settled
+from transduce.train.precision import choose
+from transduce.train.tensorboard import check_board, on_board
+
+_MACHINE = frozenset(
+    {
+        *("train.device", "train.threads", "train.shard", "train.tensorboard"),
+        *("train.precision", "batch.micro_tokens"),
+    }
+)
+"""Settings that say how a machine computes, not what a run learns: resuming may change them."""
+
+_CORPUS = ("data.", "tokenizer.", "train.seed")
+"""Settings that decide what is prepared."""
+
+
+class _Chosen(NamedTuple):
+    """The weights that won on the validation pairs."""
+
+    model: Transformer
+    name: str
+    translations: tuple[Translation, ...]
+    bleu: float
+
+
+def carry_out(
+    recipe: Recipe, out: Path, *, resume: bool = False, start: Start | None = None, tell: Tell
+) -> Finished:
+    """Carry a recipe out, from its corpus to a bundle in `out`/model.
+
+    Where torchrun started several processes each of them calls this, and they train together. The
+    first does all else; `out` and the corpus must be the same files for all of them. Started anew
+    because one had died, they go on with what `out` holds by themselves.
+
+    Args:
+        recipe: what to do.
+        out: the run's folder. A folder that only holds what `prepare` wrote is gone on with.
+        resume: go on with the run that `out` holds.
+        start: the model to start from, which the recipe must `follow`; None: random weights.
+        tell: told what happens.
+
+    Raises:
+        ValueError: if the corpus or the folder cannot be used; one line that says what to change.
+        FloatingPointError: if the loss stops being a number.
+    """
+    with joined() as process, alone(out) if process.first else nullcontext():
+        if not process.first:
+            tell = _unheard
+        prepared = None
+        if process.first:
+            resume = resume or (process.restarts > 0 and (out / "recipe.toml").is_file())
+            prepared = _make_ready(
+                recipe, out, resume=resume, start=start, process=process, tell=tell
+            )
+        if process.from_first(1.0 if prepared is None else 0.0):
+            return Finished.read(out / "results.json")
+        prepared = prepared or open_prepared(out)
+        hold_memory()
+        settings = recipe.train
+        with computing(device=settings.device, threads=settings.threads, process=process) as device:
+            torch.manual_seed(settings.seed)
+            model = _first_model(recipe, prepared).to(device)
+            several = f", in {process.world} processes" if process.world > 1 else ""
+            tell(Note(text=f"{model.size:,} parameters, on {device}{several}"))
+            precision = choose(settings, device)
+            if precision.why:
+                text = f"computing in {precision.name}: {precision.why} (train.precision)"
+                tell(Note(text=text))
+            drawn = settings.tensorboard and process.first
+            with on_board(out, wanted=drawn, tell=tell) as told:
+                trained = _train(
+                    recipe, out, model=model, prepared=prepared, process=process, tell=told
+                )
+            process.once(
+                partial(
+                    _finish,
+                    recipe,
+                    out,
+                    trained=trained,
+                    model=trained.model,
+                    prepared=prepared,
+                    tell=tell,
+                )
+            )
+        return Finished.read(out / "results.json")
+
+
+def _make_ready(
+    recipe: Recipe,
+    out: Path,
+    *,
+    resume: bool,
+    start: Start | None,
+    process: Process,
+    tell: Tell,
+) -> Prepared | None:
+    """Check that the run can be carried out, and prepare its corpus; None if it is finished."""
+    check_out(recipe, out, resume=resume)
+    if recover(out / "model"):
+        tell(Note(text=f"{out} is finished: its model is {out / 'model'}"))
+        return None
+    device = process.find_device(recipe.train.device)  # a wrong name need not wait for the corpus
+    if recipe.train.compile:
+        check_compiler(device)
+    if recipe.train.tensorboard:
+        check_board()
+    prepared = prepare_run(recipe, out, resume=resume, start=start, tell=tell)
+    check_positions(recipe, prepared)
+    return prepared
+
+
+def _finish(
+    recipe: Recipe,
+    out: Path,
+    *,
+    trained: Trained,
+    model: Transformer,
+    prepared: Prepared,
+    tell: Tell,
+) -> None:
+    """Choose the weights, score them, and write the bundle."""
+    chosen = _choose(recipe, out, trained=trained, model=model, prepared=prepared)
+    tell(Note(text=chosen.name))
+    finished = _evaluate(recipe, out, chosen=chosen, trained=trained, prepared=prepared)
+    scores = _measured(finished)
+    bundle = _as_bundle(recipe, chosen.model, prepared=prepared, scores=scores)
+    bundle.confidence = learn_confidence(chosen.translations, prepared.validation)
+    bundle.save(out / "model")
+
+
+def _unheard(event: Event) -> None:
+    """What the other processes tell: nothing."""
+
+
+def has_begun(out: Path) -> bool:
+    """Whether a folder holds a run whose training has begun."""
+    return any((out / name).exists() for name in ("metrics.jsonl", "checkpoints", "model"))
+
+
+def check_out(recipe: Recipe, out: Path, *, resume: bool) -> None:
+    """Refuse a folder that a run with this recipe cannot be written to.
+
+    Raises:
+        ValueError: one line that says what to do instead.
+    """
+    file = out / "recipe.toml"
+    if resume and not file.is_file():
+        raise ValueError(f"{out} holds no run to go on with: leave --resume out")
+    if not resume and has_begun(out):
+        raise ValueError(
+            f"{out} already holds a run: go on with it by --resume, or name another folder by --out"
+        )
+    ours = ("prepared", ".prepared.", LOCK)  # what a killed `prepare` may leave
+    if not file.is_file() and any(not path.name.startswith(ours) for path in _held(out)):
+        raise ValueError(f"{out} holds other files: name another folder by --out")
+    if not resume:
+        return
+    for key in differences(load_recipe(file), recipe):
+        if key not in _MACHINE:
+            raise ValueError(
+                f"{key} differs from that of the run in {out}: resume with the settings of {file}, "
+                f"or start anew with another --out"
+            )
+
+
+def prepare_run(
+    recipe: Recipe,
+    out: Path,
+    *,
+    resume: bool = False,
+    start: Start | None = None,
+    vocabulary: Tokenizer | None = None,
+    tell: Tell,
+) -> Prepared:
+    """Prepare the corpus in a run's folder, unless what lies there already fits.
+
+    A vocabulary that is given is taken in place of one that would be learned.
+
+    Raises:
+        ValueError: if the corpus cannot be used; then nothing is left behind.
+    """
+    file = out / "recipe.toml"
+    if recover(out / "prepared") and file.is_file():
+        changed = [k for k in differences(load_recipe(file), recipe) if k.startswith(_CORPUS)]
+        if resume or (not changed and fits(recipe, out, start=start)):
+            tell(Note(text=f"the corpus is prepared already, in {out / 'prepared'}"))
+            prepared = open_prepared(out)
+            if start and start.sha256 not in prepared.started_from.values():
+                was = ", ".join(prepared.started_from) or "random weights"
+                raise ValueError(f"the run in {out} started from {was}: leave --from out")
+            _write(file, to_toml(recipe))
+            return prepared
+    try:
+        prepared = prepare(recipe, out, start=start, vocabulary=vocabulary, tell=tell)
+    except BaseException:
+        if out.is_dir() and not any(out.iterdir()):
+            out.rmdir()
+        raise
+    _write(file, to_toml(recipe))
+    return prepared
+
+
+def _first_model(recipe: Recipe, prepared: Prepared) -> Transformer:
+    """The model before the first update: in random weights, or in those it starts from."""
+    model = Transformer(replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size))
+    if prepared.start:
+        model.load_state_dict(Bundle.load(prepared.start).model.state_dict())
+    return model
+
+
+def _train(
+    recipe: Recipe,
+    out: Path,
+    *,
+    model: Transformer,
+    prepared: Prepared,
+    process: Process,
+    tell: Tell,
+) -> Trained:
+    """Train `model` in place, validating on loss and greedy BLEU; best/ follows the lowest loss."""
+    greedy = replace(recipe.search, beam=1)
+
+    def validate(model: Transformer) -> Validation:
+        found = translate_pairs(model, prepared.tokenizer, pairs=prepared.validation, search=greedy)
+        score = _bleu(recipe, texts(found), prepared.validation)
+        loss = foresee(
+            model,
+            prepared.tokenizer,
+            pairs=prepared.validation,
+            micro_tokens=recipe.batch.positions,
+        )
+        return Validation(loss=loss.per_token, bleu=score.value, signature=score.signature)
+
+    def on_best(model: Transformer, found: Validation) -> None:
+        scores = {"validation.loss": found.loss, "validation.bleu_greedy": found.bleu}
+        _as_bundle(recipe, model, prepared=prepared, scores=scores).save(out / "best")
+
+    batch = replace(
+        recipe.batch,
+        micro_tokens=_micro_tokens(
+            recipe, out, model=model, prepared=prepared, process=process, tell=tell
+        ),
+    )
+    return train(
+        model,
+        loader=Loader(
+            prepared.store,
+            sampler=Sampler(
+                prepared.store.lengths,
+                config=batch,
+                seed=recipe.train.seed,
+                world=process.world,
+            ),
+            tokenizer=prepared.tokenizer,
+            sampling=recipe.batch.sampling,
+            seed=recipe.train.seed,
+            rank=process.rank,
+        ),
+        config=recipe.train,
+        validate=validate,
+        folder=out,
+        on_best=on_best,
+        tell=tell,
+        micro_tokens=batch.positions,
+        process=process,
+    )
+
+
+def _micro_tokens(
+    recipe: Recipe,
+    out: Path,
+    *,
+    model: Transformer,
+    prepared: Prepared,
+    process: Process,
+    tell: Tell,
+) -> int:
+    """The positions of a micro-batch: as the recipe says, or as the first process finds for all."""
+    if recipe.batch.micro_tokens != "auto":
+        return recipe.batch.micro_tokens
+    store, sampled = prepared.store, recipe.batch.sampling > 0
+    longest = store.facts.max_pieces if sampled else int(store.lengths.max())
+
+    def find() -> Found:
+        return find_micro_tokens(model, longest=longest + 1, training=recipe.train, process=process)
+
+    found = (
+        settled(out, model.embedding.weight.device, find=find, tell=tell) if process.first else 0
+    )
+    return int(process.from_first(float(found)))
+
+
+def _choose(
+    recipe: Recipe, out: Path, *, trained: Trained, model: Transformer, prepared: Prepared
+) -> _Chosen:
+    """Choose on validation: the checkpoints' average, the best one, or the running mean."""
+    model.eval()
+    model.load_state_dict(average([load_weights(path) for path in trained.checkpoints]))
+    candidates = {f"the average of the last {len(trained.checkpoints)} checkpoints": model}
+    if trained.mean:
+        candidates["the running mean of the weights"] = trained.mean
+    if not trained.mean or trained.state.best_update != trained.state.update:
+        kind = "running mean" if trained.mean else "single checkpoint"
+        single = Bundle.load(out / "best", device=model.embedding.weight.device).model
+        candidates[f"the best {kind} (update {trained.state.best_update})"] = single
+    chosen: list[_Chosen] = []
+    for name, candidate in candidates.items():
+        found = translate_pairs(
+            candidate, prepared.tokenizer, pairs=prepared.validation, search=recipe.search
+        )
+        score = _bleu(recipe, texts(found), prepared.validation)
+        chosen.append(_Chosen(candidate, name, found, score.value))
+    won, *others = sorted(chosen, key=lambda each: -each.bleu)  # of equals the first
+    against = " and ".join(f"{other.bleu:.2f} of {other.name}" for other in others)
+    return won._replace(name=f"{won.name}: {won.bleu:.2f} BLEU on validation, against {against}")
+
+
+def _evaluate(
+    recipe: Recipe, out: Path, *, chosen: _Chosen, trained: Trained, prepared: Prepared
+) -> Finished:
+    """Score the chosen weights; writes results.json and hypotheses.*."""
+    model, tokenizer, language = chosen.model, prepared.tokenizer, recipe.languages.target
+    test: Result | None = None
+    hypotheses = texts(chosen.translations)
+    validation = _result(
+        recipe, model, pairs=prepared.validation, hypotheses=hypotheses, prepared=prepared
+    )
+    _write(out / f"hypotheses.validation.{language}", _lines(hypotheses))
+    if prepared.test:
+        found = translate_pairs(model, tokenizer, pairs=prepared.test, search=recipe.search)
+        hypotheses = texts(found)
+        test = _result(recipe, model, pairs=prepared.test, hypotheses=hypotheses, prepared=prepared)
+        _write(out / f"hypotheses.{language}", _lines(hypotheses))
+    finished = Finished(
+        recipe=recipe.name,
+        chosen=chosen.name,
+        updates=trained.state.update,
+        seconds=trained.state.seconds,
+        parameters=model.size,
+        validation=validation,
+        test=test,
+    )
+    _write(out / "results.json", finished.to_json())
+    return finished
+
+
+def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> None:
+    """Average training checkpoints of one run, or bundles, into a bundle.
+
+    Raises:
+        ValueError: if they are damaged or not of one model; one line that names the folder.
+    """
+    if not all((path / "state.json").is_file() for path in checkpoints):
+        bundles = [Bundle.load(path) for path in checkpoints]
+        first = bundles[0]
+        if {bundle.tokenizer.checksum for bundle in bundles} != {first.tokenizer.checksum}:
+            raise ValueError("the bundles have different tokenizers: average bundles of one run")
+        first.model.load_state_dict(average([bundle.model.state_dict() for bundle in bundles]))
+        replace(first, provenance=replace(first.provenance, scores={})).save(out)
+        return
+    for path in checkpoints:
+        check_folder(path, what="a training checkpoint")
+    runs = {path.resolve().parent.parent for path in checkpoints}
+    if len(runs) > 1:
+        raise ValueError("the checkpoints are of different runs: average those of one run")
+    recipe, prepared = load_recipe((run := runs.pop()) / "recipe.toml"), open_prepared(run)
+    model = Transformer(replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size))
+    model.load_state_dict(average([load_weights(path) for path in checkpoints]))
+    _as_bundle(recipe, model, prepared=prepared, scores={}).save(out)
+
+
+def _bleu(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
+    return bleu(
+        hypotheses,
+        [pair.target for pair in pairs],
+        language=recipe.languages.target,
+        tokenize=recipe.score.bleu_tokenize,
+    )
+
+
+def _result(
+    recipe: Recipe,
+    model: Transformer,
+    *,
+    pairs: Sequence[Pair],
+    hypotheses: Sequence[str],
+    prepared: Prepared,
+) -> Result:
+    loss = foresee(model, prepared.tokenizer, pairs=pairs, micro_tokens=recipe.batch.positions)
+    scores = score_lines(
+        hypotheses,
+        [pair.target for pair in pairs],
+        language=recipe.languages.target,
+        tokenize=recipe.score.bleu_tokenize,
+    )
+    return Result(pairs=len(pairs), loss=loss.per_token, perplexity=loss.perplexity, scores=scores)
+
+
+def _measured(finished: Finished) -> dict[str, float]:
+    """The scores as a bundle records them, each under its set, name and signature."""
+    found: dict[str, float] = {}
+    for name, result in (("validation", finished.validation), ("test", finished.test)):
+        if result is not None:
+            found[f"{name} perplexity"] = result.perplexity
+            found |= {f"{name} {s.name} ({s.signature})": s.value for s in result.scores}
+    return found
+
+
+def _as_bundle(
+    recipe: Recipe, model: Transformer, *, prepared: Prepared, scores: Mapping[str, float]
+) -> Bundle:
+    return Bundle(
+        model=model,
+        tokenizer=prepared.tokenizer,
+        languages=recipe.languages,
+        search=recipe.search,
+        provenance=Provenance.here_and_now(
+            commit=commit(),
+            data_sha256=prepared.data_sha256,
+            recipe=to_toml(recipe),
+            scores=scores,
+            started_from=prepared.started_from,
+        ),
+    )
+
+
+def _held(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _lines(texts: Sequence[str]) -> str:
+    return "".join(f"{text}\n" for text in texts)
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    with whole_file(file) as stream:
+        stream.write(text.encode())

@@ -1,1 +1,0 @@
-"""A corpus looked over before anything is learned from it."""

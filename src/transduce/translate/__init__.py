@@ -1,1 +1,0 @@
-"""Sentences in, translations out: the translator, and what people ask of one."""

@@ -1,1 +1,0 @@
-"""Pages for eyes: whole HTML files that need no network, light and dark, wide screen and phone."""

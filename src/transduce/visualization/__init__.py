@@ -1,0 +1,1 @@
+"""Self-contained HTML and SVG for attention and charts."""

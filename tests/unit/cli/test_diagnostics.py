@@ -1,0 +1,242 @@
+"""What the doctor finds, and that it survives whatever is broken."""
+
+import shutil
+import warnings
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import transduce.train.step as step
+from transduce.cli import diagnostics as doctor
+from transduce.cli.diagnostics import Check, Finding, Report, examine
+from transduce.io import machine
+
+ALL = metadata.version
+
+
+def finding(name: str) -> Finding:
+    return next(check.finding for check in examine().checks if check.name == name)
+
+
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_learn_and_translate", lambda: "cpu")
+
+
+@pytest.fixture
+def versions(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str | None], None]:
+    """Pretend that a package has another version, or none."""
+    quick(monkeypatch)
+
+    def pretend(package: str, version: str | None) -> None:
+        def found(name: str) -> str:
+            if name == package and version is None:
+                raise metadata.PackageNotFoundError(name)
+            return version if name == package and version is not None else ALL(name)
+
+        monkeypatch.setattr(doctor.metadata, "version", found)
+
+    return pretend
+
+
+def broken(*_: object, **__: object) -> None:
+    raise OSError("a library is damaged\nand much more is said")
+
+
+def test_every_package_that_the_metadata_want_has_its_line():
+    wanted = {
+        line.split(">")[0] for line in metadata.requires("transduce") or [] if ";" not in line
+    }
+
+    assert wanted <= {check.name for check in examine().checks}
+
+
+def test_here_nothing_is_at_fault():
+    assert examine().faults == 0
+
+
+def test_a_missing_package_is_a_fault_with_the_command_that_mends_it(
+    versions: Callable[[str, str | None], None],
+):
+    versions("sentencepiece", None)
+
+    assert finding("sentencepiece") == Finding(
+        "missing", "FAULT", 'python -m pip install "sentencepiece>=0.2.1"'
+    )
+
+
+def test_a_package_too_old_is_a_fault_with_the_command_that_mends_it(
+    versions: Callable[[str, str | None], None],
+):
+    versions("torch", "2.9.1+cpu")
+
+    found = finding("torch")
+
+    assert found.state == "FAULT"
+    assert found.text == "2.9.1+cpu is too old (at least 2.13)"
+    assert found.advice == 'python -m pip install "torch>=2.13"'
+
+
+def test_a_broken_self_test_is_a_fault_told_in_one_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(step, "make_update", broken)
+
+    found = finding("a tiny model")
+
+    assert found.state == "FAULT"
+    assert found.text == "failed: OSError: a library is damaged"
+    assert found.advice
+
+
+def test_a_loss_that_is_no_number_is_a_fault(monkeypatch: pytest.MonkeyPatch):
+    def lost(*_: object, **__: object) -> step.Update:
+        return step.Update(nats=torch.tensor(torch.nan), tokens=1, grad_norm=torch.tensor(1.0))
+
+    monkeypatch.setattr(step, "make_update", lost)
+
+    assert finding("a tiny model").state == "FAULT"
+
+
+def test_the_self_test_costs_nobody_a_random_number():
+    before = torch.get_rng_state()
+
+    doctor._self_test()
+
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("room", "function", "name"),
+    [
+        (torch, "get_num_threads", "threads"),
+        (torch.cuda, "is_available", "CUDA devices"),
+        (torch.backends.cpu, "get_cpu_capability", "vector units"),
+        (doctor.platform, "machine", "processor"),
+        (doctor.platform, "libc_ver", "C library"),
+        (doctor.os, "sysconf", "memory"),
+        (doctor.locale, "getpreferredencoding", "text"),
+        (shutil, "disk_usage", "disk"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_probe_that_fails_says_so(
+    monkeypatch: pytest.MonkeyPatch, room: object, function: str, name: str
+):
+    quick(monkeypatch)
+    monkeypatch.setattr(room, function, broken)
+
+    assert finding(name) == Finding("could not be probed: OSError: a library is damaged", "note")
+
+
+def test_without_an_installation_the_bounds_are_not_known(monkeypatch: pytest.MonkeyPatch):
+    quick(monkeypatch)
+    monkeypatch.setattr(doctor.metadata, "metadata", broken)
+
+    found = finding("requirements")
+
+    assert found.state == "FAULT"
+    assert "pip install ." in found.advice
+
+
+def test_a_full_disk_is_a_fault(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(7, 7, 0))
+
+    assert doctor._disk().state == "FAULT"
+
+
+def test_a_locale_that_is_not_utf_8_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor.locale, "getpreferredencoding", lambda _: "ISO-8859-1")
+
+    found = doctor._encoding()
+
+    assert found.state == "note"
+    assert "LC_ALL=C.UTF-8" in found.advice
+
+
+def test_more_threads_than_cores_are_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    monkeypatch.setattr(doctor, "cores", lambda: 2.5)
+
+    assert "--set train.threads=2" in doctor._threads().advice
+
+
+def test_memory_that_a_container_may_not_use_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(machine, "CONTAINER", tmp_path)
+    (tmp_path / "memory.max").write_text("1610612736\n")
+
+    assert doctor._memory().text == "1.5 GiB (a container limit)"
+
+
+def test_the_table_is_aligned_under_headings_and_marks_faults_in_words():
+    report = Report(
+        checks=(
+            Check(heading="First", name="a", finding=Finding("well")),
+            Check(heading="First", name="longer", finding=Finding("ill", "FAULT", "do this")),
+            Check(heading="Second", name="b", finding=Finding("so so", "note")),
+        )
+    )
+
+    assert str(report).split("\n") == [
+        "First",
+        "  ok     a       well",
+        "  FAULT  longer  ill",
+        "                 -> do this",
+        "",
+        "Second",
+        "  note   b       so so",
+        "",
+        "at fault: 1 (see FAULT)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "least", "older"),
+    [
+        ("2.9.1+cpu", "2.13", True),
+        ("2.13.0a0+git1234567", "2.13", False),
+        ("2.13", "2.13.0", False),
+        ("3", "2.13.7", False),
+        ("0.2.0", "0.2.1", True),
+        ("1.0", "", False),
+    ],
+)
+def test_releases_are_compared_as_numbers(found: str, least: str, older: bool):
+    assert doctor._older(found, least) is older
+
+
+def test_cuda_devices_are_named_with_memory_and_bf16(monkeypatch: pytest.MonkeyPatch):
+    def device(_: int) -> SimpleNamespace:
+        return SimpleNamespace(name="A device", total_memory=7 * 2**30)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", device)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+
+    assert doctor._cuda().text == "A device, 7 GiB; A device, 7 GiB; no bf16"
+
+
+def test_what_torch_warns_of_is_told(monkeypatch: pytest.MonkeyPatch):
+    def unable() -> bool:
+        warnings.warn("the driver is too old\nand more", UserWarning, stacklevel=1)
+        return False
+
+    quick(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_available", unable)
+
+    found = finding("CUDA devices")
+
+    assert (found.state, found.advice) == ("note", "warned: the driver is too old")
+
+
+@pytest.mark.parametrize(("version", "state"), [(None, "note"), ("2.21.0", "ok")])
+def test_tensorboard_is_optional(
+    versions: Callable[[str, str | None], None], version: str | None, state: str
+):
+    versions("tensorboard", version)
+
+    assert finding("TensorBoard").state == state

@@ -1,0 +1,63 @@
+"""What a person or a log gets to see."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transduce.cli.progress import describe, watching
+from transduce.train.events import Note, Progress, Validated
+
+PROGRESS = Progress(
+    update=20,
+    updates=1000,
+    epoch=2,
+    loss=3.14159,
+    tokens_per_second=5321.7,
+    rate=0.00123,
+    grad_norm=1.5,
+    seconds_left=754.0,
+)
+VALIDATED = Validated(
+    update=20, loss=1.5, perplexity=4.48, bleu=31.27, signature="nrefs:1", best=True
+)
+
+
+def test_progress_is_one_line_with_what_one_wants_to_know():
+    said = "update 20 of 1,000, loss 3.142, 5,322 tokens/s, rate 1.23e-03, 12 min 34 s left"
+
+    assert describe(PROGRESS) == said
+
+
+def test_of_several_processes_the_speed_of_each_is_said_too():
+    several = replace(PROGRESS, processes=4, working=0.913)
+
+    assert " 5,322 tokens/s (4 processes, 1,330 each, 91% at work), rate " in describe(several)
+
+
+def test_a_validation_gives_bleu_with_its_signature():
+    assert "BLEU 31.27 (greedy; nrefs:1), the best so far" in describe(VALIDATED)
+
+
+def test_a_log_gets_few_progress_lines_and_all_else(tmp_path: Path):
+    with (tmp_path / "log").open("w") as log, watching(log) as tell:
+        for event in (Note(text="one"), PROGRESS, PROGRESS, PROGRESS, VALIDATED):
+            tell(event)
+
+    text = (tmp_path / "log").read_text()
+    assert text.count("update 20 of") == 1
+    assert text.count("\n") == 3
+
+
+def test_a_terminal_gets_one_line_that_is_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with (tmp_path / "screen").open("w") as screen:
+        monkeypatch.setattr(screen, "isatty", lambda: True)
+        with watching(screen) as tell:
+            tell(PROGRESS)
+            tell(VALIDATED)
+
+    text = (tmp_path / "screen").read_text()
+    assert "\x1b" in text
+    assert "validation at update 20" in text

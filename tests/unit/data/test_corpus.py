@@ -1,0 +1,399 @@
+"""Reading never misaligns, cleaning never drops half a pair, and each complaint names its line."""
+
+import gzip
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transduce.data.corpus import (
+    _FORBIDDEN,
+    Cleaning,
+    NumberedPair,
+    Pair,
+    clean,
+    hold_out,
+    read_pairs,
+    tidy,
+)
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def two(folder: Path, source: bytes, target: bytes) -> list[Path]:
+    return [write(folder / "a.en", source), write(folder / "a.de", target)]
+
+
+def numbered(*pairs: tuple[str, str]) -> list[NumberedPair]:
+    return [NumberedPair(line, Pair(*pair)) for line, pair in enumerate(pairs, start=1)]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_two_files_are_read_line_by_line(tmp_path: Path, suffix: str):
+    files = [
+        write(tmp_path / f"a.en{suffix}", b"one\ntwo\n"),
+        write(tmp_path / f"a.de{suffix}", "eins\nzwö\n".encode()),
+    ]
+
+    pairs = list(read_pairs(files))
+
+    assert pairs == numbered(("one", "eins"), ("two", "zwö"))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_tsv_file_has_both_sides(tmp_path: Path, suffix: str):
+    file = write(tmp_path / f"a.tsv{suffix}", b"one\teins\ntwo\tzwei")
+
+    pairs = list(read_pairs([file]))
+
+    assert pairs == numbered(("one", "eins"), ("two", "zwei"))
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\r"])
+def test_only_a_line_feed_ends_a_line(tmp_path: Path, separator: str):
+    files = two(tmp_path, f"o{separator}ne\ntwo\n".encode(), b"eins\nzwei\n")
+
+    pairs = list(read_pairs(files))
+
+    assert pairs == numbered((f"o{separator}ne", "eins"), ("two", "zwei"))
+
+
+def test_carriage_return_before_the_line_feed_goes(tmp_path: Path):
+    files = two(tmp_path, b"one\r\ntwo\r\n", b"eins\nzwei\r")
+
+    pairs = list(read_pairs(files))
+
+    assert pairs == numbered(("one", "eins"), ("two", "zwei"))
+
+
+def test_byte_order_mark_goes_from_the_first_line_only(tmp_path: Path):
+    files = two(tmp_path, b"\xef\xbb\xbfone\n\xef\xbb\xbftwo", b"eins\nzwei")
+
+    pairs = list(read_pairs(files))
+
+    assert pairs == numbered(("one", "eins"), ("\ufefftwo", "zwei"))
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_corpus_is_one_or_two_files(count: int):
+    with pytest.raises(ValueError, match=f"not {count} files"):
+        read_pairs([Path("a")] * count)
+
+
+def test_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"none\.en does not exist; check data\.folder"):
+        list(read_pairs([tmp_path / "none.en", write(tmp_path / "a.de", b"eins\n")]))
+
+
+def test_folder_in_place_of_a_file_is_named(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"cannot be read: Is a directory"):
+        list(read_pairs([tmp_path]))
+
+
+def test_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")  # a test may run as root
+
+    monkeypatch.setattr(Path, "open", refuse)
+
+    with pytest.raises(ValueError, match=r"a\.tsv cannot be read: Permission denied"):
+        list(read_pairs([tmp_path / "a.tsv"]))
+
+
+def test_truncated_gzip_is_named(tmp_path: Path):
+    file = tmp_path / "a.tsv.gz"
+    file.write_bytes(gzip.compress(b"one\teins\n" * 997)[:-11])
+
+    with pytest.raises(ValueError, match=r"a\.tsv\.gz is not a whole gzip file"):
+        list(read_pairs([file]))
+
+
+@pytest.mark.parametrize("place", [10, -5])
+def test_damaged_gzip_is_named(tmp_path: Path, place: int):
+    """The first byte says how the data is packed; the last eight are the checksum and the size."""
+    content = bytearray(gzip.compress(b"one\teins\n"))
+    content[place] ^= 0xFF
+    file = tmp_path / "a.tsv.gz"
+    file.write_bytes(content)
+
+    with pytest.raises(ValueError, match=r"a\.tsv\.gz is not a whole gzip file"):
+        list(read_pairs([file]))
+
+
+def test_plain_text_named_gz_is_named(tmp_path: Path):
+    file = tmp_path / "a.tsv.gz"
+    file.write_bytes(b"one\teins\n")
+
+    with pytest.raises(ValueError, match=r"drop \.gz from its name"):
+        list(read_pairs([file]))
+
+
+def test_gzip_without_gz_in_its_name_is_told_so(tmp_path: Path):
+    file = tmp_path / "a.tsv"
+    file.write_bytes(gzip.compress(b"one\teins\n"))
+
+    with pytest.raises(ValueError, match=r"line 1: not UTF-8 .*; name it \.gz"):
+        list(read_pairs([file]))
+
+
+def test_line_that_is_not_utf8_is_named(tmp_path: Path):
+    files = two(tmp_path, b"one\ntwo\nthree\n", b"eins\nzwei\ndr\xfci\n")
+
+    with pytest.raises(ValueError, match=r"a\.de, line 3: not UTF-8 \(byte 0xfc at byte 3"):
+        list(read_pairs(files))
+
+
+@pytest.mark.parametrize(("line", "columns"), [("two", 1), ("two\tzwei\tdeux", 3), ("", 1)])
+def test_tsv_line_without_two_columns_is_named(tmp_path: Path, line: str, columns: int):
+    file = write(tmp_path / "a.tsv", f"one\teins\n{line}\n".encode())
+
+    with pytest.raises(ValueError, match=rf"a\.tsv, line 2: {columns} columns"):
+        list(read_pairs([file]))
+
+
+@pytest.mark.parametrize("sides", [1, 2])
+def test_corpus_without_a_line_is_refused(tmp_path: Path, sides: int):
+    files = two(tmp_path, b"", b"")[:sides]
+
+    with pytest.raises(ValueError, match="no line to read"):
+        list(read_pairs(files))
+
+
+def sentences(count: int) -> list[bytes]:
+    return [b"word " * (3 + (7 * i * i) % 31) for i in range(count)]
+
+
+def test_sides_of_unequal_length_are_counted(tmp_path: Path):
+    lines = sentences(89)
+    files = two(tmp_path, b"\n".join(lines), b"\n".join(lines[:83]))
+
+    with pytest.raises(ValueError, match=r"a\.en has 89 lines but .*a\.de has 83"):
+        list(read_pairs(files))
+
+
+@pytest.mark.parametrize("missing", [[0], [40], [88], [12, 40, 71], list(range(30, 67))])
+@pytest.mark.parametrize("shorter_first", [True, False])
+def test_first_line_without_a_partner_is_found(
+    tmp_path: Path, missing: list[int], shorter_first: bool
+):
+    lines = sentences(89)
+    whole = b"\n".join(lines)
+    broken = b"\n".join(line for i, line in enumerate(lines) if i not in missing)
+    files = two(tmp_path, *((broken, whole) if shorter_first else (whole, broken)))
+
+    with pytest.raises(ValueError, match=f"look first near line {missing[0] + 1}$"):
+        list(read_pairs(files))
+
+
+def test_where_lengths_tell_nothing_the_first_missing_line_is_named(tmp_path: Path):
+    files = two(tmp_path, b"same\n" * 13, b"same\n" * 11)
+
+    with pytest.raises(ValueError, match=r"near line 12$"):
+        list(read_pairs(files))
+
+
+def test_empty_side_is_missing_from_line_1(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"has 0; .* near line 1$"):
+        list(read_pairs(two(tmp_path, b"one\n" * 3, b"")))
+
+
+def test_pairs_are_dropped_whole_and_counted_with_an_example():
+    pairs = numbered(
+        ("one", "eins"), ("", "zwei"), ("three", " \t"), ("", ""), ("five", "f" * 90), ("", "sechs")
+    )
+    counts = Cleaning()
+
+    kept = list(clean(pairs, max_ratio=4.0, counts=counts))
+
+    assert kept == pairs[:1]
+    assert counts == Cleaning(
+        kept=1,
+        dropped={"empty source": 2, "empty target": 1, "empty on both sides": 1, "length ratio": 1},
+        examples={
+            "empty source": 2,
+            "empty target": 3,
+            "empty on both sides": 4,
+            "length ratio": 5,
+        },
+    )
+
+
+def test_mended_pairs_are_kept_and_counted():
+    pairs = numbered(("a\u2028b\x00c", "x\u2029y"), ("cafe\u0301", "Kaffee"), ("d\u2581e", " f "))
+    counts = Cleaning()
+
+    kept = [pair for _, pair in clean(pairs, max_ratio=4.0, counts=counts)]
+
+    assert kept == [Pair("a b c", "x y"), Pair("café", "Kaffee"), Pair("d e", "f")]
+    assert counts.changed == {
+        "control or line-separator character": 1,
+        "not in NFC": 1,
+        "reserved character U+2581": 1,
+    }
+    assert counts.examples == dict(zip(counts.changed, (1, 2, 3), strict=True))
+
+
+@pytest.mark.parametrize(("target", "kept"), [("x" * 70, 1), ("x" * 71, 0), ("x " * 70, 1)])
+def test_ratio_counts_characters_that_are_not_blank(target: str, kept: int):
+    pairs = [*numbered(("tenletters", target)), NumberedPair(2, Pair("two", "zwei"))]
+
+    found = list(clean(pairs, max_ratio=4.0, counts=Cleaning()))
+
+    assert len(found) == kept + 1
+
+
+def test_nothing_left_is_refused_with_the_counts():
+    with pytest.raises(ValueError, match=r"left no pair: .*empty source: 2, such as line 1"):
+        list(clean(numbered(("", "eins"), ("", "zwei")), max_ratio=4.0, counts=Cleaning()))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.text(), st.text())))
+def test_cleaning_keeps_each_side_with_its_line(texts: list[tuple[str, str]]):
+    pairs = [NumberedPair(0, Pair("a", "b")), *numbered(*texts)]
+    counts = Cleaning()
+
+    kept = list(clean(pairs, max_ratio=4.0, counts=counts))
+
+    assert all(
+        pair == Pair(tidy(pairs[line].pair.source), tidy(pairs[line].pair.target))
+        for line, pair in kept
+    )
+    assert counts.kept + sum(counts.dropped.values()) == len(pairs)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=st.characters()))
+def test_tidy_text_is_one_line_and_stays_as_it_is(text: str):
+    mended = tidy(text)
+
+    assert len(mended.splitlines()) <= 1
+    assert tidy(mended) == mended
+
+
+def test_held_out_lines_are_at_most_one_in_twenty():
+    held = hold_out(range(1, 1000), count=500, seed=3)
+
+    assert len(held) == 49
+    assert held <= set(range(1, 1000))
+
+
+def test_held_out_lines_depend_on_the_seed_alone():
+    first, again, other = (hold_out(range(1, 1000), count=17, seed=seed) for seed in (3, 3, 5))
+
+    assert first == again
+    assert first != other
+    assert len(first) == 17
+
+
+def test_too_small_a_corpus_to_hold_out_is_refused():
+    with pytest.raises(ValueError, match=r"19 pairs is too small .* data\.validation"):
+        hold_out(range(19), count=7, seed=3)
+
+
+def test_holding_out_nothing_is_allowed():
+    assert hold_out(range(3), count=0, seed=3) == frozenset()
+
+
+def test_a_pair_that_is_not_utf8_can_be_dropped_whole_and_counted(tmp_path: Path):
+    (tmp_path / "a.en").write_bytes(b"one\ntwo\nthree\n")
+    (tmp_path / "a.de").write_bytes(b"eins\nzw\xfcei\ndrei\n")
+    counts = Cleaning()
+
+    read = read_pairs([tmp_path / "a.en", tmp_path / "a.de"], not_utf8="drop")
+    kept = list(clean(read, max_ratio=4.0, counts=counts))
+
+    assert kept == [NumberedPair(1, Pair("one", "eins")), NumberedPair(3, Pair("three", "drei"))]
+    assert counts.summary() == "kept 2 pairs; dropped 1 (not UTF-8: 1, such as line 2)"
+
+
+def test_text_with_every_valid_character_is_never_taken_for_undecoded(tmp_path: Path):
+    text = "".join(chr(code) for code in range(0x20, 0x11_0000, 97) if not 0xD800 <= code < 0xE000)
+    (tmp_path / "a.tsv").write_text(f"{text}\t{text}\n", encoding="utf-8")
+    counts = Cleaning()
+
+    list(clean(read_pairs([tmp_path / "a.tsv"], not_utf8="drop"), max_ratio=4.0, counts=counts))
+
+    assert (counts.kept, counts.dropped) == (1, {})
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.text(st.sampled_from("ab ä\r\u2028"), max_size=7), min_size=1, max_size=9),
+    st.integers(1, 13),
+    st.booleans(),
+)
+def test_lines_come_whole_however_a_file_is_cut_into_blocks(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], block: int, ended: bool
+):
+    folder = tmp_path_factory.mktemp("corpus")
+    text = "\n".join(lines) + "\n" * (ended or not lines[-1])
+    files = two(folder, text.encode(), text.encode())
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("transduce.data.corpus._BLOCK", block)
+        pairs = [pair for _, pair in read_pairs(files)]
+
+    assert pairs == [Pair(line.removesuffix("\r"), line.removesuffix("\r")) for line in lines]
+
+
+@pytest.mark.parametrize("block", [1, 5, 1 << 18])
+def test_a_line_that_is_not_utf8_is_named_in_whatever_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+):
+    monkeypatch.setattr("transduce.data.corpus._BLOCK", block)
+    files = two(tmp_path, b"a\nb\nc\xff\nd\n", b"a\nb\nc\nd\n")
+    read: list[NumberedPair] = []
+
+    with pytest.raises(ValueError, match=r"a\.en, line 3: not UTF-8 \(byte 0xff at byte 2 of"):
+        read.extend(read_pairs(files))
+
+    dropped = [pair.source for _, pair in read_pairs(files, not_utf8="drop")]
+    assert dropped == ["a", "b", "c\udcff", "d"]
+
+
+@pytest.mark.parametrize("block", [3, 1 << 18])
+def test_a_line_that_has_no_end_is_refused_before_it_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+):
+    monkeypatch.setattr("transduce.data.corpus._BLOCK", block)
+    monkeypatch.setattr("transduce.data.corpus._LONGEST", 11)
+    files = two(tmp_path, b"a\n" + b"b" * 12, b"a\nb\n")
+
+    with pytest.raises(ValueError, match=r"a\.en, line 2: more than 11 bytes"):
+        list(read_pairs(files))
+
+
+def test_what_is_printable_a_line_can_hold_and_is_no_blank_but_the_space():
+    # the quick ways of `one_line` and of the ratio rest on it, and Unicode grows
+    printable = [one for one in map(chr, range(0x110000)) if one.isprintable()]
+
+    assert [one for one in printable if _FORBIDDEN.match(one)] == ["\u2581"]
+    assert [one for one in printable if one.isspace()] == [" "]
+
+
+@pytest.mark.parametrize("text", ["a\tb", "a\x7fb", "a\u2581b", "ä\u2581b", "ä\x85b", "ä\udc80b"])
+def test_what_a_line_cannot_hold_becomes_a_space(text: str):
+    assert tidy(text) == f"{text[0]} b"
+
+
+@pytest.mark.parametrize("blank", [" ", "\u3000", "\xa0", "\t", "\x1f"])
+def test_no_blank_counts_for_the_ratio(blank: str):
+    many = numbered(("a" * 10, f"ä{blank * 9}" * 10))
+
+    assert list(clean(many, max_ratio=1.0, counts=Cleaning()))
+
+
+@pytest.mark.parametrize("count", [7, 1000])
+def test_held_out_lines_may_come_as_an_array(count: int):
+    lines = list(range(5, 4000, 3))
+
+    chosen = hold_out(array("I", lines), count=count, seed=3)
+
+    assert chosen == hold_out(lines, count=count, seed=3)
+    assert chosen <= set(lines)

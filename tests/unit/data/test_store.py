@@ -1,0 +1,328 @@
+"""A store gives back what was written, and any damage to it is one line."""
+
+import itertools
+import json
+import threading
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transduce.data.corpus import NumberedPair, Pair
+from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.store import Store
+from transduce.data.tokenizer import Tokenizer
+from transduce.io.atomic_folder import MANIFEST
+
+PAIRS = [
+    NumberedPair(2, Pair("a b c", "ä b")),
+    NumberedPair(3, Pair("", "c")),
+    NumberedPair(7, Pair("c a b", "")),
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(["a b c ä"], TokenizerConfig(vocab_size=8))
+
+
+@pytest.fixture
+def store(tmp_path: Path, tokenizer: Tokenizer) -> Store:
+    return Store.write(tmp_path / "store", PAIRS, tokenizer=tokenizer, max_pieces=97)
+
+
+def test_pairs_come_back_with_their_lines(store: Store, tokenizer: Tokenizer):
+    assert len(store) == 3
+    for index, (line, pair) in enumerate(PAIRS):
+        assert store.pair(index) == pair
+        assert store.line(index) == line
+        assert store.source(index).tolist() == tokenizer.encode(pair.source)
+        assert store.target(index).tolist() == tokenizer.encode(pair.target)
+
+
+def test_lengths_are_those_of_the_ids(store: Store):
+    lengths = [[len(store.source(i)), len(store.target(i))] for i in range(len(store))]
+
+    assert store.lengths.tolist() == lengths
+    assert store.lengths.dtype == np.uint16
+
+
+def test_opened_is_written(store: Store, tokenizer: Tokenizer, tmp_path: Path):
+    opened = Store.open(tmp_path / "store", tokenizer_checksum=tokenizer.checksum)
+
+    assert opened.facts == store.facts
+    assert [opened.pair(i) for i in range(3)] == [pair for _, pair in PAIRS]
+
+
+def test_side_without_any_piece_is_a_store(tmp_path: Path, tokenizer: Tokenizer):
+    pairs = [NumberedPair(1, Pair("", "a"))]
+
+    store = Store.write(tmp_path / "store", pairs, tokenizer=tokenizer, max_pieces=97)
+
+    assert store.source(0).tolist() == []
+    assert store.pair(0) == Pair("", "a")
+
+
+def test_over_long_pairs_are_left_out_and_counted(tmp_path: Path, tokenizer: Tokenizer):
+    pairs = [
+        NumberedPair(1, Pair("a", "b")),
+        NumberedPair(5, Pair("c c c c", "b")),
+        NumberedPair(6, Pair("b", "c c c c")),
+        NumberedPair(7, Pair("b", "c")),
+    ]
+
+    store = Store.write(tmp_path / "store", pairs, tokenizer=tokenizer, max_pieces=3)
+
+    assert [store.line(i) for i in range(len(store))] == [1, 7]
+    assert store.dropped == 2
+    assert store.facts.over_long_line == 5
+
+
+def test_first_over_long_line_is_kept_over_many_chunks(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("transduce.data.store._CHUNK", 2)
+    seen: list[int] = []
+    pairs = [NumberedPair(line, Pair("c " * (line % 3), f"b{'c' * line}")) for line in range(1, 8)]
+
+    store = Store.write(
+        tmp_path / "store", pairs, tokenizer=tokenizer, max_pieces=6, progress=seen.append
+    )
+
+    assert seen == [2, 4, 6, 7]
+    assert [store.pair(i) for i in range(len(store))] == [pair for _, pair in pairs[: len(store)]]
+    assert store.facts.over_long_line == len(store) + 1
+    assert store.dropped == 7 - len(store) > 1
+
+
+def test_several_threads_write_what_one_writes(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("transduce.data.store._CHUNK", 7)
+    pairs = [
+        NumberedPair(line, Pair("a b " * (line % 11), "ä c" * (line % 5))) for line in range(1, 99)
+    ]
+
+    for threads in (1, 3):
+        Store.write(
+            tmp_path / str(threads), pairs, tokenizer=tokenizer, max_pieces=31, threads=threads
+        )
+
+    one, several = (
+        {file.name: file.read_bytes() for file in (tmp_path / threads).iterdir()}
+        for threads in ("1", "3")
+    )
+    assert len(one) == 11
+    assert one == several
+    assert 0 < Store.open(tmp_path / "3").dropped < 98
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit, OSError])
+def test_encoding_that_is_stopped_leaves_neither_a_folder_nor_a_thread(
+    tmp_path: Path,
+    tokenizer: Tokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: type[BaseException],
+):
+    monkeypatch.setattr("transduce.data.store._CHUNK", 7)
+    read: list[int] = []
+
+    def endless() -> Iterator[NumberedPair]:
+        for line in itertools.count(1):
+            read.append(line)
+            yield NumberedPair(line, Pair("a", "b"))
+
+    def stop(pairs: int) -> None:
+        raise failure
+
+    with pytest.raises(failure):
+        Store.write(
+            tmp_path / "new", endless(), tokenizer=tokenizer, max_pieces=9, progress=stop, threads=2
+        )
+
+    assert list(tmp_path.iterdir()) == []
+    assert not [one for one in threading.enumerate() if one.name.startswith("encoder")]
+    assert len(read) <= 7 * 4
+
+
+def test_ids_are_as_large_as_the_vocabulary_needs(store: Store, tmp_path: Path):
+    class Vast(Tokenizer):
+        vocab_size = 1 << 17
+        checksum = "0" * 64
+
+        def __init__(self) -> None:
+            pass
+
+        def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
+            return [[99_991] for _ in texts]
+
+    vast = Store.write(tmp_path / "vast", PAIRS, tokenizer=Vast(), max_pieces=5)
+
+    assert store.source(0).dtype == np.uint16
+    assert vast.source(0).tolist() == [99_991]
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_pair_outside_the_store_is_refused(store: Store, index: int):
+    for ask in (store.source, store.target, store.pair, store.line):
+        with pytest.raises(IndexError, match=f"pair {index} of a store of 3"):
+            ask(index)
+
+
+def test_no_pair_left_is_refused_with_the_counts(tmp_path: Path, tokenizer: Tokenizer):
+    with pytest.raises(ValueError, match=r"2 of 2 .* more than 1 pieces, such as line 2; see data"):
+        Store.write(tmp_path / "store", [PAIRS[0], PAIRS[2]], tokenizer=tokenizer, max_pieces=1)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_failure_while_writing_leaves_the_old_store(
+    store: Store, tmp_path: Path, tokenizer: Tokenizer
+):
+    def broken() -> Iterator[NumberedPair]:
+        yield PAIRS[0]
+        raise ValueError("a.de, line 2: not UTF-8")
+
+    with pytest.raises(ValueError, match="line 2: not UTF-8"):
+        Store.write(tmp_path / "store", broken(), tokenizer=tokenizer, max_pieces=97)
+
+    assert len(Store.open(tmp_path / "store")) == len(store)
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_old_store_is_replaced(store: Store, tmp_path: Path, tokenizer: Tokenizer):
+    Store.write(tmp_path / "store", PAIRS[:1], tokenizer=tokenizer, max_pieces=97)
+
+    assert len(Store.open(tmp_path / "store")) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_no_store_is_not_replaced(tmp_path: Path, tokenizer: Tokenizer, kind: str):
+    precious = tmp_path / "store"
+    if kind == "folder":
+        precious.mkdir()
+        precious = precious / "thesis.tex"
+    precious.write_text("years of work")
+
+    with pytest.raises(ValueError, match="holds something that is no store"):
+        Store.write(tmp_path / "store", PAIRS, tokenizer=tokenizer, max_pieces=97)
+
+    assert precious.read_text() == "years of work"
+
+
+def test_empty_folder_becomes_a_store(tmp_path: Path, tokenizer: Tokenizer):
+    (tmp_path / "store").mkdir()
+
+    assert len(Store.write(tmp_path / "store", PAIRS, tokenizer=tokenizer, max_pieces=97)) == 3
+
+
+def test_ids_of_another_tokenizer_are_refused(store: Store, tmp_path: Path):
+    with pytest.raises(ValueError, match=r"encoded with another tokenizer .* not 000000000000\)"):
+        Store.open(tmp_path / "store", tokenizer_checksum="0" * 64)
+
+
+def files_of(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name != MANIFEST)
+
+
+def test_every_missing_file_is_refused(store: Store, tmp_path: Path):
+    files = files_of(tmp_path / "store")
+
+    assert len(files) == 10
+    for file in files:
+        content = file.read_bytes()
+        file.unlink()
+        for verify in (True, False):
+            with pytest.raises(ValueError, match=file.name):
+                Store.open(tmp_path / "store", verify=verify)
+        file.write_bytes(content)
+
+
+def test_every_truncated_file_is_refused(store: Store, tmp_path: Path):
+    for file in files_of(tmp_path / "store"):
+        content = file.read_bytes()
+        file.write_bytes(content[: len(content) // 2])
+        for verify in (True, False):
+            with pytest.raises(ValueError, match=file.name.removesuffix(".starts")):
+                Store.open(tmp_path / "store", verify=verify)
+        file.write_bytes(content)
+
+
+def test_every_flipped_bit_is_refused(store: Store, tmp_path: Path):
+    for file in files_of(tmp_path / "store"):
+        content = file.read_bytes()
+        file.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+        with pytest.raises(ValueError, match=file.name):
+            Store.open(tmp_path / "store")
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", [MANIFEST, "store.json"])
+def test_folder_without_a_description_is_no_store(store: Store, tmp_path: Path, name: str):
+    (tmp_path / "store" / name).unlink()
+
+    with pytest.raises(ValueError, match=f"is not a store: it has no {name}"):
+        Store.open(tmp_path / "store")
+
+
+def test_folder_that_is_not_there_is_no_store(tmp_path: Path):
+    with pytest.raises(ValueError, match="nowhere is not a store"):
+        Store.open(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": "a bundle"},
+        {"version": 2},
+        {"dtype": "<f4"},
+        {"pairs": -1},
+        {"pairs": "3"},
+        {"tokenizer": 5},
+        {"over_long": None},
+    ],
+)
+def test_foreign_description_is_refused_in_one_line(
+    store: Store, tmp_path: Path, changes: dict[str, object]
+):
+    file = tmp_path / "store" / "store.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+    with pytest.raises(ValueError, match=r"store\.json does not describe a store") as caught:
+        Store.open(tmp_path / "store", tokenizer_checksum="0" * 64, verify=False)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"{"])
+def test_damaged_description_is_refused(store: Store, tmp_path: Path, content: bytes):
+    (tmp_path / "store" / "store.json").write_bytes(content)
+
+    with pytest.raises(ValueError, match=r"store\.json does not describe a store"):
+        Store.open(tmp_path / "store", verify=False)
+
+
+def test_lines_that_are_not_one_a_pair_are_refused(store: Store, tmp_path: Path):
+    (tmp_path / "store" / "lines").write_bytes(bytes(16))
+
+    with pytest.raises(ValueError, match="lines is not 3 numbers"):
+        Store.open(tmp_path / "store", verify=False)
+
+
+def test_writing_holds_a_few_chunks_in_memory_and_no_more(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("transduce.data.store._CHUNK", 101)
+
+    def peak(count: int) -> int:
+        pairs = (NumberedPair(line, Pair("a b c " * 11, "b " * 13)) for line in range(count))
+        tracemalloc.start()
+        Store.write(tmp_path / str(count), pairs, tokenizer=tokenizer, max_pieces=97, threads=2)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    # Both keep three chunks under way. Lengths are 4 bytes a pair; all the text would be 5 MB.
+    assert peak(10_007) < peak(2003) + 1_000_000

@@ -1,0 +1,173 @@
+"""Scores are sacreBLEU's, with the signature that says how; perplexity is the written-out loss."""
+
+import importlib.util
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.conftest import SHAPE, made
+
+from transduce.data.batch import Batch, collate
+from transduce.data.tokenizer import Tokenizer
+from transduce.evaluation.metrics import bleu, bleu_tokenizer, chrf, perplexity, ter
+from transduce.model.loss import nats
+from transduce.model.transformer import Transformer
+
+REFERENCES = ["the cat sat on the mat today", "a dog barks at the red door"]
+HYPOTHESES = ["the cat sat on the mat today", "a dog barks at a red door"]
+
+
+def test_bleu_is_the_one_done_by_hand():
+    score = bleu(HYPOTHESES, REFERENCES)
+
+    # n-grams that match, of 14 words in two lines of seven; no brevity penalty.
+    expected = (13 / 14 * 10 / 12 * 7 / 10 * 5 / 8) ** (1 / 4)
+    assert score.value == pytest.approx(100 * expected)
+    assert score.name == "BLEU"
+
+
+def test_a_perfect_translation_has_perfect_scores():
+    assert bleu(REFERENCES, REFERENCES).value == pytest.approx(100)
+    assert chrf(REFERENCES, REFERENCES).value == pytest.approx(100)
+    assert ter(REFERENCES, REFERENCES).value == 0
+
+
+def test_ter_counts_edits_per_word():
+    assert ter(HYPOTHESES, REFERENCES).value == pytest.approx(100 / 14)
+
+
+def test_every_score_says_how_it_was_measured():
+    for score in (
+        bleu(HYPOTHESES, REFERENCES),
+        chrf(HYPOTHESES, REFERENCES),
+        ter(HYPOTHESES, REFERENCES),
+    ):
+        assert "nrefs:1|" in score.signature
+        assert "version:" in score.signature
+        assert str(score) == f"{score.name} {score.value:.2f}  {score.signature}"
+
+
+@pytest.mark.parametrize(
+    ("language", "tokenizer"),
+    [("de", "13a"), ("", "13a"), ("zh", "zh"), ("zh-Hant", "zh"), ("ZH_cn", "zh"), ("zha", "13a")],
+)
+def test_the_tokeniser_follows_the_language(language: str, tokenizer: str):
+    assert bleu_tokenizer(language) == tokenizer
+    assert f"tok:{tokenizer}|" in bleu(HYPOTHESES, REFERENCES, language=language).signature
+
+
+@pytest.mark.parametrize("language", ["ja", "ko"])
+@pytest.mark.parametrize(("found", "tokenizer"), [(True, "mecab"), (False, "char")])
+def test_without_a_dictionary_characters_are_words(
+    language: str, found: bool, tokenizer: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if found else None)
+
+    assert bleu_tokenizer(language).endswith(tokenizer)
+
+
+def test_a_tokeniser_by_name_wins_over_the_language():
+    assert "tok:none|" in bleu(HYPOTHESES, REFERENCES, language="zh", tokenize="none").signature
+
+
+@pytest.mark.parametrize("tokenize", ["", "none"])
+def test_tokenised_text_is_scored_without_a_word_on_stderr(
+    tokenize: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
+    lines = ["a small house ."] * 200
+
+    bleu(lines, lines, tokenize=tokenize)
+
+    assert capfd.readouterr().err == ""
+    assert caplog.records == []
+
+
+def test_chinese_is_edited_by_characters():
+    score = ter(["我喜歡貓"], ["我喜歡狗"], language="zh")
+
+    assert score.value == pytest.approx(25)
+    assert "asian:yes" in score.signature
+
+
+def test_an_unknown_tokeniser_is_named():
+    with pytest.raises(ValueError, match="BLEU has no tokeniser 'spaces'"):
+        bleu(HYPOTHESES, REFERENCES, tokenize="spaces")
+
+
+@pytest.mark.skipif(bleu_tokenizer("ja") != "char", reason="the dictionary is installed")
+def test_a_tokeniser_that_is_not_installed_says_what_is_missing():
+    with pytest.raises(ValueError, match=r"'ja-mecab' cannot be used: .*pip install") as caught:
+        bleu(HYPOTHESES, REFERENCES, tokenize="ja-mecab")
+
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf, ter])
+def test_sides_of_unequal_length_are_refused(metric: type):
+    with pytest.raises(ValueError, match=r"^there are 2 translations but 1 references"):
+        metric(HYPOTHESES, REFERENCES[:1])
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf, ter])
+def test_nothing_has_no_score(metric: type):
+    with pytest.raises(ValueError, match="nothing to score"):
+        metric([], [])
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf, ter])
+def test_an_empty_translation_has_a_score(metric: type):
+    assert math.isfinite(metric(["", HYPOTHESES[1]], REFERENCES).value)
+
+
+@pytest.fixture
+def batches(tokenizer: Tokenizer) -> list[Batch]:
+    def one(sources: list[list[int]], targets: list[list[int]]) -> Batch:
+        return collate(sources, targets, pad=tokenizer.pad, eos=tokenizer.EOS)
+
+    return [one([[5, 7, 11], [13]], [[2, 3], [5, 7, 11, 13, 17]]), one([[19]], [[23, 29, 31]])]
+
+
+def test_perplexity_sums_the_nats_of_all_pieces(untrained: Transformer, batches: list[Batch]):
+    found = perplexity(untrained, batches)
+
+    with torch.no_grad():
+        parts = [
+            nats(untrained(b.source, b.source_mask, b.target_in), b.target_out, smoothing=0.0)
+            for b in batches
+        ]
+    expected = sum(part.plain.item() for part in parts)
+    assert found.tokens == 3 + 6 + 4
+    assert found.nats == pytest.approx(expected, rel=1e-5)
+    assert found.per_token == pytest.approx(expected / 13, rel=1e-5)
+    assert found.perplexity == pytest.approx(math.exp(expected / 13), rel=1e-4)
+
+
+def test_a_model_in_training_is_measured_without_dropout_and_trains_on(
+    untrained: Transformer, batches: list[Batch]
+):
+    expected = perplexity(untrained, batches)
+
+    found = perplexity(untrained.train(), batches)
+
+    assert found == expected
+    assert untrained.training
+
+
+def test_nothing_has_no_perplexity(untrained: Transformer):
+    with pytest.raises(ValueError, match="no pair to measure"):
+        perplexity(untrained, [])
+
+
+def test_perplexity_counts_a_bias_of_the_logits(tokenizer: Tokenizer, batches: list[Batch]):
+    model = made(replace(SHAPE, vocab_size=tokenizer.vocab_size, output_bias=True)).eval()
+    torch.nn.init.normal_(model.output_bias, generator=torch.Generator().manual_seed(3))
+
+    found = perplexity(model, batches)
+
+    with torch.no_grad():
+        parts = [
+            nats(model(b.source, b.source_mask, b.target_in), b.target_out, smoothing=0.0)
+            for b in batches
+        ]
+    assert found.nats == pytest.approx(sum(part.plain.item() for part in parts), rel=1e-5)

@@ -1,0 +1,239 @@
+"""A report holds scores, a breakdown and a test; its page shows them and asks no other host."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from transduce.evaluation import report as report_module
+from transduce.evaluation.breakdown import Sentence
+from transduce.evaluation.metrics import bleu, chrf
+from transduce.evaluation.report import Made, Report, Scored, Scoring, Training, report_on
+from transduce.evaluation.report_html import to_html
+from transduce.evaluation.significance import System
+
+REFERENCES = [f"the old man number {number} reads a red book at home ." for number in range(23)]
+OURS = [line.replace("old ", "") if "3" in line else line for line in REFERENCES]
+OTHER = [line.replace("a red", "the big") for line in REFERENCES]
+SOURCES = [f"der alte Mann Nummer {number} liest <zu Hause> ." for number in range(23)]
+
+
+def reported(
+    ours: Sequence[str] = OURS,
+    other: Sequence[str] | None = None,
+    *,
+    references: Sequence[str] = REFERENCES,
+    sources: Sequence[str] | None = SOURCES,
+    training: Training | None = None,
+    scoring: Scoring = Scoring(metrics=("bleu",)),  # noqa: B008
+) -> Report:
+    return report_on(
+        Made(System("mine", ours), training=training),
+        references,
+        sources=sources,
+        against=None if other is None else System("theirs", other),
+        scoring=scoring,
+    )
+
+
+class Reader(HTMLParser):
+    """Text and tags of a page, and whether each tag is closed where it must be."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "br", "input"):
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1:] not in (["style"], ["script"]):
+            self.text += data
+
+
+def marked(one: Sentence) -> list[str]:
+    """What the page marks in a sentence."""
+    whole = reported()
+    names = ["mine", "theirs"][: len(one.hypotheses)]
+    systems = tuple(Scored(name=name, scores=()) for name in names)
+    page = to_html(
+        replace(whole, systems=systems, breakdown=replace(whole.breakdown, worst=(one,)))
+    )
+    return re.findall(r"<mark[^>]*>.*?</mark>", page)
+
+
+def sentence(reference: str, *hypotheses: str) -> Sentence:
+    return Sentence(
+        line=3,
+        source=None,
+        reference=reference,
+        hypotheses=hypotheses,
+        chrf=(7.0,) * len(hypotheses),
+    )
+
+
+def test_scores_are_those_of_evaluate():
+    found = reported(other=OTHER, scoring=Scoring(metrics=("bleu", "chrf")))
+
+    assert [system.name for system in found.systems] == ["mine", "theirs"]
+    for system, lines in zip(found.systems, (OURS, OTHER), strict=True):
+        assert system.scores == (bleu(lines, REFERENCES), chrf(lines, REFERENCES))
+
+
+def test_the_other_system_is_the_baseline_of_the_test():
+    found = reported(other=OTHER).comparison
+
+    assert found is not None
+    assert [one.system for one in found.metrics[0].systems] == ["theirs", "mine"]
+    assert found.metrics[0].systems[1].verdict == "better"
+
+
+def test_one_system_has_no_test():
+    assert reported().comparison is None
+
+
+def test_a_large_test_set_has_no_test_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(report_module, "MOST_TESTED", 22)
+
+    found = reported(other=OTHER)
+
+    assert found.comparison is None
+    assert "No paired test was made" in to_html(found)
+
+
+@pytest.mark.parametrize(("tokenize", "name"), [("", "zh"), ("none", "none")])
+def test_language_and_tokeniser_reach_scores_and_test(tokenize: str, name: str):
+    found = reported(other=OTHER, scoring=Scoring("zh", tokenize, ("bleu",)))
+
+    assert found.comparison is not None
+    for signature in (found.systems[0].scores[0].signature, found.comparison.metrics[0].signature):
+        assert f"tok:{name}|" in signature
+
+
+def test_the_breakdown_has_the_tokeniser_of_the_scores():
+    references = ["x-y-z a-b-c u-v-w d-e-f"]
+
+    found = reported(
+        ["x-y-z a-b-c u-v-w d-e-g"],
+        references=references,
+        sources=None,
+        scoring=Scoring("zh", "char"),
+    )
+
+    assert found.breakdown.lengths[0].bleu == pytest.approx((found.systems[0].scores[0].value,))
+
+
+def test_a_report_becomes_json():
+    found = json.loads(json.dumps(asdict(reported(other=OTHER))))
+
+    assert found["systems"][0]["scores"][0]["name"] == "BLEU"
+    assert found["breakdown"]["worst"][0]["line"] == 4
+    assert found["breakdown"]["lengths"][0]["lines"] == 23
+
+
+def test_the_page_says_where_frequencies_are_from():
+    known = to_html(reported(training=Training("corpus.en", {"the": 9})))
+
+    assert "stand in corpus.en" in known
+    assert "--train FILE" not in known
+    assert "stand in the references themselves" in to_html(reported())
+
+
+@pytest.mark.parametrize("sources", [SOURCES, None])
+@pytest.mark.parametrize("other", [OTHER, None])
+def test_a_page_is_whole_and_asks_no_other_host(
+    other: Sequence[str] | None, sources: Sequence[str] | None
+):
+    page = Reader(to_html(reported(other=other, sources=sources)))
+
+    for tag, attributes in page.tags:
+        assert tag not in ("script", "img", "iframe") or "src" not in attributes
+        for name in ("href", "src"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:"))
+    assert ("theirs" in page.text) == (other is not None)
+    assert ("Lines copied" in page.text) == (sources is not None)
+
+
+def test_text_cannot_become_markup():
+    evil = "<script>alert(1)</script> & </mark>"
+    ours = [evil, *OURS[1:]]
+
+    page = to_html(
+        report_on(
+            Made(System(evil, ours)),
+            [f"{evil} <b>", *REFERENCES[1:]],
+            sources=[evil, *SOURCES[1:]],
+            against=System("<i>", [*REFERENCES[:-1], evil]),
+        )
+    )
+
+    assert evil in Reader(page).text
+    assert {tag for tag, _ in Reader(page).tags} & {"script", "b", "i"} == set()
+
+
+def test_words_that_the_reference_has_not_are_marked_together():
+    assert marked(sentence("ein Hund läuft weg", "ein Hund, der rennt weg")) == [
+        '<mark class="missing">läuft</mark>',
+        "<mark>, der rennt</mark>",
+    ]
+
+
+def test_of_the_reference_only_what_no_system_has_is_marked():
+    assert marked(sentence("a b c", "a b", "b c")) == []
+    assert marked(sentence("a b c d", "a b", "b c")) == ['<mark class="missing">d</mark>']
+
+
+def test_an_endless_line_is_cut_on_the_page():
+    page = to_html(reported(["x" * 9_999, *OURS[1:]]))
+
+    assert len(page) < 50_000
+    assert "x…" in page
+
+
+@pytest.mark.parametrize(
+    ("ours", "references"),
+    [
+        ([""], [""]),
+        ([""], ["a"]),
+        (["a"], [""]),
+        (REFERENCES, REFERENCES),
+        (["我喜歡貓"], ["我喜歡狗"]),
+        (["\x00\x0b \u2028"], ["&"]),
+    ],
+)
+def test_odd_text_has_a_page_too(ours: Sequence[str], references: Sequence[str]):
+    page = Reader(to_html(reported(ours, ours, references=references, sources=None)))
+
+    assert "Scores" in page.text
+
+
+def test_faults_are_told_with_their_lines():
+    ours = ["so so so so", "Mann", *OURS[2:]]
+
+    page = Reader(to_html(reported(ours))).text
+
+    assert "Lines that repeat a piece1 (4.3%)" in page
+    assert "mine repeats" in page
+    assert "mine copies most often: Mann (1)." in page
+
+
+def test_a_missing_model_is_said(tmp_path: Path):
+    with pytest.raises(ValueError, match="is not a model bundle"):
+        report_module.translate_with(tmp_path, "none", sources=["a"], references=["b"])

@@ -1,0 +1,218 @@
+"""Whether systems differ is sacreBLEU's to say; what differs in a line or two is left to chance."""
+
+import os
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from transduce.evaluation.metrics import bleu, chrf, ter
+from transduce.evaluation.significance import Comparison, Standing, System, Test, compare_systems
+
+WORDS = ["a", "dog", "cat", "house", "runs", "sees", "the", "red", "small", "old", "garden"]
+TESTS: tuple[Test, ...] = ("bootstrap", "randomization")
+
+
+def sentences(count: int = 31) -> list[str]:
+    draw = random.Random(3)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(5, 11))) for _ in range(count)]
+
+
+def worsened(lines: Sequence[str], *, each: float, seed: int = 5) -> list[str]:
+    """Put a wrong word in the place of so many of the words."""
+    draw = random.Random(seed)
+    return [
+        " ".join("wrong" if draw.random() < each else word for word in line.split())
+        for line in lines
+    ]
+
+
+REFERENCES = sentences()
+POOR = worsened(REFERENCES, each=0.4)
+GOOD = worsened(REFERENCES, each=0.1)
+
+
+def compared(
+    *systems: Sequence[str],
+    metrics: Sequence[str] = ("bleu",),
+    language: str = "",
+    tokenize: str = "",
+    test: Test = "bootstrap",
+    samples: int = 101,
+    seed: int = 7,
+) -> Comparison:
+    return compare_systems(
+        [System(f"system {number}", lines) for number, lines in enumerate(systems)],
+        REFERENCES,
+        metrics=metrics,
+        language=language,
+        tokenize=tokenize,
+        test=test,
+        samples=samples,
+        seed=seed,
+    )
+
+
+def last(found: Comparison) -> Standing:
+    return found.metrics[0].systems[-1]
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
+def test_a_clearly_better_system_is_better(metric: str, test: Test):
+    found = last(compared(POOR, GOOD, metrics=[metric], test=test))
+
+    assert found.verdict == "better"
+    assert found.p is not None
+    assert found.p < 0.05
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
+def test_a_clearly_worse_system_is_worse(metric: str, test: Test):
+    assert last(compared(GOOD, POOR, metrics=[metric], test=test)).verdict == "worse"
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_a_system_does_not_differ_from_itself(test: Test):
+    found = last(compared(GOOD, GOOD, test=test))
+
+    assert (found.p, found.verdict) == (1.0, "unclear")
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_one_line_that_differs_may_be_chance(test: Test):
+    found = last(compared(POOR, [REFERENCES[0], *POOR[1:]], test=test))
+
+    assert (found.p, found.verdict) == (1.0, "unclear")
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_two_systems_as_good_as_each_other_are_unclear(test: Test):
+    other = worsened(REFERENCES, each=0.1, seed=23)
+
+    found = last(compared(GOOD, other, test=test))
+
+    assert found.verdict == "unclear"
+
+
+def test_the_baseline_has_no_p():
+    found = compared(POOR, GOOD).metrics[0].systems[0]
+
+    assert (found.system, found.p, found.verdict) == ("system 0", None, "baseline")
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("language", ["de", "zh"])
+def test_values_are_those_of_evaluate(language: str, test: Test):
+    found = compared(POOR, GOOD, metrics=[], language=language, test=test, samples=23)
+
+    for number, lines in enumerate((POOR, GOOD)):
+        assert [(table.metric, table.systems[number].value) for table in found.metrics] == [
+            (score.name, score.value)
+            for score in (
+                bleu(lines, REFERENCES, language=language),
+                chrf(lines, REFERENCES),
+                ter(lines, REFERENCES, language=language),
+            )
+        ]
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_the_mean_lies_near_the_value(test: Test):
+    for found in compared(POOR, GOOD, test=test).metrics[0].systems:
+        assert 0 < found.margin < 15
+        assert abs(found.mean - found.value) < found.margin
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_the_same_seed_gives_the_same_p(test: Test):
+    other = worsened(REFERENCES, each=0.15, seed=23)
+
+    assert compared(GOOD, other, test=test) == compared(GOOD, other, test=test)
+
+
+def test_another_seed_draws_anew():
+    assert compared(POOR, GOOD, seed=7).metrics != compared(POOR, GOOD, seed=11).metrics
+
+
+def test_a_third_system_changes_nothing_for_the_second():
+    two = compared(POOR, GOOD).metrics[0].systems
+
+    three = compared(POOR, GOOD, REFERENCES).metrics[0].systems
+
+    assert three[:2] == two
+
+
+def test_the_signature_says_test_samples_seed_and_tokeniser():
+    found = compared(POOR, GOOD, language="zh", samples=23, seed=17).metrics[0].signature
+
+    for part in ("bs:23|", "seed:17|", "tok:zh|", "version:"):
+        assert part in found
+
+
+@pytest.mark.parametrize("before", [None, "99"])
+def test_the_environment_stays_as_it_was(before: str | None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    if before is not None:
+        monkeypatch.setenv("SACREBLEU_SEED", before)
+
+    found = compared(POOR, GOOD, samples=23)
+
+    assert os.environ.get("SACREBLEU_SEED") == before
+    assert "seed:7" in found.metrics[0].signature
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_empty_and_tokenised_lines_are_compared_in_silence(
+    test: Test, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
+    tokenised = [f"{line} ." for line in GOOD]
+
+    compared([""] * len(REFERENCES), tokenised, metrics=[], test=test, samples=23)
+
+    assert capfd.readouterr() == ("", "")
+    assert caplog.records == []
+
+
+def test_the_table_is_aligned_one_block_a_metric():
+    found = str(compared(POOR, GOOD, metrics=["ter", "bleu"], samples=23))
+
+    blocks = [block.split("\n") for block in found.split("\n\n")]
+    assert [block[0].split()[0] for block in blocks] == ["BLEU", "TER"]
+    for _, _, baseline, other in blocks:
+        assert baseline.index("±") == other.index("±")
+        assert baseline.index("baseline") == other.index("better")
+
+
+def test_unequal_numbers_of_lines_name_the_system():
+    with pytest.raises(ValueError, match=r"^system 1 has 30 lines but there are 31 references"):
+        compared(POOR, GOOD[:-1])
+
+
+def test_one_system_is_too_few():
+    with pytest.raises(ValueError, match="two systems or more"):
+        compared(POOR)
+
+
+def test_no_line_is_nothing_to_compare():
+    with pytest.raises(ValueError, match="no line in the references"):
+        compare_systems([System("a", []), System("b", [])], [])
+
+
+@pytest.mark.parametrize("name", ["rouge", "perplexity"])
+def test_an_unknown_metric_is_named(name: str):
+    with pytest.raises(ValueError, match=f"bleu, chrf, ter, not '{name}'"):
+        compared(POOR, GOOD, metrics=["bleu", name])
+
+
+def test_an_unknown_tokeniser_is_named():
+    with pytest.raises(ValueError, match="BLEU has no tokeniser 'spaces'"):
+        compared(POOR, GOOD, tokenize="spaces")
+
+
+def test_chance_needs_a_seed_and_samples():
+    with pytest.raises(ValueError, match="seed must be 1 or more, not 0"):
+        compared(POOR, GOOD, seed=0)
+    with pytest.raises(ValueError, match="samples must be 20 or more, not 19"):
+        compared(POOR, GOOD, samples=19)

@@ -1,0 +1,109 @@
+"""A bundle becomes one file that Argos Translate can install, or none."""
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.exports import CONFIG, bundle_of, model_of
+
+from transduce.bundle.bundle import Bundle
+from transduce.data.corpus_config import Languages
+from transduce.data.pair_tokenizer import SOURCE, PairTokenizer
+from transduce.export.argos import why_not, write_argos
+from transduce.model.config import ModelConfig
+
+
+def test_the_package_is_one_folder_named_after_the_languages(plain: Bundle, tmp_path: Path):
+    write_argos(plain, tmp_path / "mine.argosmodel")
+
+    with zipfile.ZipFile(tmp_path / "mine.argosmodel") as package:
+        names = sorted(package.namelist())
+        metadata = json.loads(package.read("translate-en_de/metadata.json"))
+        cuts = package.read("translate-en_de/sentencepiece.model")
+    model = [f"translate-en_de/model/{name}" for name in ("config.json", "model.bin")]
+    assert names == [
+        "translate-en_de/metadata.json",
+        *model,
+        "translate-en_de/model/shared_vocabulary.json",
+        "translate-en_de/sentencepiece.model",
+    ]
+    assert (metadata["from_code"], metadata["to_code"]) == ("en", "de")
+    assert (metadata["from_name"], metadata["to_name"]) == ("English", "German")
+    assert cuts == plain.tokenizer.to_bytes()
+
+
+def test_the_same_bundle_makes_the_same_bytes(plain: Bundle, tmp_path: Path):
+    for name in ("one", "two"):
+        write_argos(plain, tmp_path / f"{name}.argosmodel")
+
+    one, two = ((tmp_path / f"{name}.argosmodel").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+def test_a_quantized_package_is_smaller(plain: Bundle, tmp_path: Path):
+    write_argos(plain, tmp_path / "full.argosmodel")
+    write_argos(plain, tmp_path / "small.argosmodel", quantization="int8")
+
+    sizes = [(tmp_path / f"{name}.argosmodel").stat().st_size for name in ("small", "full")]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[1]
+
+
+def test_of_two_models_the_sources_cuts(foreign: Bundle, tmp_path: Path):
+    write_argos(foreign, tmp_path / "mine.argosmodel")
+
+    with zipfile.ZipFile(tmp_path / "mine.argosmodel") as package:
+        cuts = package.read("translate-en_de/sentencepiece.model")
+    assert isinstance(foreign.tokenizer, PairTokenizer)
+    assert cuts == foreign.tokenizer.files()[SOURCE]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_language_without_a_code_is_refused_by_name(plain: Bundle, tmp_path: Path, side: str):
+    for code in (side, "../up", "e"):
+        nameless = replace(plain, languages=replace(plain.languages, **{side: code}))
+
+        with pytest.raises(ValueError, match=rf"languages\.{side} is {code!r}: say it"):
+            write_argos(nameless, tmp_path / "mine.argosmodel")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_code_with_a_script_is_one(plain: Bundle, tmp_path: Path):
+    bundle = replace(plain, languages=Languages(source="sr-Latn", target="pt_BR"))
+
+    write_argos(bundle, tmp_path / "mine.argosmodel")
+
+    with zipfile.ZipFile(tmp_path / "mine.argosmodel") as package:
+        assert "translate-sr-Latn_pt_BR/metadata.json" in package.namelist()
+
+
+def test_another_ending_is_refused(plain: Bundle, tmp_path: Path):
+    with pytest.raises(ValueError, match=r"let it end in \.argosmodel$"):
+        write_argos(plain, tmp_path / "mine.zip")
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [(replace(CONFIG, d_k=5), "d_k 5"), (replace(CONFIG, radius=3), r"model\.radius 3")],
+)
+def test_a_model_that_ctranslate2_lacks_is_refused(
+    plain: Bundle, tmp_path: Path, config: ModelConfig, named: str
+):
+    bundle = replace(plain, model=model_of(config))
+
+    with pytest.raises(ValueError, match=f"^Argos cannot express {named}"):
+        write_argos(bundle, tmp_path / "mine.argosmodel")
+
+
+def test_a_model_of_many_target_languages_is_refused(foreign: Bundle):
+    old = foreign.tokenizer
+    assert isinstance(old, PairTokenizer)
+    names = [*list(old.table)[:-1], ">>deu<<", "<pad>"]
+    source, target = old.files().values()
+    table = {name: number for number, name in enumerate(names)}
+    tokenizer = PairTokenizer.from_files(source=source, target=target, table=table)
+    bundle = bundle_of(replace(CONFIG, vocab_size=len(names)), tokenizer)
+
+    assert why_not(bundle).endswith(">>deu<<")

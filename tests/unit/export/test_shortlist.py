@@ -1,0 +1,147 @@
+"""A shortlist is learned from what a model looks at, and says honestly what it covers."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from tests.conftest import Corpus, made
+from tests.unit.inference.engines.conftest import bundle_of
+
+from transduce.bundle.bundle import Bundle
+from transduce.data.batch import collate
+from transduce.data.corpus import Pair
+from transduce.export import shortlist as learning
+from transduce.export.shortlist import Learned, learn_shortlist
+from transduce.inference.engines.shortlist import Shortlist
+from transduce.model.config import ModelConfig
+from transduce.model.trace import cross_looks, trace
+
+PAIRS = [Pair("one two three", "three two one"), Pair("five five", "five five")]
+
+
+def _said(bundle: Bundle) -> list[list[int]]:
+    """As if the model said of both what people wrote of the first."""
+    return [bundle.tokenizer.encode("three two one"), [*bundle.tokenizer.encode("three"), 0]]
+
+
+@pytest.fixture
+def bundle(corpus: Corpus, config: ModelConfig) -> Bundle:
+    shape = dataclasses.replace(config, vocab_size=corpus.tokenizer.vocab_size)
+    return bundle_of(made(shape).eval(), corpus.tokenizer)
+
+
+@pytest.fixture
+def learned(bundle: Bundle, corpus: Corpus) -> Learned:
+    return learn_shortlist(bundle, corpus.store, PAIRS, _said(bundle))
+
+
+def test_a_batch_is_looked_at_as_its_sentences_alone(bundle: Bundle):
+    sources, targets = [(3, 5, 7), (11, 2)], [(4, 6), (8, 9, 10, 12)]
+    batch = collate(sources, targets, pad=bundle.tokenizer.pad, eos=0)
+
+    looks = cross_looks(bundle.model, batch.source, batch.source_mask, batch.target_in)
+
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        alone = trace(bundle.model, [*source, 0], [*target, 0]).cross
+        here = looks[:, :, row, : len(target) + 1, : len(source) + 1]
+        torch.testing.assert_close(here, alone, atol=1e-6, rtol=0)
+
+
+def test_the_coverage_is_the_share_of_pieces_that_their_own_source_allows():
+    short = Shortlist(always=(0, 1), after={5: (7,), 6: (8,)})
+
+    assert short.coverage([((5,), (7, 8, 1)), ((6, 5), (7, 8))]) == 4 / 5
+
+
+def test_what_was_learned_covers_what_the_model_says(learned: Learned, bundle: Bundle):
+    cut = bundle.tokenizer.encode_all
+    sources, targets = cut([s for s, _ in PAIRS]), cut([t for _, t in PAIRS])
+    said = [[one for one in ids if one] for ids in _said(bundle)]
+
+    covered = learned.shortlist.coverage
+    assert learned.coverage == covered(zip(sources, said, strict=True)) >= learning.GOAL
+    assert learned.references == covered(zip(sources, targets, strict=True))
+
+
+def test_the_sizes_are_those_of_the_list(learned: Learned, bundle: Bundle):
+    cut = bundle.tokenizer.encode_all([source for source, _ in PAIRS])
+
+    sizes = [len(learned.shortlist.allowed(source)) for source in cut]
+    assert learned.sentence == sum(sizes) / 2
+    assert learned.batch == len(learned.shortlist.allowed([one for ids in cut for one in ids]))
+
+
+def test_a_piece_allows_what_it_was_looked_at_for(
+    bundle: Bundle, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+):
+    """With looks that run backwards, each word becomes itself, as the corpus has it."""
+
+    def backwards(cross: torch.Tensor) -> torch.Tensor:
+        target, source = cross.shape[2:]
+        looks = torch.zeros(target, source)
+        for row in range(target - 1):
+            looks[row, max(0, source - 2 - row)] = 1.0
+        return looks
+
+    monkeypatch.setattr(learning, "agreed_look", backwards)
+    pairs = [
+        (corpus.store.source(at).tolist(), corpus.store.target(at).tolist())
+        for at in range(len(corpus.store))
+    ]
+    even = [(s, t) for s, t in pairs if len(s) == len(t)]
+
+    given = learning._given(bundle, even)
+
+    expected = {(a, b) for s, t in even for a, b in zip(reversed(s), t, strict=True)}
+    assert set(zip(given.sources.tolist(), given.targets.tolist(), strict=True)) == expected
+
+
+def test_the_least_share_is_the_one_that_the_goal_needs(monkeypatch: pytest.MonkeyPatch):
+    table = {5: {7: 0.5, 8: 0.25}, 6: {8: 0.75, 9: 0.125}}
+    held = [learning._Held((5,), (1,), (7, 8)), learning._Held((5, 6), (1,), (8, 9, 2))]
+
+    found: list[float] = []
+    for goal in (1.0, 0.8, 0.6, 0.4, 0.0001):
+        monkeypatch.setattr(learning, "GOAL", goal)
+        found.append(learning._least(table, frozenset([2]), held))
+
+    assert found == [0.125, 0.25, 0.5, 0.75, learning._ITSELF]
+
+
+def test_lists_hold_what_makes_up_enough_the_most_first(monkeypatch: pytest.MonkeyPatch):
+    given = learning._Given(
+        sources=np.array([5, 5, 5, 5, 6]),
+        targets=np.array([7, 8, 9, 4, 9]),
+        shares=np.array([0.25, 0.5, 0.125, 0.75, 1.0]),
+    )
+    held = [learning._Held((5,), (9, 7), (8, 7))]
+    monkeypatch.setattr(learning, "GOAL", 1.0)
+
+    learned = learning._of(given, usual=[4, 9, 8, 7], count=1, held=held)
+
+    assert learned.shortlist.always == (0, 1, 4)
+    assert learned.shortlist.after == {9: (9,), 8: (8,), 7: (7,), 5: (8, 7), 6: (9,)}
+    assert (learned.coverage, learned.references, learned.sentence) == (1.0, 0.5, 5.0)
+
+
+def test_every_piece_may_stay_as_it_is(learned: Learned, bundle: Bundle):
+    for piece in range(2, bundle.tokenizer.pad):
+        assert piece in learned.shortlist.allowed([piece])
+
+
+def test_pairs_of_another_tokenizer_are_refused(bundle: Bundle, corpus: Corpus):
+    facts = dataclasses.replace(corpus.store.facts, tokenizer="0" * 64)
+    corpus.store.facts, before = facts, corpus.store.facts
+    try:
+        with pytest.raises(ValueError, match="another tokenizer"):
+            learn_shortlist(bundle, corpus.store, PAIRS, _said(bundle))
+    finally:
+        corpus.store.facts = before
+
+
+def test_it_says_its_worth_in_a_line(learned: Learned, bundle: Bundle):
+    size = bundle.tokenizer.vocab_size
+
+    assert f"of {size:,} pieces, a batch of {learning.TOGETHER}" in str(learned)
+    assert f"{learned.coverage:.2%} of what the model says" in str(learned)

@@ -1,0 +1,286 @@
+"""CTranslate2 as an engine: our limits, our scores, our refusals. Equal tokens: tests/parity."""
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+import ctranslate2
+import pytest
+import torch
+from tests.unit.inference.engines.conftest import bundle_of, lively
+
+from transduce.bundle.bundle import Bundle
+from transduce.data.tokenizer import Tokenizer
+from transduce.inference.engines.base import Engine
+from transduce.inference.engines.cache import Cache
+from transduce.inference.engines.ct2_calls import Plan
+from transduce.inference.engines.ct2_engine import Ct2Engine
+from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.model.config import ModelConfig
+from transduce.search.config import SearchConfig
+from transduce.search.hypothesis import Hypothesis, length_penalty
+from transduce.search.request import Draw, Request, Wishes
+
+SOURCES = [(5, 7, 11), (13, 2, 3, 17, 19), (23,), (29, 31)]
+REQUESTS = [Request(source) for source in SOURCES]
+NEAR = 1e-4
+
+
+@pytest.fixture
+def engine(bundle: Bundle, cache: Cache) -> Ct2Engine:
+    return Ct2Engine.of(bundle, cache=cache)
+
+
+@pytest.fixture
+def exact(bundle: Bundle) -> TorchEngine:
+    return TorchEngine(bundle.model, pad=bundle.tokenizer.pad, eos=0, device="cpu")
+
+
+def endless(bundle: Bundle) -> None:
+    """Let EOS be the unlikeliest piece of all."""
+    with torch.no_grad():
+        norm = bundle.model.decoder[-1].after_feed.norm
+        norm.bias += 5.0
+        bundle.model.embedding.weight[0] = -5.0
+
+
+def ids_of(found: Sequence[Sequence[Hypothesis]]) -> list[list[tuple[int, ...]]]:
+    return [[hypothesis.ids for hypothesis in hypotheses] for hypotheses in found]
+
+
+def test_it_is_an_engine(engine: Ct2Engine):
+    assert isinstance(engine, Engine)
+
+
+def test_torch_keeps_its_threads_beside_it(bundle: Bundle, cache: Cache):
+    before = torch.get_num_threads()
+
+    try:
+        torch.set_num_threads(3)
+        Ct2Engine.of(bundle, plan=Plan("float32", workers=1, threads=1), cache=cache)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_it_likes_several_batches_for_each_worker(bundle: Bundle, cache: Cache):
+    engine = Ct2Engine.of(bundle, plan=Plan("float32", 3, 1), cache=cache)
+
+    assert engine.together >= 2 * 3
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_each_sentence_has_its_own_limit(bundle: Bundle, cache: Cache, beam: int):
+    endless(bundle)
+    engine = Ct2Engine.of(bundle, cache=cache)
+
+    found = engine.search(REQUESTS, SearchConfig(beam=beam, extra=2))
+
+    for source, hypotheses in zip(SOURCES, found, strict=True):
+        assert {len(hypothesis.ids) for hypothesis in hypotheses} == {len(source) + 2}
+        assert not any(hypothesis.finished for hypothesis in hypotheses)
+
+
+@pytest.mark.parametrize(("beam", "extra"), [(1, 3), (4, 1), (4, 2), (4, 3)])
+def test_a_sentence_fares_the_same_alone_and_among_others(engine: Ct2Engine, beam: int, extra: int):
+    config = SearchConfig(beam=beam, extra=extra)
+
+    together = engine.search(REQUESTS, config)
+
+    assert ids_of(together) == ids_of([engine.search([one], config)[0] for one in REQUESTS])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_hypotheses_are_scored_and_ranked_by_our_penalty(engine: Ct2Engine, alpha: float):
+    found = engine.search(REQUESTS, SearchConfig(beam=4, alpha=alpha, extra=7))
+
+    for hypotheses in found:
+        scores = [hypothesis.score for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        for one in hypotheses:
+            assert one.score == one.log_prob / length_penalty(len(one.ids), alpha)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_sums_are_those_of_the_pieces(engine: Ct2Engine, alpha: float):
+    found = engine.search(REQUESTS, SearchConfig(beam=4, alpha=alpha, extra=7))
+
+    for one in (one for hypotheses in found for one in hypotheses):
+        assert len(one.log_probs) == len(one.ids)
+        assert math.fsum(one.log_probs) == pytest.approx(one.log_prob, abs=NEAR)
+
+
+def test_what_stands_at_a_limit_is_a_hypothesis_also_where_others_ended_there(
+    engine: Ct2Engine, exact: TorchEngine
+):
+    requests = [*(Request((one,)) for one in range(3, 80)), Request((3, 5, 7, 11))]
+    config = SearchConfig(beam=3, alpha=0.0, extra=2)
+
+    found = engine.search(requests, config, detail=False)
+
+    assert ids_of(found) == ids_of(exact.search(requests, config))
+
+
+def test_without_an_exponent_search_ends_when_the_beam_has_finished(bundle: Bundle, cache: Cache):
+    with torch.no_grad():
+        bundle.model.embedding.weight[0] *= 0.9  # EOS is rarely the likeliest, but often likely
+    exact = TorchEngine(bundle.model, pad=bundle.tokenizer.pad, eos=0, device="cpu")
+    requests = [Request((first, second)) for first in range(3, 13) for second in range(3, 9)]
+    config = SearchConfig(beam=3, alpha=0.0, extra=7)
+
+    found = Ct2Engine.of(bundle, cache=cache).search(requests, config, detail=False)
+
+    assert ids_of(found) == ids_of(exact.search(requests, config))
+
+
+def test_where_no_detail_is_wanted_the_translations_are_the_same(engine: Ct2Engine):
+    config = SearchConfig(beam=3)
+
+    found = engine.search(REQUESTS, config, detail=False)
+
+    detailed = engine.search(REQUESTS, config)
+    assert [[replace(one, log_probs=()) for one in some] for some in detailed] == found
+
+
+def test_a_prefix_begins_the_translation_and_counts(engine: Ct2Engine, exact: TorchEngine):
+    requests = [Request((5, 7, 11), prefix=(29, 31)), Request((13, 2))]
+    config = SearchConfig(beam=1)
+
+    found = engine.search(requests, config, detail=False)
+
+    expected = exact.search(requests, config)
+    assert ids_of(found) == ids_of(expected)
+    assert found[0][0].ids[:2] == (29, 31)
+    assert found[0][0].log_prob == pytest.approx(expected[0][0].log_prob, abs=NEAR)
+
+
+@pytest.mark.parametrize(
+    "wishes", [Wishes(no_repeat=1), Wishes(no_repeat=2), Wishes(min_length=7), Wishes(max_length=3)]
+)
+def test_greedy_wishes_are_honoured_as_torch_honours_them(
+    engine: Ct2Engine, exact: TorchEngine, wishes: Wishes
+):
+    config = SearchConfig(beam=1, extra=11)
+
+    found = engine.search(REQUESTS, config, wishes)
+
+    expected = exact.search(REQUESTS, config, wishes)
+    assert ids_of(found) == ids_of(expected)
+    assert ids_of(found) != ids_of(engine.search(REQUESTS, config))
+    for one, other in zip(found, expected, strict=True):
+        assert one[0].log_prob == pytest.approx(other[0].log_prob, abs=NEAR)
+
+
+@pytest.mark.parametrize(
+    ("request_", "beam", "wishes", "said"),
+    [
+        (Request((5,)), 1, Wishes(draw=Draw()), "sampling"),
+        (Request((5,), phrases=((7,),)), 1, Wishes(), "phrases that must occur"),
+        (Request((5,), prefix=(7,)), 2, Wishes(), "a prefix with a beam above 1"),
+        (Request((5,)), 2, Wishes(no_repeat=3), "no-repeat with a beam above 1"),
+        (Request((5,)), 2, Wishes(min_length=3), "min-length with a beam above 1"),
+        (Request((5,), prefix=(7,) * 51), 1, Wishes(), "a prefix or min-length as long as"),
+        (Request((5,) * 5000), 1, Wishes(), "more than 4096 pieces in one go"),
+        (Request((5,)), 1, Wishes(max_length=5000), "more than 4096 pieces in one go"),
+        (Request((5,)), 48, Wishes(), "a beam of 48 over so few pieces"),
+        (Request(()), 1, Wishes(), "an empty source"),
+        (Request((5,)), 1, Wishes(no_repeat=1, max_length=96), "a beam of 1 over so few pieces"),
+    ],
+)
+def test_what_it_cannot_do_it_refuses_by_name(
+    engine: Ct2Engine, request_: Request, beam: int, wishes: Wishes, said: str
+):
+    config = SearchConfig(beam=beam)
+
+    assert engine.refuses([Request((3,)), request_], config, wishes).startswith(said)
+    with pytest.raises(ValueError, match="use the torch engine"):
+        engine.search([request_], config, wishes)
+
+
+def test_it_refuses_nothing_of_the_usual(engine: Ct2Engine):
+    assert engine.refuses(REQUESTS, SearchConfig(), Wishes(max_length=7)) == ""
+
+
+def test_no_sentences_have_no_hypotheses(engine: Ct2Engine):
+    assert engine.search([], SearchConfig()) == []
+
+
+def test_a_translation_ends_with_the_learned_positions(
+    shape: ModelConfig, tokenizer: Tokenizer, cache: Cache
+):
+    learned = replace(shape, positions="learned", max_positions=6)
+    bundle = bundle_of(lively(learned), tokenizer)
+    endless(bundle)
+    engine = Ct2Engine.of(bundle, cache=cache)
+
+    found = engine.search(REQUESTS, SearchConfig(beam=2, extra=50))
+
+    assert {len(one.ids) for hypotheses in found for one in hypotheses} == {6}
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_model_that_answers_with_no_number_is_found_out(bundle: Bundle, cache: Cache, beam: int):
+    with torch.no_grad():
+        bundle.model.decoder[0].feed.outer.weight.fill_(1e38)
+    engine = Ct2Engine.of(bundle, cache=cache)
+
+    with pytest.raises(ValueError, match="logits are not numbers"):
+        engine.search(REQUESTS, SearchConfig(beam=beam))
+
+
+def test_a_model_is_converted_once(bundle: Bundle, cache: Cache):
+    for _ in range(2):
+        Ct2Engine.of(bundle, cache=cache)
+
+    assert len([path for path in cache.root.iterdir() if path.is_dir()]) == 1
+
+
+def test_other_weights_are_another_model(bundle: Bundle, cache: Cache):
+    Ct2Engine.of(bundle, cache=cache)
+
+    with torch.no_grad():
+        bundle.model.encoder[0].feed.inner.bias[3] += 1e-6
+    Ct2Engine.of(bundle, cache=cache)
+
+    assert len([path for path in cache.root.iterdir() if path.is_dir()]) == 2
+
+
+def test_eight_bits_are_computed_from_weights_that_are_written_in_them(
+    bundle: Bundle, cache: Cache
+):
+    Ct2Engine.of(bundle, compute_type="int8_float32", cache=cache)
+
+    (folder,) = [path for path in cache.root.iterdir() if path.is_dir()]
+    assert ctranslate2.Translator(str(folder)).compute_type == "int8_float32"
+
+
+def test_to_choose_between_two_kinds_of_numbers_both_are_written(bundle: Bundle, cache: Cache):
+    Ct2Engine.of(bundle, compute_type="auto", cache=cache)
+
+    names = sorted(path.name for path in cache.root.iterdir() if path.is_dir())
+    assert names == [names[0], f"{names[0]}-int8"]
+
+
+def test_a_plan_of_ones_own_is_followed(bundle: Bundle, cache: Cache):
+    engine = Ct2Engine.of(bundle, plan=Plan("int8", 2, 1), cache=cache)
+
+    assert set(engine.plans) == {Plan("int8", 2, 1)}
+    assert len(engine.search(REQUESTS, SearchConfig())) == len(REQUESTS)
+
+
+def test_several_threads_may_ask_at_one_time(engine: Ct2Engine):
+    config = SearchConfig(beam=2, extra=5)
+    alone = engine.search(REQUESTS, config)
+    found: list[list[list[Hypothesis]]] = []
+
+    threads = [
+        threading.Thread(target=lambda: found.append(engine.search(REQUESTS, config)))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [ids_of(one) for one in found] == [ids_of(alone)] * 3

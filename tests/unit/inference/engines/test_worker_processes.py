@@ -1,0 +1,135 @@
+"""Copies of a process do its jobs, and never outlive it."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from transduce.data.tokenizer import Tokenizer
+from transduce.inference.engines import torch_engine
+from transduce.inference.engines import worker_processes as helpers
+from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.inference.engines.worker_processes import Helpers, as_program, may_fork
+from transduce.model.transformer import Transformer
+from transduce.search.config import SearchConfig
+from transduce.search.hypothesis import Hypothesis
+from transduce.search.request import Draw, Request, Wishes
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux"),
+    pytest.mark.usefixtures("two_threads"),
+]
+
+
+def who(job: int) -> tuple[int, int, int]:
+    if job < 0:
+        raise ValueError(f"{job} is below zero")
+    return job, os.getpid(), torch.get_num_threads()
+
+
+def alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_each_job_is_done_once_in_order_with_one_thread_in_processes_that_take_turns():
+    crew = Helpers(who, 2)
+
+    jobs, pids, threads = zip(*crew([1, 2, 3, 4, 5]), strict=True)
+
+    assert jobs == (1, 2, 3, 4, 5)
+    assert pids[0] == os.getpid()
+    assert len(set(pids)) == 3
+    assert pids[3:] == pids[:2]
+    assert set(threads) == {1}
+    assert torch.get_num_threads() == 2
+    crew.let_go()
+
+
+def test_copies_that_nobody_holds_any_more_end():
+    crew = Helpers(who, 1)
+    (_, mine, _), (_, other, _) = crew([1, 2])
+
+    del crew
+
+    assert mine == os.getpid()
+    assert not alive(other)
+
+
+def test_a_failure_in_a_copy_is_raised_here_and_ends_them_all():
+    crew = Helpers(who, 2)
+    _, *others = (pid for _, pid, _ in crew([1, 2, 3]))
+
+    with pytest.raises(ValueError, match="-2 is below zero"):
+        crew([1, -2, 3])
+
+    assert not crew.let_go.alive
+    assert not any(alive(pid) for pid in others)
+    assert torch.get_num_threads() == 2
+
+
+def test_what_a_copy_that_died_should_do_is_done_here():
+    crew = Helpers(who, 1)
+    (_, mine, _), (_, other, _) = crew([1, 2])
+    os.kill(other, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while crew([1, 2])[1][1] != mine:
+        assert time.monotonic() < deadline, "the killed one still answers"
+
+    assert [(job, pid) for job, pid, _ in crew([3, 4])] == [(3, mine), (4, mine)]
+    crew.let_go()
+
+
+def test_a_library_copies_nothing_and_a_program_may_and_holds_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(helpers, "_let", False)
+    monkeypatch.setattr(helpers.threading, "active_count", lambda: 1)
+    held: list[bool] = []
+    monkeypatch.setattr(helpers, "hold_memory", lambda: held.append(True))
+    assert not may_fork()
+
+    as_program()
+
+    assert may_fork()
+    assert held == [True]
+    monkeypatch.setattr(helpers.threading, "active_count", lambda: 2)
+    assert not may_fork()
+
+
+@pytest.mark.parametrize(
+    ("beam", "wishes"), [(1, Wishes()), (3, Wishes()), (2, Wishes(draw=Draw(seed=5)))]
+)
+def test_several_processes_find_what_one_finds(
+    beam: int,
+    wishes: Wishes,
+    untrained: Transformer,
+    tokenizer: Tokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    requests = [Request(tuple(range(3, 3 + 1 + place % 7))) for place in range(40)]
+    config = SearchConfig(beam=beam, extra=4)
+
+    def found(*, fork: bool) -> list[object]:
+        engine = TorchEngine(untrained, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
+        monkeypatch.setattr(torch_engine, "may_fork", lambda: fork)
+        made: list[int] = []
+
+        def counted(
+            do: Callable[[Any], list[list[Hypothesis]]], count: int
+        ) -> Helpers[Any, list[list[Hypothesis]]]:
+            made.append(count)
+            return Helpers(do, count)
+
+        monkeypatch.setattr(torch_engine, "Helpers", counted)
+        both = [engine.search(requests, config, wishes) for _ in range(2)]
+        assert made == [1] * fork, "copies are made once, and kept"
+        assert both[0] == both[1]
+        return [[one.ids for one in best] for best in both[0]]
+
+    assert found(fork=True) == found(fork=False)

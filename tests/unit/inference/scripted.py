@@ -1,0 +1,71 @@
+"""Engines that say what a test tells them to, and remember what they were asked."""
+
+from collections.abc import Callable, Sequence
+
+from transduce.data.tokenizer import EOS, Tokenizer
+from transduce.search.config import SearchConfig
+from transduce.search.hypothesis import Hypothesis
+from transduce.search.request import PLAIN, Request, Wishes
+
+Say = Callable[[Request, Wishes], Sequence[Sequence[int]]]
+"""What follows a request's prefix, EOS left out: one list of ids a hypothesis, best first."""
+
+
+class Scripted:
+    """An engine that can do all, or refuses what it is told to refuse.
+
+    Of its hypotheses each has a sum of ln p that is by `gap` lower than the one before.
+    """
+
+    together = 1
+
+    def __init__(
+        self,
+        say: Say,
+        *,
+        name: str = "scripted",
+        gap: float = 0.25,
+        refuse: Callable[[Wishes], str] = lambda wishes: "",
+    ) -> None:
+        self.name = name
+        self.asked: list[list[Request]] = []
+        self.wishes: list[Wishes] = []
+        self.details: list[bool] = []
+        self._say, self._refuse, self._gap = say, refuse, gap
+
+    def refuses(self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes) -> str:
+        return self._refuse(wishes)
+
+    def search(
+        self,
+        requests: Sequence[Request],
+        config: SearchConfig,
+        wishes: Wishes = PLAIN,
+        *,
+        detail: bool = True,
+    ) -> list[list[Hypothesis]]:
+        self.asked.append(list(requests))
+        self.wishes.append(wishes)
+        self.details.append(detail)
+        return [
+            [
+                _hypothesis((*request.prefix, *behind, EOS), -self._gap * rank, detail=detail)
+                for rank, behind in enumerate(self._say(request, wishes), start=1)
+            ]
+            for request in requests
+        ]
+
+
+def constant(tokenizer: Tokenizer, *texts: str) -> Say:
+    """Say the same whatever is asked, behind any prefix."""
+    return lambda request, wishes: [tokenizer.encode(text) for text in texts]
+
+
+def _hypothesis(ids: tuple[int, ...], total: float, *, detail: bool) -> Hypothesis:
+    return Hypothesis(
+        ids=ids,
+        log_probs=tuple([total / len(ids)] * len(ids)) if detail else (),
+        log_prob=total,
+        score=total,
+        finished=True,
+    )

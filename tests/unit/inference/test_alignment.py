@@ -1,0 +1,131 @@
+"""Words are put together from pieces, and linked by what attention says of them."""
+
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from transduce.data.tokenizer import Tokenizer
+from transduce.inference.alignment import Link, agreed_look, align, pharaoh, words_of
+from transduce.model.trace import Trace, trace
+from transduce.model.transformer import Transformer
+
+SOURCE = ("▁the", "▁sun", "flower", "</s>")
+TARGET = ("▁die", "▁Son", "nen", "blume", "</s>")
+
+
+def traced(cross: Float[Tensor, "layers heads target source"]) -> Trace:
+    """A trace of which only the cross-attention is looked at."""
+    layers, heads, target, source = cross.shape
+    return Trace(
+        encoder=torch.zeros(layers, heads, source, source),
+        decoder=torch.zeros(layers, heads, target, target),
+        cross=cross,
+        log_probs=torch.zeros(target),
+    )
+
+
+def looking(places: list[int], source: int) -> Float[Tensor, "target source"]:
+    """Each piece looks at one place, and a little at all."""
+    look = torch.full((len(places), source), 0.1 / source)
+    look[range(len(places)), places] += 0.9
+    return look
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        (SOURCE, ((0,), (1, 2))),
+        (("▁", "a", "▁b"), ((0, 1), (2,))),
+        (("▁a", "▁", "▁b", "▁", "</s>"), ((0,), (2,))),  # blanks twice, and at the end
+        (("a", "b", "▁c"), ((0, 1), (2,))),  # pieces drawn so that no blank stands before
+        (("▁a", "</s>", "▁b", "c", "</s>"), ((0,), (2, 3))),  # a line in two parts
+        (("▁a", "</s>", "b"), ((0,), (2,))),
+        (("</s>",), ()),
+        ((), ()),
+    ],
+)
+def test_pieces_make_words(pieces: tuple[str, ...], expected: tuple[tuple[int, ...], ...]):
+    assert words_of(pieces) == expected
+
+
+def test_words_are_those_that_blanks_part(tokenizer: Tokenizer):
+    text = "der  alte Mann liest ein Buch"
+
+    pieces = tokenizer.pieces([*tokenizer.encode(text), Tokenizer.EOS])
+
+    words = ["".join(pieces[place] for place in word) for word in words_of(pieces)]
+    assert [word.strip("▁") for word in words] == text.split()
+
+
+def test_a_word_is_linked_to_the_word_it_looks_at():
+    cross = looking([0, 1, 2, 1, 3], 4)[None, None]
+
+    assert align(traced(cross), SOURCE, TARGET) == (Link(0, 0), Link(1, 1))
+
+
+def test_a_words_pieces_are_summed_over_the_source_and_averaged_over_the_target():
+    look = torch.tensor(  # the first piece alone would choose "the", and so would single pieces
+        [
+            [1.0, 0.0, 0.0, 0.0],
+            [0.5, 0.3, 0.1, 0.1],
+            [0.3, 0.3, 0.3, 0.1],
+            [0.3, 0.3, 0.3, 0.1],
+            [0.0, 0.0, 0.0, 1.0],
+        ]
+    )
+
+    assert align(traced(look[None, None]), SOURCE, TARGET) == (Link(0, 0), Link(1, 1))
+
+
+def test_a_head_that_looks_a_step_later_is_read_a_step_later():
+    due = looking([0, 1, 2, 1, 3], 4)
+    late = torch.cat([looking([3], 4), due[:-1]])
+
+    found = agreed_look(torch.stack([late, due])[:, None])
+
+    assert torch.equal(found[:3].argmax(1), due[:3].argmax(1))
+    assert found[1, 1] > 0.9
+
+
+def test_a_head_that_agrees_with_none_weighs_little():
+    due = looking([0, 1, 2, 1, 3], 4)
+    away = looking([3, 3, 3, 0, 0], 4)
+
+    found = agreed_look(torch.stack([torch.stack([away, away]), torch.stack([due, due])]))
+
+    assert found[0, 0] > 0.85
+
+
+def test_a_look_is_shared_out_whole():
+    found = agreed_look(torch.rand(3, 2, 5, 7).softmax(-1))
+
+    assert torch.allclose(found.sum(1), torch.ones(5))
+
+
+def test_a_blank_side_has_no_links():
+    cross = torch.ones(1, 1, 2, 1)
+
+    assert align(traced(cross), ("</s>",), ("▁a", "</s>")) == ()
+
+
+def test_a_cut_translation_is_aligned_to_its_end():
+    cross = looking([0, 1], 3)[None, None]
+
+    assert align(traced(cross), ("▁a", "▁b", "</s>"), ("▁x", "▁y")) == (Link(0, 0), Link(1, 1))
+
+
+def test_a_models_trace_is_aligned(untrained: Transformer, tokenizer: Tokenizer):
+    read, said = (
+        [*tokenizer.encode(text), Tokenizer.EOS] for text in ("the old man", "der Mann liest ein")
+    )
+
+    links = align(trace(untrained, read, said), tokenizer.pieces(read), tokenizer.pieces(said))
+
+    assert [link.target for link in links] == [0, 1, 2, 3]
+    assert all(0 <= link.source < 3 for link in links)
+
+
+def test_pharaohs_format_puts_the_source_first():
+    assert pharaoh([Link(source=5, target=0), Link(0, 1)]) == "5-0 0-1"
+    assert pharaoh([]) == ""

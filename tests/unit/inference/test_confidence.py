@@ -1,0 +1,224 @@
+"""A confidence says how often what has it is right; where nothing was measured there is none."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from transduce.bundle.calibration import Calibration, Confidence
+from transduce.inference.confidence import (
+    FEWEST,
+    SaidWord,
+    calibration_error,
+    fit,
+    fit_sentences,
+    fit_words,
+    in_reference,
+    pooled,
+    said_words,
+    words_with_confidence,
+)
+
+LINE = Calibration(log_probs=(-4.0, -2.0, -1.0), worth=(0.1, 0.5, 0.9), observations=307)
+
+
+def pool(*y: float, weights: list[float] | None = None) -> list[float]:
+    x = np.arange(len(y), dtype=np.float64)
+    given = np.ones(len(y)) if weights is None else np.array(weights)
+    return pooled(x, np.array(y), weights=given)[1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("log_prob", "expected"),
+    [(-3.0, 0.3), (-2.0, 0.5), (-1.5, 0.7), (-99.0, 0.1), (-math.inf, 0.1), (0.0, 0.9)],
+)
+def test_confidence_lies_on_the_line(log_prob: float, expected: float):
+    assert LINE.confidence(log_prob) == pytest.approx(expected)
+
+
+def test_values_that_rise_are_left_alone():
+    assert pool(0.1, 0.2, 0.7) == [0.1, 0.2, 0.7]
+
+
+def test_values_that_fall_become_their_mean():
+    assert pool(0.1, 0.6, 0.4, 0.7) == pytest.approx([0.1, 0.5, 0.7])
+
+
+def test_a_pool_that_falls_behind_the_one_before_it_joins_it():
+    assert pool(0.5, 0.9, 0.1, 0.8) == pytest.approx([0.5, 0.8])
+    assert pool(0.5, 0.7, 0.0, 0.8) == pytest.approx([0.4, 0.8])
+
+
+def test_pools_weigh_their_points():
+    assert pool(0.9, 0.3, weights=[1.0, 5.0]) == pytest.approx([0.4])
+
+
+def test_points_of_one_place_become_one():
+    x, y = pooled(np.zeros(3), np.array([0.1, 0.2, 0.6]), weights=np.ones(3))
+
+    assert (x.tolist(), y.tolist()) == ([0.0], pytest.approx([0.3]))
+
+
+def test_a_fit_is_the_least_squares_line_that_never_falls():
+    chance = np.random.default_rng(7)
+    y, weights = chance.random(6), chance.random(6) + 0.1
+
+    x, values = pooled(np.arange(6.0), y, weights=weights)
+
+    fitted = np.empty(6)  # each point belongs to the block whose mean is nearest from its side
+    start = 0
+    for place, value in zip(x, values, strict=True):
+        end = next(
+            e
+            for e in range(start + 1, 7)
+            if math.isclose(np.average(np.arange(start, e), weights=weights[start:e]), place)
+        )
+        fitted[start:end] = value
+        start = end
+    best = float((weights * (fitted - y) ** 2).sum())
+    for _ in range(500):
+        other = np.sort(fitted + chance.normal(scale=0.1, size=6))
+        assert (weights * (other - y) ** 2).sum() >= best - 1e-12
+
+
+def test_a_calibrated_confidence_means_what_it_says():
+    chance = np.random.default_rng(1)
+    log_probs = -chance.exponential(size=4000)
+    truth = (chance.random(4000) < 0.2 + 0.6 * np.exp(log_probs)).astype(np.float64)
+
+    found = fit(log_probs[:2000], truth[:2000])
+
+    assert found is not None
+    confidences = [found.confidence(one) for one in log_probs[2000:]]
+    assert calibration_error(confidences, truth[2000:].tolist()) < 0.05
+    assert calibration_error(np.exp(log_probs[2000:]).tolist(), truth[2000:].tolist()) > 0.08
+
+
+def test_no_value_rests_on_few_observations():
+    log_probs = np.linspace(-3.0, 0.0, 2 * FEWEST)
+    truth = np.zeros(2 * FEWEST)
+    truth[-1] = 1.0  # the likeliest word of all was right
+
+    found = fit(log_probs, truth)
+
+    assert found is not None
+    assert found.worth == (0.0, 1 / FEWEST)
+    assert found.observations == 2 * FEWEST
+
+
+def test_too_few_observations_make_no_calibration():
+    assert fit(np.zeros(2 * FEWEST - 1), np.ones(2 * FEWEST - 1)) is None
+
+
+def test_words_that_all_weigh_the_same_have_one_confidence():
+    found = fit(np.full(2 * FEWEST, -0.5), np.tile([0.0, 1.0], FEWEST))
+
+    assert found is not None
+    assert found.worth == (0.5,)
+
+
+def test_a_word_is_as_likely_as_its_unlikeliest_piece():
+    said = said_words(["▁ein", "▁Wind", "hund", ".", "</s>"], [-0.1, -0.2, -3.0, -0.3, -9.0])
+
+    assert said == (SaidWord("ein", -0.1), SaidWord("Windhund.", -3.0))
+
+
+@pytest.mark.parametrize(
+    ("words", "reference", "expected"),
+    [
+        (["der", "Hund"], "der Hund", [True, True]),
+        (["Hund", "Hund", "Hund"], "Hund, ein Hund", [True, True, False]),
+        (["(Hund)."], "Hund", [True]),  # marks at a word's ends are no part of it
+        (["hund"], "Hund", [False]),
+        (["don't"], "dont", [False]),
+        (["..."], "ja ...", [True]),
+        (["."], "ja.", [False]),
+        ([], "Hund", []),
+    ],
+)
+def test_a_word_is_right_if_the_reference_still_has_it(
+    words: list[str], reference: str, expected: list[bool]
+):
+    assert in_reference(words, reference) == expected
+
+
+def test_words_are_fitted_on_whether_they_are_right():
+    said = [(SaidWord("gut", -0.1), SaidWord("falsch", -5.0))] * FEWEST
+
+    found = fit_words(said, ["gut"] * FEWEST)
+
+    assert found is not None
+    assert (found.log_probs, found.worth) == ((-5.0, pytest.approx(-0.1)), (0.0, 1.0))
+
+
+def test_sentences_are_fitted_on_their_chrf():
+    translations = ["abc", "xyz"] * FEWEST
+
+    found = fit_sentences([-0.5, -2.0] * FEWEST, translations, ["abc"] * (2 * FEWEST))
+
+    assert found is not None
+    assert (found.confidence(-0.5), found.confidence(-2.0)) == (pytest.approx(1.0), 0.0)
+
+
+def test_a_model_that_was_not_calibrated_has_no_confidence():
+    assert words_with_confidence(Confidence(), ["▁a"], [-0.1]) == ()
+    assert Confidence().of_sentence([-0.1]) is None
+
+
+def test_a_blank_translation_has_no_confidence():
+    assert Confidence(sentences=LINE).of_sentence([]) is None
+
+
+def test_words_and_sentences_have_their_own_calibration():
+    other = Calibration(log_probs=(-1.0,), worth=(0.25,), observations=100)
+    both = Confidence(words=LINE, sentences=other)
+
+    said = words_with_confidence(both, ["▁a", "b", "</s>"], [-0.5, -2.0, -7.0])
+
+    assert said == (("ab", 0.5),)
+    assert both.of_sentence([-1.0, -3.0]) == 0.25
+
+
+def test_a_sentence_is_as_likely_as_its_pieces_are_on_average():
+    assert Confidence(sentences=LINE).of_sentence([-1.0, -3.0]) == pytest.approx(0.5)
+
+
+def test_what_is_written_is_read():
+    both = Confidence(words=LINE)
+
+    assert Confidence.from_json(both.to_json()) == both
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"log_probs": [-4.0, -4.0, -1.0]}, "rising"),
+        ({"log_probs": [-4.0, -2.0]}, "rising"),
+        ({"worth": [0.1, 0.5, 1.1]}, "from 0 to 1"),
+        ({"worth": [0.1, 0.05, 0.2]}, "rising"),
+        ({"worth": [], "log_probs": []}, "rising"),
+        ({"worth": ["a", "b", "c"]}, "number"),
+        ({"more": 1}, "words.more"),
+    ],
+)
+def test_a_broken_calibration_is_refused(change: dict[str, object], what: str):
+    held = json.loads(Confidence(words=LINE).to_json())
+    held["words"] |= change
+
+    with pytest.raises(ValueError, match="no calibration") as refused:
+        Confidence.from_json(json.dumps(held))
+
+    assert what in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"tags": 1}'])
+def test_what_is_no_calibration_at_all_is_refused(text: str):
+    with pytest.raises(ValueError, match="no calibration"):
+        Confidence.from_json(text)
+
+
+def test_the_calibration_error_is_the_mean_gap():
+    assert calibration_error([0.2, 0.8, 0.2, 0.8], [0.0, 1.0, 1.0, 1.0], bins=2) == pytest.approx(
+        0.25
+    )

@@ -1,0 +1,473 @@
+"""Requests are searched by the engine that can; again for a loop, and again for a lacking term."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from tests.unit.inference.scripted import Scripted, constant
+
+from transduce.data.tokenizer import EOS, Tokenizer
+from transduce.inference import term_placement as placing
+from transduce.inference.alignment import words_of
+from transduce.inference.batching import Progress
+from transduce.inference.decode import Found, How, Searcher
+from transduce.inference.engines.base import Engine
+from transduce.inference.engines.torch_engine import NextPiece, TorchEngine
+from transduce.inference.term_placement import Wanted
+from transduce.model.trace import Trace
+from transduce.model.transformer import Transformer
+from transduce.search.config import SearchConfig
+from transduce.search.request import PLAIN, Draw, Request, Wishes
+
+HOW = How(config=SearchConfig(beam=2, extra=30), batch_tokens=500)
+LOOP = 'says "Ball" 5 times in a row'
+
+
+@pytest.fixture
+def ours(untrained: Transformer, tokenizer: Tokenizer) -> TorchEngine:
+    return TorchEngine(untrained, pad=tokenizer.pad, eos=EOS, device="cpu")
+
+
+@pytest.fixture
+def request_(tokenizer: Tokenizer) -> Request:
+    return Request(tuple(tokenizer.encode("two children play")))
+
+
+def searched(
+    engines: Sequence[Engine],
+    tokenizer: Tokenizer,
+    request: Request,
+    *,
+    model: Transformer,
+    how: How = HOW,
+    terms: tuple[Wanted, ...] = (),
+) -> Found:
+    searcher = Searcher(engines, tokenizer, model=model)
+    return searcher.search({request}, how, terms={request: terms}, tell=Progress([[request]], None))
+
+
+def text(found: Found, request: Request, tokenizer: Tokenizer) -> str:
+    return tokenizer.decode(found.hypotheses[request][0].ids)
+
+
+def looping(tokenizer: Tokenizer, *, second: str) -> Scripted:
+    """Says a loop, and something else where repetition is forbidden."""
+    loop, other = tokenizer.encode("Ball " * 4 + "Ball"), tokenizer.encode(second)
+    return Scripted(lambda request, wishes: [other if wishes.no_repeat == 3 else loop])
+
+
+def test_a_loop_is_searched_again_without_repetition(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request
+):
+    engine = looping(tokenizer, second="zwei Kinder")
+
+    found = searched([engine], tokenizer, request_, model=untrained)
+
+    assert text(found, request_, tokenizer) == "zwei Kinder"
+    assert engine.wishes == [PLAIN, Wishes(no_repeat=3)]
+    assert (found.flags, found.mended) == ({request_: LOOP}, {request_})
+
+
+def test_of_two_loops_the_first_is_kept_and_flagged(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request
+):
+    engine = looping(tokenizer, second="Buch Buch Buch Buch Buch Buch")
+
+    found = searched([engine], tokenizer, request_, model=untrained)
+
+    assert text(found, request_, tokenizer) == "Ball Ball Ball Ball Ball"
+    assert (found.flags, found.mended) == ({request_: LOOP}, set())
+
+
+def test_a_loop_is_left_alone_where_that_is_asked(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request
+):
+    engine = looping(tokenizer, second="zwei Kinder")
+    how = replace(HOW, mend=False)
+
+    found = searched([engine], tokenizer, request_, model=untrained, how=how)
+
+    assert len(engine.asked) == 1
+    assert (found.flags, found.mended) == ({}, set())
+
+
+def test_a_loop_in_spite_of_forbidden_repetition_is_flagged_and_not_searched_again(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request
+):
+    engine = looping(tokenizer, second="zwei Kinder")
+    how = replace(HOW, wishes=Wishes(no_repeat=2))
+
+    found = searched([engine], tokenizer, request_, model=untrained, how=how)
+
+    assert len(engine.asked) == 1
+    assert (found.flags, found.mended) == ({request_: LOOP}, set())
+
+
+def test_a_loop_that_no_engine_can_mend_is_flagged_and_no_error(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request
+):
+    engine = Scripted(
+        constant(tokenizer, "Ball Ball Ball Ball Ball"),
+        refuse=lambda wishes: "no-repeat" if wishes.no_repeat else "",
+    )
+
+    found = searched([engine], tokenizer, request_, model=untrained)
+
+    assert text(found, request_, tokenizer) == "Ball Ball Ball Ball Ball"
+    assert (found.flags, found.mended) == ({request_: LOOP}, set())
+
+
+def test_what_is_searched_again_keeps_to_the_batches_of_the_engine_that_can(
+    untrained: Transformer, tokenizer: Tokenizer
+):
+    loop, other = ids(tokenizer, "Ball Ball Ball Ball Ball"), ids(tokenizer, "ein Buch")
+    quick = Scripted(
+        lambda request, wishes: [loop], refuse=lambda wishes: "repeats" * bool(wishes.no_repeat)
+    )
+    quick.together = 8
+    slow = Scripted(lambda request, wishes: [other])
+    requests = {Request((2, 3, one)) for one in range(4, 9)}
+    how = replace(HOW, batch_tokens=2 * 2 * 4)  # two rows of beam 2, EOS counted
+
+    found = Searcher([quick, slow], tokenizer, model=untrained).search(
+        requests, how, terms={}, tell=Progress([[one] for one in requests], None)
+    )
+
+    assert [len(batch) for batch in quick.asked] == [5]
+    assert [len(batch) for batch in slow.asked] == [2, 2, 1]
+    assert found.mended == requests
+
+
+def test_what_no_engine_can_do_is_refused_where_there_is_nothing_to_search(
+    untrained: Transformer, tokenizer: Tokenizer
+):
+    engine = Scripted(constant(tokenizer, "Ball"), refuse=lambda wishes: "sampling")
+
+    with pytest.raises(ValueError, match=r"^scripted cannot do this: sampling; take engine auto"):
+        Searcher([engine], tokenizer, model=untrained).search(
+            set(), HOW, terms={}, tell=Progress([], None)
+        )
+
+
+def test_the_first_engine_that_can_is_asked(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request
+):
+    picky = Scripted(constant(tokenizer, "Buch"), refuse=lambda wishes: "anything")
+    able, third = (Scripted(constant(tokenizer, one)) for one in ("Ball", "Milch"))
+
+    found = searched([picky, able, third], tokenizer, request_, model=untrained)
+
+    assert text(found, request_, tokenizer) == "Ball"
+    assert (picky.asked, third.asked) == ([], [])
+
+
+def test_what_no_engine_can_do_is_refused_by_name(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request
+):
+    engines = [
+        Scripted(constant(tokenizer, "Ball"), name=name, refuse=lambda wishes: "sampling")
+        for name in ("one", "other")
+    ]
+
+    with pytest.raises(ValueError, match=r"^one cannot do this: sampling; other cannot do this: "):
+        searched(engines, tokenizer, request_, model=untrained)
+
+
+def test_what_torch_alone_can_do_is_refused_where_it_was_left_out(
+    untrained: Transformer, tokenizer: Tokenizer
+):
+    searcher = Searcher([Scripted(constant(tokenizer, "x"))], tokenizer, model=untrained)
+
+    with pytest.raises(ValueError, match=r"^a score needs the torch engine: take engine auto or"):
+        searcher.torch_engine("a score")
+
+
+def test_the_hypothesis_that_the_others_agree_with_comes_first(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request
+):
+    texts = ("Milch am Fluss", "zwei Kinder spielen", "zwei Kinder spielen")
+    how = replace(HOW, agree=True)
+
+    found = searched(
+        [Scripted(constant(tokenizer, *texts))], tokenizer, request_, model=untrained, how=how
+    )
+
+    assert text(found, request_, tokenizer) == "zwei Kinder spielen"
+    assert len(found.hypotheses[request_]) == 3
+
+
+@pytest.mark.parametrize(
+    ("wishes", "best"), [(PLAIN, "Milch am Fluss"), (Wishes(draw=Draw()), "ein Buch")]
+)
+def test_draws_weigh_alike_and_hypotheses_of_a_beam_by_their_probability(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request, wishes: Wishes, best: str
+):
+    engine = Scripted(constant(tokenizer, "Milch am Fluss", "ein Buch", "ein Buch"), gap=5.0)
+    how = replace(HOW, wishes=wishes, agree=True)
+
+    found = searched([engine], tokenizer, request_, model=untrained, how=how)
+
+    assert text(found, request_, tokenizer) == best
+
+
+Looks = Callable[[dict[str, int]], None]
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer) -> Looks:
+    """Let words of a translation look at one place of the source each, all others at EOS."""
+
+    def set_looks(words: dict[str, int]) -> None:
+        def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Trace:
+            pieces = tokenizer.pieces(target)
+            places = torch.full((len(target),), len(source) - 1)
+            for word in words_of(pieces):
+                spelt = "".join(pieces[place] for place in word).strip("▁")
+                places[list(word)] = words.get(spelt, len(source) - 1)
+            one = torch.nn.functional.one_hot(places, len(source)).float()
+            return Trace(
+                encoder=torch.zeros(1, 1, len(source), len(source)),
+                decoder=torch.zeros(1, 1, len(target), len(target)),
+                cross=one[None, None],
+                log_probs=torch.zeros(len(target)),
+            )
+
+        monkeypatch.setattr(placing, "trace", trace)
+
+    return set_looks
+
+
+def ids(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
+    return tuple(tokenizer.encode(text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A searcher whose engine goes on behind each prefix with what is written for it."""
+
+    searcher: Searcher
+    engine: Scripted
+    request: Request
+    tokenizer: Tokenizer
+
+    def search(self, *terms: tuple[int, str], how: How = HOW) -> Found:
+        """Search with terms, each with its place in the source."""
+        wanted = tuple(Wanted((place,), ids(self.tokenizer, said)) for place, said in terms)
+        tell = Progress([[self.request]], None)
+        return self.searcher.search({self.request}, how, terms={self.request: wanted}, tell=tell)
+
+    def prefixes(self) -> list[str]:
+        """What each search had to begin with."""
+        return [self.tokenizer.decode(one.prefix) for (one,) in self.engine.asked]
+
+    def said(self, found: Found) -> str:
+        return text(found, self.request, self.tokenizer)
+
+
+MakeScene = Callable[[dict[str, tuple[int, ...]]], Scene]
+
+
+@pytest.fixture
+def scene(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request, ours: TorchEngine
+) -> MakeScene:
+    def make(behind: dict[str, tuple[int, ...]]) -> Scene:
+        engine = Scripted(lambda request, wishes: [behind[tokenizer.decode(request.prefix)]])
+        searcher = Searcher([engine, ours], tokenizer, model=untrained)
+        return Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
+
+    return make
+
+
+def test_a_term_that_is_said_already_costs_no_second_search(scene: MakeScene, tokenizer: Tokenizer):
+    here = scene({"": ids(tokenizer, "ein roter Ball am Fluss")})
+
+    here.search((0, "Ball"))
+
+    assert here.prefixes() == [""]
+
+
+def test_a_term_goes_where_the_model_looks_at_its_source_and_the_search_goes_on_from_it(
+    scene: MakeScene, tokenizer: Tokenizer, looks: Looks
+):
+    looks({"Markt": 2})
+    here = scene(
+        {
+            "": ids(tokenizer, "ein Buch auf dem Markt und Milch"),
+            "ein Buch auf dem Ball": ids(tokenizer, "im Garten"),
+        }
+    )
+
+    found = here.search((2, "Ball"))
+
+    assert here.prefixes() == ["", "ein Buch auf dem Ball"]
+    assert here.said(found) == "ein Buch auf dem Ball im Garten"
+
+
+def test_several_terms_are_placed_from_left_to_right(
+    scene: MakeScene, tokenizer: Tokenizer, looks: Looks
+):
+    looks({"Buch": 5, "Markt": 2, "Fluss": 2})
+    here = scene(
+        {
+            "": ids(tokenizer, "ein Buch auf dem Markt"),
+            "ein Haus": ids(tokenizer, "am Fluss"),
+            "ein Haus am Ball": (),
+        }
+    )
+
+    found = here.search((2, "Ball"), (5, "Haus"))
+
+    assert here.prefixes() == ["", "ein Haus", "ein Haus am Ball"]
+    assert here.said(found) == "ein Haus am Ball"
+
+
+def test_a_term_that_would_not_fit_is_left(scene: MakeScene, tokenizer: Tokenizer, looks: Looks):
+    looks({"Markt": 2})
+    said = ids(tokenizer, "ein Buch auf dem Markt")
+    here = scene({"": said})
+    fits = len(ids(tokenizer, "ein Buch auf dem")) + len(ids(tokenizer, "Haus"))
+    how = replace(HOW, wishes=Wishes(max_length=fits))
+
+    found = here.search((2, "Haus"), how=how)
+
+    assert here.prefixes() == [""]
+    assert here.said(found) == "ein Buch auf dem Markt"
+
+
+def test_a_term_fits_if_eos_has_room_behind_it(
+    scene: MakeScene, tokenizer: Tokenizer, looks: Looks
+):
+    looks({"Markt": 2})
+    here = scene({"": ids(tokenizer, "ein Buch auf dem Markt"), "ein Buch auf dem Haus": ()})
+    fits = len(ids(tokenizer, "ein Buch auf dem")) + len(ids(tokenizer, "Haus")) + 1
+    how = replace(HOW, wishes=Wishes(max_length=fits))
+
+    found = here.search((2, "Haus"), how=how)
+
+    assert here.said(found) == "ein Buch auf dem Haus"
+
+
+def longer(scene: MakeScene, tokenizer: Tokenizer) -> Scene:
+    """The model would make "Ball" a longer word, whatever is before it."""
+    e = ids(tokenizer, "Balle")[-1:]
+    und = ids(tokenizer, "und")
+    return scene(
+        {
+            "": ids(tokenizer, "ein Buch"),
+            "ein Ball": e,
+            f"ein Ball {tokenizer.decode(und[:1])}": und[1:],
+        }
+    )
+
+
+def likely(monkeypatch: pytest.MonkeyPatch, *ids_: int) -> None:
+    """Let these be the likeliest next pieces."""
+    found = [NextPiece(one, -1.0 - rank) for rank, one in enumerate(ids_)]
+    monkeypatch.setattr(TorchEngine, "next_pieces", lambda self, request, k: found)
+
+
+def test_a_term_that_became_a_longer_word_is_closed_by_the_likeliest_other_piece(
+    scene: MakeScene, tokenizer: Tokenizer, looks: Looks, monkeypatch: pytest.MonkeyPatch
+):
+    looks({"Buch": 2})
+    here = longer(scene, tokenizer)
+    likely(monkeypatch, ids(tokenizer, "Balle")[-1], ids(tokenizer, "und")[0], EOS)
+
+    found = here.search((2, "Ball"))
+
+    assert here.prefixes() == ["", "ein Ball", "ein Ball u"]
+    assert here.said(found) == "ein Ball und"
+
+
+def test_a_term_is_closed_by_the_translations_end_where_that_is_likeliest(
+    scene: MakeScene,
+    tokenizer: Tokenizer,
+    looks: Looks,
+    monkeypatch: pytest.MonkeyPatch,
+    ours: TorchEngine,
+):
+    looks({"Buch": 2})
+    here = longer(scene, tokenizer)
+    likely(monkeypatch, ids(tokenizer, "Balle")[-1], EOS, ids(tokenizer, "und")[0])
+
+    found = here.search((2, "Ball"))
+
+    (only,) = found.hypotheses[here.request]
+    assert here.prefixes() == ["", "ein Ball"]
+    assert only.ids == (*ids(tokenizer, "ein Ball"), EOS)
+    assert only.log_probs == ours.score([(here.request.source, only.ids[:-1])])[0]
+
+
+def test_a_term_is_closed_by_the_end_where_nothing_else_has_room(
+    scene: MakeScene, tokenizer: Tokenizer, looks: Looks, monkeypatch: pytest.MonkeyPatch
+):
+    looks({"Buch": 2})
+    here = longer(scene, tokenizer)
+    likely(monkeypatch, ids(tokenizer, "und")[0])
+    how = replace(HOW, wishes=Wishes(max_length=len(ids(tokenizer, "ein Ball")) + 1))
+
+    found = here.search((2, "Ball"), how=how)
+
+    assert here.said(found) == "ein Ball"
+
+
+def test_an_end_that_comes_too_early_closes_no_term(
+    scene: MakeScene, tokenizer: Tokenizer, looks: Looks, monkeypatch: pytest.MonkeyPatch
+):
+    looks({"Buch": 2})
+    here = longer(scene, tokenizer)
+    likely(monkeypatch, EOS, ids(tokenizer, "und")[0])
+
+    found = here.search((2, "Ball"), how=replace(HOW, wishes=Wishes(min_length=5)))
+
+    assert here.said(found) == "ein Ball und"
+
+
+def test_a_loop_behind_a_term_is_searched_again_behind_it(
+    tokenizer: Tokenizer,
+    request_: Request,
+    looks: Looks,
+    untrained: Transformer,
+    ours: TorchEngine,
+):
+    looks({"Buch": 2})
+
+    def say(request: Request, wishes: Wishes) -> list[tuple[int, ...]]:
+        if not request.prefix:
+            return [ids(tokenizer, "ein Buch")]
+        return [ids(tokenizer, "im Garten" if wishes.no_repeat else "und und und und und")]
+
+    engine = Scripted(say)
+    searcher = Searcher([engine, ours], tokenizer, model=untrained)
+    here = Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
+
+    found = here.search((2, "Ball"))
+
+    assert here.prefixes() == ["", "ein Ball", "ein Ball"]
+    assert here.said(found) == "ein Ball im Garten"
+    assert found.flags == {request_: 'says "und" 5 times in a row'}
+    assert found.mended == {request_}
+
+
+def test_the_translation_that_is_agreed_on_says_the_terms(
+    tokenizer: Tokenizer,
+    request_: Request,
+    looks: Looks,
+    untrained: Transformer,
+    ours: TorchEngine,
+):
+    looks({"Buch": 2})
+
+    def say(request: Request, wishes: Wishes) -> list[tuple[int, ...]]:
+        texts = ["im Garten"] if request.prefix else ["ein Ball", "ein Buch", "ein Buch"]
+        return [ids(tokenizer, one) for one in texts]
+
+    engine = Scripted(say)
+    searcher = Searcher([engine, ours], tokenizer, model=untrained)
+    here = Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
+
+    found = here.search((2, "Ball"), how=replace(HOW, agree=True))
+
+    assert here.said(found) == "ein Ball im Garten"

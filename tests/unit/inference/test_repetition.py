@@ -1,0 +1,114 @@
+"""Loops and blow-ups are seen, and what people write is not taken for one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transduce.inference.repetition import NO_REPEAT, better, fault, remedy
+from transduce.search.request import Wishes
+
+
+def pieces(text: str) -> list[str]:
+    """Each word a piece; "+" joins a piece to the one before it."""
+    return [word.removeprefix("+") if word[0] == "+" else f"▁{word}" for word in text.split()]
+
+
+SOURCE = pieces("a man walks along the river with his dog and his wife")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("der der der der Mann", '"der" 4 times in a row'),
+        ("ein Hund und ein Hund und ein Hund und", '"ein Hund und" 3 times in a row'),
+        ("Straßen +hun +d Straßen +hun +d Straßen +hun +d", '"Straßenhund" 3 times in a row'),
+        ("a +b +c +d +e +f x a +b +c +d +e +f y a +b +c +d +e +f", '"abcdef" 3 times'),
+        ("- - - - - - - - -", '"-" 9 times in a row'),
+        ("0 +. 0 +. 0 +. 0 +. 0 +.", '"0." 5 times in a row'),
+    ],
+)
+def test_a_loop_is_seen(target: str, said: str):
+    assert fault(SOURCE, [*pieces(target), "</s>"]) == f"says {said}"
+
+
+def test_of_two_loops_the_first_is_named():
+    target = pieces("der der der der die die die die")
+
+    assert fault(SOURCE, target) == 'says "der" 4 times in a row'
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("no no no no no", "nein nein nein nein nein"),
+        ("no no no", "nein nein nein nein"),  # one more is no loop
+        ("he is very very good", "er ist sehr sehr sehr gut"),
+        ("wait …", "warte . . ."),
+        ("---", "- - - - - - - -"),
+        ("one billion", "1 +000 +000 +000"),
+        ("1 +000 +000 +000 +000 +000 +000 +000 +000 +000", "1" + " +000" * 9),
+        ("room 1 , room 2 , room 3", "Zimmer 1 , Zimmer 2 , Zimmer 3"),
+        ("my great - great - great - great - aunt", "meine Ur +ur +ur +ur +gro +ß +tante"),
+        ("dog and dog", "ein Hund und ein Hund und ein Hund"),
+        ("a", "ein"),
+        ("", ""),
+    ],
+)
+def test_what_people_write_is_no_loop(source: str, target: str):
+    assert fault(pieces(source), pieces(target)) == ""
+
+
+def test_a_list_in_the_source_may_be_a_list_in_the_translation():
+    source = pieces("turn left at the next light , " * 3)
+    target = pieces("an der nächsten Ampel links , " * 4)
+
+    assert fault(source, target) == ""
+
+
+def test_more_of_a_list_than_the_source_has_is_a_loop():
+    source = pieces("turn left at the next light , " * 3)
+    target = pieces("an der nächsten Ampel links , " * 5)
+
+    assert fault(source, target) == 'says "an der nächsten Ampel links ," 5 times in a row'
+
+
+def test_a_blow_up_is_seen_where_nothing_repeats():
+    longest = [f"▁{place}" for place in range(3 * 2 + 20)]
+
+    assert fault(["▁a", "▁dog", "</s>"], [*longest, "</s>"]) == ""
+    assert fault(["▁a", "▁dog", "</s>"], [*longest, "▁x", "</s>"]) == (
+        "has 27 pieces where the source has 2"
+    )
+
+
+def test_the_remedy_forbids_repeats_and_keeps_the_other_wishes():
+    assert remedy(Wishes(min_length=5)) == Wishes(min_length=5, no_repeat=NO_REPEAT)
+
+
+def test_a_weaker_wish_is_made_stronger():
+    assert remedy(Wishes(no_repeat=7)) == Wishes(no_repeat=NO_REPEAT)
+
+
+@pytest.mark.parametrize("count", range(1, NO_REPEAT + 1))
+def test_there_is_no_remedy_twice(count: int):
+    assert remedy(Wishes(no_repeat=count)) is None
+
+
+@given(st.lists(st.sampled_from(["▁a", "b", "▁c"]), max_size=40))
+def test_what_the_remedy_allows_is_no_loop(drawn: list[str]):
+    said: list[str] = []
+    for piece in drawn:  # as a search does it: what would repeat a run is not said
+        runs = [said[start : start + NO_REPEAT] for start in range(len(said) - NO_REPEAT + 1)]
+        if [*said, piece][-NO_REPEAT:] not in runs:
+            said.append(piece)
+
+    assert not fault(SOURCE, said).startswith("says")
+
+
+def test_a_second_try_without_fault_is_better():
+    assert better(SOURCE, pieces("der der der der"), pieces("der Mann"))
+
+
+@pytest.mark.parametrize("second", ["x x x x", ""])
+def test_a_second_try_that_is_no_cure_is_not_better(second: str):
+    assert not better(SOURCE, pieces("der der der der"), [*pieces(second), "</s>"])

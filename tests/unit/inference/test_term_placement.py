@@ -1,0 +1,229 @@
+"""A term is found in the source piece by piece, and goes where the model looks at it."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.tokenizer import EOS, Tokenizer
+from transduce.inference import term_placement as placing
+from transduce.inference.glossary import Term, terms_in
+from transduce.inference.term_placement import (
+    Wanted,
+    ends_word,
+    lacking,
+    pieces_in,
+    wanted,
+    with_next_term,
+)
+from transduce.model.trace import Trace
+from transduce.model.transformer import Transformer
+from transduce.search.hypothesis import Hypothesis
+from transduce.search.request import Request
+
+BALL = Term("ball", "Ball")
+
+
+def ids(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
+    return tuple(tokenizer.encode(text))
+
+
+def found(text: str, tokenizer: Tokenizer, *terms: Term) -> tuple[Wanted, ...]:
+    return wanted(text, tokenizer.encode(text), terms_in(text, terms), tokenizer)
+
+
+def spelt(text: str, one: Wanted, tokenizer: Tokenizer) -> str:
+    """The pieces of the source that are taken for the term."""
+    pieces = tokenizer.pieces(tokenizer.encode(text))
+    return "".join(pieces[place] for place in one.places).strip("▁")
+
+
+def said(tokenizer: Tokenizer, text: str) -> Hypothesis:
+    all_ids = (*ids(tokenizer, text), EOS)
+    return Hypothesis.scored(all_ids, [-0.1] * len(all_ids), alpha=0.6, finished=True)
+
+
+def lacks(tokenizer: Tokenizer, text: str, *terms: Wanted) -> list[Wanted]:
+    hypothesis = said(tokenizer, text)
+    return lacking(hypothesis, terms, tokenizer.pieces(hypothesis.ids))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a red ball in the garden",
+        "a baller, then a ball",  # in another word before
+        "☃ and a ball",  # behind what the vocabulary lacks
+        "a☃☃b <unk> ball ☃",
+        "Ball in the garden",  # a sentence's first word
+        "the  ball",  # two blanks
+    ],
+)
+def test_a_terms_pieces_are_those_of_its_words(tokenizer: Tokenizer, text: str):
+    (one,) = found(text, tokenizer, BALL)
+
+    assert spelt(text, one, tokenizer).lower() == "ball"
+
+
+def test_a_terms_pieces_are_found_behind_characters_spelt_in_bytes():
+    lines = ["a red ball", "ein roter Ball"]
+    bytewise = Tokenizer.train(lines, TokenizerConfig(vocab_size=290, byte_fallback=True))
+    text = "☃ö ball"
+    assert any(piece.startswith("<0x") for piece in bytewise.pieces(bytewise.encode(text)))
+
+    (one,) = found(text, bytewise, BALL)
+
+    assert spelt(text, one, bytewise) == "ball"
+
+
+def test_terms_are_found_each_at_its_own_place(tokenizer: Tokenizer):
+    text = "a book and a ball"
+
+    first, second = found(text, tokenizer, BALL, Term("book", "Buch"))
+
+    assert [spelt(text, one, tokenizer) for one in (first, second)] == ["book", "ball"]
+    assert [one.ids for one in (first, second)] == [ids(tokenizer, "Buch"), ids(tokenizer, "Ball")]
+
+
+def test_a_term_of_two_words_has_the_pieces_of_both(tokenizer: Tokenizer):
+    text = "the red ball in the garden"
+
+    (one,) = found(text, tokenizer, Term("red ball", "Ball"))
+
+    assert spelt(text, one, tokenizer).replace("▁", " ") == "red ball"
+
+
+def test_what_is_met_twice_is_wanted_once_at_the_first_place(tokenizer: Tokenizer):
+    text = "a ball and a ball"
+
+    (one,) = found(text, tokenizer, BALL)
+
+    assert max(one.places) < len(tokenizer.encode("a ball and"))
+
+
+def test_pieces_of_a_part_that_begins_within_a_word_are_found():
+    assert pieces_in("den ball", ["d", "en", "▁b", "all"]) == [(0, 1), (1, 3), (4, 5), (5, 8)]
+
+
+def test_a_term_is_lacking_unless_it_is_said(tokenizer: Tokenizer):
+    ball, book = (Wanted((), ids(tokenizer, text)) for text in ("Ball", "Buch"))
+
+    assert lacks(tokenizer, "ein Ball im Garten", ball, book) == [book]
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks_it"), [("ein Ball", False), ("ein Ball.", False), ("eine Balle", True)]
+)
+def test_a_term_within_a_longer_word_is_lacking(text: str, lacks_it: bool):
+    lines = ["ein Ball.", "eine Balle"] * 3
+    letters = Tokenizer.train(lines, TokenizerConfig(vocab_size=19, kind="bpe"))
+    term = Wanted((), ids(letters, "Ball"))
+    given = said(letters, text)
+    assert term.ids[0] in given.ids
+
+    assert bool(lacking(given, [term], letters.pieces(given.ids))) == lacks_it
+
+
+def test_a_term_counts_though_a_longer_word_begins_with_it_before(tokenizer: Tokenizer):
+    ball = Wanted((), ids(tokenizer, "Ball"))
+
+    assert lacks(tokenizer, "Balle Ball", ball) == []
+
+
+@pytest.mark.parametrize(
+    ("behind", "ends"),
+    [
+        ([], True),
+        (["</s>"], True),
+        (["▁und"], True),
+        ([","], True),
+        (["e"], False),
+        (["2"], False),
+    ],
+)
+def test_a_word_ends_before_a_blank_a_mark_and_the_end(behind: list[str], ends: bool):
+    assert ends_word(behind) == ends
+
+
+def looking(monkeypatch: pytest.MonkeyPatch, rows: Sequence[int], *, columns: int) -> None:
+    """Let piece n of the translation look at place rows[n] of the source."""
+
+    def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Trace:
+        assert len(target) == len(rows)
+        one = torch.nn.functional.one_hot(torch.tensor(rows), columns).float()
+        return Trace(
+            encoder=torch.zeros(1, 1, columns, columns),
+            decoder=torch.zeros(1, 1, len(rows), len(rows)),
+            cross=one[None, None],
+            log_probs=torch.zeros(len(rows)),
+        )
+
+    monkeypatch.setattr(placing, "trace", trace)
+
+
+def placed(
+    model: Transformer, tokenizer: Tokenizer, text: str, *terms: Wanted, prefix: str = ""
+) -> str:
+    """The prefix that is asked for next, as text."""
+    request = Request(ids(tokenizer, "a red ball"), prefix=ids(tokenizer, prefix))
+    hypothesis = said(tokenizer, text)
+    pieces = tokenizer.pieces(hypothesis.ids)
+    now = with_next_term(model, request, hypothesis, terms, pieces)
+    assert now._replace(prefix=()) == request._replace(prefix=())
+    return tokenizer.decode(now.prefix)
+
+
+def test_a_term_takes_the_place_of_the_word_that_looks_at_it(
+    untrained: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    columns = len(tokenizer.encode("a red ball")) + 1
+    # Pieces: "▁ein", then "▁B" "u" "ch", then "▁a" "m", then four of "Fluss", then EOS.
+    looking(monkeypatch, [0, 1, 1, 1, 2, 2, 0, 0, 0, 0, 3], columns=columns)
+    ball = Wanted((2,), ids(tokenizer, "Ball"))
+
+    assert placed(untrained, tokenizer, "ein Buch am Fluss", ball) == "ein Buch Ball"
+
+
+def test_the_leftmost_of_several_terms_is_placed(
+    untrained: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    columns = len(tokenizer.encode("a red ball")) + 1
+    # Pieces: "▁ein", then "▁B" "u" "ch", then "▁a" "m", then EOS.
+    looking(monkeypatch, [0, 1, 1, 1, 2, 2, 3], columns=columns)
+    ball, house = Wanted((2,), ids(tokenizer, "Ball")), Wanted((1,), ids(tokenizer, "Haus"))
+
+    assert placed(untrained, tokenizer, "ein Buch am", ball, house) == "ein Haus"
+
+
+def test_what_was_forced_already_stays(
+    untrained: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    columns = len(tokenizer.encode("a red ball")) + 1
+    looking(monkeypatch, [0, 2, 2, 2, 1, 1, 3], columns=columns)
+    ball = Wanted((2,), ids(tokenizer, "Ball"))
+
+    assert placed(untrained, tokenizer, "ein Buch am", ball, prefix="ein Buch") == "ein Buch Ball"
+
+
+def test_a_term_goes_to_the_end_where_no_word_is_behind_what_was_forced(
+    untrained: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    columns = len(tokenizer.encode("a red ball")) + 1
+    looking(monkeypatch, [0, 2, 2, 2, 3], columns=columns)
+    ball = Wanted((2,), ids(tokenizer, "Ball"))
+
+    found_text = placed(untrained, tokenizer, "ein Buch", ball, prefix="ein Buch")
+
+    assert found_text == "ein Buch Ball"
+
+
+def test_a_real_model_places_a_term_somewhere_behind_the_prefix(
+    untrained: Transformer, tokenizer: Tokenizer
+):
+    ball = Wanted((3,), ids(tokenizer, "Ball"))
+
+    text = placed(untrained, tokenizer, "ein Buch am Fluss", ball, prefix="ein")
+
+    assert text.startswith("ein")
+    assert text.endswith("Ball")

@@ -1,0 +1,96 @@
+"""Whole texts go to the translator at once, and each comes back as one."""
+
+from collections.abc import Sequence
+
+import pytest
+from tests.unit.inference.scripted import Scripted
+
+from transduce.data.tokenizer import Tokenizer
+from transduce.documents.markup import Together
+from transduce.inference.texts import translate_texts
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Translator
+from transduce.model.transformer import Transformer
+from transduce.search.config import SearchConfig
+from transduce.search.request import Request, Wishes
+
+SEARCH = SearchConfig(beam=1, max_source=23)
+
+
+@pytest.fixture
+def engine(tokenizer: Tokenizer) -> Scripted:
+    """Says the words of its source backwards."""
+
+    def say(request: Request, wishes: Wishes) -> Sequence[Sequence[int]]:
+        words = tokenizer.decode(request.source).split()
+        return [tokenizer.encode(" ".join(reversed(words)))]
+
+    return Scripted(say)
+
+
+@pytest.fixture
+def translator(engine: Scripted, tokenizer: Tokenizer, untrained: Transformer) -> Translator:
+    return Translator([engine], tokenizer, model=untrained, search=SEARCH)
+
+
+def test_texts_come_back_in_order(translator: Translator):
+    found = translate_texts(translator, ["the old man\n\nred ball\n", "", "a book"], markup="none")
+
+    assert found == [
+        Together("man old the\n\nball red\n", ()),
+        Together("", ()),
+        Together("book a", ()),
+    ]
+
+
+def test_all_texts_are_asked_for_in_one_call(translator: Translator, engine: Scripted):
+    translate_texts(translator, ["the old man\nred ball", "a {x} book"])
+
+    assert len(engine.asked) == 1
+
+
+def test_a_lost_placeholder_is_kept_by_its_runs(translator: Translator):
+    (found,) = translate_texts(translator, ["the red ball {x} a book"])
+
+    assert found == Together("ball red the {x} book a", ())
+
+
+def test_alignments_are_computed_where_tags_need_them_alone(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[str] = []
+
+    def alignment(one: Translation) -> str:
+        asked.append(one.source)
+        return "0-2 1-1 2-0"
+
+    monkeypatch.setattr(translator, "alignment", alignment)
+
+    (found,) = translate_texts(
+        translator, ["<p>the <b>red</b> ball</p><p><i>a book</i></p>"], markup="html"
+    )
+
+    assert found.text == "<p>ball <b>red</b> the</p><p><i>book a</i></p>"
+    assert asked == ["the red ball"]
+
+
+def test_the_models_own_alignment_places_tags(translator: Translator):
+    (found,) = translate_texts(translator, ["the <b>red</b> ball"], markup="html")
+
+    assert found.text.count("<b>") == found.text.count("</b>") == 1
+    assert found.lost == ()
+
+
+def test_progress_and_translations_are_told(translator: Translator):
+    counts: list[int] = []
+    seen: list[Translation] = []
+
+    translate_texts(translator, ["red ball\na {x} book"], progress=counts.append, seen=seen.append)
+
+    assert counts[-1] == 4
+    assert [one.source for one in seen] == ["red ball", "a {x} book", "a", "book"]
+
+
+def test_settings_reach_the_translator(translator: Translator):
+    with pytest.raises(ValueError, match="beam"):
+        translate_texts(translator, ["red"], beam=0)

@@ -1,0 +1,228 @@
+"""A folder is whole or absent, and a reader can tell."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from transduce.io.atomic_folder import check_folder, recover, sha256, whole_file, whole_folder
+
+WHAT = "a box"
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Path:
+    with whole_folder(tmp_path / "box") as fresh:
+        (fresh / "a.txt").write_text("some text")
+        (fresh / "deep").mkdir()
+        (fresh / "deep" / "b.bin").write_bytes(bytes(range(97)))
+    return tmp_path / "box"
+
+
+def fail_in_the_middle(folder: Path, failure: BaseException) -> None:
+    with whole_folder(folder) as fresh:
+        (fresh / "a.txt").write_text("half of")
+        raise failure
+
+
+def test_what_was_written_is_whole(box: Path):
+    check_folder(box, what=WHAT)
+
+    assert (box / "a.txt").read_text() == "some text"
+
+
+def test_the_manifest_knows_size_and_checksum_of_the_files(box: Path):
+    manifest = json.loads((box / "manifest.json").read_text())
+
+    assert manifest == {
+        "a.txt": {"bytes": 9, "sha256": sha256(box / "a.txt")},
+        "deep/b.bin": {"bytes": 97, "sha256": sha256(box / "deep" / "b.bin")},
+    }
+
+
+def test_the_readme_is_for_people_who_may_edit_it(tmp_path: Path):
+    with whole_folder(tmp_path / "box") as fresh:
+        (fresh / "a.txt").write_text("x")
+        (fresh / "README.md").write_text("as written")
+    (tmp_path / "box" / "README.md").write_text("as edited")
+
+    check_folder(tmp_path / "box", what=WHAT)
+
+
+def test_nothing_else_is_left_beside_it(box: Path):
+    assert [path.name for path in box.parent.iterdir()] == ["box"]
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path):
+    with pytest.raises(ZeroDivisionError):
+        fail_in_the_middle(tmp_path / "box", ZeroDivisionError())
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_leaves_nothing(tmp_path: Path):
+    with pytest.raises(KeyboardInterrupt):
+        fail_in_the_middle(tmp_path / "box", KeyboardInterrupt())
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_the_old_folder_as_it_was(box: Path):
+    with pytest.raises(KeyboardInterrupt):
+        fail_in_the_middle(box, KeyboardInterrupt())
+
+    check_folder(box, what=WHAT)
+    assert (box / "a.txt").read_text() == "some text"
+
+
+def test_a_folder_is_replaced_as_a_whole(box: Path):
+    with whole_folder(box) as fresh:
+        (fresh / "c.txt").write_text("new")
+
+    assert {path.name for path in box.iterdir()} == {"c.txt", "manifest.json"}
+    assert [path.name for path in box.parent.iterdir()] == ["box"]
+
+
+def dead() -> int:
+    """The number of a process that is no more."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return ended.pid
+
+
+def test_a_writer_killed_between_the_renames_lost_nothing(box: Path):
+    box.rename(box.with_name(f".box.old-{dead()}"))
+
+    check_folder(box, what=WHAT)
+
+    assert (box / "a.txt").read_text() == "some text"
+
+
+def test_a_writer_killed_behind_the_renames_leaves_the_new_folder(box: Path):
+    old = box.with_name(f".box.old-{dead()}")
+    shutil.copytree(box, old)
+    (box / "a.txt").write_text("new text!")
+
+    assert recover(box)
+
+    assert (box / "a.txt").read_text() == "new text!"
+    assert [path.name for path in box.parent.iterdir()] == ["box"]
+
+
+def test_what_a_killed_writer_had_not_finished_goes_when_the_next_one_comes(box: Path):
+    box.with_name(f".box.new-{dead()}").mkdir()
+
+    with whole_folder(box) as fresh:
+        (fresh / "c.txt").write_text("new")
+
+    assert [path.name for path in box.parent.iterdir()] == ["box"]
+
+
+def test_a_number_that_comes_again_is_not_taken_for_its_former_owner(tmp_path: Path):
+    (tmp_path / f".box.new-{os.getpid()}").mkdir()
+
+    with whole_folder(tmp_path / "box") as fresh:
+        (fresh / "c.txt").write_text("new")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["box"]
+
+
+def test_nothing_of_a_writer_that_lives_is_touched(box: Path):
+    theirs = box.with_name(f".box.new-{os.getppid()}")
+    theirs.mkdir()
+    moved = box.rename(box.with_name(f".box.old-{os.getppid()}"))
+
+    assert not recover(box)
+
+    assert theirs.is_dir()
+    assert moved.is_dir()
+
+
+def test_a_file_is_whole_or_absent(tmp_path: Path):
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+
+    with suppress(ZeroDivisionError), whole_file(file) as stream:
+        stream.write(b"half of")
+        raise ZeroDivisionError
+
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.txt", "old")]
+
+
+def test_folders_above_are_made(tmp_path: Path):
+    with whole_folder(tmp_path / "one" / "two" / "box") as fresh:
+        (fresh / "a.txt").write_text("x")
+
+    check_folder(tmp_path / "one" / "two" / "box", what=WHAT)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"^.*box is not a box: there is no such folder$"):
+        check_folder(tmp_path / "box", what=WHAT)
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"is not a box: it has no manifest\.json$"):
+        check_folder(tmp_path, what=WHAT)
+
+
+def test_a_missing_file_is_named(box: Path):
+    (box / "deep" / "b.bin").unlink()
+
+    with pytest.raises(ValueError, match=r"b\.bin is missing: .* is damaged"):
+        check_folder(box, what=WHAT)
+
+
+def test_a_cut_file_is_named_with_both_sizes(box: Path):
+    (box / "deep" / "b.bin").write_bytes(bytes(range(89)))
+
+    with pytest.raises(ValueError, match=r"b\.bin has 89 bytes in place of 97"):
+        check_folder(box, what=WHAT)
+
+
+def test_a_file_of_another_folder_of_the_same_size_is_named(box: Path):
+    (box / "a.txt").write_text("ogre text")
+
+    with pytest.raises(ValueError, match=r"a\.txt does not match its checksum"):
+        check_folder(box, what=WHAT)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "",
+        "{}",
+        "[]",
+        "7",
+        '{"a.txt": 3}',
+        '{"a.txt": {"bytes": 9}}',
+        '{"a.txt": {"bytes": "x", "sha256": "y"}}',
+        '{"../a.txt": {"bytes": 9, "sha256": "y"}}',
+        '{"/a.txt": {"bytes": 9, "sha256": "y"}}',
+    ],
+)
+def test_a_manifest_that_says_nothing_or_points_outside_is_refused(box: Path, manifest: str):
+    (box / "manifest.json").write_text(manifest)
+
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged or foreign"):
+        check_folder(box, what=WHAT)
+
+
+def test_a_manifest_that_is_no_text_is_refused(box: Path):
+    (box / "manifest.json").write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged or foreign"):
+        check_folder(box, what=WHAT)
+
+
+def test_the_checksum_is_sha_256(tmp_path: Path):
+    (tmp_path / "abc").write_bytes(b"abc")
+
+    digest = sha256(tmp_path / "abc")
+
+    assert digest == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -1,0 +1,33 @@
+"""One head against many: what is counted, and what is learned."""
+
+import pytest
+
+from transduce.paper.figures.heads import heads_figure, measure_heads
+
+
+@pytest.mark.slow
+def test_one_head_cannot_look_at_two_places_at_once():
+    """In 400 updates eight heads learn both, and one head does not."""
+    one, eight = measure_heads((1, 8), d_model=64, length=11, seeds=1, repeats=1).answers
+
+    assert eight.both_right[0] > 0.9
+    assert one.both_right[0] < 0.5
+
+
+def test_what_is_softmaxed_grows_with_the_heads():
+    found = measure_heads((1, 4), d_model=16, length=7, seeds=0, updates=0, repeats=1)
+
+    assert [cut.softmaxed for cut in found.costs] == [49, 196]
+
+
+def test_the_same_seeds_answer_the_same():
+    first, second = (
+        measure_heads((2,), d_model=16, length=7, seeds=1, updates=3, repeats=1).answers
+        for _ in range(2)
+    )
+
+    assert first == second
+
+
+def test_the_figure_says_that_the_operations_are_the_same():
+    assert "need the same number of operations" in heads_figure(quick=True).found

@@ -1,0 +1,87 @@
+"""`transduce paper figures` and `transduce paper model`, as commands."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run, Transduce, refuses
+
+from transduce.paper.figures.run import chosen, make_figure
+
+
+def test_figures_are_written_with_their_numbers(transduce: Transduce, tmp_path: Path):
+    said = transduce(
+        *("paper", "figures", "--quick", "--only", "rate", "--only", "masks"), "--out", tmp_path
+    )
+
+    assert said.code == 0, said.err
+    assert [line.split(" | ")[0] for line in said.out.splitlines()[2:]] == ["| masks", "| rate"]
+    plots = {f"{name}{dark}.{kind}" for name in ("masks", "rate") for dark in ("", "-dark")
+             for kind in ("svg", "png")}  # fmt: skip
+    assert {path.name for path in tmp_path.iterdir()} == plots | {
+        "masks.json", "rate.json", "figures.md"
+    }  # fmt: skip
+    record = json.loads((tmp_path / "rate.json").read_text())
+    assert record["quick"] is True
+    assert record["numbers"]["curves"][0]["peak_at"] == 4000
+    assert "](masks.svg)" in (tmp_path / "figures.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["order", "waves", "rate"])
+def test_figures_say_the_same_twice(name: str):
+    first, second = (make_figure(name, quick=True) for _ in range(2))
+
+    assert first.numbers == second.numbers
+    assert first.found == second.found
+
+
+def test_the_figure_of_it_comes_last_and_with_a_model_alone():
+    assert "it" not in chosen([], model=False)
+    assert chosen([], model=True)[-1] == "it"
+    assert chosen(["it", "scaling"], model=True) == ("scaling", "it")
+
+
+@pytest.mark.parametrize(("only", "part"), [("nosuch", "'nosuch'"), ("it", "--model")])
+def test_a_figure_that_cannot_be_made_is_refused(
+    transduce: Transduce, tmp_path: Path, only: str, part: str
+):
+    refuses(transduce("paper", "figures", "--only", only, "--out", tmp_path / "x"), part)
+
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_recipes_model_is_drawn_for_light_and_for_dark_pages(
+    transduce: Transduce, tmp_path: Path
+):
+    said = transduce("paper", "model", "tiny", "--out", tmp_path / "drawn" / "tiny.svg")
+
+    assert said.code == 0, said.err
+    assert said.out.startswith("| where | part | shape |")
+    files = sorted((tmp_path / "drawn").iterdir())
+    assert [file.name for file in files] == ["tiny-dark.svg", "tiny.svg"]
+    assert files[0].read_text() != files[1].read_text()
+
+
+def test_a_runs_model_is_shown_on_a_page(transduce: Transduce, run: Run, tmp_path: Path):
+    said = transduce("paper", "model", run.folder, "--out", tmp_path / "mine.html")
+
+    page = (tmp_path / "mine.html").read_text()
+    assert said.code == 0, said.err
+    assert "<h1>Figure 1 of run</h1>" in page
+    assert "2 heads · d_k 16 · d_v 16" in page
+    assert "prefers-color-scheme" in page
+
+
+def test_the_table_goes_into_a_file_of_markdown(transduce: Transduce, tmp_path: Path):
+    said = transduce("paper", "model", "--out", tmp_path / "base.md")
+
+    assert (tmp_path / "base.md").read_text().endswith(said.out)
+
+
+@pytest.mark.parametrize("name", ["nosuch", "no/such/folder"])
+def test_what_is_neither_folder_nor_recipe_is_refused(transduce: Transduce, name: str):
+    refuses(transduce("paper", "model", name), name)
+
+
+def test_a_drawing_of_another_kind_is_refused(transduce: Transduce, tmp_path: Path):
+    refuses(transduce("paper", "model", "--out", tmp_path / "a.pdf"), ".svg, .html, .md")

@@ -1,0 +1,28 @@
+"""Sinusoids: products by distance, and shifts that are rotations."""
+
+import pytest
+import torch
+
+from transduce.model.positions import sinusoids
+from transduce.paper.figures.waves import measure_waves, shift
+
+
+@pytest.mark.parametrize("k", [1, 5, 23])
+def test_a_shift_moves_every_place_by_the_same_matrix(k: int):
+    table = sinusoids(67, 14).double()
+
+    moved = table[:-k] @ shift(k, 14).T
+
+    torch.testing.assert_close(moved, table[k:], rtol=0, atol=1e-5)
+
+
+def test_two_shifts_are_one():
+    torch.testing.assert_close(shift(3, 14) @ shift(4, 14), shift(7, 14))
+
+
+def test_products_depend_on_the_distance_alone():
+    found = measure_waves(64, d_model=14)
+
+    assert found.spread < 1e-5
+    assert found.products[0][found.distances.index(0)] == pytest.approx(1)
+    assert found.not_orthogonal < 1e-12

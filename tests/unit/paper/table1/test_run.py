@@ -1,0 +1,104 @@
+"""The command in its quick form, and its page."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.conftest import Transduce
+
+from transduce.paper.table1 import run as module
+from transduce.paper.table1.measure import QUICK
+from transduce.paper.table1.page import reached
+from transduce.paper.table1.recall import Recall
+
+PLOTS = ("length", "width", "paths", "recall")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("matplotlib")
+    out = tmp_path_factory.mktemp("table1")
+    module.table1(out, QUICK, recall(), tell=lambda _: None)
+    return out
+
+
+def recall() -> Recall:
+    return Recall(distances=(4, 8), seeds=2, updates=2, batch=3, tested=8)
+
+
+def test_everything_is_written(made: Path):
+    drawn = {
+        f"table1-{name}{page}.{kind}"
+        for name in PLOTS
+        for page in ("", "-dark")
+        for kind in ("png", "svg")
+    }
+
+    assert {file.name for file in made.iterdir()} == drawn | {"table1.json", "table1.md"}
+
+
+def test_the_exponents_of_operations_are_the_papers(made: Path):
+    growths = json.loads((made / "table1.json").read_text())["growths"]
+
+    found = {
+        (one["kind"], one["along"]): round(one["operations"], 9)
+        for one in growths
+        if one["part"] == "mixing"
+    }
+    assert found == {
+        ("self-attention", "n"): 2,
+        ("self-attention", "d"): 1,
+        ("restricted", "n"): 1,
+        ("restricted", "d"): 1,
+        **{(kind, "n"): 1 for kind in ("GRU", "LSTM", "convolution")},
+        **{(kind, "d"): 2 for kind in ("GRU", "LSTM", "convolution")},
+    }
+
+
+def test_a_whole_gru_has_the_operations_of_self_attention_where_n_is_d(made: Path):
+    crossings = json.loads((made / "table1.json").read_text())["crossings"]
+
+    found = {(one["kind"], one["part"]): one["operations"] / one["d"] for one in crossings}
+    assert found == {
+        ("GRU", "mixing"): 1.5,
+        ("GRU", "whole"): 1.0,
+        ("LSTM", "mixing"): 2.0,
+        ("LSTM", "whole"): 2.0,
+    }
+
+
+def test_the_page_has_a_row_for_each_layer_type(made: Path):
+    page = (made / "table1.md").read_text()
+
+    assert "| self-attention | O(n²·d) | n^2.00 d^1.00 |" in page
+    assert "| restricted | O(1) | 4, 4 | O(n/r) | 4, 8 |" in page
+    assert "| dilated | O(1) | 1, 1 | O(log_k(n)) | 2, 3 |" in page
+    assert "1 thread" in page
+
+
+def test_how_far_a_network_sees():
+    usual = Recall()
+
+    assert reached("restricted", usual) == 3 * 16
+    assert reached("convolution", usual) == 7**3 - 1
+    assert reached("LSTM", usual) is None
+
+
+def test_without_matplotlib_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+
+    with pytest.raises(ValueError, match=r"pip install 'transduce\[plot\]'"):
+        module.table1(tmp_path / "out", QUICK, None, tell=lambda _: None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_prints_the_page(
+    transduce: Transduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[object] = []
+    monkeypatch.setattr(module, "table1", lambda out, *given, tell: asked.append(given) or "page")
+
+    said = transduce("paper", "table1", "--quick", "--no-learning", "--out", str(tmp_path))
+
+    assert (said.code, said.out) == (0, "page\n")
+    assert asked == [(QUICK, None)]

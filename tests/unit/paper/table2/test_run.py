@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import pytest
+from tests.conftest import SHAPE, Transduce, refuses
+
+from transduce.evaluation.metrics import Score
+from transduce.paper.table2.cost import RUNS, Lengths, account, on_gpu
+from transduce.paper.table2.page import PUBLISHED, markdown, write
+from transduce.paper.table2.run import Assumed, Cost, Speed, Table2, measure, projected
+
+LENGTHS = Lengths(11, 7)
+
+
+def test_a_model_is_timed():
+    found = measure(SHAPE, LENGTHS, tokens=21, updates=1, threads=1)
+
+    assert found.tokens_per_second > 0.0
+    assert found.step_seconds > 0.0
+    assert (found.threads, found.device) == (1, "cpu")
+
+
+def test_hours_here_are_those_of_all_updates():
+    counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
+    speed = Speed(tokens_per_second=35.0, step_seconds=0.5, threads=2, device="cpu")
+
+    found = projected(counted, speed, hour_price=0.2)
+
+    assert found.hours == pytest.approx(100_000 * (70 / 35.0 + 0.5) / 3600)
+    assert found.price == pytest.approx(0.2 * found.hours)
+    assert found.where == "this machine, 2 threads"
+
+
+def test_a_price_below_zero_is_refused():
+    counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
+
+    with pytest.raises(ValueError, match="--hour-price must be 0 or more"):
+        projected(counted, Speed(35.0, 0.5, 2, "cpu"), hour_price=-1.0)
+
+
+@pytest.fixture
+def found() -> Table2:
+    costs: list[Cost] = []
+    for run in RUNS:
+        counted = account(run, SHAPE, tokens=70, lengths=LENGTHS)
+        speed = Speed(35.0, 0.5, 2, "cpu")
+        places = (
+            projected(counted, speed, hour_price=0.2),
+            on_gpu(counted, tflops=4.0, hour_price=3.0),
+        )
+        costs.append(Cost(counted, speed, places))
+    scores = (
+        Score(name="BLEU", value=26.5, signature="tok:13a"),
+        Score(name="tokenised BLEU", value=27.3, signature="Moses tokens"),
+    )
+    return Table2(assumed=Assumed(), costs=tuple(costs), scores=scores)
+
+
+def test_the_page_does_the_papers_arithmetic(found: Table2):
+    page = markdown(found)
+
+    assert "12 h x 3600 x 8 GPUs x 9.5e12 = 3.28e+18, published as 3.3e+18" in page
+    assert "84 h x 3600 x 8 GPUs x 9.5e12 = 2.30e+19, published as 2.3e+19" in page
+
+
+def test_the_page_labels_both_scores(found: Table2):
+    page = markdown(found)
+
+    assert "| BLEU | 26.50 | `tok:13a` |" in page
+    assert "| tokenised BLEU | 27.30 | `Moses tokens` |" in page
+
+
+def test_published_results_are_the_papers():
+    base, big = PUBLISHED[-2:]
+
+    assert base[1:] == (27.3, 38.1, 3.3e18, 3.3e18)
+    assert big[1:] == (28.4, 41.8, 2.3e19, 2.3e19)
+
+
+def test_the_account_is_written_as_json_and_as_markdown(found: Table2, tmp_path: Path):
+    write(found, tmp_path / "new")
+
+    assert '"estimated": 3.2832e+18' in (tmp_path / "new" / "table2.json").read_text()
+    assert (tmp_path / "new" / "table2.md").read_text() == markdown(found)
+
+
+def test_translations_without_references_are_refused(transduce: Transduce):
+    refuses(transduce("paper", "table2", "--hypotheses", "a.de"), "--references")
+
+
+def test_a_sentence_of_one_piece_is_refused(transduce: Transduce, tmp_path: Path):
+    said = transduce("paper", "table2", "--mean-length", 1, "--out", tmp_path)
+
+    refuses(said, "2 pieces or more")

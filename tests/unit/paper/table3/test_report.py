@@ -1,0 +1,151 @@
+"""The report from outcomes that are made up, so that what should be said of them is known."""
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from transduce.paper.table3.page import markdown
+from transduce.paper.table3.report import Line, Report, report
+from transduce.paper.table3.run import Outcome, Scored, Settings
+
+LINES = 41
+WANTED = [f"der {n} Hund läuft heute schnell über die {n} Straße" for n in range(LINES)]
+
+
+def outcome(row: str, *, nats: float, right: int, seed: int = 1) -> Outcome:
+    """A row that says so many lines rightly, and needs about so many nats a piece."""
+    draw = random.Random(f"{row} {seed}")
+    said = [line if n < right else line.replace("Hund", "Kater") for n, line in enumerate(WANTED)]
+    scored = Scored(
+        bleu=100.0 * right / LINES,
+        signature="nrefs:1|tok:13a",
+        nats=tuple(10 * (nats + draw.gauss(0.0, 0.1)) for _ in WANTED),
+        pieces=(10,) * LINES,
+        hypotheses=tuple(said),
+    )
+    return Outcome(
+        row=row,
+        seed=seed,
+        parameters=19,
+        updates=7,
+        tokens=700,
+        seconds=60.0,
+        validation=scored,
+        test=None,
+    )
+
+
+def reported(outcomes: Sequence[Outcome]) -> Report:
+    return report(outcomes, references={"validation": WANTED, "test": []}, settings=Settings())
+
+
+def line(found: Report, row: str) -> Line:
+    return next(one for one in found.lines if one.row == row)
+
+
+@pytest.fixture(scope="module")
+def found() -> Report:
+    """C5 better than the base row, C1 worse, A1 the same; D1 better, which the paper denies."""
+    return reported(
+        [
+            outcome("base", nats=2.0, right=20),
+            outcome("A1", nats=2.0, right=20),
+            outcome("C1", nats=2.5, right=3),
+            outcome("C5", nats=1.5, right=39),
+            outcome("D1", nats=1.6, right=38),
+        ]
+    )
+
+
+def test_a_perplexity_is_e_to_the_nats_a_piece(found: Report):
+    assert line(found, "base").validation.perplexity.value == pytest.approx(math.exp(2.0), rel=0.06)
+
+
+def test_a_margin_is_that_of_a_mean_over_the_lines(found: Report):
+    """Nats of 0.1 around 2 a piece on 41 lines: e² · 1.96 · 0.1 / √41."""
+    margin = line(found, "base").validation.perplexity.margin
+
+    assert margin == pytest.approx(math.exp(2.0) * 1.96 * 0.1 / math.sqrt(LINES), rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("row", "side"),
+    [("base", "base"), ("A1", "unclear"), ("C1", "worse"), ("C5", "better"), ("D1", "better")],
+)
+def test_a_row_is_on_a_side_of_the_base_row(found: Report, row: str, side: str):
+    validation = line(found, row).validation
+
+    assert (validation.perplexity_side, validation.bleu_side) == (side, side)
+
+
+def test_groups_are_taken_with_the_base_row(found: Report):
+    groups = {one.group: one.rows for one in found.agreements}
+
+    assert groups == {
+        "all": ("base", "A1", "C1", "C5", "D1"),
+        "A": ("base", "A1"),
+        "C": ("base", "C1", "C5"),
+        "D": ("base", "D1"),
+    }
+
+
+def test_a_group_in_the_papers_order_correlates_fully(found: Report):
+    c = next(one for one in found.agreements if one.group == "C")
+
+    assert (c.perplexity.spearman, c.bleu.kendall) == (1.0, 1.0)
+    assert (c.perplexity_against, c.bleu_against) == ((), ())
+
+
+def test_what_stands_against_the_paper_is_named(found: Report):
+    d = next(one for one in found.agreements if one.group == "D")
+
+    assert d.perplexity.disagree == 1
+    assert d.perplexity_against == ("base above D1",)
+    assert d.bleu_against == ("D1 above base",)
+
+
+def test_several_seeds_have_a_mean_and_students_margin():
+    """Nats are not asked for here: BLEU 100 · 20/41 and 100 · 22/41, t 12.71."""
+    outcomes = [outcome("base", nats=2.0, right=right, seed=right) for right in (20, 22)]
+
+    found = line(reported(outcomes), "base")
+
+    step = 100 / LINES
+    assert found.seeds == 2
+    assert found.validation.bleu.value == pytest.approx(21 * step)
+    assert found.validation.bleu.margin == pytest.approx(12.71 * step * math.sqrt(2) / math.sqrt(2))
+
+
+def test_with_seeds_a_row_differs_if_it_does_so_seed_by_seed():
+    outcomes = [
+        *(outcome("base", nats=nats, right=20, seed=seed) for seed, nats in ((1, 2.0), (2, 2.5))),
+        *(outcome("C5", nats=nats, right=20, seed=seed) for seed, nats in ((1, 1.5), (2, 2.0))),
+        *(outcome("A1", nats=nats, right=20, seed=seed) for seed, nats in ((1, 2.4), (2, 2.1))),
+    ]
+
+    found = reported(outcomes)
+
+    assert line(found, "A1").validation.perplexity_side == "unclear"
+    assert (
+        line(found, "C5").validation.perplexity.value
+        < line(found, "base").validation.perplexity.value
+    )
+
+
+def test_a_row_alone_is_reported_without_a_side():
+    found = reported([outcome("C5", nats=2.0, right=20)])
+
+    assert line(found, "C5").validation.bleu_side == "unclear"
+    assert found.agreements == ()
+
+
+def test_the_page_shows_both_figures_and_marks_the_sides(found: Report):
+    page = markdown(found)
+
+    (row,) = [text for text in page.splitlines() if text.startswith("| C1 |")]
+    assert "| 6.11 |" in row
+    assert "| 23.7 |" in row
+    assert row.count("▼") == 2
+    assert "- D, BLEU: against the paper beyond the margins: D1 above base." in page

@@ -1,0 +1,253 @@
+"""Two rows of Table 3, as small as they can be, on a corpus of digits and their reverse."""
+
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from transduce.config import Recipe
+from transduce.paper.table3 import run as table3
+from transduce.paper.table3.page import markdown, write
+from transduce.paper.table3.report import report
+from transduce.paper.table3.run import Outcome, Settings, foreseen, measure, recipe_of, references
+from transduce.recipes.table3 import Row, find
+from transduce.train.events import Event, Note, Progress
+
+SETTINGS = Settings(
+    vocab_size=19, tokens=101, updates=4, warmup=3, width_divisor=16, depth_divisor=6
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_translations() -> Iterator[None]:
+    """An untrained model goes on until its limit, so that is near here."""
+    whole = table3.recipe_of
+
+    def short(row: Row, corpus: Path, *, seed: int, settings: Settings, threads: int = 0) -> Recipe:
+        made = whole(row, corpus, seed=seed, settings=settings, threads=threads)
+        train = replace(made.train, validate_every=2)
+        return replace(made, search=replace(made.search, extra=2), train=train)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table3, "recipe_of", short)
+        yield
+
+
+def write_corpus(folder: Path) -> None:
+    """Files named as the recipe multi30k names them."""
+    draw = random.Random(7)
+    for name, count in (("train", 97), ("val", 7), ("test_2016_flickr", 5)):
+        lines = [" ".join(draw.choices("01234", k=draw.randint(2, 5))) for _ in range(count)]
+        for side, text in (("en", lines), ("de", [line[::-1] for line in lines])):
+            with gzip.open(folder / f"{name}.{side}.gz", "wt") as stream:
+                stream.write("".join(f"{line}\n" for line in text))
+
+
+@dataclass
+class Told:
+    """A measured table, and what was told on the way."""
+
+    corpus: Path
+    out: Path
+    outcomes: list[Outcome]
+    events: list[Event]
+
+    def again(self, *rows: str, settings: Settings = SETTINGS) -> list[str]:
+        """Measure in the same folder, and return what was told of rows."""
+        told: list[Event] = []
+        self.outcomes = measure(
+            self.corpus, self.out, rows=rows, seeds=[1], settings=settings, tell=told.append
+        )
+        notes = [event.text for event in told if isinstance(event, Note)]
+        return [note for note in notes if note.startswith("row ") and "seed" in note]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Tests may add rows, but not change those that are there."""
+    corpus, out = tmp_path_factory.mktemp("corpus"), tmp_path_factory.mktemp("table3")
+    write_corpus(corpus)
+    events: list[Event] = []
+    outcomes = measure(
+        corpus, out, rows=["base", "D1"], seeds=[1, 2], settings=SETTINGS, tell=events.append
+    )
+    return Told(corpus, out, outcomes, events)
+
+
+def test_every_row_is_trained_with_every_seed(measured: Told):
+    found = [(one.row, one.seed, one.updates) for one in measured.outcomes]
+
+    assert found == [("base", 1, 4), ("base", 2, 4), ("D1", 1, 4), ("D1", 2, 4)]
+
+
+def test_rows_of_one_seed_learn_from_the_same_pieces(measured: Told):
+    base, other, row, _ = measured.outcomes
+
+    assert base.tokens == row.tokens
+    assert base.validation.nats != other.validation.nats
+
+
+def test_every_line_of_both_sets_is_scored(measured: Told):
+    one = measured.outcomes[0]
+    assert one.test is not None
+
+    for scored, lines in ((one.validation, 7), (one.test, 5)):
+        assert [*map(len, (scored.nats, scored.pieces, scored.hypotheses))] == [lines] * 3
+
+
+def test_the_perplexity_of_the_lines_is_that_of_the_last_validation(measured: Told):
+    last = (measured.out / "rows" / "D1-seed-2" / "metrics.jsonl").read_text().splitlines()[-1]
+
+    assert foreseen(measured.outcomes[-1].validation) == pytest.approx(
+        json.loads(last)["perplexity"], rel=1e-4
+    )
+
+
+def test_time_left_is_that_of_all_rows(measured: Told):
+    left = [event.seconds_left for event in measured.events if isinstance(event, Progress)]
+
+    assert left[0] > 0.0  # a row's own last update leaves nothing
+    assert left[-1] == 0.0
+
+
+def test_a_finished_row_is_not_trained_again(measured: Told):
+    before = measured.outcomes[0]
+
+    told = measured.again("base", "B1")
+
+    assert [note.partition(",")[0] for note in told] == ["row B1"]
+    assert measured.outcomes[0] == before
+
+
+def test_more_updates_go_on_where_fewer_ended(measured: Told, tmp_path: Path):
+    corpus, twice, once = measured.corpus, tmp_path / "twice", tmp_path / "once"
+    more = replace(SETTINGS, updates=6)
+    for out, settings in ((twice, SETTINGS), (twice, more), (once, more)):
+        measure(corpus, out, rows=["D1"], seeds=[1], settings=settings, tell=lambda event: None)
+
+    outcomes = [
+        json.loads((out / "rows" / "D1-seed-1" / "outcome.json").read_text())
+        for out in (twice, once)
+    ]
+
+    assert outcomes[0]["updates"] == 6
+    assert outcomes[0]["validation"] == outcomes[1]["validation"]
+
+
+def test_a_row_that_was_interrupted_goes_on_from_its_checkpoint(
+    measured: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def stop(event: Event) -> None:
+        if "validation at update 2" in str(event) or getattr(event, "update", 0) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(
+            measured.corpus,
+            tmp_path / "out",
+            rows=["base"],
+            seeds=[1],
+            settings=SETTINGS,
+            tell=stop,
+        )
+    (again,) = measure(
+        measured.corpus,
+        tmp_path / "out",
+        rows=["base"],
+        seeds=[1],
+        settings=SETTINGS,
+        tell=lambda event: None,
+    )
+
+    assert again.validation == measured.outcomes[0].validation
+
+
+def test_fewer_updates_than_were_made_are_refused(measured: Told):
+    with pytest.raises(ValueError, match=r"has made 4 updates, more than 3: raise --updates"):
+        measured.again("base", settings=replace(SETTINGS, updates=3))
+
+
+def test_other_settings_want_another_folder(measured: Told):
+    with pytest.raises(ValueError, match=r"holds rows with --warmup 3, not 5"):
+        measured.again("base", settings=replace(SETTINGS, warmup=5))
+
+
+def test_another_corpus_wants_another_folder(measured: Told, tmp_path: Path):
+    for file in measured.corpus.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "val.en.gz").write_bytes(gzip.compress(b"1 2\n" * 7))
+
+    with pytest.raises(ValueError, match="was made of another corpus"):
+        measure(
+            tmp_path,
+            measured.out,
+            rows=["base"],
+            seeds=[1],
+            settings=SETTINGS,
+            tell=lambda event: None,
+        )
+
+
+def test_a_damaged_outcome_is_named(measured: Told, tmp_path: Path):
+    (tmp_path / "outcome.json").write_text("{")
+
+    with pytest.raises(ValueError, match=r"outcome\.json is damaged: delete it"):
+        table3._read(tmp_path / "outcome.json")  # pyright: ignore[reportPrivateUsage]
+
+
+def test_the_regime_is_the_papers_but_for_its_size():
+    recipe = recipe_of(find("D3"), Path("there"), seed=2, settings=SETTINGS)
+
+    assert (recipe.model.norm, recipe.model.d_model, recipe.model.dropout) == ("post", 32, 0.1)
+    assert (recipe.train.optimizer, recipe.train.schedule, recipe.train.rate) == (
+        "adam",
+        "paper",
+        1,
+    )
+    assert (recipe.train.label_smoothing, recipe.train.average, recipe.train.seed) == (0.0, 1, 2)
+    assert (recipe.search.beam, recipe.search.alpha) == (4, 0.6)
+    assert (recipe.data.folder, recipe.data.validation[0]) == ("there", "val.en.gz")
+
+
+def test_the_big_row_makes_three_times_the_updates():
+    settings = replace(SETTINGS, big_times=3)
+
+    assert recipe_of(find("big"), Path(), seed=1, settings=settings).train.updates == 12
+    assert recipe_of(find("C5"), Path(), seed=1, settings=settings).train.updates == 4
+
+
+def test_a_number_below_one_is_refused():
+    with pytest.raises(ValueError, match="--vocab-size must be at least 1, not 0"):
+        Settings(vocab_size=0)
+
+
+@pytest.mark.parametrize("text", ["", "one", "1;2"])
+def test_seeds_that_are_none_are_refused(text: str):
+    with pytest.raises(ValueError, match="whole numbers"):
+        table3.named_seeds(text)
+
+
+def test_an_unknown_row_is_refused():
+    with pytest.raises(ValueError, match="Table 3 has no row 'F1': there are base, A1"):
+        table3.named_rows("base,F1")
+
+
+def test_the_report_is_written_with_its_plot(measured: Told, tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    again = Told(measured.corpus, measured.out, [], [])
+    again.again("base", "D1")
+    found = report(again.outcomes, references=references(measured.out), settings=SETTINGS)
+
+    write(found, tmp_path)
+
+    facts = json.loads((tmp_path / "table3.json").read_text())
+    assert [line["row"] for line in facts["lines"]] == ["base", "D1"]
+    assert (tmp_path / "table3.md").read_text() == markdown(found)
+    assert {path.name for path in tmp_path.glob("table3*")} == {
+        *("table3.json", "table3.md", "table3.svg", "table3.png"),
+        *("table3-dark.svg", "table3-dark.png"),
+    }

@@ -1,0 +1,147 @@
+"""Brackets counted by hand, by the published rules of EVALB and its COLLINS.prm.
+
+`PARSES` repeats the cases of EVALB's published sample over a sentence of ours: the counts beside
+them are those that its authors publish (`sample.rsl`).
+"""
+
+import pytest
+from tests.unit.paper.table4.bracketed import one
+
+from transduce.paper.table4.brackets import Sums, brackets_of, score_tree, score_trees
+
+GOLD = "(S (NP (PRP we)) (VP (VBP are) (NP (DT the) (NN rain))))"
+PARSES = [
+    # parse, matched, gold, test
+    ("(S (NP (PRP we)) (VP (VBP are) (NP (DT the) (NN rain))))", 4, 4, 4),
+    ("(S (NP (PRP we)) (VP (VBP are) (QP (DT the) (NN rain))))", 3, 4, 4),
+    ("(S (NP (PRP we)) (VP (VBP are) (NP (DT the) (VB rain))))", 4, 4, 4),
+    ("(S (QP (PRP we)) (VP (VBP are) (NP (DT the) (VB rain))))", 3, 4, 4),
+    ("(S (NP (PRP we)) (VP (VBP are) (DT the) (NP (NN rain))))", 3, 4, 4),
+    ("(S (NP (PRP we) (VBP are)) (NP (DT the) (NN rain)))", 2, 4, 3),
+    ("(S (PRP we) (VBP are) (DT the) (NN rain))", 1, 4, 1),
+    ("(TOP (PRP we) (VBP are) (DT the) (NN rain))", 0, 4, 0),
+    ("(S (NP (PRP we)) (VP (VBP are) (NP (NP (DT the) (NN rain)))))", 4, 4, 5),
+    ("(S (NP (PRP we)) (VP (VBP are) (NP (NP (NP (NP (NP (DT the) (NN rain))))))))", 4, 4, 8),
+    ("(TOP (S (NP (PRP we)) (VP (VBP are) (NP (DT the) (NN rain)))))", 4, 4, 4),
+    ("(S (NP-SBJ-1 (PRP we)) (VP-X (VBP are) (NP=2 (DT the) (NN rain))))", 4, 4, 4),
+]
+
+
+@pytest.mark.parametrize(("parse", "matched", "gold", "test"), PARSES)
+def test_brackets_are_counted_as_evalb_counts_them(parse: str, matched: int, gold: int, test: int):
+    assert score_tree(one(GOLD), one(parse)) == ("scored", gold, test, matched)
+
+
+def test_sums_are_taken_before_they_are_divided():
+    tests = [one(parse) for parse, *_ in PARSES]
+
+    found = score_trees([one(GOLD)] * len(tests), tests)
+
+    matched, gold, test = (sum(row[at] for row in PARSES) for at in (1, 2, 3))
+    assert found.sums == Sums(gold=gold, test=test, matched=matched)
+    assert (matched, gold, test) == (36, 48, 45)
+    assert found.sums.precision == pytest.approx(100 * 36 / 45)
+    assert found.sums.recall == pytest.approx(100 * 36 / 48)
+    assert found.sums.f1 == pytest.approx(2 * 100 * 36 / (45 + 48))
+    assert found.exact == pytest.approx(100 * 4 / 12)
+
+
+@pytest.mark.parametrize("mark", [",", ":", "``", "''", "."])
+def test_punctuation_is_taken_out_before_brackets_are_measured(mark: str):
+    gold = one(f"(S (NP (PRP we)) ({mark} x) (VP (VBD fell)))")
+    within = one(f"(S (NP (PRP we) ({mark} x)) (VP (VBD fell)))")
+
+    assert score_tree(gold, within) == ("scored", 3, 3, 3)
+    assert brackets_of(gold).keys() == {("S", 0, 2), ("NP", 0, 1), ("VP", 1, 2)}
+
+
+@pytest.mark.parametrize("mark", ["$", "#", "-LRB-"])
+def test_other_marks_are_words(mark: str):
+    assert brackets_of(one(f"(S (NN a) ({mark} x))")).keys() == {("S", 0, 2)}
+
+
+def test_a_bracket_of_nothing_but_punctuation_and_traces_is_none():
+    tree = one("(S (X (. .)) (NP (-NONE- *T*)) (NN a))")
+
+    assert brackets_of(tree).keys() == {("S", 0, 1)}
+
+
+def test_a_label_that_begins_with_a_hyphen_is_a_label():
+    assert brackets_of(one("(-X- (NN a))")).keys() == {("-X-", 0, 1)}
+
+
+def test_particles_and_adverbs_are_one_label():
+    gold = one("(VP (VBD put) (PRT (RP down)))")
+    test = one("(VP (VBD put) (ADVP (RB down)))")
+
+    assert score_tree(gold, test) == ("scored", 2, 2, 2)
+
+
+@pytest.mark.parametrize("label", ["TOP", "ROOT", "S1", ""])
+def test_the_outermost_bracket_is_not_counted(label: str):
+    assert brackets_of(one(f"({label} (S (NN a)))")).keys() == {("S", 0, 1)}
+
+
+@pytest.mark.parametrize(("golds", "tests", "matched"), [(1, 3, 1), (3, 1, 1), (2, 2, 2)])
+def test_a_bracket_over_itself_counts_as_often_as_it_stands_in_both(
+    golds: int, tests: int, matched: int
+):
+    trees = [one("(NP " * count + "(NN a)" + ")" * count) for count in (golds, tests)]
+
+    assert score_tree(*trees) == ("scored", golds, tests, matched)
+
+
+@pytest.mark.parametrize("words", ["(NN rain) (NN rain)", "(NN snow)"])
+def test_a_sentence_of_other_words_is_an_error_and_left_out(words: str):
+    gold, right = one("(S (NN rain))"), one("(S (NN rain))")
+
+    found = score_trees([gold, gold], [right, one(f"(X {words})")])
+
+    assert (found.sentences, found.errors, found.skipped) == (2, 1, 0)
+    assert found.sums == Sums(gold=1, test=1, matched=1)
+    assert found.exact == 100.0
+
+
+def test_a_sentence_without_a_tree_is_skipped_and_left_out():
+    gold = one("(S (NN rain))")
+
+    found = score_trees([gold, gold, gold], [None, one("(S (. .))"), gold])
+
+    assert (found.errors, found.skipped) == (0, 2)
+    assert found.sums == Sums(gold=1, test=1, matched=1)
+
+
+def test_all_sentences_left_out_is_a_score_of_zero():
+    found = score_trees([one("(S (NN rain))")], [None])
+
+    assert (found.sums.f1, found.low, found.high, found.exact) == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_labels_have_sums_of_their_own_the_commonest_first():
+    found = score_trees([one(GOLD)], [one(PARSES[1][0])])
+
+    assert list(found.labels) == ["NP", "S", "VP", "QP"]
+    assert found.labels["NP"] == Sums(gold=2, test=1, matched=1)
+    assert found.labels["QP"] == Sums(gold=0, test=1, matched=0)
+
+
+def test_the_interval_holds_the_score_and_is_the_same_for_the_same_seed():
+    tests = [one(parse) for parse, *_ in PARSES]
+    golds = [one(GOLD)] * len(tests)
+
+    found = score_trees(golds, tests, seed=5)
+
+    assert found.low < found.sums.f1 < found.high
+    assert score_trees(golds, tests, seed=5) == found
+    assert score_trees(golds, tests, seed=6).low != found.low
+
+
+def test_equal_sentences_leave_nothing_to_chance():
+    found = score_trees([one(GOLD)] * 3, [one(PARSES[1][0])] * 3)
+
+    assert found.low == found.high == pytest.approx(found.sums.f1)
+
+
+def test_unequal_numbers_of_trees_are_refused():
+    with pytest.raises(ValueError, match="1 trees to score against but 0"):
+        score_trees([one(GOLD)], [])

@@ -1,0 +1,123 @@
+"""A tree survives being written as a sequence, and any sequence becomes a tree over the words."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.paper.table4.bracketed import TREES, one
+
+from transduce.paper.table4.linear import Faults, delinearise, linearise
+from transduce.paper.table4.trees import Leaf, Tree
+
+quick = settings(max_examples=50, deadline=None, database=None, derandomize=True)
+
+THREE = (Leaf("DT", "the"), Leaf("NN", "rain"), Leaf("VBD", "fell"))
+SOUP = st.lists(
+    st.sampled_from(
+        ["(S", ")S", "(NP", ")NP", "XX", "DT", "(", ")", "((", "()", ")X)", " ⁇ ", "-"]
+    ),
+    max_size=30,
+).map(" ".join)
+SENTENCES = st.lists(st.builds(Leaf, st.just("T"), st.text("abc", min_size=1)), min_size=1)
+
+
+def mended(output: str) -> tuple[str, dict[str, int]]:
+    """What an output over three words becomes, and what was wrong with it."""
+    tree, faults = delinearise(output, THREE)
+    return str(tree), {name: count for name, count in faults._asdict().items() if count}
+
+
+def test_a_tree_is_written_with_labels_at_both_ends_and_places_for_words():
+    tree = one("(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))")
+
+    assert linearise(tree) == "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S"
+
+
+def test_or_with_parts_of_speech():
+    tree = one("(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))")
+
+    assert linearise(tree, tags=True) == "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S"
+
+
+@pytest.mark.parametrize("tags", [False, True])
+@quick
+@given(tree=TREES)
+def test_a_written_tree_is_read_as_the_same_tree(tree: Tree, tags: bool):
+    found = delinearise(linearise(tree, tags=tags), tree.leaves, tags=tags)
+
+    assert found.tree == tree
+    assert found.well_formed
+
+
+@quick
+@given(output=SOUP | st.text(max_size=30), leaves=SENTENCES)
+def test_any_output_becomes_a_tree_over_all_the_words(output: str, leaves: list[Leaf]):
+    found = delinearise(output, leaves)
+
+    assert found.tree.leaves == tuple(leaves)
+    assert one(str(found.tree)) == found.tree
+
+
+@quick
+@given(output=SOUP, leaves=SENTENCES)
+def test_a_mended_tree_needs_no_mending(output: str, leaves: list[Leaf]):
+    tree = delinearise(output, leaves).tree
+
+    assert delinearise(linearise(tree), leaves).well_formed
+
+
+@pytest.mark.parametrize(
+    ("output", "tree", "faults"),
+    [
+        (
+            "(S (NP XX XX (VP XX )VP )S",
+            "(S (NP (DT the) (NN rain) (VP (VBD fell))))",
+            "never_closed",
+        ),
+        ("(S (NP XX XX )NP XX", "(S (NP (DT the) (NN rain)) (VBD fell))", "never_closed"),
+        ("(S XX XX )NP XX )S", "(S (DT the) (NN rain) (VBD fell))", "never_opened"),
+        ("(S XX (NP )NP XX XX )S", "(S (DT the) (NN rain) (VBD fell))", "empty"),
+        ("(S XX ( XX XX )S", "(S (DT the) (NN rain) (VBD fell))", "nonsense"),
+        ("(S (NP XX XX )NP )S", "(S (NP (DT the) (NN rain)) (VBD fell))", "missing_words"),
+        ("(S XX XX XX XX )S", "(S (DT the) (NN rain) (VBD fell))", "surplus_words"),
+        ("(S XX )S XX XX", "(S (DT the) (NN rain) (VBD fell))", "roots"),
+        ("XX (S XX XX )S", "(S (DT the) (NN rain) (VBD fell))", "roots"),
+        ("(S XX )S (X XX XX )X", "(TOP (S (DT the)) (X (NN rain) (VBD fell)))", "roots"),
+        ("XX XX XX", "(TOP (DT the) (NN rain) (VBD fell))", "roots"),
+        ("", "(TOP (DT the) (NN rain) (VBD fell))", "missing_words"),
+    ],
+)
+def test_each_rule_of_mending(output: str, tree: str, faults: str):
+    found, wrong = mended(output)
+
+    assert found == tree
+    assert list(wrong) == [faults]
+
+
+def test_what_was_wrong_is_counted_as_often_as_it_was():
+    _, wrong = mended("(S XX (NP )NP (NP )NP )X )Y )Z XX XX XX XX XX")
+
+    assert wrong == {"never_closed": 1, "never_opened": 3, "empty": 2, "surplus_words": 3}
+
+
+def test_brackets_without_end_do_not_break_the_reader():
+    found = delinearise("(NP " * 5000, THREE)
+
+    assert found.faults.nonsense == 5000 - 100
+    assert found.tree.leaves == THREE
+
+
+def test_tags_are_the_sentences_unless_the_outputs_are_asked_for():
+    output = "(S VB NN XX )S"
+
+    assert delinearise(output, THREE).tree.leaves == THREE
+    asked = delinearise(output, THREE, tags=True).tree.leaves
+    assert [leaf.tag for leaf in asked] == ["VB", "NN", "VBD"]
+
+
+def test_an_output_without_fault_is_well_formed():
+    assert delinearise("(S XX XX XX )S", THREE).faults == Faults()
+
+
+def test_a_sentence_without_words_is_refused():
+    with pytest.raises(ValueError, match="one word or more"):
+        delinearise("(S )S", [])

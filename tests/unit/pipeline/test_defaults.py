@@ -1,0 +1,172 @@
+"""What is trained where nobody says: by the size of the corpus, and what is set by hand wins."""
+
+from pathlib import Path
+
+import pytest
+from tests.sentences import sentences, write_sides
+
+from transduce.config import load_recipe
+from transduce.data.corpus import Pair
+from transduce.data.corpus_config import CorpusConfig
+from transduce.pipeline import defaults
+from transduce.pipeline.defaults import ROWS, Choice, Size, choose, measure, opening, take
+from transduce.train.events import Event, Note
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    source, target = write_sides(tmp_path, "train", sentences(211))
+    return f'data.train=["{source}", "{target}"]'
+
+
+def chosen(
+    monkeypatch: pytest.MonkeyPatch, corpus: str, *settings: str, pairs: int, tokens: int
+) -> Choice:
+    """The choice for a corpus of another size than the one that is there."""
+    monkeypatch.setattr(defaults, "measure", lambda data: Size(pairs, tokens))
+    return choose([corpus, *settings])
+
+
+def test_pairs_are_counted_and_target_tokens_estimated(tmp_path: Path):
+    files = write_sides(tmp_path, "train", [Pair("a", "Ein Hund."), Pair("b", "Ja.")])
+
+    size = measure(CorpusConfig(train=tuple(map(str, files))))
+
+    assert size == Size(2, round(1.3 * 3) + 2)
+
+
+def test_where_no_spaces_stand_letters_are_counted(tmp_path: Path):
+    files = write_sides(tmp_path, "train", [Pair("a", "的" * 60)])
+
+    assert measure(CorpusConfig(train=tuple(map(str, files)))) == Size(1, 11)
+
+
+def test_no_more_is_read_than_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(defaults, "_LARGEST", 3)
+    source, target = write_sides(tmp_path, "train", sentences(5))
+    target.write_text(target.read_text() + "a line too many\n")
+
+    assert measure(CorpusConfig(train=(str(source), str(target)))).pairs == 3
+
+
+@pytest.mark.parametrize(
+    ("pairs", "row"), [(1_999, 0), (2_000, 1), (7_999, 1), (29_000, 2), (163_000, 3)]
+)
+def test_the_size_chooses_a_row(monkeypatch: pytest.MonkeyPatch, corpus: str, pairs: int, row: int):
+    recipe = chosen(monkeypatch, corpus, pairs=pairs, tokens=15 * pairs).recipe
+
+    wanted = ROWS[row]
+    assert recipe.tokenizer.vocab_size == recipe.model.vocab_size == wanted.vocab_size
+    assert (recipe.model.dropout, recipe.batch.tokens) == (wanted.dropout, wanted.tokens)
+    assert recipe.train.updates == pytest.approx(wanted.epochs * 15 * pairs / wanted.tokens, abs=50)
+    assert recipe.model.d_model == load_recipe("tiny").model.d_model
+
+
+def test_a_large_corpus_gets_the_paper_and_is_told_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, corpus: str
+):
+    recipe, why = chosen(monkeypatch, corpus, pairs=800_000, tokens=9_000_000)
+
+    assert (recipe.name, recipe.model) == ("base", load_recipe("base").model)
+    assert why.startswith("800,000 pairs or more: 6+6 layers of width 512, 37,000 pieces")
+    assert "it wants a GPU" in why
+
+
+def test_a_small_corpus_is_still_trained_for_some_hundred_updates(corpus: str):
+    recipe = choose([corpus]).recipe
+
+    assert recipe.train.updates == 300
+    assert recipe.train.warmup == 20
+    assert recipe.train.validate_every == 12
+
+
+def test_the_line_says_what_was_chosen_and_why(monkeypatch: pytest.MonkeyPatch, corpus: str):
+    row = ROWS[2]
+
+    why = chosen(monkeypatch, corpus, pairs=29_000, tokens=464_000).why
+
+    updates = round(row.epochs * 464_000 / row.tokens, -2)
+    assert why == (
+        f"29,000 pairs: 4+4 layers of width 128, {row.vocab_size:,} pieces, dropout "
+        f"{row.dropout:g}, {updates:,.0f} updates (about {row.epochs} epochs), since {row.since}; "
+        f"name a recipe or --set to choose otherwise"
+    )
+
+
+def test_what_is_set_wins_and_the_line_says_it(corpus: str):
+    by_hand = ("model.dropout=0.05", "tokenizer.vocab_size=97", "train.validate_every=31")
+
+    recipe, why = choose([corpus, *by_hand])
+
+    assert (recipe.model.dropout, recipe.tokenizer.vocab_size) == (0.05, 97)
+    assert recipe.train.validate_every == 31
+    assert "97 pieces, dropout 0.05, 300 updates" in why
+
+
+def test_warmup_and_validations_follow_the_updates_that_are_set(corpus: str):
+    train = choose([corpus, "train.updates=7"]).recipe.train
+
+    assert (train.updates, train.warmup, train.validate_every) == (7, 1, 1)
+
+
+def test_updates_follow_the_tokens_of_one_that_are_set(
+    monkeypatch: pytest.MonkeyPatch, corpus: str
+):
+    row = ROWS[2]
+
+    setting = f"batch.tokens={2 * row.tokens}"
+    recipe = chosen(monkeypatch, corpus, setting, pairs=29_000, tokens=464_000).recipe
+
+    assert recipe.train.updates == round(row.epochs * 464_000 / row.tokens / 2, -2)
+
+
+def test_a_preset_that_is_set_is_a_shape_of_its_own(corpus: str):
+    model = choose([corpus, "model.preset=base"]).recipe.model
+
+    assert (model.encoder_layers, model.d_model) == (6, 512)
+    assert model.dropout == ROWS[0].dropout
+
+
+@pytest.mark.parametrize("setting", ["train.updates=many", "batch.tokens=-3", "train.updates=1.5"])
+def test_a_setting_that_cannot_be_has_its_own_error(corpus: str, setting: str):
+    with pytest.raises(ValueError, match=setting.partition("=")[0]):
+        choose([corpus, setting])
+
+
+def test_a_line_that_is_not_utf8_is_left_to_the_reading(tmp_path: Path):
+    files = write_sides(tmp_path, "train", [Pair("A dog.", "sch\udcf6n"), Pair("B", "C")])
+
+    assert measure(CorpusConfig(train=tuple(map(str, files)))).pairs == 2
+
+
+def test_without_a_corpus_there_is_nothing_to_say():
+    assert choose() == Choice(load_recipe("tiny"), "")
+
+
+def test_a_recipe_that_is_named_is_taken_as_it_is(corpus: str):
+    assert take("multi30k", [corpus]) == Choice(load_recipe("multi30k", [corpus]), "")
+
+
+def test_the_line_comes_before_the_first_event_and_once():
+    told: list[Event] = []
+
+    tell = opening("chosen", told.append)
+    assert told == []
+    tell(Note(text="a"))
+    tell(Note(text="b"))
+
+    assert told == [Note(text="chosen"), Note(text="a"), Note(text="b")]
+
+
+def test_no_line_is_no_event():
+    told: list[Event] = []
+
+    opening("", told.append)(Note(text="a"))
+
+    assert told == [Note(text="a")]
+
+
+def test_rows_rise():
+    bounds = [row.below for row in ROWS]
+
+    assert bounds == sorted(set(bounds))

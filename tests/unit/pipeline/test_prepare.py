@@ -1,0 +1,180 @@
+"""Signs of life, large corpora, text too long for the model; the journey tests the rest."""
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from unittest.mock import create_autospec
+
+import pytest
+
+from transduce.config import Recipe, load_recipe
+from transduce.data.corpus import Pair
+from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.store import Store
+from transduce.data.tokenizer import Tokenizer
+from transduce.pipeline import prepare
+from transduce.train.events import Event, Note
+
+SETTINGS = (
+    *("--set", 'data.train=["a.src", "a.tgt"]', "--set", "data.held_out=19"),
+    *("--set", "tokenizer.vocab_size=40"),
+)
+
+
+def a_pair(line: int) -> Pair:
+    """Another pair for each line."""
+    return Pair(f"bread {line} is {line % 7} there", f"Brot {line} ist {line % 7} da")
+
+
+def a_corpus(folder: Path, *, pairs: int) -> Recipe:
+    """Write a corpus."""
+    for side in range(2):
+        text = "".join(f"{a_pair(line)[side]}\n" for line in range(pairs))
+        (folder / ("a.src", "a.tgt")[side]).write_text(text)
+    return load_recipe("tiny", [f"data.folder={folder}", *SETTINGS[1::2]])
+
+
+def saying(notes: list[str]) -> Callable[[Event], None]:
+    """Tell of which the text is kept."""
+    return lambda event: notes.append(event.text) if isinstance(event, Note) else None
+
+
+def test_long_work_gives_a_sign_of_life_every_ten_seconds(monkeypatch: pytest.MonkeyPatch):
+    told: list[Event] = []
+    clock = itertools.count(100.0, 3.0)
+    monkeypatch.setattr(prepare.time, "monotonic", lambda: next(clock))
+
+    count = prepare.now_and_then(told.append, "read")
+    for pairs in range(1, 8):
+        count(1000 * pairs)
+
+    assert told == [Note(text="4,000 pairs read")]
+
+
+def test_a_sign_of_life_says_of_how_many(monkeypatch: pytest.MonkeyPatch):
+    told: list[Event] = []
+    clock = itertools.count(100.0, 11.0)
+    monkeypatch.setattr(prepare.time, "monotonic", lambda: next(clock))
+
+    prepare.now_and_then(told.append, "encoded", of=70_000)(7000)
+
+    assert told == [Note(text="7,000 of 70,000 pairs encoded")]
+
+
+def test_short_work_gives_none():
+    told: list[Event] = []
+
+    prepare.now_and_then(told.append, "read")(5)
+
+    assert told == []
+
+
+def a_prepared(tokenizer: Tokenizer, *, validation: str, test: str) -> prepare.Prepared:
+    """What `check_positions` reads of a prepared corpus: one pair to validate and one to test."""
+    return prepare.Prepared(
+        tokenizer=tokenizer,
+        store=create_autospec(Store, instance=True),
+        validation=(Pair("bread", validation),),
+        test=(Pair(test, "Brot"),),
+        data_sha256={},
+    )
+
+
+@pytest.mark.parametrize("name", ["validation", "test"])
+def test_text_that_learned_positions_have_no_rows_for_is_refused_before_training(
+    tokenizer: Tokenizer, name: str
+):
+    sides = {"validation": "Brot", "test": "bread"} | {name: "z" * 53}
+    prepared = a_prepared(tokenizer, **sides)
+    pieces = len(tokenizer.encode("z" * 53))
+    enough, short = (
+        load_recipe(
+            "tiny",
+            [
+                "model.positions=learned",
+                f"model.max_positions={rows}",
+                f"data.max_pieces={rows - 1}",
+            ],
+        )
+        for rows in (pieces + 1, pieces)
+    )
+
+    prepare.check_positions(enough, prepared)
+    prepare.check_positions(load_recipe("tiny"), prepared)
+
+    with pytest.raises(
+        ValueError, match=rf"^pair 1 of the {name} set has {pieces} .* {pieces}: raise it to"
+    ):
+        prepare.check_positions(short, prepared)
+
+
+def test_a_vocabulary_is_learned_from_a_fixed_choice_of_a_large_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    recipe = a_corpus(tmp_path, pairs=2003)
+    monkeypatch.setattr(prepare, "_LEARNED_FROM", 400)
+    learned: list[list[str]] = []
+    real = Tokenizer.train
+
+    def train(lines: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+        learned.append(list(lines))
+        return real(learned[-1], config)
+
+    monkeypatch.setattr(Tokenizer, "train", train)
+    runs = [prepare.prepare(recipe, tmp_path / name, tell=lambda _: None) for name in "ab"]
+
+    held_out = {side for pair in runs[0].validation for side in pair}
+    assert learned[0] == learned[1]
+    assert 2 * 300 < len(learned[0]) < 2 * 500
+    assert not held_out & set(learned[0])
+    assert len(runs[0].store) == 2003 - 19
+
+
+def test_a_large_corpus_says_that_a_sample_was_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("transduce.corpus_check.inspect._MOST", 1000)
+    notes: list[str] = []
+
+    prepare.prepare(a_corpus(tmp_path, pairs=2003), tmp_path / "run", tell=saying(notes))
+
+    said = (
+        "looked closely at 1,000 of 1,984 training pairs, in blocks, and at all of them for leaks"
+    )
+    assert said in notes
+
+
+def test_held_out_pairs_are_the_ones_that_are_not_trained_on(tmp_path: Path):
+    found = prepare.prepare(a_corpus(tmp_path, pairs=211), tmp_path / "run", tell=lambda _: None)
+
+    trained = [found.store.pair(row) for row in range(len(found.store))]
+    assert len(found.validation) == 10
+    assert sorted([*trained, *found.validation]) == sorted(a_pair(line) for line in range(211))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "wait4"), reason="the system does not tell")
+def test_memory_hardly_grows_with_the_corpus(tmp_path: Path):
+    small, large = (peak_of_preparing(tmp_path, pairs=pairs) for pairs in (20_000, 200_000))
+
+    # What grows is the vocabulary's text and the look, which both have an end; they are 300 of it.
+    assert large - small < 500 * 180_000
+
+
+def peak_of_preparing(folder: Path, *, pairs: int) -> int:
+    """Bytes that the command had in memory at most."""
+    recipe_of = folder / str(pairs)
+    recipe_of.mkdir()
+    a_corpus(recipe_of, pairs=pairs)
+    words = ["prepare", "tiny", *SETTINGS, "--set", f"data.folder={recipe_of}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "transduce", *words, "--out", str(recipe_of / "run")],
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_maxrss * 1024

@@ -1,0 +1,221 @@
+"""Rules bar what may not come next, and leave ln p of the rest alone: tried against everything."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+from tests.unit.search.toys import (
+    EOS,
+    PAD,
+    A,
+    B,
+    C,
+    Toy,
+    asked,
+    best_first,
+    enumerate_all,
+    log_softmax,
+    random_logits,
+    shifted,
+    table,
+)
+
+from transduce.search.beam import beam_search
+from transduce.search.config import SearchConfig
+from transduce.search.constraints import Rules
+from transduce.search.request import PLAIN, Request, Wishes
+
+EVERYTHING = 121
+"""A beam that holds all that can be said in 4 pieces."""
+
+
+def repeats(ids: Sequence[int], count: int) -> bool:
+    runs = [tuple(ids[start : start + count]) for start in range(len(ids) - count + 1)]
+    return len(set(runs)) < len(runs)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_wide_beam_finds_the_best_of_all_that_begin_with_the_prefix(seed: int):
+    prefixes, limits = [(B, A), (), (C,)], (4, 3, 2)
+    logits = random_logits(seed)
+    requests = [Request((), prefix=prefix) for prefix in prefixes]
+
+    found = asked(logits, requests, limits=limits, beam=EVERYTHING)
+
+    for sentence, prefix in enumerate(prefixes):
+        scores = enumerate_all(logits, sentence=sentence, limit=limits[sentence], alpha=0.6)
+        allowed = {ids: one for ids, one in scores.items() if ids[: len(prefix)] == prefix}
+        assert [one.ids for one in found[sentence]] == best_first(allowed)
+        assert [one.score for one in found[sentence]] == pytest.approx(
+            sorted(allowed.values(), reverse=True), rel=1e-4
+        )
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_wide_beam_finds_the_best_of_all_that_repeat_nothing(seed: int, count: int):
+    logits, wishes = random_logits(seed), Wishes(no_repeat=count)
+
+    (found,) = asked(logits, [Request(())], limits=[4], beam=EVERYTHING, wishes=wishes)
+
+    scores = enumerate_all(logits, sentence=0, limit=4, alpha=0.6)
+    allowed = {ids: score for ids, score in scores.items() if not repeats(ids, count)}
+    assert len(allowed) < len(scores)
+    assert [one.ids for one in found] == best_first(allowed)
+
+
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_a_wide_beam_finds_the_best_of_all_that_are_long_enough(least: int):
+    logits, wishes = random_logits(7), Wishes(min_length=least)
+
+    (found,) = asked(logits, [Request(())], limits=[4], beam=EVERYTHING, wishes=wishes)
+
+    scores = enumerate_all(logits, sentence=0, limit=4, alpha=0.6)
+    allowed = {ids: one for ids, one in scores.items() if len(ids) - (ids[-1] == EOS) >= least}
+    assert [one.ids for one in found] == best_first(allowed)
+
+
+@pytest.mark.parametrize("wishes", [Wishes(no_repeat=2), Wishes(min_length=3), PLAIN])
+def test_what_is_barred_does_not_make_the_rest_likelier(wishes: Wishes):
+    logits = random_logits(3)
+
+    (found,) = asked(logits, [Request((), prefix=(C,))], limits=[6], beam=3, wishes=wishes)
+
+    for one in found:
+        model = [
+            log_softmax(logits(0, (PAD, *one.ids[:place])))[piece]
+            for place, piece in enumerate(one.ids)
+        ]
+        assert one.log_probs == pytest.approx(model, rel=1e-4)
+        assert one.log_prob == pytest.approx(sum(model), rel=1e-4)
+
+
+def test_a_barred_piece_far_likelier_than_all_others_does_no_harm():
+    rows = Rules.of([Request((), prefix=(B,))], PLAIN, limits=[5], eos=EOS, pad=PAD, device="cpu")
+    assert rows is not None
+
+    log_probs = rows.log_probs(
+        torch.tensor([[0.0, 200.0, 0.0, 0.0, 0.0]]), torch.empty(1, 1, 0).long()
+    )
+
+    assert log_probs[0].tolist() == [-math.inf, -math.inf, -200.0, -math.inf, -math.inf]
+
+
+def test_one_beam_lives_while_the_prefix_lasts():
+    requests = [Request((), prefix=(A, B, C))]
+
+    (found,) = asked(random_logits(5), requests, limits=[9], beam=4)
+
+    assert {one.ids[:3] for one in found} == {(A, B, C)}
+    assert len({one.ids for one in found}) == len(found) == 4
+
+
+def test_a_prefix_is_said_though_the_model_would_end():
+    logits = table({(): {EOS: 0.9, A: 0.1}, (A,): {EOS: 0.75, B: 0.25}})
+
+    (found,) = asked(logits, [Request((), prefix=(A,))], limits=[5], beam=1)
+
+    assert found[0].ids == (A, EOS)
+    assert found[0].log_prob == pytest.approx(math.log(0.1 * 0.75))
+
+
+def test_a_prefix_may_repeat_itself_and_counts_as_said():
+    logits = table(
+        {(): {A: 1.0}, (A,): {A: 1.0}, (A, A): {A: 0.7, B: 0.3}, (A, A, B): {A: 0.6, EOS: 0.4}}
+    )
+    requests = [Request((), prefix=(A, A))]
+
+    (found,) = asked(logits, requests, limits=[9], beam=1, wishes=Wishes(no_repeat=1))
+
+    assert found[0].ids == (A, A, B, EOS)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_sentence_with_wishes_fares_the_same_alone_and_among_others(seed: int, beam: int):
+    requests = [
+        Request((), prefix=(A, C, B)),
+        Request(()),
+        Request((), prefix=(C,), phrases=((A, B),)),
+        Request((), phrases=((B,), (C, C))),
+    ]
+    limits, wishes = (7, 5, 6, 11), Wishes(no_repeat=3, min_length=2)
+    logits = random_logits(seed)
+
+    together = asked(logits, requests, limits=limits, beam=beam, wishes=wishes)
+
+    for sentence, (request, limit) in enumerate(zip(requests, limits, strict=True)):
+        alone = asked(
+            shifted(logits, sentence), [request], limits=[limit], beam=beam, wishes=wishes
+        )
+        assert alone == [together[sentence]]
+
+
+def test_nothing_wished_is_no_rules():
+    requests = [Request((A,)), Request((), phrases=((),))]
+    wishes = Wishes(max_length=5)
+
+    assert Rules.of(requests, wishes, limits=[5, 5], eos=EOS, pad=PAD, device="cpu") is None
+
+
+def test_rules_that_bar_nothing_find_what_is_found_without():
+    logits, wishes = random_logits(11), Wishes(no_repeat=50)
+
+    ruled = asked(logits, [Request(())] * 2, limits=(9, 7), beam=3, wishes=wishes)
+
+    free = asked(logits, [Request(())] * 2, limits=(9, 7), beam=3)
+    assert [[one.ids for one in some] for some in ruled] == [
+        [one.ids for one in some] for some in free
+    ]
+
+
+@pytest.mark.parametrize("one", [EOS, PAD, -1, 7])
+@pytest.mark.parametrize("what", ["prefix", "phrase"])
+def test_an_id_that_is_no_piece_is_refused(one: int, what: str):
+    request = Request((), prefix=(A, one)) if what == "prefix" else Request((), phrases=((A, one),))
+
+    with pytest.raises(ValueError, match=f"a {what} is made of ids below 4 .*; {one} is none"):
+        asked(random_logits(0), [request], limits=[5], beam=2)
+
+
+def test_a_prefix_as_long_as_the_limit_is_refused():
+    with pytest.raises(ValueError, match=r"prefix of 3 pieces leaves no room .* at most 3:"):
+        asked(random_logits(0), [Request((), prefix=(A, B, C))], limits=[3], beam=2)
+
+
+def test_a_least_length_beyond_the_limit_is_refused():
+    with pytest.raises(ValueError, match=r"min-length 5 and an EOS do not fit .* at most 5 pieces"):
+        asked(random_logits(0), [Request(())], limits=[5], beam=2, wishes=Wishes(min_length=5))
+
+
+def test_wishes_that_leave_nothing_to_say_are_refused():
+    # Three pieces, none twice, and at least four of them.
+    with pytest.raises(ValueError, match="no translation that meets all wishes together"):
+        asked(
+            random_logits(0),
+            [Request(())],
+            limits=[9],
+            beam=2,
+            wishes=Wishes(no_repeat=1, min_length=4),
+        )
+
+
+def test_the_rules_of_ended_sentences_are_dropped():
+    # The first sentence is over at once; the second's prefix must still be its own.
+    toy = Toy(random_logits(1), sentences=2, beam=2)
+    requests = [Request(()), Request((), prefix=(C, A, B))]
+    rules = Rules.of(requests, PLAIN, limits=(1, 5), eos=EOS, pad=PAD, device="cpu")
+
+    found = beam_search(
+        toy,
+        limits=(1, 5),
+        config=SearchConfig(beam=2),
+        eos=EOS,
+        pad=PAD,
+        device="cpu",
+        rules=rules,
+    )
+
+    assert toy.sizes[1] == 2
+    assert all(one.ids[:3] == (C, A, B) for one in found[1])

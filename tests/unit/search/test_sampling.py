@@ -1,0 +1,235 @@
+"""Sampling: what is drawn is distributed as asked, and depends on nothing but the sentence."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+import torch
+from tests.unit.search.toys import (
+    EOS,
+    PAD,
+    A,
+    B,
+    C,
+    Logits,
+    Toy,
+    asked,
+    log_softmax,
+    random_logits,
+    shifted,
+    table,
+)
+
+from transduce.search.config import SearchConfig
+from transduce.search.constraints import Rules
+from transduce.search.hypothesis import Hypothesis
+from transduce.search.request import PLAIN, Draw, Request, Wishes
+from transduce.search.sampling import Chance, sample
+
+CHANCES = {EOS: 0.1, A: 0.45, B: 0.3, C: 0.15}
+
+
+def drawn(
+    logits: Logits,
+    requests: Sequence[Request],
+    *,
+    limits: Sequence[int],
+    beam: int,
+    draw: Draw,
+    wishes: Wishes = PLAIN,
+) -> list[list[Hypothesis]]:
+    sources = [request.source for request in requests]
+    return sample(
+        Toy(logits, sentences=len(limits), beam=beam),
+        chance=Chance(draw, sources, limits=limits, beam=beam, device="cpu"),
+        limits=limits,
+        config=SearchConfig(beam=beam),
+        eos=EOS,
+        pad=PAD,
+        device="cpu",
+        rules=Rules.of(requests, wishes, limits=limits, eos=EOS, pad=PAD, device="cpu"),
+    )
+
+
+def picked(draw: Draw, *, count: int = 5000) -> dict[int, float]:
+    """How often each piece comes first by these chances."""
+    chance = Chance(draw, [(7, 11)], limits=[1], beam=count, device="cpu")
+    row = [math.log(CHANCES[one]) if one in CHANCES else -math.inf for one in range(5)]
+    ids = chance.pick(torch.tensor([row]).expand(count, -1), 0)
+    return {one: many / count for one, many in Counter(ids.tolist()).items()}
+
+
+def near(chances: dict[int, float]) -> object:
+    """Within 4 standard deviations of 5,000 draws."""
+    total = sum(chances.values())
+    return pytest.approx({one: part / total for one, part in chances.items()}, abs=0.028)
+
+
+def test_pieces_are_drawn_as_often_as_they_are_likely():
+    assert picked(Draw()) == near(CHANCES)
+
+
+def test_translations_are_drawn_as_often_as_they_are_likely():
+    logits = table({(): {A: 0.6, B: 0.4}, (A,): {C: 0.5, EOS: 0.5}, (B,): {A: 0.25, EOS: 0.75}})
+
+    (found,) = drawn(logits, [Request((3,))], limits=[5], beam=3000, draw=Draw(seed=5))
+
+    counts = Counter(one.ids for one in found)
+    assert {ids: many / 3000 for ids, many in counts.items()} == pytest.approx(
+        {(A, C, EOS): 0.3, (A, EOS): 0.3, (B, A, EOS): 0.1, (B, EOS): 0.3}, abs=0.034
+    )
+
+
+def test_a_temperature_sharpens_or_flattens():
+    cold, hot = picked(Draw(temperature=0.5)), picked(Draw(temperature=2.0))
+
+    assert cold == near({one: part**2.0 for one, part in CHANCES.items()})
+    assert hot == near({one: part**0.5 for one, part in CHANCES.items()})
+
+
+def test_top_k_leaves_the_likeliest_few():
+    assert picked(Draw(top_k=2)) == near({A: 0.45, B: 0.3})
+
+
+def test_no_piece_below_the_k_likeliest_is_drawn():
+    rows = torch.randn(2000, 97, generator=torch.Generator().manual_seed(3)).log_softmax(1)
+    chance = Chance(Draw(top_k=13), [(2,)], limits=[1], beam=2000, device="cpu")
+
+    ids = chance.pick(rows, 0)
+
+    least = rows.topk(13).values[:, -1]
+    assert (rows.gather(1, ids[:, None])[:, 0] >= least).all()
+
+
+def test_top_k_above_the_vocabulary_leaves_all():
+    assert picked(Draw(top_k=99)) == near(CHANCES)
+
+
+@pytest.mark.parametrize(
+    ("top_p", "left"), [(0.4, [A]), (0.5, [A, B]), (0.74, [A, B]), (0.8, [A, B, C])]
+)
+def test_top_p_leaves_the_likeliest_that_reach_it(top_p: float, left: list[int]):
+    assert picked(Draw(top_p=top_p)) == near({one: CHANCES[one] for one in left})
+
+
+def test_top_p_counts_within_what_top_k_leaves():
+    # A holds 0.6 of what A and B share.
+    assert set(picked(Draw(top_k=2, top_p=0.59))) == {A}
+    assert set(picked(Draw(top_k=2, top_p=0.61))) == {A, B}
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-300])
+def test_a_temperature_near_0_is_greedy(temperature: float):
+    limits, logits = (7, 3, 11), random_logits(4)
+    requests = [Request((one,)) for one in range(3)]
+
+    cold = Draw(temperature=temperature)
+    found = drawn(logits, requests, limits=limits, beam=2, draw=cold)
+
+    greedy = asked(logits, requests, limits=limits, beam=1)
+    for some, (best,) in zip(found, greedy, strict=True):
+        assert [one.ids for one in some] == [best.ids] * 2
+        assert some[0].log_probs == pytest.approx(best.log_probs, rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_sentence_draws_the_same_alone_and_among_others(seed: int):
+    requests = [Request((5, 7)), Request(()), Request((5, 7, 11)), Request((13,))]
+    limits, logits = (7, 2, 11, 1), random_logits(seed)
+    draw = Draw(seed=seed, temperature=1.5, top_p=0.9)
+
+    together = drawn(logits, requests, limits=limits, beam=3, draw=draw)
+
+    for place, (request, limit) in enumerate(zip(requests, limits, strict=True)):
+        alone = drawn(shifted(logits, place), [request], limits=[limit], beam=3, draw=draw)
+        assert alone == [together[place]]
+
+
+def test_a_narrower_beam_draws_the_first_of_a_wider_one():
+    logits, requests = random_logits(1), [Request((2, 3))]
+
+    (wide,) = drawn(logits, requests, limits=[9], beam=7, draw=Draw())
+    (narrow,) = drawn(logits, requests, limits=[9], beam=3, draw=Draw())
+
+    assert not Counter(one.ids for one in narrow) - Counter(one.ids for one in wide)
+
+
+def test_seeds_sentences_and_draws_have_numbers_of_their_own():
+    def first(seed: int, source: tuple[int, ...]) -> list[list[int]]:
+        chance = Chance(Draw(seed=seed), [source], limits=[50], beam=2, device="cpu")
+        rows = torch.zeros(2, 97)
+        return [chance.pick(rows, place).tolist() for place in range(50)]
+
+    streams = [
+        tuple(stream)
+        for seed, source in [(1, (2, 3)), (2, (2, 3)), (1, (3, 2)), (1, (23,)), (1, ())]
+        for stream in zip(*first(seed, source), strict=True)
+    ]
+
+    assert len(set(streams)) == 10
+    assert all(len(set(stream)) > 25 for stream in streams)
+
+
+def test_draws_are_ranked_by_score_and_worth_what_the_model_says():
+    logits = random_logits(8)
+    draw = Draw(temperature=3.0, top_k=3)
+
+    (found,) = drawn(logits, [Request(())], limits=[7], beam=11, draw=draw)
+
+    assert len(found) == 11
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    for one in found:
+        model = [
+            log_softmax(logits(0, (PAD, *one.ids[:place])))[piece]
+            for place, piece in enumerate(one.ids)
+        ]
+        assert one.log_probs == pytest.approx(model, rel=1e-4)
+        assert one.finished == (one.ids[-1] == EOS)
+        assert one.finished or len(one.ids) == 7
+
+
+def test_what_is_drawn_keeps_the_rules():
+    requests = [Request((2,), prefix=(C, A)), Request((3,))]
+    wishes = Wishes(no_repeat=2, min_length=4)
+
+    found = drawn(random_logits(2), requests, limits=(9, 7), beam=13, draw=Draw(), wishes=wishes)
+
+    ids = [one.ids for some in found for one in some]
+    assert all(len(one) >= 5 or one[-1] != EOS for one in ids)
+    assert all(len(set(itertools.pairwise(one))) == len(one) - 1 for one in ids)
+    assert all(one.ids[:2] == (C, A) for one in found[0])
+
+
+def test_draws_that_come_to_nothing_are_left_out():
+    # B bars A and cannot end; A can go on to B only, as no piece comes twice.
+    logits = table({(): {A: 0.5, B: 0.5}, (A,): {EOS: 1.0}, (B,): {B: 1.0}})
+
+    (found,) = drawn(
+        logits, [Request(())], limits=[5], beam=20, draw=Draw(), wishes=Wishes(no_repeat=1)
+    )
+
+    assert {one.ids for one in found} == {(A, EOS)}
+    assert 0 < len(found) < 20
+
+
+def test_draws_that_all_come_to_nothing_are_refused():
+    with pytest.raises(ValueError, match="no translation that meets all wishes"):
+        drawn(
+            random_logits(0),
+            [Request(())],
+            limits=[9],
+            beam=3,
+            draw=Draw(),
+            wishes=Wishes(no_repeat=1, min_length=4),
+        )
+
+
+def test_logits_that_are_not_numbers_are_refused():
+    with pytest.raises(ValueError, match="logits are not numbers"):
+        drawn(lambda *_: [math.nan] * 5, [Request(())], limits=[3], beam=2, draw=Draw())
+
+
+def test_no_sentences_have_no_draws():
+    assert drawn(random_logits(0), [], limits=[], beam=3, draw=Draw()) == []

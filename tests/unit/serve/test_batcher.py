@@ -1,0 +1,406 @@
+"""Batches: everybody gets his own answer, in order, whatever the others do."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Extras
+from transduce.serve.batcher import Answer, Batcher, How, Sentence
+from transduce.serve.job import Job
+from transduce.serve.refusal import Refusal
+
+HOW = How(beam=1)
+
+
+class Fake:
+    """Says every text backwards, late; keeps what it was asked."""
+
+    def __init__(self, *, seconds: float = 0.0) -> None:
+        self.batches: list[tuple[str, ...]] = []
+        self.hows: list[tuple[int | None, float | None, int, bool]] = []
+        self.started, self.go = threading.Event(), threading.Event()
+        self.go.set()
+        self._late, self._draw = seconds, random.Random(7)
+
+    def translate(
+        self,
+        sentences: Iterable[str],
+        *,
+        beam: int | None,
+        alpha: float | None,
+        nbest: int,
+        extras: Extras,
+        prefix: str | Sequence[str],
+    ) -> list[Translation]:
+        given = tuple(sentences)
+        self.batches.append(given)
+        self.hows.append((beam, alpha, nbest, extras.detail))
+        self.started.set()
+        self.go.wait(5)
+        time.sleep(self._late * self._draw.random())
+        if "bad" in given:
+            raise ValueError("this one is bad")
+        return [said(text, before) for text, before in zip(given, prefix, strict=True)]
+
+    def alignment(self, translation: Translation) -> str:
+        return f"{len(translation.source)}-0"
+
+
+def said(text: str, prefix: str = "") -> Translation:
+    back = prefix + text[::-1]
+    return Translation(source=text, text=back, score=0.0, ids=(), pieces=(), log_probs=())
+
+
+def texts(answers: Sequence[Answer]) -> list[str]:
+    return [answer.translation.text for answer in answers]
+
+
+def ask(*words: str) -> list[Sentence]:
+    return [Sentence(word) for word in words]
+
+
+async def held(batcher: Batcher, fake: Fake) -> "asyncio.Task[list[Answer]]":
+    """A request that is being computed until `fake.go` is set."""
+    fake.go.clear()
+    first = asyncio.create_task(batcher.translate(ask("first"), HOW))
+    await asyncio.to_thread(fake.started.wait, 5)
+    return first
+
+
+async def settled() -> None:
+    """Let every task do what it can do now."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_everybody_gets_his_own_answers_in_order(seed: int) -> None:
+    fake = Fake(seconds=0.002)
+    batcher = Batcher(fake, most=7, queue=1000)
+    draw = random.Random(seed)
+
+    async def client(number: int) -> None:
+        for turn in range(draw.randint(1, 7)):
+            words = [f"{number}.{turn}.{at}" for at in range(draw.randint(0, 11))]
+            how = How(beam=draw.choice([1, 2]), nbest=1)
+            if draw.random() < 0.2:
+                try:
+                    await asyncio.wait_for(batcher.translate(ask(*words), how), 0.0005)
+                except TimeoutError:
+                    continue
+            assert texts(await batcher.translate(ask(*words), how)) == [w[::-1] for w in words]
+
+    async def all_clients() -> None:
+        await asyncio.gather(*(client(number) for number in range(41)))
+
+    asyncio.run(all_clients())
+    batcher.close()
+
+    assert max(map(len, fake.batches)) == 7
+
+
+def test_what_comes_while_a_batch_computes_is_the_next_batch() -> None:
+    fake = Fake()
+    batcher = Batcher(fake)
+
+    async def work() -> None:
+        first = await held(batcher, fake)
+        others = [asyncio.create_task(batcher.translate(ask(word), HOW)) for word in "abc"]
+        await settled()
+        fake.go.set()
+        await asyncio.gather(first, *others)
+
+    asyncio.run(work())
+    batcher.close()
+
+    assert fake.batches == [("first",), ("a", "b", "c")]
+
+
+def test_only_sentences_that_are_asked_in_the_same_way_are_together() -> None:
+    fake = Fake()
+    batcher = Batcher(fake)
+
+    async def work() -> None:
+        first = await held(batcher, fake)
+        hows = [How(beam=2), How(beam=2, detail=True), How(beam=2), How(beam=2, nbest=2)]
+        others = [
+            asyncio.create_task(batcher.translate(ask(word), how))
+            for word, how in zip("abcd", hows, strict=True)
+        ]
+        await settled()
+        fake.go.set()
+        await asyncio.gather(first, *others)
+
+    asyncio.run(work())
+    batcher.close()
+
+    assert fake.batches[1:] == [("a", "c"), ("b",), ("d",)]
+    assert fake.hows[1:] == [(2, None, 1, False), (2, None, 1, True), (2, None, 2, False)]
+
+
+def test_a_prefix_is_kept_apart_and_the_order_stays() -> None:
+    fake = Fake()
+    batcher = Batcher(fake)
+    asked = [Sentence("ab", prefix="So "), Sentence("cd"), Sentence("ef", align=True)]
+
+    answers = asyncio.run(batcher.translate(asked, HOW))
+    batcher.close()
+
+    assert texts(answers) == ["So ba", "dc", "fe"]
+    assert [answer.alignment for answer in answers] == ["", "", "2-0"]
+    assert fake.batches == [("ab",), ("cd", "ef")]
+
+
+def test_a_long_request_keeps_no_short_one_waiting() -> None:
+    fake = Fake()
+    batcher = Batcher(fake, most=4)
+
+    async def work() -> None:
+        first = await held(batcher, fake)
+        book = asyncio.create_task(batcher.translate(ask(*"abcdefg"), HOW))
+        word = asyncio.create_task(batcher.translate(ask("z"), HOW))
+        await settled()
+        fake.go.set()
+        await word
+        assert not book.done()
+        assert texts(await book) == list("abcdefg")
+        await first
+
+    asyncio.run(work())
+    batcher.close()
+
+    assert fake.batches[1:] == [("a", "b", "c", "z"), ("d", "e", "f", "g")]
+
+
+def test_a_long_sentence_takes_the_room_of_several() -> None:
+    fake = Fake()
+    batcher = Batcher(fake, most=7)
+    long, longer = "l" * 767, "m" * 7000
+
+    async def work() -> None:
+        first = await held(batcher, fake)
+        others = [
+            asyncio.create_task(batcher.translate(words, HOW))
+            for words in (ask("a", long), ask(longer), ask("z"), [Sentence("y", prefix=long)])
+        ]
+        await settled()
+        fake.go.set()
+        await asyncio.gather(first, *others)
+
+    asyncio.run(work())
+    batcher.close()
+
+    assert fake.batches[1:] == [("a",), (longer,), ("z", long), ("y",)]
+
+
+def test_a_long_sentence_leaves_room_to_none_but_short_ones() -> None:
+    assert [Sentence("a" * n).size for n in (0, 127, 128, 255, 256)] == [1, 1, 2, 2, 3]
+    assert Sentence("a", prefix="b" * 127).size == 2
+
+
+def test_a_full_queue_refuses_and_says_when_to_try_again() -> None:
+    fake = Fake()
+    batcher = Batcher(fake, queue=2)
+
+    async def work() -> Refusal:
+        first = await held(batcher, fake)
+        others = [asyncio.create_task(batcher.translate(ask(word), HOW)) for word in "ab"]
+        await settled()
+        with pytest.raises(Refusal) as refused:
+            await batcher.translate(ask("c"), HOW)
+        fake.go.set()
+        await asyncio.gather(first, *others)
+        assert texts(await batcher.translate(ask("d"), HOW)) == ["d"]
+        return refused.value
+
+    refusal = asyncio.run(work())
+    batcher.close()
+
+    assert refusal.status == 429
+    assert refusal.retry_after is not None
+    assert 1 <= refusal.retry_after <= 60
+
+
+def test_who_went_away_is_not_computed_and_makes_room() -> None:
+    fake = Fake()
+    batcher = Batcher(fake, queue=1)
+
+    async def work() -> None:
+        first = await held(batcher, fake)
+        gone = asyncio.create_task(batcher.translate(ask("gone"), HOW))
+        await settled()
+        gone.cancel()
+        await settled()
+        other = asyncio.create_task(batcher.translate(ask("other"), HOW))
+        await settled()
+        fake.go.set()
+        await asyncio.gather(first, other)
+
+    asyncio.run(work())
+    batcher.close()
+
+    assert fake.batches == [("first",), ("other",)]
+
+
+def test_who_goes_away_while_computed_does_not_hurt_the_others() -> None:
+    fake = Fake()
+    batcher = Batcher(fake)
+
+    async def work() -> list[Answer]:
+        first = await held(batcher, fake)
+        first.cancel()
+        await settled()
+        fake.go.set()
+        return await batcher.translate(ask("ab"), HOW)
+
+    answers = asyncio.run(work())
+    batcher.close()
+
+    assert texts(answers) == ["ba"]
+
+
+def test_who_goes_away_in_the_midst_of_a_book_costs_no_further_batch() -> None:
+    fake = Fake()
+    batcher = Batcher(fake, most=1)
+
+    async def work() -> None:
+        fake.go.clear()
+        book = asyncio.create_task(batcher.translate(ask(*"abc"), HOW))
+        await asyncio.to_thread(fake.started.wait, 5)
+        book.cancel()
+        await settled()
+        fake.go.set()
+        await batcher.translate(ask("z"), HOW)
+
+    asyncio.run(work())
+    batcher.close()
+
+    assert fake.batches == [("a",), ("z",)]
+
+
+def test_who_went_away_is_told_nothing() -> None:
+    async def work() -> None:
+        job = Job(asyncio.get_running_loop(), sentences=ask("ab"))
+        job.done.cancel()
+
+        job.tell()  # would raise, and those behind it would never be told
+
+    asyncio.run(work())
+
+
+def test_a_bad_sentence_fails_its_own_request_alone() -> None:
+    fake = Fake()
+    batcher = Batcher(fake)
+
+    async def work() -> list[list[Answer] | BaseException]:
+        first = await held(batcher, fake)
+        asked = (ask("ab"), ask("ok", "bad"), ask("cd"))
+        others = [asyncio.create_task(batcher.translate(words, HOW)) for words in asked]
+        await settled()
+        fake.go.set()
+        await first
+        return await asyncio.gather(*others, return_exceptions=True)
+
+    one, two, three = asyncio.run(work())
+    batcher.close()
+
+    assert not isinstance(one, BaseException)
+    assert not isinstance(three, BaseException)
+    assert (texts(one), texts(three)) == (["ba"], ["dc"])
+    assert str(two) == "this one is bad"
+
+
+def test_other_work_runs_on_the_same_thread_in_turn() -> None:
+    fake = Fake()
+    batcher = Batcher(fake)
+
+    async def work() -> tuple[str, str]:
+        first = await held(batcher, fake)
+        name = asyncio.create_task(batcher.run(lambda: threading.current_thread().name))
+        await settled()
+        assert not name.done()
+        fake.go.set()
+        await first
+        with pytest.raises(ZeroDivisionError):
+            await batcher.run(lambda: 1 // 0)
+        return await name, await batcher.run(lambda: threading.current_thread().name)
+
+    names = asyncio.run(work())
+    batcher.close()
+
+    assert names == ("batcher", "batcher")
+
+
+def test_draining_finishes_what_was_accepted_and_refuses_the_rest() -> None:
+    fake = Fake()
+    batcher = Batcher(fake)
+
+    async def work() -> Refusal:
+        first = await held(batcher, fake)
+        second = asyncio.create_task(batcher.translate(ask("ab"), HOW))
+        await settled()
+        drained = asyncio.create_task(batcher.drain())
+        await asyncio.sleep(0.01)
+        with pytest.raises(Refusal) as refused:
+            await batcher.translate(ask("late"), HOW)
+        assert not drained.done()
+        fake.go.set()
+        await drained
+        assert texts(await first) == ["tsrif"]
+        assert texts(await second) == ["ba"]
+        return refused.value
+
+    assert asyncio.run(work()).status == 503
+
+
+def test_a_lone_request_to_an_idle_server_waits_for_nobody() -> None:
+    fake = Fake()
+    batcher = Batcher(fake, wait=30.0)
+
+    async def work() -> float:
+        await batcher.translate(ask("a"), HOW)
+        begun = time.perf_counter()
+        await batcher.translate(ask("b"), HOW)
+        return time.perf_counter() - begun
+
+    seconds = asyncio.run(work())
+    batcher.close()
+
+    assert seconds < 15
+
+
+def test_after_a_full_batch_the_next_waits_for_those_who_ask_again() -> None:
+    fake = Fake()
+    batcher = Batcher(fake, wait=5.0)
+
+    async def client(word: str) -> None:
+        for _ in range(3):
+            await batcher.translate(ask(word), HOW)
+            await asyncio.sleep(0.005 * (word == "c"))
+
+    async def work() -> None:
+        first = await held(batcher, fake)
+        others = [asyncio.create_task(client(word)) for word in "abc"]
+        await settled()
+        fake.go.set()
+        await asyncio.gather(first, *others)
+
+    asyncio.run(work())
+    batcher.close()
+
+    assert [sorted(batch) for batch in fake.batches[1:]] == [["a", "b", "c"]] * 3
+
+
+def test_nothing_to_translate_asks_nobody() -> None:
+    fake = Fake()
+    batcher = Batcher(fake)
+
+    answers = asyncio.run(batcher.translate([], HOW))
+    batcher.close()
+
+    assert (answers, fake.batches) == ([], [])

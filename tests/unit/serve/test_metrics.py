@@ -1,0 +1,111 @@
+"""What is counted, named and logged of a request."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Generator
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+from tests.served import Loud, bundle_of, direction_of
+
+from transduce.data.tokenizer import Tokenizer
+from transduce.model.transformer import Transformer
+from transduce.serve.batcher import How, Sentence
+from transduce.serve.directions import Directions
+from transduce.serve.metrics import Metrics, Observed
+from transduce.serve.settings import Settings
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    scope["endpoint"], scope["path_params"] = app, {"name": "x7"}
+    scope["state"]["characters"] = 11
+    await send({"type": "http.response.start", "status": 404, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _nothing() -> Message:
+    raise AssertionError("nobody reads")
+
+
+def ask(
+    observed: Observed, *headers: tuple[bytes, bytes], path: str = "/files/x7"
+) -> dict[bytes, bytes]:
+    """The headers of the answer."""
+    found: dict[bytes, bytes] = {}
+
+    async def send(message: Message) -> None:
+        found.update(message.get("headers", []))
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"q=secret",
+        "headers": list(headers),
+    }
+    asyncio.run(observed(scope, _nothing, send))
+    return found
+
+
+@pytest.fixture
+def directions(tokenizer: Tokenizer, untrained: Transformer) -> Generator[Directions]:
+    bundle = bundle_of("en", "de", tokenizer=tokenizer, model=untrained)
+    made = Directions([direction_of(bundle, Loud("de", untrained), Settings())])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def metrics(directions: Directions) -> Metrics:
+    return Metrics(directions)
+
+
+def test_a_request_keeps_the_name_that_its_client_gave(metrics: Metrics) -> None:
+    headers = ask(Observed(app, metrics, quiet=True), (b"x-request-id", b"my-1.2_3"))
+
+    assert headers[b"x-request-id"] == b"my-1.2_3"
+
+
+@pytest.mark.parametrize("name", [b"two words", b"a" * 65, b"\xff", b""])
+def test_what_is_no_plain_name_is_replaced(metrics: Metrics, name: bytes) -> None:
+    headers = ask(Observed(app, metrics, quiet=True), (b"x-request-id", name))
+
+    assert re.fullmatch(rb"[0-9a-f]{8}-[0-9]+", headers[b"x-request-id"])
+
+
+def test_requests_are_counted_by_their_route(metrics: Metrics) -> None:
+    ask(Observed(app, metrics, quiet=True))
+
+    counted = metrics.text().decode()
+
+    assert (
+        'libretranslate_http_request_duration_seconds_count{endpoint="/files/{name}",'
+        'method="GET",status="404"} 1.0'
+    ) in counted
+    assert "libretranslate_http_requests_in_flight 0.0" in counted
+
+
+def test_the_log_has_one_line_without_the_text(
+    metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("transduce.serve").propagate = True
+    with caplog.at_level(logging.INFO, "transduce.serve.requests"):
+        ask(Observed(app, metrics), (b"x-request-id", b"r1"))
+
+    (line,) = caplog.messages
+    assert line.startswith("GET /files/x7 404 ")
+    assert line.endswith("ms r1 11 characters")
+
+
+def test_batches_are_counted_by_their_direction(directions: Directions, metrics: Metrics) -> None:
+    asked = [Sentence("a"), Sentence("b"), Sentence("c")]
+
+    asyncio.run(directions.all[0].batcher.translate(asked, How(beam=1)))
+    directions.close()
+
+    counted = metrics.text().decode()
+    assert 'transduce_sentences_total{direction="en-de"} 3.0' in counted
+    assert 'transduce_batch_sentences_bucket{direction="en-de",le="4.0"} 1.0' in counted
+    assert 'transduce_queue_requests{direction="en-de"} 0.0' in counted

@@ -1,0 +1,214 @@
+"""The server's own API: what a translation is made of."""
+
+import asyncio
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from tests.served import Serve, Served, bundle_of, direction_of
+
+from transduce.data.tokenizer import Tokenizer
+from transduce.inference.translator import Translator
+from transduce.model.transformer import Transformer
+from transduce.serve.app import make_app
+from transduce.serve.directions import Directions
+from transduce.serve.native_said import described
+from transduce.serve.settings import Key, Settings
+from transduce.visualization.traced import traced_text
+
+DOG = "the old man reads a book"
+
+
+def error(said: httpx.Response, status: int) -> str:
+    assert said.status_code == status, said.text
+    assert list(said.json()) == ["error"]
+    return said.json()["error"]
+
+
+def test_models_say_what_is_loaded(serve: Serve) -> None:
+    (one,) = serve(settings=Settings(char_limit=70)).ask("GET", "/api/models").json()
+
+    assert one["name"] == "en-de"
+    assert one["source"] == {"code": "en", "name": "English"}
+    assert one["target"] == {"code": "de", "name": "German"}
+    assert one["engine"] == "a loud voice"
+    assert one["beam"] >= 1
+    assert one["parameters"] > 1000
+    assert one["calibrated"] is False
+    assert one["limits"] == {"characters": 70}
+
+
+def test_the_demo_s_example_is_its_sentence(
+    tokenizer: Tokenizer, untrained: Transformer, translator: Translator
+) -> None:
+    examples = []
+    for source, recipe in (("en", 'name = "demo"\n'), ("en", 'name = "x"'), ("tlh", "")):
+        bundle = bundle_of(source, "de", tokenizer=tokenizer, model=untrained, recipe=recipe)
+        direction = direction_of(bundle, translator, Settings())
+        examples.append(described(direction, Settings()).example)
+        direction.batcher.close()
+
+    assert examples[0] == "The animal didn't cross the street because it was too tired."
+    assert examples[1].endswith(".")
+    assert examples[2] == ""
+
+
+def test_a_translation_is_told_in_full(served: Served) -> None:
+    said = served.post("/api/translate", text="It rains. We go {name}.", nbest=2).json()
+
+    assert (said["source"], said["target"]) == ("en", "de")
+    assert said["detected"] == {"language": "en", "confidence": 100.0}
+    assert said["lost"] == []
+    assert [one["source"] for one in said["sentences"]] == ["It rains.", "We go {name}."]
+    first = said["sentences"][0]
+    assert first["text"] == "IT RAINS."
+    assert first["others"] == [{"text": "IT RAINS. 2", "score": -2.0}]
+    assert first["alignment"] == [[0, 0], [1, 1]]
+    assert first["pieces"] == [
+        {"piece": "▁x", "log_prob": -0.5},
+        {"piece": "</s>", "log_prob": -1.0},
+    ]
+    assert (first["score"], first["parts"], first["mended"]) == (-1.5, 1, False)
+
+
+def test_a_prefix_begins_the_first_sentence_alone(served: Served) -> None:
+    said = served.post("/api/translate", text="One. Two.", prefix="Nun", markup="none").json()
+
+    assert said["text"] == "Nun ONE. TWO."
+
+
+def test_a_language_that_was_named_is_not_detected(served: Served) -> None:
+    said = served.post("/api/translate", text="One.", source="en", target="de").json()
+
+    assert said["detected"] is None
+
+
+def test_a_text_in_the_target_language_has_no_sentences(serve: Serve) -> None:
+    said = serve("en-de", "de-en").post("/api/translate", text="Ja.", source="de", target="de")
+
+    assert (said.json()["text"], said.json()["sentences"]) == ("Ja.", [])
+
+
+def test_the_target_must_be_named_where_there_are_several(serve: Serve) -> None:
+    said = serve("en-de", "en-fr").post("/api/translate", text="One.")
+
+    assert error(said, 400) == "target: name one of de, fr"
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({}, "text"),
+        ({"text": ""}, "text"),
+        ({"text": 7}, "text"),
+        ({"text": "a", "txt": "b"}, "txt"),
+        ({"text": "a", "beam": 0}, "beam"),
+        ({"text": "a", "beam": True}, "beam"),
+        ({"text": "a", "beam": 10**30}, "beam"),
+        ({"text": "a", "beam": 1.5}, "beam"),
+        ({"text": "a", "alpha": -1}, "alpha"),
+        ({"text": "a", "alpha": "0.6"}, "alpha"),
+        ({"text": "a", "nbest": 4}, "nbest"),
+        ({"text": "a", "markup": "tex"}, "markup"),
+        ({"text": "a", "source": "zz"}, "zz"),
+        ({"text": "a", "target": "zz"}, "zz"),
+    ],
+)
+def test_what_is_wrong_is_named(served: Served, fields: dict[str, object], part: str) -> None:
+    assert part in error(served.post("/api/translate", **fields), 400)
+
+
+def test_a_form_is_no_json(served: Served) -> None:
+    said = served.ask("POST", "/api/translate", data={"text": "a"})
+
+    assert error(said, 400) == "Invalid JSON format"
+
+
+def test_the_character_limit_holds_here_too(serve: Serve) -> None:
+    served = serve(settings=Settings(char_limit=3))
+
+    for path in ("translate", "alternatives", "attention"):
+        assert "(4) exceeds text limit (3)" in error(served.post(f"/api/{path}", text="1234"), 400)
+
+
+def test_keys_are_wanted_here_too(serve: Serve) -> None:
+    served = serve(settings=Settings(keys=(Key("secret"),)))
+
+    assert served.post("/api/translate", text="a", api_key="secret").status_code == 200
+    for path in ("translate", "alternatives", "attention"):
+        error(served.post(f"/api/{path}", text="a", api_key="wrong"), 403)
+
+
+@pytest.fixture
+def translator(tokenizer: Tokenizer, untrained: Transformer) -> Translator:
+    """The small untrained model."""
+    search = bundle_of("en", "de", tokenizer=tokenizer, model=untrained).search
+    return Translator.from_parts(untrained, tokenizer, search=search)
+
+
+@pytest.fixture
+def real(tokenizer: Tokenizer, untrained: Transformer, translator: Translator) -> Iterator[Served]:
+    """A server of it."""
+    bundle = bundle_of("en", "de", tokenizer=tokenizer, model=untrained)
+    settings = Settings()
+    directions = Directions([direction_of(bundle, translator, settings)])
+    served = Served(app=make_app(directions, settings), loud={})
+    yield served
+    directions.close()
+    served.app.state.shelf.close()
+
+
+def test_a_real_model_says_what_it_says_offline(real: Served, translator: Translator) -> None:
+    (offline,) = translator.translate([DOG])
+
+    said = real.post("/api/translate", text=DOG, markup="none").json()
+
+    (one,) = said["sentences"]
+    assert one["text"] == offline.text
+    assert [piece["piece"] for piece in one["pieces"]] == list(offline.pieces)
+    assert [piece["log_prob"] for piece in one["pieces"]] == pytest.approx(offline.log_probs)
+    assert one["confidence"] is None
+
+
+def test_alternatives_are_the_translator_s(real: Served, translator: Translator) -> None:
+    said = real.post("/api/alternatives", text=DOG, count=3).json()["alternatives"]
+
+    offline = translator.alternatives(DOG, "", count=3)
+    assert [one["piece"] for one in said] == [one.piece for one in offline]
+    assert [one["text"] for one in said] == [one.text for one in offline]
+    assert [one["probability"] for one in said] == pytest.approx(
+        [one.probability for one in offline]
+    )
+
+
+def test_attention_is_the_model_s(
+    real: Served, tokenizer: Tokenizer, untrained: Transformer
+) -> None:
+    bundle = bundle_of("en", "de", tokenizer=tokenizer, model=untrained)
+
+    said = real.post("/api/attention", text=DOG, translation="ein Haus").json()
+
+    traced = traced_text(bundle, DOG, "ein Haus")
+    assert said["source_pieces"] == list(traced.source_pieces)
+    assert said["target_pieces"] == list(traced.target_pieces)
+    assert said["cross"][0][0][0] == pytest.approx(traced.cross[0][0][0], abs=1e-3)
+    assert (len(said["encoder"]), len(said["decoder"])) == (2, 1)
+
+
+@pytest.mark.parametrize("path", ["alternatives", "attention"])
+@pytest.mark.parametrize("text", [" ", "a " * 200])
+def test_a_sentence_that_cannot_be_looked_into_is_refused(
+    real: Served, path: str, text: str
+) -> None:
+    assert error(real.post(f"/api/{path}", text=text), 400).startswith("Invalid request: ")
+
+
+def test_many_at_once_get_each_his_own(served: Served) -> None:
+    async def go() -> list[httpx.Response]:
+        async with served.client() as client:
+            asked = (client.post("/api/translate", json={"text": f"Text {n}."}) for n in range(31))
+            return await asyncio.gather(*asked)
+
+    said = asyncio.run(go())
+
+    assert [one.json()["text"] for one in said] == [f"TEXT {n}." for n in range(31)]

@@ -1,0 +1,271 @@
+"""How large a micro-batch may be is measured, told, and kept with the run."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.conftest import made
+
+from transduce.model.config import ModelConfig
+from transduce.model.transformer import Transformer
+from transduce.train import memory
+from transduce.train.config import TrainConfig
+from transduce.train.distributed import ALONE, Process
+from transduce.train.events import Event, Note
+from transduce.train.memory import (
+    FILE,
+    Found,
+    Need,
+    find_micro_tokens,
+    free_here,
+    measure,
+    settled,
+)
+
+CPU = torch.device("cpu")
+PLAIN = TrainConfig(precision="float32")
+
+
+def machine(root: Path, *, free: int) -> Path:
+    (root / "proc/self").mkdir(parents=True)
+    text = f"MemTotal:     99999 kB\nMemAvailable:   {free} kB\nBuffers:   7 kB\n"
+    (root / "proc/meminfo").write_text(text)
+    return root
+
+
+def group(folder: Path, names: tuple[str, str], limit: str, used: int, stat: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(stat)
+
+
+NEW = ("memory.max", "memory.current")
+OLD = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+
+
+def test_free_is_what_the_machine_can_still_give(tmp_path: Path):
+    assert free_here(machine(tmp_path, free=503)) == 503 * 1024
+
+
+def test_where_nothing_is_said_nothing_is_known(tmp_path: Path):
+    assert free_here(tmp_path) is None
+
+
+@pytest.mark.parametrize("where", ["", "a", "a/b"])
+def test_every_group_above_may_leave_less(tmp_path: Path, where: str):
+    root = machine(tmp_path, free=5_000)
+    (root / "proc/self/cgroup").write_text("0::/a/b\n")
+    for each in ("a", "a/b"):
+        group(root / "sys/fs/cgroup" / each, NEW, "max", 100, "inactive_file 0\n")
+    group(root / "sys/fs/cgroup" / where, NEW, "9000", 1_000, "anon 3\ninactive_file 70\n")
+
+    assert free_here(root) == 9_000 - 1_000 + 70
+
+
+def test_groups_of_the_first_kind_are_read_too(tmp_path: Path):
+    root = machine(tmp_path, free=5_000)
+    (root / "proc/self/cgroup").write_text("3:cpu:/x\n2:hugetlb,memory:/away\n")
+    stat = "inactive_file 1\ntotal_inactive_file 70\n"
+    group(root / "sys/fs/cgroup/memory", OLD, "9000", 1_000, stat)
+
+    assert free_here(root) == 9_000 - 1_000 + 70
+
+
+def test_a_group_that_is_full_leaves_nothing(tmp_path: Path):
+    root = machine(tmp_path, free=5_000)
+    (root / "proc/self/cgroup").write_text("0::/\n")
+    group(root / "sys/fs/cgroup", NEW, "900", 1_000, "")
+
+    assert free_here(root) == 0
+
+
+def test_a_device_has_what_it_has_left_and_what_torch_holds_unused(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (5_000, 9_999))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 700)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 300)
+
+    assert memory._free_there(CPU) == 5_400
+
+
+def room(monkeypatch: pytest.MonkeyPatch, free: int | None) -> None:
+    monkeypatch.setattr(memory, "free_here", lambda: free)
+
+
+def found(model: Transformer, *, training: TrainConfig = PLAIN, process: Process = ALONE) -> int:
+    return find_micro_tokens(model, longest=13, training=training, process=process).micro_tokens
+
+
+def test_a_cpu_with_memory_enough_takes_the_usual_number(
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
+):
+    room(monkeypatch, 10**12)
+
+    assert found(tiny) == 4096
+
+
+def test_with_less_memory_four_fifths_of_what_is_free_are_filled(
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
+):
+    need, copies = measure(tiny, longest=13, training=PLAIN), 2 * 4 * tiny.size
+    room(monkeypatch, 20_000_000)
+
+    most = found(tiny)
+
+    assert most % 64 == 0
+    assert 0 <= 16_000_000 - copies - need.always - most * need.each < 64 * need.each
+
+
+def test_what_else_will_be_kept_makes_it_less(tiny: Transformer, monkeypatch: pytest.MonkeyPatch):
+    weights = 4 * tiny.size
+    need = Need(always=0.0, each=weights / 400)
+    monkeypatch.setattr(memory, "measure", lambda *_, **__: need)
+    room(monkeypatch, int((2 * weights + 2050 * need.each) / 0.8))
+
+    whole = found(tiny)
+    with_a_mean = found(tiny, training=replace(PLAIN, ema=0.9))
+    shared = found(tiny, process=Process(world=2))
+
+    assert (whole, with_a_mean, shared) == (2048, 1600, 1600)
+
+
+def test_processes_of_one_machine_share_its_memory(
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
+):
+    room(monkeypatch, 30_000_000)
+    one = found(tiny)
+
+    room(monkeypatch, 90_000_000)
+
+    assert found(tiny, process=Process(here=3)) == one
+
+
+def test_a_pair_alone_always_may_be_a_micro_batch(
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
+):
+    room(monkeypatch, 0)
+
+    assert found(tiny) == 13
+
+
+def test_where_memory_cannot_be_known_the_usual_number_is_taken(
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
+):
+    room(monkeypatch, None)
+
+    most = find_micro_tokens(tiny, longest=13, training=PLAIN, process=ALONE)
+
+    assert most == Found(4096, "how much memory is free cannot be known here")
+
+
+def test_memory_that_runs_out_while_measuring_leaves_a_pair_at_a_time(
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(tiny, "hidden", fail)
+
+    assert found(tiny) == 13
+
+
+def test_measuring_leaves_no_trace(tiny: Transformer):
+    before = torch.get_rng_state()
+
+    measure(tiny.train(), longest=13, training=PLAIN)
+
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(weight.grad is None for weight in tiny.parameters())
+
+
+def test_reading_twice_needs_twice_as_much(tiny: Transformer):
+    once, twice = (
+        measure(tiny.train(), longest=13, training=TrainConfig(r_drop=each)) for each in (0.0, 1.0)
+    )
+
+    assert twice.each == pytest.approx(2 * once.each, rel=0.1)
+
+
+SHAPE = ModelConfig(
+    vocab_size=500,
+    encoder_layers=2,
+    decoder_layers=2,
+    d_model=64,
+    d_ff=128,
+    heads=4,
+    d_k=16,
+    d_v=16,
+)
+
+PEAK = """
+from transduce.model.config import ModelConfig
+from transduce.model.transformer import Transformer
+from transduce.train.memory import _longest
+from transduce.train.step import batch_nats
+
+def said(name):
+    with open("/proc/self/status") as lines:
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
+
+model = Transformer({shape!r}).train()
+batch_nats(model, _longest(2, 65), smoothing=0.1, r_drop=0.0).backward()
+with open("/proc/self/clear_refs", "w") as peak:
+    peak.write("5")
+before = said("VmRSS")
+batch_nats(model, _longest(64, 65), smoothing=0.1, r_drop=0.0).backward()
+print(said("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak")
+def test_what_is_counted_is_near_what_a_process_takes():
+    need = measure(made(SHAPE).train(), longest=65, training=PLAIN)
+
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK.format(shape=SHAPE)], capture_output=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr.decode()
+    taken = int(done.stdout)
+    assert taken / 1.5 < need.always + need.each * 64 * 65 < 1.5 * taken
+
+
+def kept(folder: Path, count: int, told: list[Event]) -> int:
+    return settled(folder, CPU, find=lambda: Found(count, "so it is"), tell=told.append)
+
+
+def test_what_was_found_is_told_and_taken_again(tmp_path: Path):
+    told: list[Event] = []
+
+    assert kept(tmp_path, 1_984, told) == 1_984
+    assert kept(tmp_path, 64, told) == 1_984
+
+    assert told == [
+        Note(text="micro-batches of 1,984 tokens: so it is"),
+        Note(text="micro-batches of 1,984 tokens, as before"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        '{"micro_tokens": 99, "device": "Another GPU"}',
+        '{"micro_tokens": 0, "device": "cpu"}',
+        '{"micro_tokens": "99", "device": "cpu"}',
+        '{"micro_tokens": 99}',
+        "[" * 100_000,
+        "",
+    ],
+    ids=range(6),
+)
+def test_what_is_of_another_device_or_damaged_is_measured_anew(tmp_path: Path, forged: str):
+    (tmp_path / FILE).write_text(forged)
+
+    assert kept(tmp_path, 64, []) == 64
+    assert json.loads((tmp_path / FILE).read_text()) == {"micro_tokens": 64, "device": "cpu"}

@@ -1,0 +1,93 @@
+"""When memory runs out, rows are halved, and nothing else is swallowed."""
+
+import pytest
+import torch
+
+from transduce.data.batch import Batch, collate
+from transduce.train.oom_retry import cut, halved, out_of_memory, positions
+
+SOURCES = [[1] * length for length in (2, 3, 5, 1, 1)]
+TARGETS = [[2] * length for length in (1, 6, 2, 2, 1)]
+
+
+@pytest.fixture
+def batch() -> Batch:
+    return collate(SOURCES, TARGETS, pad=9, eos=0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate"
+                     " memory: you tried to allocate 1000000000000 bytes."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)  # fmt: skip
+def test_memory_that_runs_out_is_known_by_what_is_said(error: Exception):
+    assert out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("The size of tensor a (3) must match the size of tensor b (4)"),
+        RuntimeError("CUDA error: device-side assert triggered"),
+        ValueError("out of memory"),
+        KeyboardInterrupt(),
+        SystemExit(143),
+    ],
+)
+def test_no_other_error_is_taken_for_it(error: BaseException):
+    assert not out_of_memory(error)
+
+
+def test_torch_says_what_is_looked_for():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60)
+
+    assert out_of_memory(caught.value)
+
+
+def test_positions_are_rows_times_the_longer_side(batch: Batch):
+    assert positions(batch) == 5 * 7
+
+
+def test_the_larger_half_decides_how_much_a_half_may_hold(batch: Batch):
+    assert halved(batch) == 3 * 7
+
+
+def test_one_row_that_is_too_large_is_refused_in_one_line(batch: Batch):
+    row = list(cut([batch], most=7, pad=9))[1]
+
+    with pytest.raises(MemoryError, match=r"^memory .* single pair of 7 positions: lower .* 6 "):
+        halved(row)
+
+
+def test_what_fits_is_left_as_it_is(batch: Batch):
+    assert list(cut([batch], most=35, pad=9)) == [batch]
+    assert list(cut([batch], most=0, pad=9)) == [batch]
+
+
+@pytest.mark.parametrize("most", [1, 7, 13, 21, 34])
+def test_the_parts_are_the_rows_in_their_order_within_the_limit_or_alone(batch: Batch, most: int):
+    parts = list(cut([batch, batch], most=most, pad=9))
+
+    rows = [row[: row.index(0)] for part in parts for row in part.target_out.tolist()]
+    assert rows == 2 * TARGETS
+    assert all(positions(part) <= most or len(part.source) == 1 for part in parts)
+
+
+@pytest.mark.parametrize("most", [1, 13, 21])
+def test_a_part_is_what_would_have_been_collated(batch: Batch, most: int):
+    done = 0
+    for part in cut([batch], most=most, pad=9):
+        rows = slice(done, done := done + len(part.source))
+        fresh = collate(SOURCES[rows], TARGETS[rows], pad=9, eos=0)
+
+        for ours, theirs in zip(part, fresh, strict=True):
+            if isinstance(ours, torch.Tensor):
+                assert torch.equal(ours, theirs)
+            else:
+                assert ours == theirs

@@ -1,0 +1,193 @@
+"""Attention maps show the weights they are given, to eyes, to keyboards and without a script."""
+
+import json
+import math
+import random
+import re
+from xml.etree import ElementTree
+
+import pytest
+from tests.unit.visualization.test_page import parsed
+
+from transduce.visualization.attention import (
+    START,
+    TracedText,
+    attention_figure,
+    attention_of,
+    traced_json,
+    traced_svg,
+    words,
+)
+from transduce.visualization.heat import attention_map
+
+NASTY = '<b>&"'
+SOURCE = ("▁it", "▁ti", NASTY, "</s>")
+TARGET = ("▁er", "</script>", "</s>")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def matrix(rows: int, columns: int, chance: random.Random) -> list[list[float]]:
+    drawn = [[chance.random() for _ in range(columns)] for _ in range(rows)]
+    return [[one / sum(row) for one in row] for row in drawn]
+
+
+@pytest.fixture
+def traced() -> TracedText:
+    """Two encoder layers, three of the decoder, two heads."""
+    chance = random.Random(3)
+
+    def heads(rows: int, columns: int) -> list[list[list[float]]]:
+        return [matrix(rows, columns, chance) for _ in range(2)]
+
+    return TracedText(
+        source_pieces=SOURCE,
+        target_pieces=TARGET,
+        target_read=(START, *TARGET[:-1]),
+        encoder=[heads(4, 4) for _ in range(2)],
+        decoder=[heads(3, 3) for _ in range(3)],
+        cross=[heads(3, 4) for _ in range(3)],
+        log_probs=(-0.125, -0.5, -1.0),
+        source="it ti",
+        text="er",
+    )
+
+
+def cells(markup: str) -> list[ElementTree.Element]:
+    found = re.search(r"<svg xmlns.*?\n</svg>", markup, re.DOTALL)
+    assert found
+    group = ElementTree.fromstring(found[0]).find(f"{SVG}g")
+    assert group is not None
+    return list(group)
+
+
+def inlined(figure: str) -> dict[str, object]:
+    found = re.search(r'<script type="application/json">(.*?)</script>', figure, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def test_a_map_says_each_weight_and_whose_it_is():
+    found = cells(attention_map(["a", "b"], ["c", "d"], [[0.25, 0.75], [1.0, 0.0]], title="t"))
+
+    assert [cell[0].text for cell in found] == [
+        *("a → c  0.250", "a → d  0.750", "b → c  1.000", "b → d  0.000"),
+    ]
+
+
+def test_the_shade_of_a_cell_is_the_root_of_its_weight():
+    found = cells(attention_map(["a"], ["b", "c", "d"], [[0.25, 1.0, 0.0]], title="t"))
+
+    assert [cell.get("fill-opacity") for cell in found] == ["0.5", "1", "0"]
+
+
+def test_a_figure_is_sound_whatever_the_pieces_are(traced: TracedText):
+    figure = attention_figure(traced, title=NASTY)
+
+    parsed(figure)
+    assert "<b>" not in figure
+    assert figure.count("</script>") == 2
+
+
+def test_a_figure_names_no_other_host(traced: TracedText):
+    figure = attention_figure(traced, title="t").replace("http://www.w3.org/2000/svg", "")
+
+    assert re.findall(r"https?:|//\w|@import|url\(|fetch\(|XMLHttp", figure) == []
+
+
+def test_a_figure_holds_what_the_server_answers(traced: TracedText):
+    held = inlined(attention_figure(traced, title="t"))
+
+    assert held == json.loads(traced_json(traced))
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_every_weight_is_told_to_four_decimals(traced: TracedText, kind: str):
+    held = json.loads(traced_json(traced))
+
+    assert held[kind] == [
+        [[[round(one, 4) for one in row] for row in head] for head in layer]
+        for layer in getattr(traced, kind)
+    ]
+
+
+def test_pieces_probabilities_and_both_texts_are_told(traced: TracedText):
+    held = json.loads(traced_json(traced))
+
+    assert held["source_pieces"] == list(SOURCE)
+    assert held["target_pieces"] == list(TARGET)
+    assert held["target_read"] == [START, *TARGET[:-1]]
+    assert held["log_probs"] == [-0.125, -0.5, -1.0]
+    assert (held["source"], held["text"]) == ("it ti", "er")
+
+
+def test_without_script_the_last_look_at_the_source_is_shown_as_the_mean_of_the_heads(
+    traced: TracedText,
+):
+    figure = attention_figure(traced, title="t")
+
+    first, second = traced.cross[-1]
+    shown = [float((cell[0].text or "").split()[-1]) for cell in cells(figure)]
+    expected = [
+        (a + b) / 2
+        for one, other in zip(first, second, strict=True)
+        for a, b in zip(one, other, strict=True)
+    ]
+    assert shown == pytest.approx(expected, abs=0.00051)
+    assert "layer 3 of 3, mean of 2 heads" in figure
+
+
+def test_a_picture_alone_is_the_same_map_with_its_own_colours(traced: TracedText):
+    picture = traced_svg(traced)
+
+    drawn = ElementTree.fromstring(picture)
+    group = drawn.find(f"{SVG}g")
+    assert group is not None
+    said = [cell[0].text for cell in group]
+    assert said == [cell[0].text for cell in cells(attention_figure(traced, title="t"))]
+    assert drawn.find(f"{SVG}style") is not None
+    assert "var(" not in picture
+
+
+def test_the_piece_looked_at_most_can_be_read_as_text():
+    one = TracedText(
+        source_pieces=("▁a", "▁b"),
+        target_pieces=("▁c",),
+        target_read=(START,),
+        encoder=[[[[1.0, 0.0], [0.0, 1.0]]]],
+        decoder=[[[[1.0]]]],
+        cross=[[[[0.125, 0.875]]]],
+    )
+
+    figure = attention_figure(one, title="t")
+
+    assert '<tr><td>▁c</td><td>▁b</td><td class="number">0.875</td></tr>' in figure
+
+
+def test_words_join_their_pieces_and_leave_the_end_alone():
+    assert [word.text for word in words(SOURCE)] == ["it", f"ti{NASTY}", "</s>"]
+
+
+def test_a_word_has_the_share_of_all_its_pieces(traced: TracedText):
+    figure = attention_of(traced, position=0, side="source", title="t")
+
+    shares = [float(one) for one in re.findall(r'title="([0-9.]+)"', figure)]
+    last = traced.encoder[1][1][0]
+    assert shares[-3:] == pytest.approx([last[0], last[1] + last[2], last[3]], abs=0.00051)
+    assert len(shares) == 3 * (2 + 2 * 2)  # words x (layers + layers x heads)
+
+
+def test_the_word_that_looks_is_marked(traced: TracedText):
+    figure = attention_of(traced, position=2, side="source", title="t")
+
+    marked = set(re.findall(r'class="word asked"[^>]*>([^<]*)<', figure))
+    assert marked == {"ti&lt;b&gt;&amp;&quot;"}
+
+
+def test_a_target_piece_looks_at_the_source(traced: TracedText):
+    figure = attention_of(traced, position=1, side="target", title=NASTY)
+
+    parsed(figure)
+    shares = [float(one) for one in re.findall(r'title="([0-9.]+)"', figure)]
+    assert shares[-1] == pytest.approx(traced.cross[2][1][1][3], abs=0.00051)
+    assert "asked" not in figure
+    assert math.fsum(shares[:3]) == pytest.approx(1.0, abs=0.002)

@@ -1,0 +1,87 @@
+"""A sentence is traced as the bundle would translate it, or with the translation it is given."""
+
+import pytest
+from tests.unit.visualization.test_page import parsed
+
+from transduce.bundle.bundle import Bundle, Provenance
+from transduce.data.corpus_config import Languages
+from transduce.data.tokenizer import Tokenizer
+from transduce.inference.translator import Extras, Translator
+from transduce.model.transformer import Transformer
+from transduce.search.config import SearchConfig
+from transduce.visualization.attention import START
+from transduce.visualization.traced import MOST, sentence_page, traced_text
+
+SENTENCE = "the old man reads"
+
+
+@pytest.fixture
+def bundle(untrained: Transformer, tokenizer: Tokenizer) -> Bundle:
+    return Bundle(
+        model=untrained,
+        tokenizer=tokenizer,
+        languages=Languages(source="en", target="de"),
+        search=SearchConfig(beam=3, extra=4),
+        provenance=Provenance(),
+    )
+
+
+def test_without_a_target_the_models_own_translation_is_traced(bundle: Bundle):
+    translator = Translator.from_parts(bundle.model, bundle.tokenizer, search=bundle.search)
+    expected = translator.translate([SENTENCE], extras=Extras(mend=False))[0]
+
+    traced = traced_text(bundle, SENTENCE)
+
+    assert traced.target_pieces == expected.pieces
+    assert traced.log_probs == pytest.approx(expected.log_probs, abs=1e-4)
+    assert (traced.source, traced.text) == (SENTENCE, expected.text)
+
+
+def test_pieces_and_weights_are_of_one_size(bundle: Bundle):
+    traced = traced_text(bundle, SENTENCE, "der alte Mann")
+
+    source, target = len(traced.source_pieces), len(traced.target_pieces)
+    assert (traced.source_pieces[-1], traced.target_pieces[-1]) == ("</s>", "</s>")
+    assert traced.target_read == (START, *traced.target_pieces[:-1])
+    for layers, rows, columns in (
+        (traced.encoder, source, source),
+        (traced.decoder, target, target),
+        (traced.cross, target, source),
+    ):
+        assert (len(layers[0]), len(layers[0][0])) == (3, rows)
+        assert {len(row) for layer in layers for head in layer for row in head} == {columns}
+    assert (len(traced.encoder), len(traced.decoder), len(traced.cross)) == (2, 1, 1)
+
+
+def test_the_page_shows_both_sentences_as_text(bundle: Bundle):
+    bundle.languages = Languages(source="en", target="de", target_name="Elvish")
+
+    text = parsed(sentence_page(bundle, '<b>&" the', "der </script>")).text
+
+    assert '<b>&" the' in text
+    assert "Elvish" in text
+    assert "as it was given to the model" in text
+
+
+def test_the_page_says_how_likely_each_piece_is(bundle: Bundle):
+    traced = traced_text(bundle, SENTENCE, "der")
+
+    shown = sentence_page(bundle, SENTENCE, "der")
+
+    nats = -sum(traced.log_probs)
+    assert f"{nats:.2f} nats in all" in shown
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        (" \t", None, "the sentence is blank"),
+        (SENTENCE, "", "the target is blank"),
+        ("the " * (MOST + 1), None, "shorten it"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(
+    bundle: Bundle, source: str, target: str | None, said: str
+):
+    with pytest.raises(ValueError, match=said):
+        traced_text(bundle, source, target)
