@@ -1,22 +1,39 @@
-"""The command line: one call per command. Only this room exits, and only it writes to stdout.
+"""The command line: one module per command.
 
-stdout is data and stderr is talk. Rooms are imported inside the commands, so that `--help` answers
-before torch would have been read.
+stdout carries data, stderr everything else; only this package prints and exits. Commands import the
+rest of transduce when they are called, so that `--help` does not wait for torch.
 """
 
-from transduce.cli import ask, distill, judge, learn, paper, serve, ship, translate, use
+from transduce.cli import (
+    alternatives,
+    average,
+    calibrate,
+    check,
+    compare,
+    demo,
+    distill,
+    doctor,
+    evaluate,
+    export,
+    import_,
+    paper,
+    prepare,
+    score,
+    serve,
+    train,
+    translate,
+    view,
+)
 from transduce.cli.app import app
 from transduce.cli.entry import main
 
-__all__ = ["ask", "distill", "judge", "learn", "main", "paper", "serve", "ship", "translate", "use"]
+__all__ = ["main"]
 
-_AS_THEY_ARE_NEEDED = (
-    *("demo", "check", "prepare", "train", "average", "distill"),
-    *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
-    *("serve", "view", "export", "import", "doctor"),
+_HELP_ORDER = (
+    *(demo.demo, check.check, prepare.prepare, train.train, average.average, distill.distill),
+    *(translate.translate, alternatives.alternatives, score.score, evaluate.evaluate),
+    *(compare.compare, calibrate.calibrate, serve.serve, view.view, export.export),
+    *(import_.import_, doctor.doctor),
 )
-app.registered_commands.sort(
-    key=lambda command: _AS_THEY_ARE_NEEDED.index(
-        command.name or getattr(command.callback, "__name__", "")
-    )
-)
+app.registered_commands.sort(key=lambda command: _HELP_ORDER.index(command.callback))
+app.add_typer(paper.paper)

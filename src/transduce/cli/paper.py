@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import Set, app, say, talk
+from transduce.cli.app import Set, say, talk
 
 paper = typer.Typer(
     name="paper",
@@ -15,7 +15,6 @@ paper = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.add_typer(paper)
 
 
 @paper.command()

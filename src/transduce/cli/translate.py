@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from transduce.cli.app import app, talk
-from transduce.cli.whole import Format, read_whole, translate_whole
+from transduce.cli.translate_documents import Format, read_whole, translate_whole
 from transduce.io.streams import lines_of, whole_output
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ may be missing, torch first of all, is imported before the probe that needs it.
 
 import ctypes
 import importlib.util
+import json
 import locale
 import math
 import os
@@ -16,13 +17,16 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import typer
 
 from transduce import __version__
+from transduce.cli.app import app, say
 from transduce.io.machine import cores, limit, processor
 from transduce.io.version import commit
 
@@ -80,6 +84,25 @@ class Report:
                 lines.append(f"{'':{width + 11}}-> {found.advice}")
         told = "nothing is at fault" if not self.faults else f"at fault: {self.faults} (see FAULT)"
         return "\n".join([*lines, "", told])
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Say what is here, what is missing, and what to do about it.
+
+    A tiny model learns and translates as a test. Exit code 1 means that something is at fault.
+
+    Example:
+
+    \b
+      transduce doctor
+    """
+    report = examine()
+    whole = {"faults": report.faults, **asdict(report)}
+    say(json.dumps(whole, ensure_ascii=False) if as_json else str(report))
+    raise typer.Exit(1 if report.faults else 0)
 
 
 def examine() -> Report:

@@ -1,7 +1,5 @@
-"""A model looked into: view; and the machine itself: doctor."""
+"""transduce view."""
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -59,24 +57,3 @@ def view(
     with whole_output(out) as file:
         file.write(shown.encode())
     say(f"{_VIEWS[out.suffix.lower()]}: {out}")
-
-
-@app.command()
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-) -> None:
-    """Say what is here, what is missing, and what to do about it.
-
-    A tiny model learns and translates as a test. Exit code 1 means that something is at fault.
-
-    Example:
-
-    \b
-      transduce doctor
-    """
-    from transduce.cli.diagnostics import examine
-
-    report = examine()
-    whole = {"faults": report.faults, **asdict(report)}
-    say(json.dumps(whole, ensure_ascii=False) if as_json else str(report))
-    raise typer.Exit(1 if report.faults else 0)

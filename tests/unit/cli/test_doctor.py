@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import transduce.train.step as step
-from transduce.cli import diagnostics as doctor
-from transduce.cli.diagnostics import Check, Finding, Report, examine
+from transduce.cli import doctor
+from transduce.cli.doctor import Check, Finding, Report, examine
 from transduce.io import machine
 
 ALL = metadata.version
