@@ -30,7 +30,7 @@ SETTINGS = {
     **{"model.encoder_layers": "1", "model.decoder_layers": "1", "model.d_model": "32"},
     **{"model.d_ff": "64", "model.heads": "2", "model.d_k": "16", "model.d_v": "16"},
     **{"train.updates": "200", "train.warmup": "20", "train.validate_every": "200"},
-    **{"train.average": "1", "search.beam": "1"},
+    **{"train.average_checkpoints": "1", "search.beam": "1"},
 }
 
 

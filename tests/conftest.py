@@ -49,8 +49,15 @@ SMALL = (
     *("--set", "model.d_model=32", "--set", "model.d_ff=48"),
     *("--set", "model.heads=2", "--set", "model.d_k=16", "--set", "model.d_v=16"),
     *("--set", "train.optimizer=adam", "--set", "train.updates=90", "--set", "train.warmup=7"),
-    *("--set", "train.validate_every=30", "--set", "train.average=2", "--set", "batch.tokens=300"),
-    *("--set", "train.threads=1"),
+    *(
+        "--set",
+        "train.validate_every=30",
+        "--set",
+        "train.average_checkpoints=2",
+        "--set",
+        "batch.tokens=300",
+    ),
+    *("--set", "train.intra_op_threads=1"),
 )
 """Settings of a run that takes seconds."""
 
@@ -89,7 +96,7 @@ class Corpus:
         world: int = 1,
     ) -> Loader:
         """A loader of it, made anew as a new process does."""
-        batches = BatchConfig(tokens=tokens, micro_tokens=micro_tokens, sampling=sampling)
+        batches = BatchConfig(tokens=tokens, micro_tokens=micro_tokens, subword_sampling=sampling)
         return Loader(
             self.store,
             sampler=Sampler(self.store.lengths, config=batches, seed=1, world=world),

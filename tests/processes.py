@@ -148,13 +148,13 @@ class Seen:
 
 
 def learn(lesson: Lesson) -> None:
-    """Train as `carry_out` does, and write down what was learned from in each update."""
+    """Train as `run_recipe` does, and write down what was learned from in each update."""
     seen = Seen()
 
     def validate(model: Transformer) -> Validation:
         return Validation(loss=model.embedding.weight.norm().item(), bleu=0.0, signature="")
 
-    def tell(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, Progress):
             seen.losses[str(event.update)] = event.loss
             if event.update == lesson.stop_at:
@@ -164,7 +164,7 @@ def learn(lesson: Lesson) -> None:
         tokenizer = Tokenizer.from_bytes(lesson.tokenizer.read_bytes())
         store = Store.open(lesson.store, tokenizer_checksum=tokenizer.checksum)
         batches = BatchConfig(
-            tokens=lesson.tokens, micro_tokens=lesson.micro_tokens, sampling=lesson.sampling
+            tokens=lesson.tokens, micro_tokens=lesson.micro_tokens, subword_sampling=lesson.sampling
         )
         sampler = Sampler(store.lengths, config=batches, seed=1, world=process.world)
         loader = Noting(
@@ -194,7 +194,7 @@ def learn(lesson: Lesson) -> None:
                 validate=validate,
                 folder=lesson.folder,
                 on_best=lambda model, found: None,
-                tell=tell,
+                on_event=on_event,
                 process=process,
             )
     said = json.dumps(asdict(seen))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transduce.inference.translator import Translator as Translator
     from transduce.model.config import ModelConfig as ModelConfig
     from transduce.model.transformer import Transformer as Transformer
-    from transduce.pipeline.run import carry_out as carry_out
+    from transduce.pipeline.run import run_recipe as run_recipe
     from transduce.search.config import SearchConfig as SearchConfig
 
 __version__ = VERSION
@@ -42,8 +42,8 @@ __all__ = [
     "Translation",
     "Translator",
     "__version__",
-    "carry_out",
     "load_recipe",
+    "run_recipe",
 ]
 
 
@@ -59,8 +59,9 @@ def __getattr__(name: str) -> object:
         "Transformer": "model.transformer",
         "Translation": "inference.translator",
         "Translator": "inference.translator",
-        "carry_out": "pipeline.run",
+        "carry_out": "pipeline.run",  # the former name of run_recipe
         "load_recipe": "config",
+        "run_recipe": "pipeline.run",
     }.get(name)
     if room is None:
         raise AttributeError(f"module 'transduce' has no attribute {name!r}")

@@ -37,6 +37,17 @@ _REASONS: Mapping[str, str] = {
 }
 """Settings that people may well try, and why there is no such thing."""
 
+RENAMED: Mapping[str, str] = {
+    "train.rate": "train.learning_rate",
+    "train.matrix_rate": "train.muon_learning_rate",
+    "train.average": "train.average_checkpoints",
+    "train.most_skipped": "train.max_skipped_updates",
+    "train.shard": "train.fsdp",
+    "train.threads": "train.intra_op_threads",
+    "batch.sampling": "batch.subword_sampling",
+}
+"""Former names of settings: old recipes, runs and bundles are read as if they had the new ones."""
+
 _SHAPE = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v")
 
 
@@ -119,12 +130,12 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         search=_build(SearchConfig, "search", table=table),
         score=_build(ScoreConfig, "score", table=table),
     )
-    for contradiction in contradictions(made):
+    for contradiction in conflicts(made):
         raise ValueError(contradiction)
     return made
 
 
-def said(recipe: str | Path | None, overrides: Sequence[str] = ()) -> frozenset[str]:
+def explicit_settings(recipe: str | Path | None, overrides: Sequence[str] = ()) -> frozenset[str]:
     """Name the settings that a recipe and settings over it say themselves, as "section.key".
 
     Args:
@@ -142,6 +153,21 @@ def said(recipe: str | Path | None, overrides: Sequence[str] = ()) -> frozenset[
         if isinstance(part, dict)
         for key in part
     )
+
+
+def deprecations(recipe: str | Path | None, overrides: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return a notice for each former name in a recipe that a person wrote, or in overrides.
+
+    A `recipe.toml` is one that a run wrote, and may be older than the names: it gets no notice.
+
+    >>> deprecations(None, ["train.rate=0.001"])
+    ('train.rate is now called train.learning_rate',)
+    """
+    keys = {override.partition("=")[0].strip() for override in overrides}
+    if recipe is not None and Path(recipe).is_file() and Path(recipe).name != "recipe.toml":
+        table: Table = tomllib.loads(Path(recipe).read_text(encoding="utf-8"))
+        keys |= {f"{name}.{key}" for name, part in table.items() for key in _table_keys(part)}
+    return tuple(f"{old} is now called {new}" for old, new in RENAMED.items() if old in keys)
 
 
 def to_toml(recipe: Recipe) -> str:
@@ -176,7 +202,7 @@ def differences(one: Recipe, other: Recipe) -> Iterator[str]:
                 yield f"{section}.{entry.name}"
 
 
-def contradictions(recipe: Recipe) -> Iterator[str]:
+def conflicts(recipe: Recipe) -> Iterator[str]:
     """What no room can see alone: settings of two rooms that cannot both hold, a line each."""
     data, model = recipe.data, recipe.model
     if data.max_pieces + 1 > model.longest:
@@ -206,7 +232,7 @@ def contradictions(recipe: Recipe) -> Iterator[str]:
             yield f"data.{name} names the files of data.train: name text that is not trained on"
 
 
-def doubts(recipe: Recipe) -> Iterator[str]:
+def warnings(recipe: Recipe) -> Iterator[str]:
     """Settings that can hold together but hardly mean what they say, a line each."""
     train = recipe.train
     made = -(-train.updates // train.validate_every)
@@ -215,10 +241,10 @@ def doubts(recipe: Recipe) -> Iterator[str]:
             f"train.validate_every {train.validate_every} is above train.updates {train.updates}: "
             f"there is one validation, at the end"
         )
-    elif train.average > made:
+    elif train.average_checkpoints > made:
         yield (
-            f"train.average {train.average} is more than the {made} checkpoints that a run of "
-            f"{train.updates} updates makes: all {made} are averaged"
+            f"train.average_checkpoints {train.average_checkpoints} is more than the {made} "
+            f"checkpoints that a run of {train.updates} updates makes: all {made} are averaged"
         )
     if train.schedule == "paper" and train.warmup >= train.updates:
         yield (
@@ -245,6 +271,7 @@ def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
 
 def _extended(table: Table, place: Path, *, seen: tuple[str, ...]) -> Table:
     """The tables that were read at a place, laid over those of the recipe they extend."""
+    _rename_former(table)
     _fill_preset(table)
     parent = table.pop("extends", None)
     if parent is None:
@@ -258,6 +285,24 @@ def _extended(table: Table, place: Path, *, seen: tuple[str, ...]) -> Table:
     base.pop("name", None)
     _merge(base, table)
     return base
+
+
+def _rename_former(table: Table) -> None:
+    """Give the settings of a table that have a former name their present one."""
+    for old, new in RENAMED.items():
+        section, _, key = old.partition(".")
+        part = table.get(section)
+        if isinstance(part, dict) and key in part:
+            settings: Table = part
+            name = new.partition(".")[2]
+            if name in settings:
+                raise ValueError(f"{old} is the former name of {new}: leave it out")
+            table[section] = {name if k == key else k: value for k, value in settings.items()}
+
+
+def _table_keys(part: object) -> Iterator[str]:
+    if isinstance(part, dict):
+        yield from part
 
 
 def _find(recipe: str | Path) -> Path:
@@ -298,7 +343,8 @@ def _from_overrides(overrides: Sequence[str]) -> Table:
     table: Table = {}
     for override in overrides:
         key, equals, text = override.partition("=")
-        section, dot, name = key.strip().partition(".")
+        key = key.strip()
+        section, dot, name = RENAMED.get(key, key).partition(".")
         if not (equals and (dot or section == "name")):
             raise ValueError(f"a setting is written section.key=value, not {override!r}")
         if not dot:

@@ -18,9 +18,9 @@ _MARK = re.compile(r"<!-- not run: (.+?) -->\n$")
 QUICK = (
     *("model.encoder_layers=1", "model.decoder_layers=1", "model.d_model=32", "model.d_ff=48"),
     *("model.heads=2", "model.d_k=16", "model.d_v=16", "tokenizer.vocab_size=300"),
-    *("train.updates=4", "train.warmup=2", "train.validate_every=4", "train.average=1"),
+    *("train.updates=4", "train.warmup=2", "train.validate_every=4", "train.average_checkpoints=1"),
     *(
-        "train.threads=1",
+        "train.intra_op_threads=1",
         "search.extra=2",
         "search.beam=1",
         "batch.tokens=500",

@@ -40,7 +40,7 @@ def test_its_code_runs_without_a_notebook(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TRANSDUCE_WALK", "quick")
     cells = json.loads(WALK.read_text())["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    short = sources[: next(n for n, source in enumerate(sources) if "carry_out" in source)]
+    short = sources[: next(n for n, source in enumerate(sources) if "run_recipe" in source)]
     program = "\n".join([*short, "import torch; assert sizes and torch.is_tensor(by_ours)"])
 
     said = subprocess.run(

@@ -37,7 +37,7 @@ MEDLEY = (
     *("--set", "train.updates=60", "--set", "train.validate_every=12"),
     *("--set", "train.log_every=1", "--set", "train.ema=0.9", "--set", "model.dropout=0.1"),
     *("--set", "batch.micro_tokens=100", "--set", "data.max_pieces=60"),
-    *("--set", "batch.sampling=0.1", "--set", "train.patience=9"),
+    *("--set", "batch.subword_sampling=0.1", "--set", "train.patience=9"),
 )
 """A run with all that has to be remembered: a mean, drawn pieces, dropout, micro-batches."""
 

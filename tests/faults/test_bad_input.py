@@ -333,7 +333,7 @@ def test_a_run_that_diverges_fails_in_one_line_and_can_be_gone_on_with(
 ):
     paper = ("--set", "train.schedule=paper", "--set", "train.log_every=1")
 
-    said = train(transduce, corpus, *paper, "--set", "train.rate=1e30")
+    said = train(transduce, corpus, *paper, "--set", "train.learning_rate=1e30")
 
     assert said.code == 1
     assert "11 updates in a row had no finite gradient" in said.err.splitlines()[-1]

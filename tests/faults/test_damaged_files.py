@@ -85,7 +85,7 @@ def prepared(tmp_path: Path) -> Kept:
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     files = f'data.train=["{tmp_path / "a"}", "{tmp_path / "b"}"]'
     recipe = load_recipe("tiny", [files, "data.held_out=3", "tokenizer.vocab_size=8"])
-    written = held(prepare(recipe, tmp_path, tell=lambda _: None))
+    written = held(prepare(recipe, tmp_path, on_event=lambda _: None))
     return Kept(tmp_path / "prepared", lambda: held(open_prepared(tmp_path)) == written)
 
 

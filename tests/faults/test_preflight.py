@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import Said, Transduce, refuses
 from tests.sentences import sentences, write_sides
 
-from transduce.config import doubts, load_recipe
+from transduce.config import load_recipe, warnings
 from transduce.corpus_check.inspect import inspect
 from transduce.corpus_check.write import write_cleaned
 from transduce.data.corpus import read_pairs
@@ -126,15 +126,21 @@ def test_settings_that_contradict_each_other_are_refused(
     ("settings", "part"),
     [
         (["train.validate_every=2501"], "there is one validation, at the end"),
-        (["train.average=11"], "train.average 11 is more than the 10 checkpoints"),
-        (["train.schedule=paper", "train.rate=1", "train.warmup=2500"], "the rate only rises"),
+        (
+            ["train.average_checkpoints=11"],
+            "train.average_checkpoints 11 is more than the 10 checkpoints",
+        ),
+        (
+            ["train.schedule=paper", "train.learning_rate=1", "train.warmup=2500"],
+            "the rate only rises",
+        ),
     ],
 )
 def test_settings_that_hardly_mean_what_they_say_are_doubted(settings: list[str], part: str):
-    (doubt,) = doubts(load_recipe("tiny", settings))
+    (doubt,) = warnings(load_recipe("tiny", settings))
 
     assert part in doubt
 
 
 def test_a_recipe_that_is_sound_is_not_doubted():
-    assert list(doubts(load_recipe("tiny"))) == []
+    assert list(warnings(load_recipe("tiny"))) == []

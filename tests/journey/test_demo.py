@@ -12,7 +12,7 @@ from transduce.config import Recipe, load_recipe
 SMALL = (
     *("model.encoder_layers=1", "model.decoder_layers=1", "model.d_model=32", "model.d_ff=48"),
     *("tokenizer.vocab_size=300", "train.updates=4", "train.warmup=2", "train.validate_every=4"),
-    *("search.extra=1", "search.beam=1", "batch.tokens=500", "train.threads=1"),
+    *("search.extra=1", "search.beam=1", "batch.tokens=500", "train.intra_op_threads=1"),
 )
 
 

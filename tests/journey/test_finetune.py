@@ -20,11 +20,18 @@ from transduce.pipeline.prepare import open_prepared
 
 WORDS = (
     *("--source", "more.src", "--target", "more.rev", "--set", "train.updates=6"),
-    *("--set", "train.validate_every=3", "--set", "train.warmup=2", "--set", "train.threads=1"),
+    *(
+        "--set",
+        "train.validate_every=3",
+        "--set",
+        "train.warmup=2",
+        "--set",
+        "train.intra_op_threads=1",
+    ),
     *("--set", "batch.tokens=300", "--set", "data.held_out=19"),
 )
 EXTENDED = (*WORDS, "--set", "tokenizer.extend=9")
-STILL = (*WORDS, "--set", "train.rate=1e-12")
+STILL = (*WORDS, "--set", "train.learning_rate=1e-12")
 """At a rate that moves nothing."""
 
 

@@ -12,7 +12,7 @@ from transduce.train.precision import choose, units_of
 CPU = torch.device("cpu")
 
 REGIME = (
-    *("--set", "train.ema=0.9", "--set", "train.r_drop=1", "--set", "batch.sampling=0.1"),
+    *("--set", "train.ema=0.9", "--set", "train.r_drop=1", "--set", "batch.subword_sampling=0.1"),
     *("--set", "train.schedule=wsd", "--set", "model.dropout=0.1"),
     *("--set", "model.positions=learned", "--set", "model.activation=gelu"),
 )

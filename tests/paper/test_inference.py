@@ -21,4 +21,4 @@ def test_the_length_penalty_is_that_of_gnmt(length: int, penalty: float):
 
 
 def test_the_last_five_checkpoints_are_averaged():
-    assert TrainConfig().average == 5
+    assert TrainConfig().average_checkpoints == 5

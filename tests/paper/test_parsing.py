@@ -37,7 +37,7 @@ def test_all_other_parameters_are_those_of_the_base_model(name: str):
     chosen = {"dropout", "vocab_size", "encoder_layers", "decoder_layers", "d_model", "d_k", "d_v"}
     for field in set(ModelConfig.__slots__) - chosen:
         assert getattr(recipe.model, field) == getattr(base.model, field), field
-    for field in set(TrainConfig.__slots__) - {"rate", "warmup"}:
+    for field in set(TrainConfig.__slots__) - {"learning_rate", "warmup"}:
         assert getattr(recipe.train, field) == getattr(base.train, field), field
     assert recipe.model.d_k == recipe.model.d_v == recipe.model.d_model // recipe.model.heads
     assert recipe.batch == base.batch

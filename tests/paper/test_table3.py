@@ -118,7 +118,9 @@ def test_a_rows_regime_is_the_papers_without_averaging(row: Row):
 
     recipe = load_recipe(f"{PREFIX}{row.name.lower()}")
 
-    wanted = replace(TrainConfig(), average=1, label_smoothing=smoothing, updates=updates)
+    wanted = replace(
+        TrainConfig(), average_checkpoints=1, label_smoothing=smoothing, updates=updates
+    )
     assert (recipe.train, recipe.search) == (wanted, SearchConfig())
     assert recipe.tokenizer.vocab_size == 37_000
 

@@ -75,7 +75,7 @@ def test_what_training_passes_is_compiled_and_what_is_validated_is_not(
         validate=validate,
         folder=tmp_path,
         on_best=lambda model, found: None,
-        tell=lambda event: None,
+        on_event=lambda event: None,
     )
 
     compiled = [f"compiled torch.{precision}", "loss", "loss"]

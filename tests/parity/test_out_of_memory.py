@@ -18,7 +18,7 @@ from transduce.model.transformer import Transformer
 from transduce.train.checkpoint import load_weights
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import Process
-from transduce.train.events import Event, Note
+from transduce.train.events import Event, LogMessage
 from transduce.train.loop import Validation, train
 from transduce.train.step import Update, make_update
 
@@ -160,10 +160,10 @@ def trained(
         validate=lambda model: Validation(loss=1.0, bleu=0.0, signature=""),
         folder=folder,
         on_best=lambda model, found: None,
-        tell=told.append,
+        on_event=told.append,
         micro_tokens=planned,
     )
-    return [event.text for event in told if isinstance(event, Note)], passes
+    return [event.text for event in told if isinstance(event, LogMessage)], passes
 
 
 def test_the_watcher_is_told_once_what_became_of_the_size(corpus: Corpus, tmp_path: Path):

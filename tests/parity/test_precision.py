@@ -32,8 +32,8 @@ LEARNING = TrainConfig(
     updates=60,
     validate_every=60,
     schedule="linear",
-    rate=0.005,
-    matrix_rate=0.01,
+    learning_rate=0.005,
+    muon_learning_rate=0.01,
     warmup=10,
     log_every=1,
     precision="bfloat16",
@@ -50,7 +50,7 @@ def losses(corpus: Corpus, config: ModelConfig, training: TrainConfig, folder: P
     """The loss of each update."""
     seen: list[float] = []
 
-    def tell(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, Progress):
             seen.append(event.loss)
 
@@ -63,7 +63,7 @@ def losses(corpus: Corpus, config: ModelConfig, training: TrainConfig, folder: P
             validate=lambda model: Validation(loss=1.0, bleu=0.0, signature=""),
             folder=folder,
             on_best=lambda model, found: None,
-            tell=tell,
+            on_event=on_event,
         )
     return torch.tensor(seen)
 

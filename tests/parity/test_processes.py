@@ -28,7 +28,7 @@ HUNDRED = TrainConfig(
     updates=100,
     validate_every=50,
     schedule="linear",
-    rate=0.005,
+    learning_rate=0.005,
     warmup=10,
     weight_decay=0.1,
     log_every=1,
@@ -179,7 +179,7 @@ def test_memory_that_runs_out_in_one_process_changes_nothing_that_is_learned(les
     assert max(seen["passes"][0][-9:]) <= 31
 
 
-SHARDED = replace(SHORT, shard=True)
+SHARDED = replace(SHORT, fsdp=True)
 
 
 def test_weights_shared_out_come_from_a_whole_checkpoint_and_go_into_one(lesson: Lesson):
@@ -204,7 +204,7 @@ def test_weights_shared_out_come_from_a_whole_checkpoint_and_go_into_one(lesson:
 def test_processes_that_share_out_the_weights_learn_what_one_learns(
     lesson: Lesson, world: int, double: bool
 ):
-    training = replace(HUNDRED, updates=40, validate_every=20, shard=True)
+    training = replace(HUNDRED, updates=40, validate_every=20, fsdp=True)
     lesson = replace(lesson, double=double, training=training)
 
     one = taught(lesson, 1, folder="one")
@@ -244,7 +244,7 @@ def equal_runs(folder: Path, one: str, other: str) -> bool:
 
 def test_a_run_whose_weights_are_shared_out_ends_in_a_whole_model(tmp_path: Path):
     write_corpus(tmp_path)
-    few = ["train.updates=6", "train.validate_every=3", "train.warmup=2", "train.shard=true"]
+    few = ["train.updates=6", "train.validate_every=3", "train.warmup=2", "train.fsdp=true"]
     words = [*command(tmp_path, "run"), *(word for one in few for word in ("--set", one))]
 
     assert together(2, commanded, words, tmp_path / "run", NEVER) == [0, 0]

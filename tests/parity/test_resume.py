@@ -24,7 +24,7 @@ def sit(
     def validate(model: Transformer) -> Validation:
         return Validation(loss=model.embedding.weight.norm().item(), bleu=0.0, signature="")
 
-    def tell(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, Progress) and event.update == stop_at:
             raise KeyboardInterrupt
 
@@ -37,14 +37,14 @@ def sit(
         validate=validate,
         folder=folder,
         on_best=lambda model, found: None,
-        tell=tell,
+        on_event=on_event,
     )
 
 
 REGIMES = {
     "the paper's": TrainConfig(warmup=3),
-    "linear": TrainConfig(schedule="linear", rate=0.01, warmup=3),
-    "muon": TrainConfig(schedule="linear", rate=0.01, warmup=3, optimizer="muon"),
+    "linear": TrainConfig(schedule="linear", learning_rate=0.01, warmup=3),
+    "muon": TrainConfig(schedule="linear", learning_rate=0.01, warmup=3, optimizer="muon"),
     "running mean": TrainConfig(warmup=3, ema=0.9),
     "R-Drop": TrainConfig(warmup=3, r_drop=5.0),
 }

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from transduce.config import differences, load_recipe, shipped_recipes, to_toml
+from transduce.config import (
+    RENAMED,
+    deprecations,
+    differences,
+    explicit_settings,
+    load_recipe,
+    shipped_recipes,
+    to_toml,
+)
 from transduce.model.config import ModelConfig
 
 
@@ -62,9 +70,17 @@ def test_the_base_and_big_recipes_are_those_of_the_paper():
     base, big = load_recipe("base"), load_recipe("big")
 
     assert base.model == ModelConfig(vocab_size=37_000)
-    assert (base.batch.tokens, base.train.updates, base.train.average) == (25_000, 100_000, 5)
+    assert (base.batch.tokens, base.train.updates, base.train.average_checkpoints) == (
+        25_000,
+        100_000,
+        5,
+    )
     assert (big.model.d_model, big.model.d_ff, big.model.heads) == (1024, 4096, 16)
-    assert (big.model.dropout, big.train.updates, big.train.average) == (0.3, 300_000, 20)
+    assert (big.model.dropout, big.train.updates, big.train.average_checkpoints) == (
+        0.3,
+        300_000,
+        20,
+    )
     assert base.train.warmup == big.train.warmup == 4000
 
 
@@ -88,9 +104,9 @@ def test_a_recipe_that_extends_itself_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("train.rate=5e-1", 0.5),
-        ("train.rate=.7", 0.7),
-        ("train.rate=2", 2.0),
+        ("train.learning_rate=5e-1", 0.5),
+        ("train.learning_rate=.7", 0.7),
+        ("train.learning_rate=2", 2.0),
         ("train.updates=1_000", 1000),
         ("model.norm=pre", "pre"),
         ('model.norm="pre"', "pre"),
@@ -153,3 +169,34 @@ def test_learned_positions_must_hold_the_longest_pair_and_its_eos():
 
 def test_the_defaults_of_learned_positions_and_of_the_corpus_go_together():
     assert load_recipe("base", ["model.positions=learned"]).model.longest == 257
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_the_former_name_of_a_setting_is_read(tmp_path, old, new):
+    section, _, name = new.partition(".")
+    value = True if name == "fsdp" else 0.09 if name == "subword_sampling" else 1
+    text = str(value).lower()
+    mine = write(tmp_path / "mine.toml", f"[{section}]\n{old.partition('.')[2]} = {text}\n")
+
+    assert getattr(getattr(load_recipe(mine), section), name) == value
+    assert getattr(getattr(load_recipe("base", [f"{old}={text}"]), section), name) == value
+    assert explicit_settings(mine) == {new} == explicit_settings(None, [f"{old}={text}"])
+    notice = (f"{old} is now called {new}",)
+    assert deprecations(mine) == notice == deprecations("base", [f"{old}={text}"])
+    assert not deprecations(mine.rename(tmp_path / "recipe.toml"))
+
+
+def test_a_recipe_with_new_names_over_one_with_former_ones_wins(tmp_path):
+    write(tmp_path / "old.toml", "[train]\nrate = 0.5\naverage = 3\n")
+    mine = write(tmp_path / "mine.toml", 'extends = "old.toml"\n[train]\nlearning_rate = 0.7\n')
+
+    train = load_recipe(mine).train
+
+    assert (train.learning_rate, train.average_checkpoints) == (0.7, 3)
+
+
+def test_both_names_of_a_setting_in_one_recipe_are_refused(tmp_path):
+    mine = write(tmp_path / "mine.toml", "[train]\nrate = 0.5\nlearning_rate = 0.7\n")
+
+    with pytest.raises(ValueError, match=r"former name of train\.learning_rate: leave it out"):
+        load_recipe(mine)

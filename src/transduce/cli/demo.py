@@ -25,8 +25,8 @@ def demo(
     from transduce.cli.progress import watching
     from transduce.demo.journey import journey
 
-    with watching(sys.stderr) as tell, hint_to_resume(out):
-        told = journey(out, tell=tell)
+    with watching(sys.stderr) as on_event, hint_to_resume(out):
+        told = journey(out, on_event=on_event)
     say(f"{told.finished}\n{told}")
     say("\nSentences it has never seen:\n")
     for shown in told.shown:

@@ -39,11 +39,11 @@ def distill(
       transduce distill runs/mine --source corpus.en --target corpus.de --out runs/student
       transduce distill runs/mine multi30k --set data.folder=corpora/multi30k --out runs/student
     """
-    from transduce.config import said
+    from transduce.config import explicit_settings
     from transduce.pipeline.defaults import opening, take
 
     by_hand = [*corpus_settings(source, target), *(settings or [])]
-    for key in sorted(said(None, by_hand)):
+    for key in sorted(explicit_settings(None, by_hand)):
         if key.startswith("tokenizer."):
             raise ValueError(f"a student has its teacher's vocabulary: leave out {key}")
         if key in ("model.encoder_layers", "model.decoder_layers"):
@@ -52,7 +52,7 @@ def distill(
 
     from transduce.bundle.bundle import Bundle
     from transduce.cli.progress import watching
-    from transduce.pipeline.distill import distill as carry_out
+    from transduce.pipeline.distill import distill as run_distillation
 
     chosen, why = take(
         recipe,
@@ -63,9 +63,11 @@ def distill(
             f"tokenizer.vocab_size={Bundle.load(teacher).tokenizer.vocab_size}",
         ],
     )
-    with watching(sys.stderr) as tell:
+    with watching(sys.stderr) as on_event:
         try:
-            found = carry_out(teacher, chosen, out, beam=beam, tell=opening(why, tell))
+            found = run_distillation(
+                teacher, chosen, out, beam=beam, on_event=opening(why, on_event)
+            )
         except (KeyboardInterrupt, SystemExit):
             talk("stopped; the same command goes on")
             raise

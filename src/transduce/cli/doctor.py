@@ -204,9 +204,11 @@ def _threads() -> Finding:
 
     threads, most = torch.get_num_threads(), cores()
     if threads > most:
-        advice = f"they wait for each other; train with --set train.threads={max(1, int(most))}"
+        advice = (
+            f"they wait for each other; train with --set train.intra_op_threads={max(1, int(most))}"
+        )
         return Finding(f"{threads}, more than cores", "note", advice)
-    return Finding(f"{threads}, unless train.threads says otherwise")
+    return Finding(f"{threads}, unless train.intra_op_threads says otherwise")
 
 
 def _memory() -> Finding:

@@ -58,8 +58,8 @@ def table4(
     from transduce.paper.table4.run import table4 as parse
 
     trees = Trees(treebank=treebank, also=tuple(also or ()), quick=quick)
-    with watching(sys.stderr) as tell:
-        found = parse(out, trees, recipe=recipe, overrides=settings or (), tell=tell)
+    with watching(sys.stderr) as on_event:
+        found = parse(out, trees, recipe=recipe, overrides=settings or (), on_event=on_event)
     say(str(found))
     talk(f"\nthe trees drawn: {out / 'table4.md'}")
 
@@ -112,8 +112,8 @@ def table2(
         gpu_hour_price=gpu_hour_price,
         hour_price=hour_price,
     )
-    with watching(sys.stderr) as tell:
-        found = measure(assumed, quick=quick, threads=threads, scores=scores, tell=tell)
+    with watching(sys.stderr) as on_event:
+        found = measure(assumed, quick=quick, threads=threads, scores=scores, on_event=on_event)
     write(found, out)
     say(markdown(found))
 
@@ -163,10 +163,16 @@ def table3(
         depth_divisor=depth_divisor,
     )
     chosen, drawn = named_rows(rows), named_seeds(seeds)
-    with watching(sys.stderr) as tell:
+    with watching(sys.stderr) as on_event:
         try:
             outcomes = measure(
-                corpus, out, rows=chosen, seeds=drawn, settings=shared, threads=threads, tell=tell
+                corpus,
+                out,
+                rows=chosen,
+                seeds=drawn,
+                settings=shared,
+                threads=threads,
+                on_event=on_event,
             )
         except (KeyboardInterrupt, SystemExit):
             talk("stopped; the same command goes on")

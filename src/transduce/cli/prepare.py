@@ -36,6 +36,6 @@ def prepare(
     from transduce.io.lock import alone
     from transduce.pipeline.run import check_out, prepare_run
 
-    with alone(folder), watching(sys.stderr) as tell:
+    with alone(folder), watching(sys.stderr) as on_event:
         check_out(chosen, folder, resume=False)
-        prepare_run(chosen, folder, tell=opening(why, tell))
+        prepare_run(chosen, folder, on_event=opening(why, on_event))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TextIO
 
-from transduce.train.events import Event, Note, Progress, Tell, Validated
+from transduce.train.events import Event, EventHandler, LogMessage, Progress, Validated
 
 _EVERY = 15.0
 """Seconds between two plain progress lines."""
@@ -19,7 +19,7 @@ _LONG = 2.0
 
 
 @contextmanager
-def watching(stream: TextIO) -> Generator[Tell]:
+def watching(stream: TextIO) -> Generator[EventHandler]:
     """Yield something to tell a run's events to, for as long as the run lasts."""
     if not stream.isatty():
         yield _PlainLines(stream)
@@ -31,13 +31,13 @@ def watching(stream: TextIO) -> Generator[Tell]:
     console = Console(file=stream, highlight=False, markup=False, soft_wrap=True)
     with Live(Text(), console=console, refresh_per_second=4, transient=True) as live:
 
-        def tell(event: Event) -> None:
+        def on_event(event: Event) -> None:
             if isinstance(event, Progress):
                 live.update(Text(describe(event), no_wrap=True, overflow="ellipsis"))
             else:
                 console.print(describe(event))
 
-        yield tell
+        yield on_event
 
 
 @contextmanager
@@ -84,11 +84,11 @@ class _PlainLines:
 def describe(event: Event) -> str:
     """Say an event in one line.
 
-    >>> describe(Note(text="9 pairs"))
+    >>> describe(LogMessage(text="9 pairs"))
     '9 pairs'
     """
     match event:
-        case Note():
+        case LogMessage():
             return event.text
         case Progress():
             return (

@@ -49,7 +49,7 @@ def train(
     multi30k-fast, tatoeba-en-de and wmt14-{base,big}-{de,fr} for those corpora; finetune; demo. All
     settings of a run are in OUT/recipe.toml; the model is OUT/model.
     """
-    from transduce.config import said
+    from transduce.config import explicit_settings
     from transduce.pipeline.defaults import opening, take
 
     if recipe is None and resume and out is not None and (out / "recipe.toml").is_file():
@@ -62,16 +62,23 @@ def train(
 
     from transduce.cli.progress import watching
     from transduce.pipeline.finetune import Start, follow
-    from transduce.pipeline.run import carry_out
+    from transduce.pipeline.run import run_recipe
     from transduce.train.distributed import is_first
 
     start = Start.load(origin) if origin else None
     if start:
-        chosen = follow(chosen, start, said=said(recipe, settings), named=said(None, settings))
+        chosen = follow(
+            chosen,
+            start,
+            said=explicit_settings(recipe, settings),
+            named=explicit_settings(None, settings),
+        )
     if not is_first():  # of the processes that torchrun started one speaks
-        carry_out(chosen, folder, resume=resume, start=start, tell=lambda event: None)
+        run_recipe(chosen, folder, resume=resume, start=start, on_event=lambda event: None)
         return
-    with watching(sys.stderr) as tell, hint_to_resume(folder):
-        finished = carry_out(chosen, folder, resume=resume, start=start, tell=opening(why, tell))
+    with watching(sys.stderr) as on_event, hint_to_resume(folder):
+        finished = run_recipe(
+            chosen, folder, resume=resume, start=start, on_event=opening(why, on_event)
+        )
     say(str(finished))
     say(f"model: {folder / 'model'}")

@@ -23,14 +23,16 @@ class BatchConfig:
     It decides how an update is cut, never which sentences are in it. "auto" measures before
     training starts how many fit into the memory, of a CPU no more than 4096."""
 
-    sampling: float = 0.0
+    subword_sampling: float = 0.0
     """Subword regularisation: pieces are drawn anew whenever a sentence is learned from. For BPE
     the probability that a merge is left out (0.1 is usual), for unigram the exponent α that smooths
     the probabilities of the cuts (0.2 is usual); 0 takes the best cut. Translating never draws."""
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.sampling < 1.0:
-            raise ValueError(f"batch.sampling must be in [0, 1), not {self.sampling}")
+        if not 0.0 <= self.subword_sampling < 1.0:
+            raise ValueError(
+                f"batch.subword_sampling must be in [0, 1), not {self.subword_sampling}"
+            )
         if self.tokens < 1:
             raise ValueError(f"batch.tokens must be 1 or more, not {self.tokens}")
         if self.positions < 1:

@@ -10,19 +10,19 @@ from transduce.demo.pronoun import read_cases, score_pronouns
 from transduce.demo.report import Example, Found, report
 from transduce.io.lock import LOCK, alone
 from transduce.io.streams import whole_output
-from transduce.pipeline.run import carry_out
-from transduce.train.events import Note, Tell
+from transduce.pipeline.run import run_recipe
+from transduce.train.events import EventHandler, LogMessage
 
 _SHOWN = 6
 REPORT = "report.html"
 
 
-def journey(out: Path, *, tell: Tell) -> Found:
+def journey(out: Path, *, on_event: EventHandler) -> Found:
     """Write the corpus, train on it, and look closely at the translations of its test set.
 
     Args:
         out: the run's folder; an earlier demo in it is replaced. `report.html` in it shows all.
-        tell: told what happens.
+        on_event: called with each event of the run.
 
     Raises:
         ValueError: if `out` holds anything but a demo.
@@ -34,9 +34,9 @@ def journey(out: Path, *, tell: Tell) -> Found:
         (out / "recipe.toml").write_text(
             to_toml(recipe), encoding="utf-8"
         )  # now it is known as ours
-        tell(Note(text=f"writing English and German sentences to {corpus}"))
+        on_event(LogMessage(text=f"writing English and German sentences to {corpus}"))
         written = write_corpus(corpus)
-        finished = carry_out(recipe, out, tell=tell)
+        finished = run_recipe(recipe, out, on_event=on_event)
         files = (corpus / "test.en", out / "hypotheses.de", corpus / "test.de")
         sides = [file.read_text(encoding="utf-8").split("\n")[:-1] for file in files]
         examples = tuple(Example(*sentence) for sentence in zip(*sides, strict=True))

@@ -10,10 +10,10 @@ import tomllib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from transduce.config import Recipe, load_recipe, said
+from transduce.config import Recipe, deprecations, explicit_settings, load_recipe
 from transduce.data.corpus import read_pairs
 from transduce.data.corpus_config import CorpusConfig
-from transduce.train.events import Event, Note, Tell
+from transduce.train.events import Event, EventHandler, LogMessage
 
 FALLBACK: Final = "tiny"
 """The recipe where there is no corpus to measure."""
@@ -73,7 +73,9 @@ def take(recipe: str | None, settings: Sequence[str] = ()) -> Choice:
     Raises:
         ValueError: as `load_recipe` and `choose`.
     """
-    return choose(settings) if recipe is None else Choice(load_recipe(recipe, settings), "")
+    if recipe is None:
+        return choose(settings)
+    return Choice(load_recipe(recipe, settings), "; ".join(deprecations(recipe, settings)))
 
 
 def choose(settings: Sequence[str] = ()) -> Choice:
@@ -101,14 +103,14 @@ def choose(settings: Sequence[str] = ()) -> Choice:
     return Choice(recipe, _line(recipe, size, since=row.since))
 
 
-def opening(line: str, tell: Tell) -> Tell:
+def opening(line: str, on_event: EventHandler) -> EventHandler:
     """Tell a line before the first event, and not at all where nothing happens."""
     waiting = [line] if line else []
 
     def told(event: Event) -> None:
         if waiting:
-            tell(Note(text=waiting.pop()))
-        tell(event)
+            on_event(LogMessage(text=waiting.pop()))
+        on_event(event)
 
     return told
 
@@ -145,7 +147,7 @@ def _settings(row: Row, size: Size, by_hand: Sequence[str]) -> list[str]:
         "train.warmup": max(1, min(updates // part, most)),
         "train.validate_every": max(1, updates // _VALIDATIONS),
     }
-    named = said(None, by_hand)
+    named = explicit_settings(None, by_hand)
     return [f"{key}={value}" for key, value in settings.items() if key not in named]
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transduce.bundle.bundle import Bundle
-from transduce.config import Recipe, contradictions
+from transduce.config import Recipe, conflicts
 from transduce.data.corpus import Pair
 from transduce.data.corpus_config import Languages
 from transduce.data.store import PREPARED_FOLDER
@@ -38,9 +38,9 @@ from transduce.io.lock import LOCK, alone
 from transduce.io.streams import whole_output
 from transduce.pipeline.finetune import Start, vocabulary_of
 from transduce.pipeline.prepare import Prepared, now_and_then
-from transduce.pipeline.run import carry_out, check_out, has_begun, prepare_run
+from transduce.pipeline.run import check_out, has_begun, prepare_run, run_recipe
 from transduce.train.distributed import find_device
-from transduce.train.events import Note, Tell
+from transduce.train.events import EventHandler, LogMessage
 
 ORIGINAL, FOLDER, RECORD = "original", "distilled", "distilled.json"
 
@@ -104,7 +104,9 @@ class _Side(NamedTuple):
     translator: Translator
 
 
-def distill(path: Path, recipe: Recipe, out: Path, *, beam: int = 4, tell: Tell) -> Distilled:
+def distill(
+    path: Path, recipe: Recipe, out: Path, *, beam: int = 4, on_event: EventHandler
+) -> Distilled:
     """Translate a corpus with a teacher, train a student on that, and measure both.
 
     Args:
@@ -112,7 +114,7 @@ def distill(path: Path, recipe: Recipe, out: Path, *, beam: int = 4, tell: Tell)
         recipe: the corpus, the student's shape, and how to train it.
         out: the student's run. What an earlier call left there is gone on with.
         beam: the teacher's.
-        tell: told what happens.
+        on_event: called with each event of the run.
 
     Raises:
         ValueError: if corpus, teacher and folder do not go together; one line that says what to
@@ -124,16 +126,16 @@ def distill(path: Path, recipe: Recipe, out: Path, *, beam: int = 4, tell: Tell)
         begun = _check(teacher.known, recipe, out, beam=beam)
         original = _with_vocabulary(recipe, teacher.known.bundle)
         tokenizer = teacher.known.bundle.tokenizer
-        given = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, tell=tell)
-        _translate(teacher, given, out, recipe=original, beam=beam, tell=tell)
+        given = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, on_event=on_event)
+        _translate(teacher, given, out, recipe=original, beam=beam, on_event=on_event)
         student = _of_the_student(original, out, test=bool(given.test))
         if (out / "recipe.toml").is_file():
             check_out(student, out, resume=begun)
         if not begun:
-            prepare_run(student, out, vocabulary=tokenizer, tell=tell)
-        finished = carry_out(student, out, resume=begun, tell=tell)
+            prepare_run(student, out, vocabulary=tokenizer, on_event=on_event)
+        finished = run_recipe(student, out, resume=begun, on_event=on_event)
         part, pairs = ("test", given.test) if given.test else ("validation", given.validation)
-        tell(Note(text=f"measuring both on {len(pairs):,} sentences"))
+        on_event(LogMessage(text=f"measuring both on {len(pairs):,} sentences"))
         found = Distilled(
             finished=finished,
             part=part,
@@ -173,7 +175,7 @@ def _with_vocabulary(recipe: Recipe, bundle: Bundle) -> Recipe:
         tokenizer=vocabulary_of(bundle.tokenizer),
         model=replace(recipe.model, vocab_size=bundle.tokenizer.vocab_size),
     )
-    for contradiction in contradictions(same):
+    for contradiction in conflicts(same):
         raise ValueError(contradiction)
     return same
 
@@ -199,7 +201,13 @@ def _names(part: str, languages: Languages) -> tuple[str, str]:
 
 
 def _translate(
-    teacher: _Teacher, given: Prepared, out: Path, *, recipe: Recipe, beam: int, tell: Tell
+    teacher: _Teacher,
+    given: Prepared,
+    out: Path,
+    *,
+    recipe: Recipe,
+    beam: int,
+    on_event: EventHandler,
 ) -> None:
     """Write what the student learns from, unless it is there.
 
@@ -219,13 +227,13 @@ def _translate(
                 f"{folder} was made by another teacher, with another beam or of another corpus: "
                 f"name another folder by --out"
             )
-        tell(Note(text=f"the corpus is translated already, in {folder}"))
+        on_event(LogMessage(text=f"the corpus is translated already, in {folder}"))
         return
     translator = Translator.load(teacher.path, device=find_device(recipe.train.device))
-    tell(Note(text=f"translating {len(given.store):,} sources with {teacher.known.name}"))
-    tell(Note(text=translator.why))
+    on_event(LogMessage(text=f"translating {len(given.store):,} sources with {teacher.known.name}"))
+    on_event(LogMessage(text=translator.why))
     with whole_folder(folder) as fresh:
-        said = _said(translator, given, beam=beam, tell=tell)
+        said = _said(translator, given, beam=beam, on_event=on_event)
         _write(fresh, _names("train", recipe.languages), said)
         _write(fresh, _names("validation", recipe.languages), given.validation)
         if given.test:
@@ -233,9 +241,11 @@ def _translate(
         (fresh / _MADE).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
 
 
-def _said(translator: Translator, given: Prepared, *, beam: int, tell: Tell) -> Iterator[Pair]:
+def _said(
+    translator: Translator, given: Prepared, *, beam: int, on_event: EventHandler
+) -> Iterator[Pair]:
     """Each training source, and what the teacher makes of it."""
-    count = now_and_then(tell, "translated")
+    count = now_and_then(on_event, "translated")
     every = range(len(given.store))
     for places in (every[first : first + _CHUNK] for first in every[::_CHUNK]):
         sources = [given.store.pair(place).source for place in places]

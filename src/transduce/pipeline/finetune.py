@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
-from transduce.config import Recipe, contradictions
+from transduce.config import Recipe, conflicts
 from transduce.data.corpus_config import TokenizerConfig
 from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.sentencepiece_model import BYTE, read_kind, read_pieces
@@ -92,7 +92,7 @@ def follow(
         languages=theirs.languages if same else recipe.languages,
         search=recipe.search if any(key.startswith("search.") for key in said) else theirs.search,
     )
-    for contradiction in contradictions(recipe):
+    for contradiction in conflicts(recipe):
         raise ValueError(contradiction)
     return recipe
 

@@ -22,7 +22,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from transduce.config import Recipe, doubts
+from transduce.config import Recipe, warnings
 from transduce.corpus_check.findings import Part
 from transduce.corpus_check.fingerprint import Spread, Usual, usual_of
 from transduce.corpus_check.inspect import inspect
@@ -36,7 +36,7 @@ from transduce.data.tokenizer_extension import extend
 from transduce.io.atomic_folder import check_folder, quoted, sha256, whole_folder
 from transduce.pipeline.finetune import FOLDER as START
 from transduce.pipeline.finetune import Start, grow
-from transduce.train.events import Note, Tell
+from transduce.train.events import EventHandler, LogMessage
 
 _LEARNED_FROM = 500_000  # pairs; the vocabulary of more would hardly be another
 
@@ -110,7 +110,7 @@ def prepare(
     *,
     start: Start | None = None,
     vocabulary: Tokenizer | None = None,
-    tell: Tell,
+    on_event: EventHandler,
 ) -> Prepared:
     """Read, clean, hold out, train the tokenizer and encode; write it all to `out`/prepared.
 
@@ -126,10 +126,10 @@ def prepare(
         )
     if recipe.tokenizer.extend and start is None:
         raise ValueError("tokenizer.extend adds to a model's vocabulary: name one, --from MODEL")
-    survey = _survey(recipe, now_and_then(tell, "read"))
-    tell(Note(text=survey.cleaning.summary()))
-    _look_over(recipe, survey, tell=tell)
-    tell(Note(text=_of_the_vocabulary(recipe, start, given=vocabulary is not None)))
+    survey = _survey(recipe, now_and_then(on_event, "read"))
+    on_event(LogMessage(text=survey.cleaning.summary()))
+    _look_over(recipe, survey, on_event=on_event)
+    on_event(LogMessage(text=_of_the_vocabulary(recipe, start, given=vocabulary is not None)))
     with whole_folder(out / PREPARED_FOLDER) as folder:
         texts = (text for _, pair in _learned_from(recipe, survey) for text in pair)
         tokenizer = vocabulary or _tokenizer(recipe, texts, start=start)
@@ -139,7 +139,7 @@ def prepare(
             _training(recipe, survey),
             tokenizer=tokenizer,
             max_pieces=recipe.data.max_pieces,
-            progress=now_and_then(tell, "encoded", of=survey.training_pairs),
+            progress=now_and_then(on_event, "encoded", of=survey.training_pairs),
         )
         for name, pairs in (("validation", survey.validation), ("test", survey.test)):
             _write_text(folder, name, pairs=pairs)
@@ -149,8 +149,8 @@ def prepare(
         (folder / "prepared.json").write_text(
             json.dumps(asdict(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
-    _report(facts, recipe=recipe, tell=tell)
-    _try_out(recipe, survey, tokenizer=tokenizer, tell=tell)
+    _report(facts, recipe=recipe, on_event=on_event)
+    _try_out(recipe, survey, tokenizer=tokenizer, on_event=on_event)
     return open_prepared(out)
 
 
@@ -258,7 +258,7 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
     return Survey(cleaning, held_out, validation, test, _checksums(recipe), usual)
 
 
-def _look_over(recipe: Recipe, survey: Survey, *, tell: Tell) -> None:
+def _look_over(recipe: Recipe, survey: Survey, *, on_event: EventHandler) -> None:
     """Say what is odd about the settings and the corpus before anything is learned from them."""
 
     def picked(lines: Collection[int]) -> Iterator[NumberedPair]:
@@ -272,25 +272,27 @@ def _look_over(recipe: Recipe, survey: Survey, *, tell: Tell) -> None:
         pairs=survey.training_pairs,
         usual=survey.usual,
         picked=picked,
-        progress=now_and_then(tell, "looked at"),
+        progress=now_and_then(on_event, "looked at"),
     )
     looked, pairs = len(found.look.line), survey.training_pairs
     if looked < pairs:
         blocks = f"looked closely at {looked:,} of {pairs:,} training pairs, in blocks"
-        tell(Note(text=f"{blocks}, and at all of them for leaks"))
-    for said in (*doubts(recipe), *found.report.findings):
-        tell(Note(text=str(said)))
+        on_event(LogMessage(text=f"{blocks}, and at all of them for leaks"))
+    for said in (*warnings(recipe), *found.report.findings):
+        on_event(LogMessage(text=str(said)))
 
 
-def _try_out(recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, tell: Tell) -> None:
+def _try_out(
+    recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, on_event: EventHandler
+) -> None:
     """Say how the vocabulary does on the text that it was not learned from."""
     most = recipe.data.max_pieces
     held: dict[Part, Sequence[Pair]] = {"validation": survey.validation, "test": survey.test}
     tried = [try_pieces(tokenizer, held[part], part=part, max_pieces=most) for part in held]
     for finding in itertools.chain.from_iterable(each.findings for each in tried):
-        tell(Note(text=str(finding)))
+        on_event(LogMessage(text=str(finding)))
     words, pieces = sum(each.words for each in tried), sum(each.pieces for each in tried)
-    tell(Note(text=f"{pieces / max(1, words):.2f} pieces a word to validate and test on"))
+    on_event(LogMessage(text=f"{pieces / max(1, words):.2f} pieces a word to validate and test on"))
 
 
 def _cleaned(
@@ -367,7 +369,7 @@ def _facts(
     )
 
 
-def now_and_then(tell: Tell, done: str, *, of: int = 0) -> Callable[[int], None]:
+def now_and_then(on_event: EventHandler, done: str, *, of: int = 0) -> Callable[[int], None]:
     """Tell how many pairs are done, every ten seconds of a large corpus."""
     told = time.monotonic()
     all_of_them = f" of {of:,}" if of else ""
@@ -375,20 +377,22 @@ def now_and_then(tell: Tell, done: str, *, of: int = 0) -> Callable[[int], None]
     def count(pairs: int) -> None:
         nonlocal told
         if time.monotonic() - told > 10:
-            tell(Note(text=f"{pairs:,}{all_of_them} pairs {done}"))
+            on_event(LogMessage(text=f"{pairs:,}{all_of_them} pairs {done}"))
             told = time.monotonic()
 
     return count
 
 
-def _report(facts: Facts, *, recipe: Recipe, tell: Tell) -> None:
+def _report(facts: Facts, *, recipe: Recipe, on_event: EventHandler) -> None:
     if over_long := facts.dropped.get("over-long"):
-        tell(Note(text=f"dropped {over_long:,} pairs above {recipe.data.max_pieces} pieces"))
+        on_event(
+            LogMessage(text=f"dropped {over_long:,} pairs above {recipe.data.max_pieces} pieces")
+        )
     wanted = recipe.tokenizer.vocab_size
     if facts.vocab_size != wanted:
         room = f"the corpus has room for {facts.vocab_size:,} pieces"
-        tell(Note(text=f"{room}, not for the {wanted:,} of tokenizer.vocab_size"))
+        on_event(LogMessage(text=f"{room}, not for the {wanted:,} of tokenizer.vocab_size"))
     pairs = f"{facts.training_pairs:,} pairs to train on, {facts.validation_pairs:,} to validate"
-    tell(Note(text=f"{pairs}, {facts.test_pairs:,} to test; {facts.vocab_size:,} pieces"))
+    on_event(LogMessage(text=f"{pairs}, {facts.test_pairs:,} to test; {facts.vocab_size:,} pieces"))
     epoch = f"{facts.target_tokens:,} target tokens in {facts.updates_per_epoch:,} updates an epoch"
-    tell(Note(text=f"{epoch}; {facts.padding_share:.1%} of the batches is padding"))
+    on_event(LogMessage(text=f"{epoch}; {facts.padding_share:.1%} of the batches is padding"))

@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from warnings import warn
 
 import torch
 
@@ -50,7 +51,7 @@ from transduce.pipeline.prepare import Prepared, check_positions, fits, open_pre
 from transduce.train.checkpoint import load_weights
 from transduce.train.compiling import check_compiler
 from transduce.train.distributed import Process, computing, joined
-from transduce.train.events import Event, Note, Tell
+from transduce.train.events import Event, EventHandler, LogMessage
 from transduce.train.loop import Trained, Validation, train
 from transduce.train.memory import Found, find_micro_tokens, settled
 from transduce.train.precision import choose
@@ -58,7 +59,7 @@ from transduce.train.tensorboard import check_board, on_board
 
 _MACHINE = frozenset(
     {
-        *("train.device", "train.threads", "train.shard", "train.tensorboard"),
+        *("train.device", "train.intra_op_threads", "train.fsdp", "train.tensorboard"),
         *("train.precision", "batch.micro_tokens"),
     }
 )
@@ -77,8 +78,13 @@ class _Chosen(NamedTuple):
     bleu: float
 
 
-def carry_out(
-    recipe: Recipe, out: Path, *, resume: bool = False, start: Start | None = None, tell: Tell
+def run_recipe(
+    recipe: Recipe,
+    out: Path,
+    *,
+    resume: bool = False,
+    start: Start | None = None,
+    on_event: EventHandler,
 ) -> Finished:
     """Carry a recipe out, from its corpus to a bundle in `out`/model.
 
@@ -91,7 +97,7 @@ def carry_out(
         out: the run's folder. A folder that only holds what `prepare` wrote is gone on with.
         resume: go on with the run that `out` holds.
         start: the model to start from, which the recipe must `follow`; None: random weights.
-        tell: told what happens.
+        on_event: called with each event of the run.
 
     Raises:
         ValueError: if the corpus or the folder cannot be used; one line that says what to change.
@@ -99,31 +105,33 @@ def carry_out(
     """
     with joined() as process, alone(out) if process.first else nullcontext():
         if not process.first:
-            tell = _unheard
+            on_event = _unheard
         prepared = None
         if process.first:
             resume = resume or (process.restarts > 0 and (out / "recipe.toml").is_file())
             prepared = _make_ready(
-                recipe, out, resume=resume, start=start, process=process, tell=tell
+                recipe, out, resume=resume, start=start, process=process, on_event=on_event
             )
         if process.from_first(1.0 if prepared is None else 0.0):
             return Finished.read(out / "results.json")
         prepared = prepared or open_prepared(out)
         hold_memory()
         settings = recipe.train
-        with computing(device=settings.device, threads=settings.threads, process=process) as device:
+        with computing(
+            device=settings.device, threads=settings.intra_op_threads, process=process
+        ) as device:
             torch.manual_seed(settings.seed)
             model = _first_model(recipe, prepared).to(device)
             several = f", in {process.world} processes" if process.world > 1 else ""
-            tell(Note(text=f"{model.size:,} parameters, on {device}{several}"))
+            on_event(LogMessage(text=f"{model.size:,} parameters, on {device}{several}"))
             precision = choose(settings, device)
             if precision.why:
                 text = f"computing in {precision.name}: {precision.why} (train.precision)"
-                tell(Note(text=text))
+                on_event(LogMessage(text=text))
             drawn = settings.tensorboard and process.first
-            with on_board(out, wanted=drawn, tell=tell) as told:
+            with on_board(out, wanted=drawn, on_event=on_event) as told:
                 trained = _train(
-                    recipe, out, model=model, prepared=prepared, process=process, tell=told
+                    recipe, out, model=model, prepared=prepared, process=process, on_event=told
                 )
             process.once(
                 partial(
@@ -133,10 +141,23 @@ def carry_out(
                     trained=trained,
                     model=trained.model,
                     prepared=prepared,
-                    tell=tell,
+                    on_event=on_event,
                 )
             )
         return Finished.read(out / "results.json")
+
+
+def carry_out(
+    recipe: Recipe,
+    out: Path,
+    *,
+    resume: bool = False,
+    start: Start | None = None,
+    tell: EventHandler,
+) -> Finished:
+    """Former name of `run_recipe`."""
+    warn("transduce.carry_out is now called run_recipe", DeprecationWarning, stacklevel=2)
+    return run_recipe(recipe, out, resume=resume, start=start, on_event=tell)
 
 
 def _make_ready(
@@ -146,19 +167,19 @@ def _make_ready(
     resume: bool,
     start: Start | None,
     process: Process,
-    tell: Tell,
+    on_event: EventHandler,
 ) -> Prepared | None:
     """Check that the run can be carried out, and prepare its corpus; None if it is finished."""
     check_out(recipe, out, resume=resume)
     if recover(out / "model"):
-        tell(Note(text=f"{out} is finished: its model is {out / 'model'}"))
+        on_event(LogMessage(text=f"{out} is finished: its model is {out / 'model'}"))
         return None
     device = process.find_device(recipe.train.device)  # a wrong name need not wait for the corpus
     if recipe.train.compile:
         check_compiler(device)
     if recipe.train.tensorboard:
         check_board()
-    prepared = prepare_run(recipe, out, resume=resume, start=start, tell=tell)
+    prepared = prepare_run(recipe, out, resume=resume, start=start, on_event=on_event)
     check_positions(recipe, prepared)
     return prepared
 
@@ -170,11 +191,11 @@ def _finish(
     trained: Trained,
     model: Transformer,
     prepared: Prepared,
-    tell: Tell,
+    on_event: EventHandler,
 ) -> None:
     """Choose the weights, score them, and write the bundle."""
     chosen = _choose(recipe, out, trained=trained, model=model, prepared=prepared)
-    tell(Note(text=chosen.name))
+    on_event(LogMessage(text=chosen.name))
     finished = _evaluate(recipe, out, chosen=chosen, trained=trained, prepared=prepared)
     scores = _measured(finished)
     bundle = _as_bundle(recipe, chosen.model, prepared=prepared, scores=scores)
@@ -224,7 +245,7 @@ def prepare_run(
     resume: bool = False,
     start: Start | None = None,
     vocabulary: Tokenizer | None = None,
-    tell: Tell,
+    on_event: EventHandler,
 ) -> Prepared:
     """Prepare the corpus in a run's folder, unless what lies there already fits.
 
@@ -237,7 +258,7 @@ def prepare_run(
     if recover(out / "prepared") and file.is_file():
         changed = [k for k in differences(load_recipe(file), recipe) if k.startswith(_CORPUS)]
         if resume or (not changed and fits(recipe, out, start=start)):
-            tell(Note(text=f"the corpus is prepared already, in {out / 'prepared'}"))
+            on_event(LogMessage(text=f"the corpus is prepared already, in {out / 'prepared'}"))
             prepared = open_prepared(out)
             if start and start.sha256 not in prepared.started_from.values():
                 was = ", ".join(prepared.started_from) or "random weights"
@@ -245,7 +266,7 @@ def prepare_run(
             _write(file, to_toml(recipe))
             return prepared
     try:
-        prepared = prepare(recipe, out, start=start, vocabulary=vocabulary, tell=tell)
+        prepared = prepare(recipe, out, start=start, vocabulary=vocabulary, on_event=on_event)
     except BaseException:
         if out.is_dir() and not any(out.iterdir()):
             out.rmdir()
@@ -269,7 +290,7 @@ def _train(
     model: Transformer,
     prepared: Prepared,
     process: Process,
-    tell: Tell,
+    on_event: EventHandler,
 ) -> Trained:
     """Train `model` in place, validating on loss and greedy BLEU; best/ follows the lowest loss."""
     greedy = replace(recipe.search, beam=1)
@@ -292,7 +313,7 @@ def _train(
     batch = replace(
         recipe.batch,
         micro_tokens=_micro_tokens(
-            recipe, out, model=model, prepared=prepared, process=process, tell=tell
+            recipe, out, model=model, prepared=prepared, process=process, on_event=on_event
         ),
     )
     return train(
@@ -306,7 +327,7 @@ def _train(
                 world=process.world,
             ),
             tokenizer=prepared.tokenizer,
-            sampling=recipe.batch.sampling,
+            sampling=recipe.batch.subword_sampling,
             seed=recipe.train.seed,
             rank=process.rank,
         ),
@@ -314,7 +335,7 @@ def _train(
         validate=validate,
         folder=out,
         on_best=on_best,
-        tell=tell,
+        on_event=on_event,
         micro_tokens=batch.positions,
         process=process,
     )
@@ -327,19 +348,21 @@ def _micro_tokens(
     model: Transformer,
     prepared: Prepared,
     process: Process,
-    tell: Tell,
+    on_event: EventHandler,
 ) -> int:
     """The positions of a micro-batch: as the recipe says, or as the first process finds for all."""
     if recipe.batch.micro_tokens != "auto":
         return recipe.batch.micro_tokens
-    store, sampled = prepared.store, recipe.batch.sampling > 0
+    store, sampled = prepared.store, recipe.batch.subword_sampling > 0
     longest = store.facts.max_pieces if sampled else int(store.lengths.max())
 
     def find() -> Found:
         return find_micro_tokens(model, longest=longest + 1, training=recipe.train, process=process)
 
     found = (
-        settled(out, model.embedding.weight.device, find=find, tell=tell) if process.first else 0
+        settled(out, model.embedding.weight.device, find=find, on_event=on_event)
+        if process.first
+        else 0
     )
     return int(process.from_first(float(found)))
 

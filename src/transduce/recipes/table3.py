@@ -116,5 +116,5 @@ def recipe(row: Row) -> dict[str, object]:
         "name": f"{PREFIX}{row.name.lower()}",
         "extends": "base",
         "model": dict(row.model),
-        "train": {"average": 1, **row.train},
+        "train": {"average_checkpoints": 1, **row.train},
     }

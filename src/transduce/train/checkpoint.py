@@ -23,7 +23,7 @@ from transduce.io.atomic_folder import check_folder, quoted, whole_folder
 from transduce.model.transformer import Transformer
 from transduce.train.distributed import ALONE, Process
 from transduce.train.ema import RunningMean
-from transduce.train.events import Note, Tell
+from transduce.train.events import EventHandler, LogMessage
 
 WEIGHTS = "model.safetensors"
 MEAN = "mean.safetensors"
@@ -135,7 +135,7 @@ def go_on(
     optimizers: Sequence[torch.optim.Optimizer],
     mean: RunningMean | None = None,
     process: Process = ALONE,
-    tell: Tell,
+    on_event: EventHandler,
 ) -> TrainState:
     """Read the newest whole checkpoint below `folder` back; a damaged one is named and left out.
 
@@ -145,10 +145,10 @@ def go_on(
     checkpoints = checkpoints_of(folder)
     if not checkpoints:
         return TrainState()
-    if not (whole := whole_ones(checkpoints, tell=tell)):
+    if not (whole := whole_ones(checkpoints, on_event=on_event)):
         raise ValueError(f"no checkpoint in {folder} is whole: train anew with another --out")
     state = load_state(whole[-1], model=model, optimizers=optimizers, mean=mean, process=process)
-    tell(Note(text=f"going on after update {state.update:,}"))
+    on_event(LogMessage(text=f"going on after update {state.update:,}"))
     return state
 
 
@@ -157,7 +157,7 @@ def whole_weights(model: Transformer, process: Process) -> dict[str, Tensor]:
     return {name: process.whole(each) for name, each in model.state_dict().items()}
 
 
-def whole_ones(checkpoints: Sequence[Path], *, tell: Tell) -> list[Path]:
+def whole_ones(checkpoints: Sequence[Path], *, on_event: EventHandler) -> list[Path]:
     """Those checkpoints every byte of which is as it was written; the others are named."""
     whole: list[Path] = []
     for checkpoint in checkpoints:
@@ -165,7 +165,7 @@ def whole_ones(checkpoints: Sequence[Path], *, tell: Tell) -> list[Path]:
             check_folder(checkpoint, what="a training checkpoint")
             whole.append(checkpoint)
         except ValueError as error:
-            tell(Note(text=f"a checkpoint is left out: {error}"))
+            on_event(LogMessage(text=f"a checkpoint is left out: {error}"))
     return whole
 
 

@@ -39,10 +39,10 @@ class TrainConfig:
     decay: float = 0.2
     """Share of the updates in the final descent; only "wsd" reads it."""
 
-    rate: float = 1.0
+    learning_rate: float = 1.0
     """"paper": a factor on equation (3). All other schedules: Adam's rate at the peak."""
 
-    matrix_rate: float = 0.006
+    muon_learning_rate: float = 0.006
     """Muon's rate for the matrices at the peak; only "muon" reads it."""
 
     weight_decay: float = 0.0
@@ -51,7 +51,7 @@ class TrainConfig:
     validate_every: int = 1000
     """Updates between validations; each also writes a checkpoint."""
 
-    average: int = 5
+    average_checkpoints: int = 5
     """How many of the last checkpoints are averaged into the final model (section 6.1)."""
 
     ema: float = 0.0
@@ -65,7 +65,7 @@ class TrainConfig:
     patience: int = 0
     """Stop after so many validations without a better validation loss; 0 never stops early."""
 
-    most_skipped: int = 10
+    max_skipped_updates: int = 10
     """Updates in a row that may be skipped, because their loss or gradient is no number; one more
     stops the run."""
 
@@ -83,27 +83,33 @@ class TrainConfig:
     compile: bool = False
     """Whether torch compiles layers and loss as they are first passed: for long runs on a GPU."""
 
-    shard: bool = False
+    fsdp: bool = False
     """Whether several processes share out the weights, gradients and Adam's memory in place of
     holding all of them each: for models that one device is too small for. Slower."""
 
-    threads: int = 0
+    intra_op_threads: int = 0
     """Threads of one matrix product on a CPU; 0 takes torch's choice, the number of cores."""
 
     device: str = "auto"
     """"auto" takes a CUDA device when there is one; else a name torch knows, such as "cpu"."""
 
     def __post_init__(self) -> None:
-        for field in ("updates", "warmup", "validate_every", "average", "log_every"):
+        for field in ("updates", "warmup", "validate_every", "average_checkpoints", "log_every"):
             if getattr(self, field) < 1:
                 raise ValueError(f"train.{field} must be at least 1, not {getattr(self, field)}")
-        for field in ("patience", "threads", "weight_decay", "r_drop", "most_skipped"):
+        for field in (
+            "patience",
+            "intra_op_threads",
+            "weight_decay",
+            "r_drop",
+            "max_skipped_updates",
+        ):
             if not getattr(self, field) >= 0:
                 raise ValueError(f"train.{field} must not be negative, not {getattr(self, field)}")
         for field in ("label_smoothing", "beta1", "beta2", "ema"):
             if not 0.0 <= getattr(self, field) < 1.0:
                 raise ValueError(f"train.{field} must be in [0, 1), not {getattr(self, field)}")
-        for field in ("epsilon", "rate", "matrix_rate"):
+        for field in ("epsilon", "learning_rate", "muon_learning_rate"):
             if not getattr(self, field) > 0.0:  # written so that nan is refused too
                 raise ValueError(f"train.{field} must be above 0, not {getattr(self, field)}")
         if self.optimizer not in ("adam", "muon"):
@@ -112,9 +118,9 @@ class TrainConfig:
             raise ValueError(
                 f'train.precision must be "auto", "float32" or "bfloat16", not {self.precision!r}'
             )
-        if self.shard and self.precision == "bfloat16":
+        if self.fsdp and self.precision == "bfloat16":
             raise ValueError(
-                'train.precision "bfloat16" needs whole weights: set train.shard to false, or '
+                'train.precision "bfloat16" needs whole weights: set train.fsdp to false, or '
                 'train.precision to "float32"'
             )
         whole = {
@@ -122,9 +128,9 @@ class TrainConfig:
             f"train.ema {self.ema}": self.ema,
             "train.compile": self.compile,
         }
-        if self.shard and (needs := [name for name, wanted in whole.items() if wanted]):
+        if self.fsdp and (needs := [name for name, wanted in whole.items() if wanted]):
             raise ValueError(
-                f"{needs[0]} needs whole weights: set train.shard to false, or leave it out"
+                f"{needs[0]} needs whole weights: set train.fsdp to false, or leave it out"
             )
         if self.seed < 0:
             raise ValueError(f"train.seed must not be negative, not {self.seed}")
@@ -140,13 +146,16 @@ class TrainConfig:
             raise ValueError(f"train.decay must be above 0 and below 1, not {self.decay}")
         under = f'under train.schedule "{self.schedule}"'
         if self.schedule == "paper":
-            if self.rate < 0.05:
+            if self.learning_rate < 0.05:
                 raise ValueError(
-                    f"train.rate {under} is a factor on equation (3), such as 1.0, not {self.rate}"
+                    f"train.learning_rate {under} is a factor on equation (3), such as 1.0, "
+                    f"not {self.learning_rate}"
                 )
             return  # a short run may end within the paper's warmup
-        if self.rate > 0.1:
-            raise ValueError(f"train.rate {under} is the peak, such as 0.001, not {self.rate}")
+        if self.learning_rate > 0.1:
+            raise ValueError(
+                f"train.learning_rate {under} is the peak, such as 0.001, not {self.learning_rate}"
+            )
         if self.warmup >= self.updates:
             raise ValueError(
                 f"train.warmup must be below train.updates {under}: {self.warmup} is not below "

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Note:
+class LogMessage:
     """A sentence for the person: what was chosen, dropped, written."""
 
     text: str
@@ -45,5 +45,5 @@ class Validated:
     """Whether no earlier validation had a lower loss."""
 
 
-Event = Note | Progress | Validated
-Tell = Callable[[Event], None]
+Event = LogMessage | Progress | Validated
+EventHandler = Callable[[Event], None]

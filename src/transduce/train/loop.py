@@ -24,7 +24,7 @@ from transduce.train.compiling import as_written, compile_layers
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import ALONE, Process
 from transduce.train.ema import RunningMean
-from transduce.train.events import Note, Tell, Validated
+from transduce.train.events import EventHandler, LogMessage, Validated
 from transduce.train.metrics_log import Log, diverged
 from transduce.train.optimizer import make_optimizers
 from transduce.train.precision import working_copy
@@ -70,7 +70,7 @@ def train(
     validate: Validate,
     folder: Path,
     on_best: OnBest,
-    tell: Tell,
+    on_event: EventHandler,
     micro_tokens: int = 0,
     process: Process = ALONE,
 ) -> Trained:
@@ -88,18 +88,18 @@ def train(
             called every `config.validate_every` updates.
         folder: the run's folder; `checkpoints/` and `metrics.jsonl` are written below it.
         on_best: called with what was validated when its loss is lower than any before.
-        tell: told what happens.
+        on_event: called with each event of the run.
         micro_tokens: positions that the loader gives a micro-batch. Where memory runs out they are
             halved for the rest of the run; going on with another number forgets that.
         process: which of the run's processes this is; the loader reads its share.
 
     Raises:
         MemoryError: if memory runs out on a single pair.
-        FloatingPointError: if more than `config.most_skipped` updates in a row are skipped, or the
-            validation loss is no number; it names the last checkpoint, which stays whole.
+        FloatingPointError: if more than `config.max_skipped_updates` updates in a row are skipped,
+            or the validation loss is no number; it names the last checkpoint, which stays whole.
     """
     whole = model
-    if config.shard and process.world > 1:
+    if config.fsdp and process.world > 1:
         process.align(model)
         whole = copy.deepcopy(model) if process.first else model
         process.shard(model)
@@ -111,14 +111,21 @@ def train(
     judged = mean.model if mean else whole
     checkpoints = folder / "checkpoints"
     state = go_on(
-        checkpoints, model=model, optimizers=optimizers, mean=mean, process=process, tell=tell
+        checkpoints,
+        model=model,
+        optimizers=optimizers,
+        mean=mean,
+        process=process,
+        on_event=on_event,
     )
     if state.planned_micro_tokens != micro_tokens:
         state = replace(state, planned_micro_tokens=micro_tokens, micro_tokens=0)
     if not process.sharded:
         process.align(model, judged)
     folder.mkdir(parents=True, exist_ok=True)
-    log = Log(folder / "metrics.jsonl", config=config, state=state, tell=tell, process=process)
+    log = Log(
+        folder / "metrics.jsonl", config=config, state=state, on_event=on_event, process=process
+    )
     model.train()
     with closing(loader.updates(state.place)) as updates, naming_the_last(checkpoints):
         while state.update < config.updates and not out_of_patience(state, config):
@@ -139,7 +146,11 @@ def train(
                 process=process,
             )
             if done.micro_tokens != state.micro_tokens:
-                tell(Note(text=_smaller(done, number, before=state.micro_tokens or micro_tokens)))
+                on_event(
+                    LogMessage(
+                        text=_smaller(done, number, before=state.micro_tokens or micro_tokens)
+                    )
+                )
             if mean and not done.skipped:
                 mean.follow(model, update=number)
             state = replace(
@@ -174,12 +185,16 @@ def train(
                     mean=mean,
                     process=process,
                 )
-                process.once(partial(keep_last, checkpoints, config.average))
+                process.once(partial(keep_last, checkpoints, config.average_checkpoints))
                 log.go_on()
     return Trained(
         state=state,
         early=state.update < config.updates,
-        checkpoints=tuple(whole_ones(checkpoints_of(checkpoints)[-config.average :], tell=tell)),
+        checkpoints=tuple(
+            whole_ones(
+                checkpoints_of(checkpoints)[-config.average_checkpoints :], on_event=on_event
+            )
+        ),
         model=whole,
         mean=mean.model if mean else None,
     )

@@ -24,7 +24,7 @@ from transduce.model.loss import chunk
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import Process
-from transduce.train.events import Note, Tell
+from transduce.train.events import EventHandler, LogMessage
 from transduce.train.oom_retry import out_of_memory
 from transduce.train.precision import working_copy
 from transduce.train.step import batch_nats
@@ -100,7 +100,9 @@ def find_micro_tokens(
     return Found(max(longest, most - most % _STEP), room)
 
 
-def settled(run: Path, device: torch.device, *, find: Callable[[], Found], tell: Tell) -> int:
+def settled(
+    run: Path, device: torch.device, *, find: Callable[[], Found], on_event: EventHandler
+) -> int:
     """The number that this run was begun with on such a device, or else one that is found now.
 
     A run that is gone on with needs the same micro-batches to come to the same bits, and what is
@@ -117,10 +119,10 @@ def settled(run: Path, device: torch.device, *, find: Callable[[], Found], tell:
     with suppress(OSError, ValidationError):
         kept = TypeAdapter(_Kept).validate_json(file.read_bytes())
         if kept.device == name:
-            tell(Note(text=f"micro-batches of {kept.micro_tokens:,} tokens, as before"))
+            on_event(LogMessage(text=f"micro-batches of {kept.micro_tokens:,} tokens, as before"))
             return kept.micro_tokens
     found = find()
-    tell(Note(text=f"micro-batches of {found.micro_tokens:,} tokens: {found.why}"))
+    on_event(LogMessage(text=f"micro-batches of {found.micro_tokens:,} tokens: {found.why}"))
     with whole_file(file) as stream:
         kept = _Kept(micro_tokens=found.micro_tokens, device=name)
         stream.write(f"{json.dumps(asdict(kept))}\n".encode())

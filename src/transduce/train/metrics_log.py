@@ -14,14 +14,14 @@ from transduce.io.atomic_folder import whole_file
 from transduce.train.checkpoint import TrainState
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import ALONE, Process
-from transduce.train.events import Note, Progress, Tell, Validated
+from transduce.train.events import EventHandler, LogMessage, Progress, Validated
 from transduce.train.step import Update
 
 _SPIKE = 1.5  # times the lowest of the last so many lines, and
 _RISE = 0.3  # nats a token above it: near zero a loss may double and mean nothing
 _RECENT = 10
 _FEW = 8  # line numbers that a message names
-_ADVICE = "lower train.rate or raise train.warmup"
+_ADVICE = "lower train.learning_rate or raise train.warmup"
 
 
 class Log:
@@ -37,12 +37,12 @@ class Log:
         *,
         config: TrainConfig,
         state: TrainState,
-        tell: Tell,
+        on_event: EventHandler,
         process: Process = ALONE,
     ) -> None:
         self._path = path
         self._config = config
-        self._tell = tell
+        self._on_event = on_event
         self._process = process
         self._before = state.seconds
         self._started = time.perf_counter()
@@ -83,12 +83,12 @@ class Log:
         )
         few = ", ".join(map(str, lines[:_FEW])) + (", …" if len(lines) > _FEW else "")
         what = f"loss {loss:.4g}, gradient {norm:.4g}, training lines {few}"
-        if state.skipped_in_a_row > self._config.most_skipped:
+        if state.skipped_in_a_row > self._config.max_skipped_updates:
             raise FloatingPointError(
                 f"{state.skipped_in_a_row} updates in a row had no finite gradient, the last of "
                 f"them update {state.update} ({what}): {_ADVICE}"
             )
-        self._tell(Note(text=f"update {state.update:,} is skipped: {what}"))
+        self._on_event(LogMessage(text=f"update {state.update:,} is skipped: {what}"))
 
     def validated(self, state: TrainState, found: Validated) -> None:
         """Write and tell what a validation found."""
@@ -105,7 +105,7 @@ class Log:
                 "best": found.best,
             }
         )
-        self._tell(found)
+        self._on_event(found)
 
     def pause(self) -> None:
         """Stop the clock: what follows does not count as training speed."""
@@ -146,7 +146,7 @@ class Log:
                 **_of_several(event),
             }
         )
-        self._tell(event)
+        self._on_event(event)
         self._begin()
 
     def _mind_spike(self, state: TrainState, loss: float) -> None:
@@ -154,7 +154,9 @@ class Log:
         lowest = min(self._losses, default=math.inf)
         if loss > max(_SPIKE * lowest, lowest + _RISE):
             text = f"the loss rose to {loss:.3f} by update {state.update:,}"
-            self._tell(Note(text=f"{text}, from {lowest:.3f}: is train.rate too high?"))
+            self._on_event(
+                LogMessage(text=f"{text}, from {lowest:.3f}: is train.learning_rate too high?")
+            )
         self._losses.append(loss)
 
     def _begin(self) -> None:

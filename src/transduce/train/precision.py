@@ -48,8 +48,8 @@ def choose(config: TrainConfig, device: torch.device) -> Chosen:
         return Chosen("bfloat16", "" if units else f"{_named(device)} has no units for it: slow")
     if config.precision == "float32":
         return Chosen("float32", "")
-    if config.shard:
-        return Chosen("float32", "weights are shared out (train.shard)")
+    if config.fsdp:
+        return Chosen("float32", "weights are shared out (train.fsdp)")
     if not units:
         return Chosen("float32", f"{_named(device)} has no units for bfloat16")
     return Chosen("bfloat16", f"{_named(device)} has units for it ({units}), weights stay float32")

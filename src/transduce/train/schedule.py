@@ -88,8 +88,10 @@ def wsd_share(update: int, *, updates: int, warmup: int, descent: int) -> float:
 def rates(update: int, *, config: TrainConfig, d_model: int) -> tuple[float, float]:
     """The rates of one update: Adam's, and Muon's for the matrices (unused without Muon)."""
     if config.schedule == "paper":
-        adam = paper_rate(update, d_model=d_model, warmup=config.warmup, scale=config.rate)
-        return adam, config.matrix_rate * adam * (d_model * config.warmup) ** 0.5 / config.rate
+        adam = paper_rate(update, d_model=d_model, warmup=config.warmup, scale=config.learning_rate)
+        return adam, config.muon_learning_rate * adam * (
+            d_model * config.warmup
+        ) ** 0.5 / config.learning_rate
     updates, warmup = config.updates, config.warmup
     match config.schedule:
         case "linear":
@@ -100,7 +102,7 @@ def rates(update: int, *, config: TrainConfig, d_model: int) -> tuple[float, flo
             share = rising_share(update, warmup=warmup)
         case "wsd":
             share = wsd_share(update, updates=updates, warmup=warmup, descent=config.descent)
-    return config.rate * share, config.matrix_rate * share
+    return config.learning_rate * share, config.muon_learning_rate * share
 
 
 def _left(update: int, *, updates: int, since: int) -> float:

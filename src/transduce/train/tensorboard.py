@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from transduce.train.events import Event, Progress, Tell, Validated
+from transduce.train.events import Event, EventHandler, Progress, Validated
 
 FOLDER = "tensorboard"
 
@@ -55,17 +55,17 @@ def summary_writer(folder: Path, update: int) -> Writer:
 
 @contextmanager
 def on_board(
-    run: Path, *, wanted: bool, tell: Tell, open: Open = summary_writer
-) -> Generator[Tell]:
+    run: Path, *, wanted: bool, on_event: EventHandler, open: Open = summary_writer
+) -> Generator[EventHandler]:
     """Yield a `tell` that also draws the curves below `run`, if they are wanted.
 
     Going on with a run makes the same updates again that no checkpoint kept, and tells of them; the
     first to be told hides what was drawn of them before, so that no update stands twice.
     """
     if not wanted:
-        yield tell
+        yield on_event
         return
-    board = _Board(run / FOLDER, tell=tell, open=open)
+    board = _Board(run / FOLDER, on_event=on_event, open=open)
     try:
         yield board
     finally:
@@ -73,9 +73,9 @@ def on_board(
 
 
 class _Board:
-    def __init__(self, folder: Path, *, tell: Tell, open: Open) -> None:
+    def __init__(self, folder: Path, *, on_event: EventHandler, open: Open) -> None:
         self._folder = folder
-        self._tell = tell
+        self._on_event = on_event
         self._open = open
         self._writer: Writer | None = None
 
@@ -87,7 +87,7 @@ class _Board:
                 self._writer.add_scalar(tag, value, event.update)
             if isinstance(event, Validated):
                 self._writer.flush()  # there follows a checkpoint
-        self._tell(event)
+        self._on_event(event)
 
     def close(self) -> None:
         if self._writer is not None:

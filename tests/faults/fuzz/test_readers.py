@@ -123,7 +123,14 @@ def test_recipes(tmp_path_factory: pytest.TempPathFactory, text: str):
 KEYS = st.sampled_from(
     (
         *("name", "name.a", "model.d_model", "model.norm", "train.seed", "data.train", "model", ""),
-        *("x.y", "search.alpha", "tokenizer.kind", "model.preset", "train.rate", "data.max_ratio"),
+        *(
+            "x.y",
+            "search.alpha",
+            "tokenizer.kind",
+            "model.preset",
+            "train.learning_rate",
+            "data.max_ratio",
+        ),
     )
 )
 

@@ -159,7 +159,7 @@ def test_more_threads_than_cores_are_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     monkeypatch.setattr(doctor, "cores", lambda: 2.5)
 
-    assert "--set train.threads=2" in doctor._threads().advice
+    assert "--set train.intra_op_threads=2" in doctor._threads().advice
 
 
 def test_memory_that_a_container_may_not_use_is_not_counted(

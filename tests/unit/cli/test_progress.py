@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transduce.cli.progress import describe, watching
-from transduce.train.events import Note, Progress, Validated
+from transduce.train.events import LogMessage, Progress, Validated
 
 PROGRESS = Progress(
     update=20,
@@ -40,9 +40,9 @@ def test_a_validation_gives_bleu_with_its_signature():
 
 
 def test_a_log_gets_few_progress_lines_and_all_else(tmp_path: Path):
-    with (tmp_path / "log").open("w") as log, watching(log) as tell:
-        for event in (Note(text="one"), PROGRESS, PROGRESS, PROGRESS, VALIDATED):
-            tell(event)
+    with (tmp_path / "log").open("w") as log, watching(log) as on_event:
+        for event in (LogMessage(text="one"), PROGRESS, PROGRESS, PROGRESS, VALIDATED):
+            on_event(event)
 
     text = (tmp_path / "log").read_text()
     assert text.count("update 20 of") == 1
@@ -54,9 +54,9 @@ def test_a_terminal_gets_one_line_that_is_written_over(
 ):
     with (tmp_path / "screen").open("w") as screen:
         monkeypatch.setattr(screen, "isatty", lambda: True)
-        with watching(screen) as tell:
-            tell(PROGRESS)
-            tell(VALIDATED)
+        with watching(screen) as on_event:
+            on_event(PROGRESS)
+            on_event(VALIDATED)
 
     text = (tmp_path / "screen").read_text()
     assert "\x1b" in text

@@ -10,7 +10,7 @@ from transduce.data.corpus import Pair
 from transduce.data.corpus_config import CorpusConfig
 from transduce.pipeline import defaults
 from transduce.pipeline.defaults import ROWS, Choice, Size, choose, measure, opening, take
-from transduce.train.events import Event, Note
+from transduce.train.events import Event, LogMessage
 
 
 @pytest.fixture
@@ -150,20 +150,20 @@ def test_a_recipe_that_is_named_is_taken_as_it_is(corpus: str):
 def test_the_line_comes_before_the_first_event_and_once():
     told: list[Event] = []
 
-    tell = opening("chosen", told.append)
+    on_event = opening("chosen", told.append)
     assert told == []
-    tell(Note(text="a"))
-    tell(Note(text="b"))
+    on_event(LogMessage(text="a"))
+    on_event(LogMessage(text="b"))
 
-    assert told == [Note(text="chosen"), Note(text="a"), Note(text="b")]
+    assert told == [LogMessage(text="chosen"), LogMessage(text="a"), LogMessage(text="b")]
 
 
 def test_no_line_is_no_event():
     told: list[Event] = []
 
-    opening("", told.append)(Note(text="a"))
+    opening("", told.append)(LogMessage(text="a"))
 
-    assert told == [Note(text="a")]
+    assert told == [LogMessage(text="a")]
 
 
 def test_rows_rise():

@@ -8,7 +8,7 @@ import torch
 from tests.exports import CONFIG, bundle_of, two_vocabularies
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.config import load_recipe, said
+from transduce.config import explicit_settings, load_recipe
 from transduce.data.corpus_config import Languages
 from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.data.tokenizer_extension import extend
@@ -34,7 +34,12 @@ def start(untrained: Transformer, tokenizer: Tokenizer) -> Start:
 
 def followed(start: Start, *settings: str, recipe: str = "finetune"):
     chosen = load_recipe(recipe, settings)
-    return follow(chosen, start, said=said(recipe, settings), named=said(None, settings))
+    return follow(
+        chosen,
+        start,
+        said=explicit_settings(recipe, settings),
+        named=explicit_settings(None, settings),
+    )
 
 
 def test_the_shape_is_the_models(start: Start):

@@ -16,7 +16,7 @@ from transduce.data.corpus_config import TokenizerConfig
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
 from transduce.pipeline import prepare
-from transduce.train.events import Event, Note
+from transduce.train.events import Event, LogMessage
 
 SETTINGS = (
     *("--set", 'data.train=["a.src", "a.tgt"]', "--set", "data.held_out=19"),
@@ -39,7 +39,7 @@ def a_corpus(folder: Path, *, pairs: int) -> Recipe:
 
 def saying(notes: list[str]) -> Callable[[Event], None]:
     """Tell of which the text is kept."""
-    return lambda event: notes.append(event.text) if isinstance(event, Note) else None
+    return lambda event: notes.append(event.text) if isinstance(event, LogMessage) else None
 
 
 def test_long_work_gives_a_sign_of_life_every_ten_seconds(monkeypatch: pytest.MonkeyPatch):
@@ -51,7 +51,7 @@ def test_long_work_gives_a_sign_of_life_every_ten_seconds(monkeypatch: pytest.Mo
     for pairs in range(1, 8):
         count(1000 * pairs)
 
-    assert told == [Note(text="4,000 pairs read")]
+    assert told == [LogMessage(text="4,000 pairs read")]
 
 
 def test_a_sign_of_life_says_of_how_many(monkeypatch: pytest.MonkeyPatch):
@@ -61,7 +61,7 @@ def test_a_sign_of_life_says_of_how_many(monkeypatch: pytest.MonkeyPatch):
 
     prepare.now_and_then(told.append, "encoded", of=70_000)(7000)
 
-    assert told == [Note(text="7,000 of 70,000 pairs encoded")]
+    assert told == [LogMessage(text="7,000 of 70,000 pairs encoded")]
 
 
 def test_short_work_gives_none():
@@ -124,7 +124,7 @@ def test_a_vocabulary_is_learned_from_a_fixed_choice_of_a_large_corpus(
         return real(learned[-1], config)
 
     monkeypatch.setattr(Tokenizer, "train", train)
-    runs = [prepare.prepare(recipe, tmp_path / name, tell=lambda _: None) for name in "ab"]
+    runs = [prepare.prepare(recipe, tmp_path / name, on_event=lambda _: None) for name in "ab"]
 
     held_out = {side for pair in runs[0].validation for side in pair}
     assert learned[0] == learned[1]
@@ -139,7 +139,7 @@ def test_a_large_corpus_says_that_a_sample_was_looked_at(
     monkeypatch.setattr("transduce.corpus_check.inspect._MOST", 1000)
     notes: list[str] = []
 
-    prepare.prepare(a_corpus(tmp_path, pairs=2003), tmp_path / "run", tell=saying(notes))
+    prepare.prepare(a_corpus(tmp_path, pairs=2003), tmp_path / "run", on_event=saying(notes))
 
     said = (
         "looked closely at 1,000 of 1,984 training pairs, in blocks, and at all of them for leaks"
@@ -148,7 +148,9 @@ def test_a_large_corpus_says_that_a_sample_was_looked_at(
 
 
 def test_held_out_pairs_are_the_ones_that_are_not_trained_on(tmp_path: Path):
-    found = prepare.prepare(a_corpus(tmp_path, pairs=211), tmp_path / "run", tell=lambda _: None)
+    found = prepare.prepare(
+        a_corpus(tmp_path, pairs=211), tmp_path / "run", on_event=lambda _: None
+    )
 
     trained = [found.store.pair(row) for row in range(len(found.store))]
     assert len(found.validation) == 10

@@ -8,13 +8,15 @@ import pytest
 from transduce.train.config import TrainConfig
 
 
-@pytest.mark.parametrize("field", ["updates", "warmup", "validate_every", "average", "log_every"])
+@pytest.mark.parametrize(
+    "field", ["updates", "warmup", "validate_every", "average_checkpoints", "log_every"]
+)
 def test_a_count_below_one_is_refused_by_name(field: str):
     with pytest.raises(ValueError, match=rf"^train\.{field} must be at least 1, not 0$"):
         replace(TrainConfig(), **{field: 0})
 
 
-@pytest.mark.parametrize("field", ["patience", "threads", "seed"])
+@pytest.mark.parametrize("field", ["patience", "intra_op_threads", "seed"])
 def test_a_negative_number_is_refused_by_name(field: str):
     with pytest.raises(ValueError, match=rf"^train\.{field} must not be negative, not -1$"):
         replace(TrainConfig(), **{field: -1})
@@ -44,10 +46,10 @@ def test_what_needs_whole_weights_is_refused_where_they_are_shared_out(
     settings: dict[str, str | float], named: str
 ):
     with pytest.raises(ValueError, match=rf"^{re.escape(named)} needs whole weights: .* false"):
-        replace(TrainConfig(shard=True), **settings)
+        replace(TrainConfig(fsdp=True), **settings)
 
 
-@pytest.mark.parametrize("field", ["epsilon", "rate", "matrix_rate"])
+@pytest.mark.parametrize("field", ["epsilon", "learning_rate", "muon_learning_rate"])
 def test_a_rate_of_nothing_is_refused(field: str):
     with pytest.raises(ValueError, match=rf"^train\.{field} must be above 0, not 0\.0$"):
         replace(TrainConfig(), **{field: 0.0})
@@ -60,16 +62,17 @@ PEAKED = ("linear", "cosine", "constant", "wsd")
 def test_the_papers_factor_is_refused_as_a_peak_rate(schedule: str):
     with pytest.raises(
         ValueError,
-        match=rf'^train\.rate under train\.schedule "{schedule}" is the peak, .* 1\.0$',
+        match=rf'^train\.learning_rate under train\.schedule "{schedule}" is the peak, .* 1\.0$',
     ):
         TrainConfig(schedule=schedule, warmup=7, updates=53)
 
 
 def test_a_peak_rate_is_refused_as_the_papers_factor():
     with pytest.raises(
-        ValueError, match=r'^train\.rate under train\.schedule "paper" is a factor .*not 0\.002$'
+        ValueError,
+        match=r'^train\.learning_rate under train\.schedule "paper" is a factor .*not 0\.002$',
     ):
-        TrainConfig(rate=0.002)
+        TrainConfig(learning_rate=0.002)
 
 
 @pytest.mark.parametrize("warmup", [7, 8])
@@ -78,7 +81,7 @@ def test_a_warmup_must_end_before_training_does(schedule: str, warmup: int):
     with pytest.raises(
         ValueError, match=rf"^train\.warmup must be below train\.updates .*: {warmup} .* 7$"
     ):
-        TrainConfig(schedule=schedule, rate=0.001, warmup=warmup, updates=7, decay=0.1)
+        TrainConfig(schedule=schedule, learning_rate=0.001, warmup=warmup, updates=7, decay=0.1)
 
 
 @pytest.mark.parametrize("decay", [0.0, 1.0, -0.2, float("nan")])
@@ -88,12 +91,15 @@ def test_a_final_descent_that_is_no_share_is_refused(decay: float):
 
 
 def test_warmup_and_final_descent_must_fit_into_training():
-    assert TrainConfig(schedule="wsd", rate=0.001, updates=50, warmup=30, decay=0.4).descent == 20
+    assert (
+        TrainConfig(schedule="wsd", learning_rate=0.001, updates=50, warmup=30, decay=0.4).descent
+        == 20
+    )
 
     with pytest.raises(
         ValueError, match=r"^train\.warmup 31 and the 20 updates of train\.decay 0\.4 .* 50: "
     ):
-        TrainConfig(schedule="wsd", rate=0.001, updates=50, warmup=31, decay=0.4)
+        TrainConfig(schedule="wsd", learning_rate=0.001, updates=50, warmup=31, decay=0.4)
 
 
 def test_a_final_descent_has_an_update_at_least():
@@ -108,4 +114,4 @@ def test_bfloat16_is_refused_where_weights_are_shared_out():
     with pytest.raises(
         ValueError, match=r'^train\.precision "bfloat16" needs whole weights: .* to "float32"$'
     ):
-        TrainConfig(shard=True, precision="bfloat16")
+        TrainConfig(fsdp=True, precision="bfloat16")

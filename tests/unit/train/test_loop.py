@@ -16,7 +16,7 @@ from transduce.model.transformer import Transformer
 from transduce.train import step
 from transduce.train.checkpoint import TrainState, checkpoints_of, load_weights, save_state
 from transduce.train.config import TrainConfig
-from transduce.train.events import Event, Note, Progress, Validated
+from transduce.train.events import Event, LogMessage, Progress, Validated
 from transduce.train.loop import Trained, Validation, train
 from transduce.train.optimizer import make_optimizers
 from transduce.train.step import Update, make_update
@@ -50,7 +50,7 @@ class Run:
             validate=validate,
             folder=self.folder,
             on_best=lambda model, found: self.best.append(found.loss),
-            tell=self.told.append,
+            on_event=self.told.append,
         )
 
     def validated(self) -> list[Validated]:
@@ -99,14 +99,14 @@ def test_validation_sees_the_model_without_dropout_and_training_gets_it_back(run
 
 
 def test_each_validation_leaves_a_checkpoint_and_the_last_ones_stay(run: Run):
-    trained = run.train(TrainConfig(updates=7, validate_every=2, average=2))
+    trained = run.train(TrainConfig(updates=7, validate_every=2, average_checkpoints=2))
 
     names = [path.name for path in trained.checkpoints]
     assert names == ["update-00000006", "update-00000007"]
 
 
 def test_no_more_checkpoints_are_averaged_than_asked_for_though_two_always_stay(run: Run):
-    trained = run.train(TrainConfig(updates=6, validate_every=2, average=1))
+    trained = run.train(TrainConfig(updates=6, validate_every=2, average_checkpoints=1))
 
     assert [path.name for path in trained.checkpoints] == ["update-00000006"]
     assert len(checkpoints_of(run.folder / "checkpoints")) == 2
@@ -169,7 +169,7 @@ def test_going_on_is_told(run: Run):
     run.train(TrainConfig(updates=3))
     run.train(TrainConfig(updates=5))
 
-    assert Note(text="going on after update 3") in run.told
+    assert LogMessage(text="going on after update 3") in run.told
 
 
 def test_going_on_leaves_every_update_once_in_the_metrics(run: Run):
@@ -203,7 +203,7 @@ def test_an_update_without_a_finite_gradient_is_skipped_counted_and_named(
     assert (trained.state.update, trained.state.skipped) == (5, 1)
     assert trained.state.skipped_in_a_row == 0
     assert all(weight.isfinite().all() for weight in run.model.parameters())
-    (note,) = [event.text for event in run.told if isinstance(event, Note)]
+    (note,) = [event.text for event in run.told if isinstance(event, LogMessage)]
     assert note.startswith("update 2 is skipped: loss nan, gradient nan, training lines ")
 
 
@@ -256,21 +256,21 @@ def test_too_many_bad_updates_in_a_row_stop_the_run_before_they_are_saved(
     poison(monkeypatch, *range(3, 50))
 
     with pytest.raises(FloatingPointError, match="3 updates in a row had no finite gradient"):
-        run.train(TrainConfig(updates=50, validate_every=2, most_skipped=2))
+        run.train(TrainConfig(updates=50, validate_every=2, max_skipped_updates=2))
 
     newest = checkpoints_of(run.folder / "checkpoints")[-1]
     assert all(weight.isfinite().all() for weight in load_weights(newest).values())
 
 
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_taken(run: Run):
-    straight = run.train(TrainConfig(updates=6, validate_every=2, average=1))
+    straight = run.train(TrainConfig(updates=6, validate_every=2, average_checkpoints=1))
     ended = {name: each.clone() for name, each in load_weights(straight.checkpoints[-1]).items()}
     newest = straight.checkpoints[-1] / "model.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1])
 
-    again = run.train(TrainConfig(updates=6, validate_every=2, average=1))
+    again = run.train(TrainConfig(updates=6, validate_every=2, average_checkpoints=1))
 
-    notes = [event.text for event in run.told if isinstance(event, Note)]
+    notes = [event.text for event in run.told if isinstance(event, LogMessage)]
     assert notes[0].startswith(f"a checkpoint is left out: {newest} has ")
     assert notes[1] == "going on after update 4"
     for name, weight in load_weights(again.checkpoints[-1]).items():
@@ -298,9 +298,9 @@ def test_a_step_in_the_dark_leaves_the_last_good_checkpoint_newest(run: Run, los
 
 
 def test_a_rate_that_breaks_the_model_is_complained_of(run: Run):
-    config = TrainConfig(updates=50, rate=1e30, validate_every=30)
+    config = TrainConfig(updates=50, learning_rate=1e30, validate_every=30)
 
-    with pytest.raises(FloatingPointError, match=r"lower train\.rate"):
+    with pytest.raises(FloatingPointError, match=r"lower train\.learning_rate"):
         run.train(config)
 
 
@@ -329,7 +329,7 @@ def test_the_running_mean_is_what_is_validated_and_kept(run: Run):
 
 def test_a_mean_over_nothing_but_one_point_is_that_point(run: Run):
     still = TrainConfig(
-        updates=3, validate_every=3, schedule="linear", rate=1e-12, warmup=1, ema=0.999
+        updates=3, validate_every=3, schedule="linear", learning_rate=1e-12, warmup=1, ema=0.999
     )
 
     trained = run.train(still)

@@ -15,7 +15,7 @@ from transduce.model.transformer import Transformer
 from transduce.train import memory
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import ALONE, Process
-from transduce.train.events import Event, Note
+from transduce.train.events import Event, LogMessage
 from transduce.train.memory import (
     FILE,
     Found,
@@ -237,7 +237,7 @@ def test_what_is_counted_is_near_what_a_process_takes():
 
 
 def kept(folder: Path, count: int, told: list[Event]) -> int:
-    return settled(folder, CPU, find=lambda: Found(count, "so it is"), tell=told.append)
+    return settled(folder, CPU, find=lambda: Found(count, "so it is"), on_event=told.append)
 
 
 def test_what_was_found_is_told_and_taken_again(tmp_path: Path):
@@ -247,8 +247,8 @@ def test_what_was_found_is_told_and_taken_again(tmp_path: Path):
     assert kept(tmp_path, 64, told) == 1_984
 
     assert told == [
-        Note(text="micro-batches of 1,984 tokens: so it is"),
-        Note(text="micro-batches of 1,984 tokens, as before"),
+        LogMessage(text="micro-batches of 1,984 tokens: so it is"),
+        LogMessage(text="micro-batches of 1,984 tokens, as before"),
     ]
 
 

@@ -10,7 +10,7 @@ import torch
 from transduce.train.checkpoint import TrainState
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import ALONE, Process
-from transduce.train.events import Event, Note, Progress, Validated
+from transduce.train.events import Event, LogMessage, Progress, Validated
 from transduce.train.metrics_log import Log
 from transduce.train.step import Update
 
@@ -39,7 +39,7 @@ def begin(
         path,
         config=TrainConfig(updates=7, log_every=3),
         state=TrainState(update=update, seconds=100.0),
-        tell=([] if told is None else told).append,
+        on_event=([] if told is None else told).append,
         process=process,
     )
 
@@ -149,7 +149,9 @@ def test_a_skipped_update_is_written_and_told_with_its_lines(tmp_path: Path):
 
     (line,) = lines(tmp_path / "metrics.jsonl")
     assert (line["update"], line["skipped"], line["lines"]) == (1, 3, [11, 13])
-    assert told == [Note(text="update 1 is skipped: loss nan, gradient inf, training lines 11, 13")]
+    assert told == [
+        LogMessage(text="update 1 is skipped: loss nan, gradient inf, training lines 11, 13")
+    ]
 
 
 def test_the_loss_of_a_line_leaves_skipped_updates_out(tmp_path: Path):
@@ -176,7 +178,9 @@ def test_too_many_skipped_in_a_row_stop_the_run_with_advice(tmp_path: Path):
 
     skipped(log, 1, in_a_row=10)
 
-    with pytest.raises(FloatingPointError, match=r"update 2 \(.*lines 11, 13\): lower train\.rate"):
+    with pytest.raises(
+        FloatingPointError, match=r"update 2 \(.*lines 11, 13\): lower train\.learning_rate"
+    ):
         skipped(log, 2, in_a_row=11)
 
 
@@ -187,8 +191,11 @@ def test_a_loss_that_jumps_up_is_told_of(tmp_path: Path):
     for update in range(1, 8):
         log.updated(TrainState(update=update), made(20.0 if update > 3 else 10.0, 5), rate=0.5)
 
-    spikes = [event.text for event in told if isinstance(event, Note)]
-    assert spikes[0] == "the loss rose to 4.000 by update 6, from 2.000: is train.rate too high?"
+    spikes = [event.text for event in told if isinstance(event, LogMessage)]
+    assert (
+        spikes[0]
+        == "the loss rose to 4.000 by update 6, from 2.000: is train.learning_rate too high?"
+    )
 
 
 def spikes(tmp_path: Path, *losses: float) -> list[str]:
@@ -198,7 +205,7 @@ def spikes(tmp_path: Path, *losses: float) -> list[str]:
     for line, loss in enumerate(losses):
         for update in range(3 * line + 1, 3 * line + 4):
             log.updated(TrainState(update=update), made(5 * loss, 5), rate=0.5)
-    return [event.text for event in told if isinstance(event, Note)]
+    return [event.text for event in told if isinstance(event, LogMessage)]
 
 
 def test_a_loss_that_has_nearly_nothing_to_fall_may_double(tmp_path: Path):

@@ -65,9 +65,9 @@ def test_of_other_devices_nothing_is_known():
 @pytest.mark.parametrize("processor", [("amx_bf16",)], indirect=True)
 @pytest.mark.usefixtures("processor")
 def test_weights_that_are_shared_out_are_computed_with_as_they_are():
-    chosen = choose(TrainConfig(shard=True), CPU)
+    chosen = choose(TrainConfig(fsdp=True), CPU)
 
-    assert (chosen.name, "train.shard" in chosen.why) == ("float32", True)
+    assert (chosen.name, "train.fsdp" in chosen.why) == ("float32", True)
 
 
 @pytest.mark.parametrize("processor", [(), ("amx_bf16",)], indirect=True)

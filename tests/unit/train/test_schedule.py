@@ -81,7 +81,12 @@ def regimes(draw: st.DrawFn) -> TrainConfig:
     decay = draw(st.floats(0.01, 0.99))
     assume(schedule != "wsd" or warmup + max(1, round(decay * updates)) <= updates)
     return TrainConfig(
-        schedule=schedule, updates=updates, warmup=warmup, decay=decay, rate=0.003, matrix_rate=0.02
+        schedule=schedule,
+        updates=updates,
+        warmup=warmup,
+        decay=decay,
+        learning_rate=0.003,
+        muon_learning_rate=0.02,
     )
 
 
@@ -126,7 +131,7 @@ def test_both_rates_move_alike(config: TrainConfig):
 
 @pytest.mark.parametrize("update", [3, 97, 5_003])
 def test_under_the_papers_schedule_the_matrices_rate_has_the_papers_shape(update: int):
-    config = TrainConfig(rate=2.0, matrix_rate=0.02, warmup=97)
+    config = TrainConfig(learning_rate=2.0, muon_learning_rate=0.02, warmup=97)
     adam, matrix = rates(update, config=config, d_model=64)
     peak, matrix_peak = rates(97, config=config, d_model=64)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transduce.train import tensorboard as board
-from transduce.train.events import Event, Note, Progress, Validated
+from transduce.train.events import Event, LogMessage, Progress, Validated
 from transduce.train.tensorboard import check_board, on_board
 
 
@@ -49,8 +49,8 @@ FOUND = Validated(update=20, loss=2.5, perplexity=12.2, bleu=31.25, signature="s
 def test_an_update_gives_four_points(tmp_path: Path):
     writer = FakeWriter()
 
-    with on_board(tmp_path, wanted=True, tell=lambda event: None, open=writer.open) as tell:
-        tell(progress(40))
+    with on_board(tmp_path, wanted=True, on_event=lambda event: None, open=writer.open) as on_event:
+        on_event(progress(40))
 
     assert writer.told[1:-1] == [
         ("train/loss", 1.5, 40),
@@ -63,8 +63,8 @@ def test_an_update_gives_four_points(tmp_path: Path):
 def test_a_validation_gives_three_points_and_is_written_out(tmp_path: Path):
     writer = FakeWriter()
 
-    with on_board(tmp_path, wanted=True, tell=lambda event: None, open=writer.open) as tell:
-        tell(FOUND)
+    with on_board(tmp_path, wanted=True, on_event=lambda event: None, open=writer.open) as on_event:
+        on_event(FOUND)
 
     assert writer.told[1:-1] == [
         ("validation/loss", 2.5, 20),
@@ -77,10 +77,10 @@ def test_a_validation_gives_three_points_and_is_written_out(tmp_path: Path):
 def test_points_from_the_first_update_told_are_made_anew(tmp_path: Path):
     writer = FakeWriter()
 
-    with on_board(tmp_path, wanted=True, tell=lambda event: None, open=writer.open) as tell:
-        tell(Note(text="going on after update 40"))
-        tell(progress(60))
-        tell(progress(80))
+    with on_board(tmp_path, wanted=True, on_event=lambda event: None, open=writer.open) as on_event:
+        on_event(LogMessage(text="going on after update 40"))
+        on_event(progress(60))
+        on_event(progress(80))
 
     opened = [told for told in writer.told if told[0] == "open"]
     assert opened == [("open", tmp_path / "tensorboard", 60)]
@@ -88,11 +88,11 @@ def test_points_from_the_first_update_told_are_made_anew(tmp_path: Path):
 
 def test_the_watcher_is_told_everything_as_before(tmp_path: Path):
     heard: list[Event] = []
-    events = [Note(text="a note"), progress(20), FOUND]
+    events = [LogMessage(text="a note"), progress(20), FOUND]
 
-    with on_board(tmp_path, wanted=True, tell=heard.append, open=FakeWriter().open) as tell:
+    with on_board(tmp_path, wanted=True, on_event=heard.append, open=FakeWriter().open) as on_event:
         for event in events:
-            tell(event)
+            on_event(event)
 
     assert heard == events
 
@@ -101,8 +101,10 @@ def test_a_run_that_fails_keeps_its_curves(tmp_path: Path):
     writer = FakeWriter()
 
     def diverge() -> None:
-        with on_board(tmp_path, wanted=True, tell=lambda event: None, open=writer.open) as tell:
-            tell(progress(20))
+        with on_board(
+            tmp_path, wanted=True, on_event=lambda event: None, open=writer.open
+        ) as on_event:
+            on_event(progress(20))
             raise FloatingPointError
 
     with pytest.raises(FloatingPointError):
@@ -114,8 +116,8 @@ def test_a_run_that_fails_keeps_its_curves(tmp_path: Path):
 def test_where_it_is_not_wanted_nothing_is_opened(tmp_path: Path):
     writer, heard = FakeWriter(), list[Event]()
 
-    with on_board(tmp_path, wanted=False, tell=heard.append, open=writer.open) as tell:
-        tell(progress(20))
+    with on_board(tmp_path, wanted=False, on_event=heard.append, open=writer.open) as on_event:
+        on_event(progress(20))
 
     assert (writer.told, heard) == ([], [progress(20)])
 

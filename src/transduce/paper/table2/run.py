@@ -19,7 +19,7 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.paper.table2.cost import RUNS, Account, Lengths, Projected, account, on_gpu
 from transduce.train.distributed import computing
-from transduce.train.events import Note, Tell
+from transduce.train.events import EventHandler, LogMessage
 from transduce.train.optimizer import make_optimizers
 from transduce.train.step import make_update
 
@@ -68,7 +68,12 @@ class Table2:
 
 
 def table2(
-    assumed: Assumed, *, quick: bool, threads: int = 0, scores: Sequence[Score] = (), tell: Tell
+    assumed: Assumed,
+    *,
+    quick: bool,
+    threads: int = 0,
+    scores: Sequence[Score] = (),
+    on_event: EventHandler,
 ) -> Table2:
     """Count, time and project the paper's base and big runs.
 
@@ -77,7 +82,7 @@ def table2(
         quick: one small update in place of three larger ones.
         threads: of one matrix product; 0 takes torch's choice.
         scores: of translations, both ways.
-        tell: told what happens.
+        on_event: called with each event of the run.
 
     Raises:
         ValueError: for lengths below 2, or a price or rate that cannot be.
@@ -91,7 +96,7 @@ def table2(
         recipe = load_recipe(run.recipe)
         counted = account(run, recipe.model, tokens=recipe.batch.tokens, lengths=lengths)
         gpu = on_gpu(counted, tflops=assumed.gpu_tflops, hour_price=assumed.gpu_hour_price)
-        tell(Note(text=f"timing {run.name}: {counted.parameters:,} parameters"))
+        on_event(LogMessage(text=f"timing {run.name}: {counted.parameters:,} parameters"))
         speed = measure(
             recipe.model,
             lengths,

@@ -43,7 +43,7 @@ from transduce.pipeline.prepare import (
 )
 from transduce.recipes import table3
 from transduce.train.distributed import computing
-from transduce.train.events import Event, Note, Progress, Tell
+from transduce.train.events import Event, EventHandler, LogMessage, Progress
 from transduce.train.loop import Validation, train
 
 _CHECKPOINTS: Final = 4
@@ -154,7 +154,7 @@ def measure(
     seeds: Sequence[int],
     settings: Settings,
     threads: int = 0,
-    tell: Tell,
+    on_event: EventHandler,
 ) -> list[Outcome]:
     """Train the rows that are not trained yet, and return what came of those asked for.
 
@@ -165,7 +165,7 @@ def measure(
         seeds: every row is trained with each of them.
         settings: what all rows share.
         threads: of one matrix product; 0 takes torch's choice.
-        tell: told what happens.
+        on_event: called with each event of the run.
 
     Returns:
         The outcomes in the order of the rows, then of the seeds.
@@ -186,13 +186,13 @@ def measure(
     ]
     with alone(out):
         _keep_settings(out, settings)
-        prepared = _prepared(jobs[0].recipe, out / "corpus", tell=tell)
+        prepared = _prepared(jobs[0].recipe, out / "corpus", on_event=on_event)
         hold_memory()
-        clock = _Clock(jobs, tell)
+        clock = _Clock(jobs, on_event)
         for job in jobs:
             if not job.finished:
                 clock.begin(job)
-                outcome = _carried_out(job, prepared, tell=clock)
+                outcome = _carried_out(job, prepared, on_event=clock)
                 with whole_file(job.done) as stream:
                     stream.write(json.dumps(asdict(outcome), ensure_ascii=False).encode())
                 clock.end(job, outcome)
@@ -290,24 +290,24 @@ def _keep_settings(out: Path, settings: Settings) -> None:
             )
 
 
-def _prepared(recipe: Recipe, folder: Path, *, tell: Tell) -> Prepared:
+def _prepared(recipe: Recipe, folder: Path, *, on_event: EventHandler) -> Prepared:
     """The corpus, prepared once for all rows."""
     if not recover(folder / PREPARED_FOLDER):
-        return prepare(recipe, folder, tell=tell)
+        return prepare(recipe, folder, on_event=on_event)
     if not fits(recipe, folder):
         raise ValueError(
             f"{folder / PREPARED_FOLDER} was made of another corpus than {recipe.data.folder}: "
             f"name that one by --corpus, or another folder by --out"
         )
-    tell(Note(text=f"the corpus is prepared already, in {folder / PREPARED_FOLDER}"))
+    on_event(LogMessage(text=f"the corpus is prepared already, in {folder / PREPARED_FOLDER}"))
     return open_prepared(folder)
 
 
-def _carried_out(job: Job, prepared: Prepared, *, tell: Tell) -> Outcome:
+def _carried_out(job: Job, prepared: Prepared, *, on_event: EventHandler) -> Outcome:
     """Train a row, or go on with it, and score the weights after its last update."""
     recipe, tokenizer = job.recipe, prepared.tokenizer
     check_positions(recipe, prepared)
-    with computing(device=recipe.train.device, threads=recipe.train.threads) as device:
+    with computing(device=recipe.train.device, threads=recipe.train.intra_op_threads) as device:
         torch.manual_seed(job.seed)
         shape = replace(recipe.model, vocab_size=tokenizer.vocab_size)
         model = Transformer(shape).to(device)
@@ -319,7 +319,7 @@ def _carried_out(job: Job, prepared: Prepared, *, tell: Tell) -> Outcome:
             validate=lambda model: _glance(recipe, model, prepared=prepared),
             folder=job.folder,
             on_best=lambda model, found: None,
-            tell=tell,
+            on_event=on_event,
         )
         model.eval()
         return Outcome(
@@ -375,8 +375,8 @@ def _read(file: Path) -> Outcome:
 class _Clock:
     """Passes events on, with the time left for all rows in place of that of one."""
 
-    def __init__(self, jobs: Sequence[Job], tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, jobs: Sequence[Job], on_event: EventHandler) -> None:
+        self._on_event = on_event
         self._jobs = jobs
         self._left = sum((job.weight for job in jobs if not job.finished), 0.0)
         self._seconds = self._worked = 0.0
@@ -388,7 +388,9 @@ class _Clock:
         size = f"{parameters(job.recipe.model):,} parameters"
         left = f", about {self._later(self._left) / 60:.0f} min for all" if self._worked else ""
         name = f"row {job.row.name}, seed {job.seed} ({number} of {len(self._jobs)})"
-        self._tell(Note(text=f"{name}: {job.row.differs or 'as the paper has it'}; {size}{left}"))
+        self._on_event(
+            LogMessage(text=f"{name}: {job.row.differs or 'as the paper has it'}; {size}{left}")
+        )
         self._now, self._started = job, time.perf_counter()
         self._left -= job.weight
 
@@ -398,7 +400,7 @@ class _Clock:
         self._worked += job.weight
         found = outcome.validation
         perplexity = f"perplexity {foreseen(found):.2f}"
-        self._tell(Note(text=f"row {job.row.name}: {perplexity}, BLEU {found.bleu:.2f}"))
+        self._on_event(LogMessage(text=f"row {job.row.name}: {perplexity}, BLEU {found.bleu:.2f}"))
 
     def __call__(self, event: Event) -> None:
         """Pass an event on."""
@@ -410,7 +412,7 @@ class _Clock:
                 whole = spent * event.updates / event.update
                 later = whole * self._left / self._now.weight
             event = replace(event, seconds_left=event.seconds_left + later)
-        self._tell(event)
+        self._on_event(event)
 
     def _later(self, weight: float) -> float:
         return self._seconds / self._worked * weight

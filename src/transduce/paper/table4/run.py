@@ -33,8 +33,8 @@ from transduce.paper.table4.treebank import (
     read_treebank,
     write_corpus,
 )
-from transduce.pipeline.run import carry_out, has_begun
-from transduce.train.events import Note, Tell
+from transduce.pipeline.run import has_begun, run_recipe
+from transduce.train.events import EventHandler, LogMessage
 
 NAME: Final = "table4"
 _FEW: Final = {"train": 400, "validation": 10, "test": 30}
@@ -76,7 +76,7 @@ def table4(
     *,
     recipe: str | None = None,
     overrides: Sequence[str] = (),
-    tell: Tell,
+    on_event: EventHandler,
 ) -> Parsed:
     """Train a parser, parse the test set, and set its F1 beside the paper's.
 
@@ -85,7 +85,7 @@ def table4(
         trees: what to train and score on.
         recipe: a recipe's name or file; None takes the one that fits the trees.
         overrides: settings over it, as for `load_recipe`.
-        tell: told what happens.
+        on_event: called with each event of the run.
 
     Raises:
         ValueError: if the treebank or the folder cannot be used; one line that says what to change.
@@ -96,8 +96,8 @@ def table4(
         [f"data.folder={corpus}", *(_QUICK if trees.quick else ()), *overrides],
     )
     with alone(out):
-        origin = _write_corpus(corpus, trees, tell=tell)
-        finished = carry_out(settings, run, resume=has_begun(run), tell=tell)
+        origin = _write_corpus(corpus, trees, on_event=on_event)
+        finished = run_recipe(settings, run, resume=has_begun(run), on_event=on_event)
         golds, outputs = read_gold(corpus), all_lines(run / f"hypotheses.{TARGET}")
         parses = [delinearise(out, gold.leaves) for out, gold in zip(outputs, golds, strict=True)]
         found = Parsed(
@@ -121,12 +121,12 @@ def table4(
     return found
 
 
-def _write_corpus(corpus: Path, trees: Trees, *, tell: Tell) -> str:
+def _write_corpus(corpus: Path, trees: Trees, *, on_event: EventHandler) -> str:
     """Write the parallel files, unless they are there already; where their trees come from."""
     if trees.treebank is None:
         bank = generated(**_FEW) if trees.quick else generated()
     else:
-        tell(Note(text=f"reading the trees of {trees.treebank}"))
+        on_event(LogMessage(text=f"reading the trees of {trees.treebank}"))
         bank = read_treebank(trees.treebank)
         bank = _few(bank) if trees.quick else bank
     if trees.also:
@@ -135,7 +135,7 @@ def _write_corpus(corpus: Path, trees: Trees, *, tell: Tell) -> str:
     file = corpus / ORIGIN
     if not file.is_file():
         write_corpus(bank, corpus, also=read_parsed(trees.also))
-        tell(Note(text=f"wrote sentences and trees to {corpus}: {bank.origin}"))
+        on_event(LogMessage(text=f"wrote sentences and trees to {corpus}: {bank.origin}"))
     elif all_lines(file) != [bank.origin]:
         raise ValueError(
             f"{corpus} holds other trees ({' '.join(all_lines(file))}): name another --out"

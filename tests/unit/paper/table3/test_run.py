@@ -15,7 +15,7 @@ from transduce.paper.table3.page import markdown, write
 from transduce.paper.table3.report import report
 from transduce.paper.table3.run import Outcome, Settings, foreseen, measure, recipe_of, references
 from transduce.recipes.table3 import Row, find
-from transduce.train.events import Event, Note, Progress
+from transduce.train.events import Event, LogMessage, Progress
 
 SETTINGS = Settings(
     vocab_size=19, tokens=101, updates=4, warmup=3, width_divisor=16, depth_divisor=6
@@ -60,9 +60,9 @@ class Told:
         """Measure in the same folder, and return what was told of rows."""
         told: list[Event] = []
         self.outcomes = measure(
-            self.corpus, self.out, rows=rows, seeds=[1], settings=settings, tell=told.append
+            self.corpus, self.out, rows=rows, seeds=[1], settings=settings, on_event=told.append
         )
-        notes = [event.text for event in told if isinstance(event, Note)]
+        notes = [event.text for event in told if isinstance(event, LogMessage)]
         return [note for note in notes if note.startswith("row ") and "seed" in note]
 
 
@@ -73,7 +73,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Told:
     write_corpus(corpus)
     events: list[Event] = []
     outcomes = measure(
-        corpus, out, rows=["base", "D1"], seeds=[1, 2], settings=SETTINGS, tell=events.append
+        corpus, out, rows=["base", "D1"], seeds=[1, 2], settings=SETTINGS, on_event=events.append
     )
     return Told(corpus, out, outcomes, events)
 
@@ -127,7 +127,7 @@ def test_more_updates_go_on_where_fewer_ended(measured: Told, tmp_path: Path):
     corpus, twice, once = measured.corpus, tmp_path / "twice", tmp_path / "once"
     more = replace(SETTINGS, updates=6)
     for out, settings in ((twice, SETTINGS), (twice, more), (once, more)):
-        measure(corpus, out, rows=["D1"], seeds=[1], settings=settings, tell=lambda event: None)
+        measure(corpus, out, rows=["D1"], seeds=[1], settings=settings, on_event=lambda event: None)
 
     outcomes = [
         json.loads((out / "rows" / "D1-seed-1" / "outcome.json").read_text())
@@ -152,7 +152,7 @@ def test_a_row_that_was_interrupted_goes_on_from_its_checkpoint(
             rows=["base"],
             seeds=[1],
             settings=SETTINGS,
-            tell=stop,
+            on_event=stop,
         )
     (again,) = measure(
         measured.corpus,
@@ -160,7 +160,7 @@ def test_a_row_that_was_interrupted_goes_on_from_its_checkpoint(
         rows=["base"],
         seeds=[1],
         settings=SETTINGS,
-        tell=lambda event: None,
+        on_event=lambda event: None,
     )
 
     assert again.validation == measured.outcomes[0].validation
@@ -188,7 +188,7 @@ def test_another_corpus_wants_another_folder(measured: Told, tmp_path: Path):
             rows=["base"],
             seeds=[1],
             settings=SETTINGS,
-            tell=lambda event: None,
+            on_event=lambda event: None,
         )
 
 
@@ -203,12 +203,16 @@ def test_the_regime_is_the_papers_but_for_its_size():
     recipe = recipe_of(find("D3"), Path("there"), seed=2, settings=SETTINGS)
 
     assert (recipe.model.norm, recipe.model.d_model, recipe.model.dropout) == ("post", 32, 0.1)
-    assert (recipe.train.optimizer, recipe.train.schedule, recipe.train.rate) == (
+    assert (recipe.train.optimizer, recipe.train.schedule, recipe.train.learning_rate) == (
         "adam",
         "paper",
         1,
     )
-    assert (recipe.train.label_smoothing, recipe.train.average, recipe.train.seed) == (0.0, 1, 2)
+    assert (recipe.train.label_smoothing, recipe.train.average_checkpoints, recipe.train.seed) == (
+        0.0,
+        1,
+        2,
+    )
     assert (recipe.search.beam, recipe.search.alpha) == (4, 0.6)
     assert (recipe.data.folder, recipe.data.validation[0]) == ("there", "val.en.gz")
 

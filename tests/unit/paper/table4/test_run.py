@@ -19,7 +19,7 @@ FEW = ("train.updates=4", "train.warmup=1", "search.extra=3")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the command has been given before."""
     out = tmp_path_factory.mktemp("paper") / "t4"
-    table4(out, Trees(quick=True), overrides=FEW, tell=lambda event: None)
+    table4(out, Trees(quick=True), overrides=FEW, on_event=lambda event: None)
     (out / "table4.json").unlink()
     return out
 
