@@ -18,7 +18,7 @@ from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.ct2_model import vocabulary, write_ctranslate2
 from transduce.inference.engines.selection import choose
 from transduce.inference.engines.worker_processes import as_program
-from transduce.search.request import Request, Wishes
+from transduce.search.request import DecodingConstraints, Request
 
 BATCH = 64
 
@@ -72,14 +72,16 @@ def ours(task: Task, *, engine: Literal["torch", "ctranslate2"], kind: str = "fl
     else:
         (made,) = choose(task.bundle, engine=engine, compute_type=kind, cache=cache).engines
         how, at_once = str(tuple(getattr(made, "plans"))), len(task.sources)  # noqa: B009
-    wishes = Wishes(max_length=task.length) if task.random else Wishes()
+    constraints = (
+        DecodingConstraints(max_length=task.length) if task.random else DecodingConstraints()
+    )
 
     def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:
         config = replace(task.bundle.search, beam=beam)
 
         def some(batch: Sequence[Ids]) -> list[list[int]]:
             asked = [Request(tuple(one)) for one in batch]
-            found = made.search(asked, config, wishes, detail=False)
+            found = made.search(asked, config, constraints, detail=False)
             return [list(hypotheses[0].ids) for hypotheses in found]
 
         return in_batches(sources, some, size=at_once)

@@ -154,7 +154,7 @@ def as_on_a_gpu(vocabulary: int) -> Generator[None]:
 
     chunk = loss.chunk(torch.empty(vocabulary, 1, device="meta"))
     with ExitStack() as stack:
-        stack.enter_context(patch.object(attention, "SHORT", 0))
+        stack.enter_context(patch.object(attention, "WRITTEN_OUT_MAX_SCORES", 0))
         stack.enter_context(patch.object(Dropout, "forward", dropout))
         stack.enter_context(patch.object(Working, "shaped", lambda self, batch: batch))
         stack.enter_context(patch.object(loss, "CHUNK", chunk))

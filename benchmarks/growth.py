@@ -34,7 +34,7 @@ from transduce.io.allocator import hold_memory
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
-from transduce.search.request import Request, Wishes
+from transduce.search.request import DecodingConstraints, Request
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
 from transduce.train.step import make_update
@@ -132,10 +132,10 @@ def decoding(model: Transformer, length: int) -> Callable[[], int]:
     engine = TorchEngine(model, pad=SHAPE.pad, eos=0, device="cpu")
     ids = np.random.default_rng(1).integers(3, SHAPE.pad, size=(ROWS, length - 1)).tolist()
     requests = [Request(tuple(row)) for row in ids]
-    wishes = Wishes(min_length=length - 1, max_length=length)
+    constraints = DecodingConstraints(min_length=length - 1, max_length=length)
 
     def work() -> int:
-        found = engine.search(requests, SearchConfig(beam=1), wishes)
+        found = engine.search(requests, SearchConfig(beam=1), constraints)
         assert all(len(best.ids) >= length - 1 for best, *_ in found), "all are equally long"
         return ROWS * length
 

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch, Ids, collate
 from transduce.io.allocator import hold_memory
-from transduce.model.attention import KeysValues, written_out
+from transduce.model.attention import KeyValue, written_out
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.cpu.dropout import Dropout
 from transduce.model.cpu.softmax import softmax
@@ -97,7 +97,7 @@ def attention(*, length: int, rows: int) -> tuple[Way, Way]:
     queries, keys, values = (torch.randn(rows, 4, length, 32, requires_grad=True) for _ in range(3))
 
     def ours() -> None:
-        past = KeysValues(keys, values)
+        past = KeyValue(keys, values)
         mixed = written_out(queries, past, mask=None, causal=True)
         mixed.backward(mixed)
 
@@ -165,7 +165,7 @@ def updates(*, held: bool) -> float:
     times: list[float] = []
     for _ in range(10):
         started = time.perf_counter()
-        hidden = model.hidden(source, None, before)
+        hidden = model.hidden_states(source, None, before)
         nats_of_hidden(hidden, model.embedding.weight, after, smoothing=0.1).smoothed.backward()
         adam.step()
         adam.zero_grad(set_to_none=True)

@@ -45,7 +45,7 @@ from transduce.inference.translation import Translation
 from transduce.inference.translator import Extras, Translator
 from transduce.model.trace import trace
 from transduce.pipeline.prepare import Prepared, open_prepared
-from transduce.search.request import Draw, Request, Wishes
+from transduce.search.request import DecodingConstraints, Request, SamplingConfig
 
 Numbers = dict[str, float]
 Look = Float[Tensor, "target source"]
@@ -187,11 +187,16 @@ def mbr(bundle: Bundle, prepared: Prepared) -> list[dict[str, object]]:
     asked = [Request(tuple(bundle.tokenizer.encode(tidy(pair.source)))) for pair in pairs]
 
     def score(
-        name: str, beam: int, draw: Draw | None, choose: Callable[[list[str], list[float]], int]
+        name: str,
+        beam: int,
+        draw: SamplingConfig | None,
+        choose: Callable[[list[str], list[float]], int],
     ) -> dict[str, object]:
         config, lines = replace(bundle.search, beam=beam), list[str]()
         for start in range(0, len(asked), 50):
-            for found in engine.search(asked[start : start + 50], config, Wishes(draw=draw)):
+            for found in engine.search(
+                asked[start : start + 50], config, DecodingConstraints(sampling=draw)
+            ):
                 texts = [bundle.tokenizer.decode(one.ids).strip() for one in found]
                 lines.append(texts[choose(texts, [one.log_prob for one in found])])
         scores = (bleu(lines, targets, tokenize="none"), chrf(lines, targets))
@@ -205,7 +210,7 @@ def mbr(bundle: Bundle, prepared: Prepared) -> list[dict[str, object]]:
         score(f"{DRAWS}-best of beam {DRAWS}, by shares", DRAWS, None, by_share),
     ]
     for temperature in (0.5, 1.0):
-        draw = Draw(temperature=temperature)
+        draw = SamplingConfig(temperature=temperature)
         name = f"{DRAWS} draws, temperature {temperature}"
         rows += [score(f"{name}: the likeliest", DRAWS, draw, lambda *_: 0)]
         rows += [score(f"{name}: most agreed", DRAWS, draw, agreed)]

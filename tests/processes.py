@@ -208,13 +208,13 @@ def bound_memory(model: Transformer, room: int) -> list[int]:
     pass, when the decoder's gradients are there and the encoder's are not.
     """
     passes: list[int] = []
-    hidden, encode = model.hidden, model.encode
+    hidden_states, encode = model.hidden_states, model.encode
 
     def bounded(source: Tensor, mask: Tensor | None, target_in: Tensor) -> Tensor:
         passes.append(len(source) * max(source.size(1), target_in.size(1)))
         if passes[-1] > 2 * room:
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you ...")
-        return hidden(source, mask, target_in)
+        return hidden_states(source, mask, target_in)
 
     def read(source: Tensor, mask: Tensor | None) -> Tensor:
         memory = encode(source, mask)
@@ -225,7 +225,7 @@ def bound_memory(model: Transformer, room: int) -> list[int]:
     def fail(grad: Tensor) -> Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate ...")
 
-    model.hidden, model.encode = bounded, read  # type: ignore[method-assign]
+    model.hidden_states, model.encode = bounded, read  # type: ignore[method-assign]
     return passes
 
 

@@ -73,7 +73,7 @@ class Ours:
 
     def nats(self, batch: loop.Ready) -> Tensor:
         ours = as_ours(batch, self.corpus)
-        hidden = self.model.hidden(ours.source, ours.source_mask, ours.target_in)
+        hidden = self.model.hidden_states(ours.source, ours.source_mask, ours.target_in)
         weight = self.model.embedding.weight
         return nats_of_hidden(hidden, weight, ours.target_out, smoothing=0.0).plain
 

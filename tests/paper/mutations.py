@@ -31,8 +31,8 @@ ROOM = "tests/unit/paper/figures"
 
 MUTATIONS = (
     Mutation(
-        "1 the softmax", "model/attention.py", "softmax(scores) @ past.values",
-        "scores @ past.values",
+        "1 the softmax", "model/attention.py", "softmax(scores) @ kv.values",
+        "scores @ kv.values",
         f"{CLAIMS}::test_attention_takes_a_mean_of_the_values_and_leaves_their_range_never",
     ),
     Mutation(
@@ -41,13 +41,13 @@ MUTATIONS = (
         f"{CLAIMS}::test_the_softmax_is_taken_over_the_keys_of_each_query",
     ),
     Mutation(
-        "1 equation (1)", "model/attention.py", "softmax(scores) @ past.values",
-        "scores.softmax(-2) @ past.values",
+        "1 equation (1)", "model/attention.py", "softmax(scores) @ kv.values",
+        "scores.softmax(-2) @ kv.values",
         f"{ATTENTION}::test_equation_1_is_the_softmax_of_scaled_products_times_the_values",
     ),
     Mutation(
         "2 the scaling", "model/attention.py",
-        "(queries.contiguous() * past.keys.size(-1) ** -0.5) @", "queries @",
+        "(queries.contiguous() * kv.keys.size(-1) ** -0.5) @", "queries @",
         f"{CLAIMS}::test_the_models_own_products_have_variance_1_whatever_d_k",
     ),
     Mutation(
@@ -69,8 +69,8 @@ MUTATIONS = (
         f"{CLAIMS}::test_eight_heads_cost_what_one_of_full_width_costs",
     ),
     Mutation(
-        "4 all positions are seen", "model/layers.py", "self.attend.remember(y), mask=mask)",
-        "self.attend.remember(y), causal=True)",
+        "4 all positions are seen", "model/layers.py", "self.attend.project_kv(y), mask=mask)",
+        "self.attend.project_kv(y), causal=True)",
         f"{ATTENTION}::test_every_position_of_the_encoder_sees_all_positions",
     ),
     Mutation(
@@ -78,31 +78,31 @@ MUTATIONS = (
         f"{ARCHITECTURE}::test_the_stacks_have_six_layers_of_width_512",
     ),
     Mutation(
-        "5 the causal mask", "model/layers.py", "remember(y), causal=True)",
-        "remember(y), causal=False)",
+        "5 the causal mask", "model/layers.py", "project_kv(y), causal=True)",
+        "project_kv(y), causal=False)",
         f"{ATTENTION}::test_a_position_of_the_decoder_sees_itself_and_what_came_before",
     ),
     Mutation(
         "5 scores before the softmax", "model/attention.py",
         "scores = scores + ahead.triu(1)",
-        "return scores.softmax(-1).tril() @ past.values",
+        "return scores.softmax(-1).tril() @ kv.values",
         f"{ATTENTION}::test_the_mask_is_laid_on_scores_before_the_softmax",
     ),
     Mutation(
         "5 scores, and not keys", "model/attention.py",
         "scores = scores.masked_fill(~mask, -math.inf)\n    return",
-        "scores = queries @ past.keys.masked_fill(~mask.mT, -math.inf).mT\n    return",
+        "scores = queries @ kv.keys.masked_fill(~mask.mT, -math.inf).mT\n    return",
         f"{CLAIMS}::test_what_is_masked_is_as_if_it_were_not_there",
     ),
     Mutation(
         "5 keys and values of the encoder's output", "model/transformer.py",
-        "memories=[layer.cross.remember(memory) for",
-        "memories=[layer.cross.remember(self.embed(source)) for",
+        "memories=[layer.cross.project_kv(memory) for",
+        "memories=[layer.cross.project_kv(self.embed(source)) for",
         f"{ATTENTION}::test_the_decoders_queries_meet_keys_and_values_of_the_encoders_output",
     ),
     Mutation(
         "5 self-attention reads the decoder itself", "model/layers.py",
-        "self.attend(y, self.attend.remember(y), causal=True)",
+        "self.attend(y, self.attend.project_kv(y), causal=True)",
         "self.attend(y, memory)",
         f"{CLAIMS}::test_the_decoders_self_attention_never_meets_the_encoders_output",
     ),
@@ -166,7 +166,7 @@ MUTATIONS = (
     ),
     Mutation(
         "10 n²d", "model/attention.py", "scores = (queries.cont",
-        "scores = (queries * past.keys.size(-1) ** -0.5) @ past.keys.mT\n"
+        "scores = (queries * kv.keys.size(-1) ** -0.5) @ kv.keys.mT\n"
         "    scores = (queries.cont",
         f"{CLAIMS}::test_eight_heads_cost_what_one_of_full_width_costs",
     ),

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from transduce.model.attention import Attention, KeysValues, written_out
+from transduce.model.attention import Attention, KeyValue, written_out
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 
@@ -30,7 +30,7 @@ def test_equation_1_is_the_softmax_of_scaled_products_times_the_values():
 
     made = written_out(
         queries[None, None],
-        KeysValues(keys[None, None], values[None, None]),
+        KeyValue(keys[None, None], values[None, None]),
         mask=None,
         causal=False,
     )
@@ -42,7 +42,7 @@ def test_equation_1_is_the_softmax_of_scaled_products_times_the_values():
 def test_heads_attend_apart_and_stand_side_by_side_before_the_output():
     attention, x = Attention(14, heads=3, d_k=5, d_v=7), draw(2, 6, 14)
 
-    y = attention(x, attention.remember(x))
+    y = attention(x, attention.project_kv(x))
 
     heads: list[Tensor] = []
     for head in range(3):
@@ -64,7 +64,7 @@ def test_attention_projects_without_biases(tiny: Transformer):
 
 def test_the_decoders_queries_meet_keys_and_values_of_the_encoders_output(tiny: Transformer):
     memory = tiny.encode(torch.tensor([[3, 4, 5, 0]]), None)
-    decoding = tiny.start(torch.tensor([[3, 4, 5, 0]]), None)
+    decoding = tiny.start_decoding(torch.tensor([[3, 4, 5, 0]]), None)
 
     for layer, step in zip(tiny.decoder, decoding._layers, strict=True):
         keys = (memory @ layer.cross.key.weight.T).unflatten(-1, (3, 5)).transpose(1, 2)
@@ -98,7 +98,7 @@ def test_a_position_of_the_decoder_sees_itself_and_what_came_before(tiny: Transf
 
 def test_the_mask_is_laid_on_scores_before_the_softmax():
     """Shares of what may be seen still sum to one: nothing is taken away after the softmax."""
-    queries, past = draw(1, 1, 6, 5), KeysValues(draw(1, 1, 6, 5, seed=2), torch.ones(1, 1, 6, 2))
+    queries, past = draw(1, 1, 6, 5), KeyValue(draw(1, 1, 6, 5, seed=2), torch.ones(1, 1, 6, 2))
     mask = torch.ones(1, 1, 6, 6, dtype=torch.bool).tril()
 
     by_mask = written_out(queries, past, mask=mask, causal=False)

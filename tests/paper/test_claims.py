@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transduce.model.attention import Attention, KeysValues, written_out
+from transduce.model.attention import Attention, KeyValue, written_out
 from transduce.model.config import ModelConfig
 from transduce.model.positions import sinusoids
 from transduce.model.transformer import Transformer
@@ -113,7 +113,7 @@ def test_every_line_that_a_mutation_breaks_is_there_once():
 
 
 def test_n_queries_of_d_k_become_n_rows_of_d_v():
-    past = KeysValues(draw(1, 1, 7, 5), draw(1, 1, 7, 2))
+    past = KeyValue(draw(1, 1, 7, 5), draw(1, 1, 7, 2))
 
     made = written_out(draw(1, 1, 3, 5), past, mask=None, causal=False)
 
@@ -123,7 +123,7 @@ def test_n_queries_of_d_k_become_n_rows_of_d_v():
 def test_the_softmax_is_taken_over_the_keys_of_each_query():
     attention, x, memory = Attention(14, heads=3, d_k=5, d_v=7), draw(2, 3, 14), draw(2, 7, 14)
 
-    weights = attention.weights(x, attention.remember(memory), torch.ones(1, 1, 3, 7).bool())
+    weights = attention.weights(x, attention.project_kv(memory), torch.ones(1, 1, 3, 7).bool())
 
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 3))
     assert (weights.sum(-2) - 1).abs().max() > 0.1
@@ -157,7 +157,7 @@ def test_the_models_own_products_have_variance_1_whatever_d_k(d_k: int):
 
     for causal in (False, True):
         weights = written_out(
-            draw(257, 1, 11, d_k, seed=2), KeysValues(keys, unit), mask=None, causal=causal
+            draw(257, 1, 11, d_k, seed=2), KeyValue(keys, unit), mask=None, causal=causal
         )[:, 0, -1]
 
         apart = (weights[:, 1:].log() - weights[:, :1].log()).var().item()
@@ -220,9 +220,9 @@ def test_what_is_masked_is_as_if_it_were_not_there():
     queries, keys, values = draw(1, 1, 3, 5), draw(1, 1, 7, 5, seed=2), draw(1, 1, 7, 2, seed=3)
     mask = torch.tensor([True, True, False, True, False, True, True])
 
-    made = written_out(queries, KeysValues(keys, values), mask=mask[None, None, None], causal=False)
+    made = written_out(queries, KeyValue(keys, values), mask=mask[None, None, None], causal=False)
 
-    past = KeysValues(keys[:, :, mask], values[:, :, mask])
+    past = KeyValue(keys[:, :, mask], values[:, :, mask])
     torch.testing.assert_close(made, written_out(queries, past, mask=None, causal=False))
 
 
@@ -238,7 +238,7 @@ def test_attention_takes_a_mean_of_the_values_and_leaves_their_range_never():
     values = draw(1, 1, 7, 2)
 
     made = written_out(
-        9 * draw(1, 1, 3, 5), KeysValues(draw(1, 1, 7, 5), values), mask=None, causal=False
+        9 * draw(1, 1, 3, 5), KeyValue(draw(1, 1, 7, 5), values), mask=None, causal=False
     )
 
     assert (made >= values.amin(2, keepdim=True) - 1e-6).all()

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.model.attention import Attention, KeysValues, written_out
+from transduce.model.attention import Attention, KeyValue, written_out
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -35,7 +35,7 @@ def triangle() -> Tensor:
 @pytest.mark.parametrize("mask", [None, scattered(), padded()], ids=["all", "scattered", "padded"])
 def test_written_out_is_torchs_kernel(mask: Tensor | None):
     queries = draw(2, 3, 6, 5, seed=1)
-    past = KeysValues(draw(2, 3, 11, 5, seed=2), draw(2, 3, 11, 7, seed=3))
+    past = KeyValue(draw(2, 3, 11, 5, seed=2), draw(2, 3, 11, 7, seed=3))
 
     ours = written_out(queries, past, mask=mask, causal=False)
 
@@ -45,7 +45,7 @@ def test_written_out_is_torchs_kernel(mask: Tensor | None):
 
 def test_written_out_is_torchs_kernel_when_causal():
     queries = draw(2, 3, 6, 5, seed=1)
-    past = KeysValues(draw(2, 3, 6, 5, seed=2), draw(2, 3, 6, 7, seed=3))
+    past = KeyValue(draw(2, 3, 6, 5, seed=2), draw(2, 3, 6, 7, seed=3))
 
     ours = written_out(queries, past, mask=None, causal=True)
 
@@ -58,9 +58,9 @@ def test_written_out_is_torchs_kernel_when_causal():
 def test_forward_is_the_weights_of_equation_1_times_the_values(
     mask: Tensor | None, short: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("transduce.model.attention.SHORT", short)
+    monkeypatch.setattr("transduce.model.attention.WRITTEN_OUT_MAX_SCORES", short)
     attention, x = make(), draw(2, 6, 14, seed=4)
-    past = attention.remember(draw(2, 11, 14, seed=5))
+    past = attention.project_kv(draw(2, 11, 14, seed=5))
 
     fast = attention(x, past, mask=mask)
 
@@ -71,9 +71,9 @@ def test_forward_is_the_weights_of_equation_1_times_the_values(
 
 @pytest.mark.parametrize("short", [0, 128 * 128], ids=["kernel", "written out"])
 def test_causal_is_the_lower_triangle(short: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("transduce.model.attention.SHORT", short)
+    monkeypatch.setattr("transduce.model.attention.WRITTEN_OUT_MAX_SCORES", short)
     attention, x = make(), draw(2, 6, 14, seed=4)
-    past = attention.remember(x)
+    past = attention.project_kv(x)
 
     fast = attention(x, past, causal=True)
 
@@ -84,9 +84,9 @@ def test_causal_is_the_lower_triangle(short: int, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_two_ways_have_one_gradient(causal: bool, monkeypatch: pytest.MonkeyPatch):
     def gradients(short: int) -> list[Tensor]:
-        monkeypatch.setattr("transduce.model.attention.SHORT", short)
+        monkeypatch.setattr("transduce.model.attention.WRITTEN_OUT_MAX_SCORES", short)
         attention, x = make().double(), draw(2, 6, 14, seed=4).double().requires_grad_()
-        attention(x, attention.remember(x), causal=causal).square().sum().backward()
+        attention(x, attention.project_kv(x), causal=causal).square().sum().backward()
         return [tensor.grad for tensor in (x, *attention.parameters()) if tensor.grad is not None]
 
     for kernel, ours in zip(gradients(0), gradients(128 * 128), strict=True):
@@ -99,6 +99,6 @@ def test_a_whole_model_says_the_same_either_way(tiny, monkeypatch: pytest.Monkey
     mask = (torch.arange(11) < torch.tensor([11, 4, 8])[:, None])[:, None, None]
 
     ours = tiny(source, mask, target)
-    monkeypatch.setattr("transduce.model.attention.SHORT", 0)
+    monkeypatch.setattr("transduce.model.attention.WRITTEN_OUT_MAX_SCORES", 0)
 
     torch.testing.assert_close(tiny(source, mask, target), ours)

@@ -71,7 +71,9 @@ def test_filling_a_batch_up_changes_neither_loss_nor_gradients(tiny: Transformer
     found: list[tuple[Tensor, ...]] = []
 
     for each in (batch, filled(batch, pad=36)):
-        hidden, pieces = tiny.factors(tiny.hidden(each.source, each.source_mask, each.target_in))
+        hidden, pieces = tiny.output_projection_inputs(
+            tiny.hidden_states(each.source, each.source_mask, each.target_in)
+        )
         loss = nats_of_hidden(hidden, pieces, each.target_out, smoothing=0.1).smoothed
         found.append((loss, *torch.autograd.grad(loss, list(tiny.parameters()))))
 

@@ -50,7 +50,7 @@ def test_its_logits_are_those_of_float32_rounded(tiny: Transformer):
 @torch.inference_mode()
 def test_step_by_step_it_says_what_it_says_at_once(tiny: Transformer):
     short = in_bfloat16(tiny, embedding=True)
-    steps = short.start(SOURCE, None)
+    steps = short.start_decoding(SOURCE, None)
 
     each = torch.stack([steps.step(column) for column in TARGET.T], 1)
 

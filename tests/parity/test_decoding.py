@@ -48,7 +48,7 @@ def tiny(config: ModelConfig, request: pytest.FixtureRequest) -> Transformer:
 @torch.no_grad()
 def test_steps_are_the_positions_of_one_reading(tiny: Transformer):
     source, seen, target = ids(2, 8, seed=1), mask(8, 5), ids(2, 7, seed=2)
-    decoding = tiny.start(source, seen)
+    decoding = tiny.start_decoding(source, seen)
 
     steps = torch.stack([decoding.step(column) for column in target.unbind(1)], dim=1)
 
@@ -59,7 +59,7 @@ def test_steps_are_the_positions_of_one_reading(tiny: Transformer):
 def test_steps_with_reordered_beams_equal_reading_the_target_at_once(tiny: Transformer):
     """What beam search does to the cache must be invisible in the logits."""
     source, seen = ids(2, 8, seed=1), mask(8, 5)
-    decoding = tiny.start(source, seen, beams=3)
+    decoding = tiny.start_decoding(source, seen, beams=3)
     so_far = torch.zeros(6, 0, dtype=torch.long)
     generator = torch.Generator().manual_seed(3)
     for step in range(7):
@@ -67,7 +67,7 @@ def test_steps_with_reordered_beams_equal_reading_the_target_at_once(tiny: Trans
             [torch.randint(first, first + 3, (3,), generator=generator) for first in (0, 3)]
         )
         new = ids(6, seed=10 + step)
-        decoding.keep(rows)
+        decoding.reorder(rows)
         so_far = torch.cat([so_far[rows], new[:, None]], dim=1)
 
         at_once = tiny(source.repeat_interleave(3, 0), seen.repeat_interleave(3, 0), so_far)
@@ -82,18 +82,18 @@ def test_steps_with_dropped_sentences_equal_reading_the_target_at_once(
 ):
     source = ids(5, 8, seed=1)
     seen = mask(8, 5, 3, 7, 2) if padded else None
-    decoding = tiny.start(source, seen, beams=2)
+    decoding = tiny.start_decoding(source, seen, beams=2)
     present, so_far = list(range(5)), torch.zeros(10, 0, dtype=torch.long)
     draw = random.Random(0)
     for step, leave in enumerate([0, 2, 0, 1, 1, 0]):
         kept = sorted(draw.sample(range(len(present)), len(present) - leave))
         if leave:
-            decoding.drop(torch.tensor(kept))
+            decoding.select(torch.tensor(kept))
             so_far = so_far.unflatten(0, (-1, 2))[kept].flatten(0, 1)
             present = [present[place] for place in kept]
         rows = torch.tensor([2 * s + draw.randrange(2) for s in range(len(kept)) for _ in range(2)])
         new = ids(len(rows), seed=10 + step)
-        decoding.keep(rows)
+        decoding.reorder(rows)
         so_far = torch.cat([so_far[rows], new[:, None]], dim=1)
 
         beams = torch.tensor(present).repeat_interleave(2)
@@ -107,7 +107,7 @@ def test_a_translation_may_outgrow_the_table_of_sinusoids(tiny: Transformer):
     if isinstance(tiny.positions, Positions):
         tiny.positions = Positions(14, room=5)
     source, target = ids(1, 3, seed=1), ids(1, 23, seed=2)
-    decoding = tiny.start(source, None)
+    decoding = tiny.start_decoding(source, None)
 
     for new in target.unbind(1):
         last = decoding.step(new)

@@ -114,7 +114,7 @@ def test_whatever_else_goes_wrong_is_not_survived(
     def fail(*_: object) -> Tensor:
         raise error
 
-    monkeypatch.setattr(tiny, "hidden", fail)
+    monkeypatch.setattr(tiny, "hidden_states", fail)
 
     with pytest.raises(type(error)):
         made_update(tiny)

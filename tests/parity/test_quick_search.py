@@ -25,7 +25,7 @@ def both(
     options = {"limits": limits, "config": config, "eos": eos, "pad": pad, "device": "cpu"}
     quick = beam_search(steps(), **options)
     with torch.no_grad():
-        found = general._search_together(steps(), **options, rules=None)
+        found = general._search_together(steps(), **options, constraint_mask=None)
     slow = [general.ranked(hypotheses, config.beam, free=True) for hypotheses in found]
     return quick, slow
 
@@ -115,7 +115,7 @@ def test_a_model_is_searched_alike_on_every_way(sentences: int, beam: int):
 
     with torch.no_grad():
         found = both(
-            lambda: model.start(ids, mask, beams=beam),
+            lambda: model.start_decoding(ids, mask, beams=beam),
             limits,
             SearchConfig(beam=beam),
             eos=0,
@@ -139,8 +139,8 @@ def test_the_large_vocabulary_of_a_sentence_alone_is_searched_alike():
             self.length += 1
             return table[(ids + self.length) % 11].clone()
 
-        def keep(self, rows: Tensor) -> None: ...
+        def reorder(self, beam_indices: Tensor) -> None: ...
 
-        def drop(self, sentences: Tensor) -> None: ...
+        def select(self, batch_indices: Tensor) -> None: ...
 
     same(*both(Wide, [9], SearchConfig(beam=4), eos=0, pad=1282))

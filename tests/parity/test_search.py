@@ -12,9 +12,9 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
-from transduce.search.constraints import Rules
+from transduce.search.constraints import ConstraintMask
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import PLAIN, Request, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 EOS = 0
 NEAR = 1e-4
@@ -42,13 +42,13 @@ def search(
     *,
     most: int = 9,
     request: Request | None = None,
-    wishes: Wishes = PLAIN,
+    constraints: DecodingConstraints = UNCONSTRAINED,
 ) -> list[list[Hypothesis]]:
     requests = [request or Request(tuple(one)) for one in batch]
     limits, pad = [most] * len(batch), model.config.pad
     source = pad_source(batch, pad=model.config.pad, eos=EOS)
     with torch.no_grad():
-        steps = model.start(source.ids, source.mask, beams=config.beam)
+        steps = model.start_decoding(source.ids, source.mask, beams=config.beam)
     return beam_search(
         steps,
         limits=limits,
@@ -56,7 +56,9 @@ def search(
         eos=EOS,
         pad=pad,
         device="cpu",
-        rules=Rules.of(requests, wishes, limits=limits, eos=EOS, pad=pad, device="cpu"),
+        constraint_mask=ConstraintMask.of(
+            requests, constraints, limits=limits, eos=EOS, pad=pad, device="cpu"
+        ),
     )
 
 
@@ -138,9 +140,9 @@ def test_a_wide_beam_finds_the_best_of_all_that_begin_with_the_prefix():
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_wide_beam_finds_the_best_of_all_that_repeat_nothing(count: int):
-    model, source, wishes = small(), (2, 3, 3, 2, 1), Wishes(no_repeat=count)
+    model, source, constraints = small(), (2, 3, 3, 2, 1), DecodingConstraints(no_repeat=count)
 
-    best = search(model, [source], SearchConfig(beam=100), most=4, wishes=wishes)[0]
+    best = search(model, [source], SearchConfig(beam=100), most=4, constraints=constraints)[0]
 
     scores = everything(model, source, most=4, alpha=0.6)
     runs = {ids: [ids[i : i + count] for i in range(len(ids) - count + 1)] for ids in scores}

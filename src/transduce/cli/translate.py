@@ -149,15 +149,15 @@ def translate(
         from transduce.inference.glossary import read_glossary
         from transduce.inference.glossary_report import Honoured, honoured
         from transduce.inference.translator import BATCH_TOKENS, Extras
-        from transduce.search.request import Draw, Wishes
+        from transduce.search.request import DecodingConstraints, SamplingConfig
 
         as_program()
-        draw = Draw(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-        wishes = Wishes(
+        draw = SamplingConfig(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        constraints = DecodingConstraints(
             no_repeat=no_repeat,
             min_length=min_length,
             max_length=max_length,
-            draw=draw if sample else None,
+            sampling=draw if sample else None,
         )
         terms = read_glossary(glossary) if glossary else ()
         translator = load_translator(
@@ -180,7 +180,7 @@ def translate(
             beam=beam,
             alpha=alpha,
             nbest=1 if nbest is None else nbest,
-            wishes=wishes,
+            constraints=constraints,
             extras=extras,
             prefix=prefix,
             batch_tokens=batch_tokens,
@@ -193,7 +193,7 @@ def translate(
                 output,
                 beam=beam,
                 alpha=alpha,
-                wishes=wishes,
+                constraints=constraints,
                 extras=extras,
                 batch_tokens=batch_tokens,
             )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from transduce.documents.markup import Together
     from transduce.inference.translation import Translation
     from transduce.inference.translator import Extras, Translator
-    from transduce.search.request import Wishes
+    from transduce.search.request import DecodingConstraints
 
 Format = Literal["lines", "text", "html", "srt", "vtt", "po"]
 
@@ -41,7 +41,7 @@ def translate_whole(
     *,
     beam: int | None,
     alpha: float | None,
-    wishes: "Wishes",
+    constraints: "DecodingConstraints",
     extras: "Extras",
     batch_tokens: int,
 ) -> None:
@@ -59,7 +59,7 @@ def translate_whole(
             markup=document.markup,
             beam=beam,
             alpha=alpha,
-            wishes=wishes,
+            constraints=constraints,
             extras=extras,
             batch_tokens=batch_tokens,
             progress=count,

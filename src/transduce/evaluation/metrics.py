@@ -179,8 +179,8 @@ def perplexity(model: Transformer, batches: Iterable[Batch]) -> Perplexity:
     try:
         for batch in batches:
             here = batch.to(device)
-            hidden = model.hidden(here.source, here.source_mask, here.target_in)
-            factors = model.factors(hidden)
+            hidden = model.hidden_states(here.source, here.source_mask, here.target_in)
+            factors = model.output_projection_inputs(hidden)
             nats += nats_of_hidden(*factors, here.target_out, smoothing=0.0).plain
             tokens += batch.target_tokens
     finally:

@@ -25,7 +25,7 @@ from transduce.data.store import Store
 from transduce.data.tokenizer import EOS, UNK, Tokenizer
 from transduce.inference.alignment import agreed_look
 from transduce.inference.engines.shortlist import Shortlist
-from transduce.model.trace import cross_looks
+from transduce.model.trace import cross_attention_weights
 
 PAIRS = 100_000
 """Training pairs that are read at most, spread over all of them."""
@@ -140,7 +140,7 @@ def _looked(
     model, pad = bundle.model, bundle.tokenizer.pad
     sources, targets = zip(*pairs, strict=True)
     batch = collate(sources, targets, pad=pad, eos=EOS).to(model.embedding.weight.device)
-    looks = cross_looks(model, batch.source, batch.source_mask, batch.target_in).cpu()
+    looks = cross_attention_weights(model, batch.source, batch.source_mask, batch.target_in).cpu()
     for row, (source, target) in enumerate(pairs):
         look = agreed_look(looks[:, :, row, : len(target) + 1, : len(source) + 1])
         share = look[: len(target), : len(source)].double().numpy()  # EOS is always allowed

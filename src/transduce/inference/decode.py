@@ -13,7 +13,7 @@ from transduce.inference.term_placement import Wanted, ends_word, lacking, with_
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import PLAIN, Request, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 _NEXT = 200  # pieces among which one is looked for that begins another word
 
@@ -25,7 +25,7 @@ class How:
     """How all requests of one call are searched."""
 
     config: SearchConfig
-    wishes: Wishes = PLAIN
+    constraints: DecodingConstraints = UNCONSTRAINED
 
     agree: bool = False
     """Whether that hypothesis comes first which the others agree with most."""
@@ -92,7 +92,7 @@ class Searcher:
             ValueError: if no engine can do what is wanted, or it cannot be met.
         """
         found = Found()
-        engine = self.able(list(requests), how.config, how.wishes)
+        engine = self.able(list(requests), how.config, how.constraints)
         for batch in batches(requests, how.config, how.batch_tokens, together=engine.together):
             here = self._asked(engine, {request: request for request in batch}, how)
             if how.mend:
@@ -104,23 +104,25 @@ class Searcher:
             tell.done(batch)
         return found
 
-    def able(self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes) -> Engine:
+    def able(
+        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
+    ) -> Engine:
         """Return the first engine that can do all of this.
 
         Raises:
             ValueError: if none can; it says why.
         """
-        engine = self._ready(requests, config, wishes)
+        engine = self._ready(requests, config, constraints)
         if engine is None:
-            why = ((one.name, one.refuses(requests, config, wishes)) for one in self._engines)
+            why = ((one.name, one.refuses(requests, config, constraints)) for one in self._engines)
             said = "; ".join(f"{name} cannot do this: {reason}" for name, reason in why)
             raise ValueError(f"{said}; take engine auto or torch")
         return engine
 
     def _ready(
-        self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes
+        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> Engine | None:
-        able = (one for one in self._engines if not one.refuses(requests, config, wishes))
+        able = (one for one in self._engines if not one.refuses(requests, config, constraints))
         return next(able, None)
 
     def _asked(
@@ -130,7 +132,7 @@ class Searcher:
         found: dict[Request, list[Hypothesis]] = {}
         now = set(asked.values())
         for batch in batches(now, how.config, how.batch_tokens, together=engine.together):
-            best = engine.search(batch, how.config, how.wishes, detail=how.detail)
+            best = engine.search(batch, how.config, how.constraints, detail=how.detail)
             found |= zip(batch, best, strict=True)
         if how.agree:
             found = {request: self._agreed(best, how) for request, best in found.items()}
@@ -139,7 +141,7 @@ class Searcher:
     def _agreed(self, hypotheses: list[Hypothesis], how: How) -> list[Hypothesis]:
         """Put that first which the others agree with most: by probability, drawn ones alike."""
         texts = [self._tokenizer.decode(one.ids) for one in hypotheses]
-        drawn = how.wishes.draw is not None
+        drawn = how.constraints.sampling is not None
         first = most_agreed(texts, None if drawn else shares([one.log_prob for one in hypotheses]))
         return [hypotheses[first], *hypotheses[:first], *hypotheses[first + 1 :]]
 
@@ -160,12 +162,12 @@ class Searcher:
         }
         into.flags.update(flags)
         into.mended.difference_update(flags)
-        cure = remedy(how.wishes)
+        cure = remedy(how.constraints)
         again = {request: asked[request] for request in flags}
         engine = self._ready(list(again.values()), how.config, cure) if flags and cure else None
         if cure is None or engine is None:
             return
-        for request, second in self._asked(engine, again, replace(how, wishes=cure)).items():
+        for request, second in self._asked(engine, again, replace(how, constraints=cure)).items():
             first, now = (pieces(one[0].ids) for one in (here[request], second))
             if better(pieces(request.source), first, now):
                 here[request] = second
@@ -192,7 +194,7 @@ class Searcher:
                         again[request] = placed
             if not again:
                 break
-            engine = self.able(list(again.values()), how.config, how.wishes)
+            engine = self.able(list(again.values()), how.config, how.constraints)
             here.update(self._asked(engine, again, how))
             asked |= again
             asked |= self._closed(here, again, how)
@@ -216,7 +218,7 @@ class Searcher:
                 else:
                     closed[request] = now._replace(prefix=(*now.prefix, piece))
         if closed:
-            engine = self.able(list(closed.values()), how.config, how.wishes)
+            engine = self.able(list(closed.values()), how.config, how.constraints)
             here.update(self._asked(engine, closed, how))
         return closed
 
@@ -226,7 +228,7 @@ class Searcher:
         if length + 1 >= self._room(request, how):
             return Tokenizer.EOS
         likely = [one.id for one in self._torch.next_pieces(request, _NEXT)]
-        if length < how.wishes.min_length:
+        if length < how.constraints.min_length:
             likely = [one for one in likely if one != Tokenizer.EOS]
         pieces = self._tokenizer.pieces(likely)
         ending = (one for one, piece in zip(likely, pieces, strict=True) if ends_word([piece]))
@@ -240,7 +242,7 @@ class Searcher:
 
     def _room(self, request: Request, how: How) -> int:
         """The most pieces of its translation, EOS among them."""
-        usual = how.wishes.limit(how.config.limit(len(request.source)))
+        usual = how.constraints.limit(how.config.limit(len(request.source)))
         return min(usual, self._torch.longest)
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from transduce.search.request import PLAIN, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints
 
 NO_REPEAT: Final = 3
 """What a second try is forbidden: a run of so many pieces twice. It leaves room for "very very
@@ -59,15 +59,15 @@ def fault(source: Sequence[str], target: Sequence[str]) -> str:
     return ""
 
 
-def remedy(wishes: Wishes = PLAIN) -> Wishes | None:
+def remedy(constraints: DecodingConstraints = UNCONSTRAINED) -> DecodingConstraints | None:
     """Return what to search with once more where there is a fault; None if it was asked for before.
 
     >>> remedy()
-    Wishes(no_repeat=3, min_length=0, max_length=None, draw=None)
+    DecodingConstraints(no_repeat=3, min_length=0, max_length=None, sampling=None)
     """
-    if 0 < wishes.no_repeat <= NO_REPEAT:
+    if 0 < constraints.no_repeat <= NO_REPEAT:
         return None
-    return replace(wishes, no_repeat=NO_REPEAT)
+    return replace(constraints, no_repeat=NO_REPEAT)
 
 
 def better(source: Sequence[str], first: Sequence[str], second: Sequence[str]) -> bool:

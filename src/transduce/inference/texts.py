@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from transduce.documents.markup import Markup, Said, Together, put_together, take_apart
 from transduce.inference.translation import Translation
 from transduce.inference.translator import BATCH_TOKENS, USUAL, Extras, Translator
-from transduce.search.request import PLAIN, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints
 
 
 def translate_texts(
@@ -19,7 +19,7 @@ def translate_texts(
     markup: Markup = "placeholders",
     beam: int | None = None,
     alpha: float | None = None,
-    wishes: Wishes = PLAIN,
+    constraints: DecodingConstraints = UNCONSTRAINED,
     extras: Extras = USUAL,
     batch_tokens: int = BATCH_TOKENS,
     progress: Callable[[int], None] | None = None,
@@ -31,7 +31,7 @@ def translate_texts(
         translator: of the language they are in.
         texts: with any number of sentences each.
         markup: what is to come out as it was (`take_apart`).
-        beam, alpha, wishes, extras, batch_tokens: as in `Translator.translate`.
+        beam, alpha, constraints, extras, batch_tokens: as in `Translator.translate`.
         progress: called with the number of sentences and runs done.
         seen: called with what became of each sentence and run, in order.
 
@@ -47,7 +47,7 @@ def translate_texts(
         [ask.text for ask in asks],
         beam=beam,
         alpha=alpha,
-        wishes=wishes,
+        constraints=constraints,
         extras=extras,
         batch_tokens=batch_tokens,
         progress=progress,

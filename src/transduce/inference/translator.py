@@ -30,7 +30,7 @@ from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import PLAIN, Request, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 BATCH_TOKENS = 8192
 """Pieces of one batch by default: rows x beam x the longest source."""
@@ -201,7 +201,7 @@ class Translator:
         beam: int | None = None,
         alpha: float | None = None,
         nbest: int = 1,
-        wishes: Wishes = PLAIN,
+        constraints: DecodingConstraints = UNCONSTRAINED,
         extras: Extras = USUAL,
         prefix: str | Sequence[str] = "",
         batch_tokens: int = BATCH_TOKENS,
@@ -215,7 +215,7 @@ class Translator:
             beam: hypotheses followed for each sentence; 1 is greedy search. None: the model's own.
             alpha: the length penalty's exponent. None: the model's own.
             nbest: translations wanted for each sentence; all after the first go to `others`.
-            wishes: repetition, lengths, and drawing at random.
+            constraints: repetition, lengths, and drawing at random.
             extras: glossary, agreement, mending.
             prefix: what every translation begins with, or one beginning a sentence.
             batch_tokens: most rows x beam x longest source at one time; memory grows with it.
@@ -227,7 +227,7 @@ class Translator:
 
         Raises:
             TypeError: if a sentence is no text, or `sentences` is a single one.
-            ValueError: for a setting out of range, wishes that no engine can meet, a line longer
+            ValueError: for a setting out of range, unsupported constraints, a line longer
                 than `search.max_source` where `search.long` is "refuse", or a prefix or a term that
                 the vocabulary cannot write; nothing has been translated by then. Also for a prefix
                 that does not fit into a translation. A term that does not fit is left out.
@@ -252,7 +252,7 @@ class Translator:
         every = {request for requests in asked.requests for request in requests}
         how = How(
             config=config,
-            wishes=wishes,
+            constraints=constraints,
             agree=extras.agree,
             mend=extras.mend,
             detail=extras.detail,

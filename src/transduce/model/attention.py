@@ -16,11 +16,11 @@ from torch.nn import functional as F
 from transduce.model.cpu.softmax import softmax
 from transduce.model.local_attention import near, neighbourhood
 
-SHORT = 64 * 64
+WRITTEN_OUT_MAX_SCORES = 64 * 64
 """Scores per head (queries x memory) up to which a CPU is quicker with equation (1) written out."""
 
 
-class KeysValues(NamedTuple):
+class KeyValue(NamedTuple):
     """What a memory looks like to one attention: the only state decoding keeps."""
 
     keys: Float[Tensor, "batch heads memory d_k"]
@@ -44,14 +44,14 @@ class Attention(nn.Module):
         self.value = nn.Linear(d_model, heads * d_v, bias=bias)
         self.out = nn.Linear(heads * d_v, d_model, bias=bias)
 
-    def remember(self, memory: Float[Tensor, "batch memory d_model"]) -> KeysValues:
+    def project_kv(self, memory: Float[Tensor, "batch memory d_model"]) -> KeyValue:
         """Project a memory to keys and values, once, for all the queries to come."""
-        return KeysValues(self._split(self.key(memory)), self._split(self.value(memory)))
+        return KeyValue(self._split(self.key(memory)), self._split(self.value(memory)))
 
     def forward(
         self,
         x: Float[Tensor, "batch query d_model"],
-        past: KeysValues,
+        kv: KeyValue,
         *,
         mask: Bool[Tensor, "#batch 1 #query memory"] | None = None,
         causal: bool = False,
@@ -60,23 +60,23 @@ class Attention(nn.Module):
         assert mask is None or not causal, "a mask can say what causal says"
         queries = self._split(self.query(x))
         if self.radius:
-            mixed = near(queries, *past, radius=self.radius, mask=mask, causal=causal)
-        elif x.device.type == "cpu" and queries.size(2) * past.keys.size(2) <= SHORT:
-            mixed = written_out(queries, past, mask=mask, causal=causal)
+            mixed = near(queries, *kv, radius=self.radius, mask=mask, causal=causal)
+        elif x.device.type == "cpu" and queries.size(2) * kv.keys.size(2) <= WRITTEN_OUT_MAX_SCORES:
+            mixed = written_out(queries, kv, mask=mask, causal=causal)
         else:
             mixed = F.scaled_dot_product_attention(
-                queries, past.keys, past.values, attn_mask=mask, is_causal=causal
+                queries, kv.keys, kv.values, attn_mask=mask, is_causal=causal
             )
         return self.out(mixed.transpose(1, 2).flatten(2))  # heads side by side again
 
     def weights(
         self,
         x: Float[Tensor, "batch query d_model"],
-        past: KeysValues,
+        kv: KeyValue,
         mask: Bool[Tensor, "#batch 1 #query memory"],
     ) -> Float[Tensor, "batch heads query memory"]:
         """The softmax of equation (1), for eyes and tests; training and decoding never call it."""
-        scores = self._split(self.query(x)) @ past.keys.mT / math.sqrt(past.keys.size(-1))
+        scores = self._split(self.query(x)) @ kv.keys.mT / math.sqrt(kv.keys.size(-1))
         if self.radius:
             query, memory = scores.shape[-2:]
             mask = mask & neighbourhood(query, memory, radius=self.radius, device=x.device)
@@ -90,16 +90,16 @@ class Attention(nn.Module):
 
 def written_out(
     queries: Float[Tensor, "batch heads query d_k"],
-    past: KeysValues,
+    kv: KeyValue,
     *,
     mask: Bool[Tensor, "#batch 1 #query memory"] | None,
     causal: bool,
 ) -> Float[Tensor, "batch heads query d_v"]:
     """Equation (1) as two batched products, each of what lies in one piece: quick on a CPU."""
-    scores = (queries.contiguous() * past.keys.size(-1) ** -0.5) @ past.keys.contiguous().mT
+    scores = (queries.contiguous() * kv.keys.size(-1) ** -0.5) @ kv.keys.contiguous().mT
     if causal:
         ahead = torch.full(scores.shape[-2:], -math.inf, dtype=scores.dtype, device=scores.device)
         scores = scores + ahead.triu(1)
     elif mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
-    return softmax(scores) @ past.values
+    return softmax(scores) @ kv.values

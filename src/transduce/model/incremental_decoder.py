@@ -16,16 +16,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from transduce.model.attention import Attention, KeysValues
+from transduce.model.attention import Attention, KeyValue
 from transduce.model.cpu.softmax import softmax
-from transduce.model.kv_cache import Past
+from transduce.model.kv_cache import KVCache
 from transduce.model.layers import DecoderLayer
 
 _SMALL = 400
 """Multiplications a product below which torch's `bmm` takes a plain loop: several times slower."""
 
 
-class Decoding:
+class IncrementalDecoder:
     """One batch of sentences in mid-translation. Search sees `step`, `keep`, `drop`, no more.
 
     It equals reading the whole target at once, but for rounding; nothing is dropped out.
@@ -37,12 +37,14 @@ class Decoding:
         *,
         embed: Callable[[Tensor, int], Tensor],
         logits: Callable[[Tensor], Tensor],
-        memories: Sequence[KeysValues],
+        memories: Sequence[KeyValue],
         mask: Bool[Tensor, "batch 1 1 source"] | None,
         beams: int,
     ) -> None:
-        """Use `Transformer.start`: it supplies the model's parts and what it read of the source."""
-        self._layers = [StepLayer(*both) for both in zip(layers, memories, strict=True)]
+        """Use `Transformer.start_decoding`, which supplies the encoded source."""
+        self._layers = [
+            IncrementalDecoderLayer(*both) for both in zip(layers, memories, strict=True)
+        ]
         self._embed = embed
         self._logits = logits
         self._barred = None if mask is None else _barred(mask, memories[0])
@@ -58,22 +60,22 @@ class Decoding:
         self._length += 1
         return self._logits(x)
 
-    def keep(self, rows: Int[Tensor, " rows"]) -> None:
+    def reorder(self, beam_indices: Int[Tensor, " rows"]) -> None:
         """Let new row r go on from old row `rows[r]`, a row of the same sentence."""
         for layer in self._layers:
-            layer.keep(rows)
+            layer.reorder(beam_indices)
 
-    def drop(self, sentences: Int[Tensor, " kept"]) -> None:
+    def select(self, batch_indices: Int[Tensor, " kept"]) -> None:
         """Go on with these sentences (indices of present ones, ascending); forget the rest."""
         if self._barred is not None:
-            self._barred = self._barred.index_select(0, sentences)
-        beams = torch.arange(self._beams, device=sentences.device)
+            self._barred = self._barred.index_select(0, batch_indices)
+        beams = torch.arange(self._beams, device=batch_indices.device)
         for layer in self._layers:
-            layer.forget_all_but(sentences)
-        self.keep((sentences[:, None] * self._beams + beams).flatten())
+            layer.select(batch_indices)
+        self.reorder((batch_indices[:, None] * self._beams + beams).flatten())
 
 
-class StepLayer:
+class IncrementalDecoderLayer:
     """A decoder layer that is read one position at a time, and what it remembers.
 
     It does what `DecoderLayer` does, by plain operations: calling its modules would take as long.
@@ -81,20 +83,20 @@ class StepLayer:
     one, whose output holds a head's query, key and value side by side, and queries come scaled.
     """
 
-    def __init__(self, layer: DecoderLayer, memory: KeysValues) -> None:
+    def __init__(self, layer: DecoderLayer, memory: KeyValue) -> None:
         self._attend_in, self._attend_out = _one_map(layer.attend), _Map.of(layer.attend.out)
         self._cross_in, self._cross_out = _scaled(layer.cross), _Map.of(layer.cross.out)
         self._feed_in, self._feed_out = _Map.of(layer.feed.inner), _Map.of(layer.feed.outer)
         self._activation = layer.feed.activation
         self._heads, self._radius = layer.attend.heads, layer.attend.radius
         self._d_k = memory.keys.size(-1)
-        self._pre = layer.after_attend.pre
+        self._pre = layer.after_attend.pre_norm
         self._norms = [
             _Norm(around.norm.weight, around.norm.bias, around.norm.eps)
             for around in (layer.after_attend, layer.after_cross, layer.after_feed)
         ]
-        self._past: Past | None = None
-        self._memory = KeysValues(memory.keys.contiguous(), memory.values.contiguous())
+        self._past: KVCache | None = None
+        self._memory = KeyValue(memory.keys.contiguous(), memory.values.contiguous())
         self._read = _flat(self._memory)
 
     def step(
@@ -114,15 +116,15 @@ class StepLayer:
         x = cross(self._cross(x, barred=barred, beams=beams).add_(x))
         return feed(self._feed(x).add_(x))
 
-    def keep(self, rows: Int[Tensor, " rows"]) -> None:
+    def reorder(self, beam_indices: Int[Tensor, " rows"]) -> None:
         """Let new row r go on from old row `rows[r]`."""
         if self._past is not None:
-            self._past.keep(rows)
+            self._past.reorder(beam_indices)
 
-    def forget_all_but(self, sentences: Int[Tensor, " kept"]) -> None:
+    def select(self, batch_indices: Int[Tensor, " kept"]) -> None:
         """Keep the memory of these sentences alone."""
-        keys, values = (part.index_select(0, sentences) for part in self._memory)
-        self._memory = KeysValues(keys, values)
+        keys, values = (part.index_select(0, batch_indices) for part in self._memory)
+        self._memory = KeyValue(keys, values)
         self._read = _flat(self._memory)
 
     def _attend(self, y: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows d_model"]:
@@ -131,8 +133,8 @@ class StepLayer:
         each = self._attend_in(y).view(rows, heads, -1)
         new = each.narrow(2, d_k, each.size(2) - d_k)
         if self._past is None:
-            self._past = Past(new, radius=self._radius)
-        seen = self._past.add(new).flatten(1, 2)
+            self._past = KVCache(new, radius=self._radius)
+        seen = self._past.append(new).flatten(1, 2)
         mixed = _mixed(
             each.narrow(2, 0, d_k).view(rows * heads, 1, d_k),
             seen.narrow(2, 0, d_k).permute(1, 2, 0),
@@ -205,7 +207,7 @@ class _Norm(NamedTuple):
         return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
 
-def _flat(memory: KeysValues) -> tuple[Tensor, Tensor]:
+def _flat(memory: KeyValue) -> tuple[Tensor, Tensor]:
     """Keys and values of a memory as batched products read them: sentences x heads in a row."""
     return memory.keys.flatten(0, 1).mT, memory.values.flatten(0, 1)
 
@@ -226,7 +228,7 @@ def _mixed(
 
 
 def _barred(
-    mask: Bool[Tensor, "batch 1 1 source"], memory: KeysValues
+    mask: Bool[Tensor, "batch 1 1 source"], memory: KeyValue
 ) -> Float[Tensor, "batch heads 1 source"]:
     """Zero where a piece of the source may be looked at, minus infinity where it is padding."""
     added = torch.zeros_like(mask, dtype=memory.keys.dtype).masked_fill_(~mask, -torch.inf)

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.model.attention import Attention, KeysValues
+from transduce.model.attention import Attention, KeyValue
 from transduce.model.config import ModelConfig
 from transduce.model.cpu.dropout import Dropout
 
@@ -44,13 +44,13 @@ class AddNorm(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model)
         self.dropout = Dropout(config.dropout)
-        self.pre = config.norm == "pre"
+        self.pre_norm = config.norm == "pre"
 
     def forward(
         self, x: Float[Tensor, "batch length d_model"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "batch length d_model"]:
         """Run `sublayer` on `x` inside its residual connection."""
-        if self.pre:
+        if self.pre_norm:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
 
@@ -74,7 +74,7 @@ class EncoderLayer(nn.Module):
         mask: Bool[Tensor, "batch 1 1 source"] | None,
     ) -> Float[Tensor, "batch source d_model"]:
         """Pass one layer up the left side of Figure 1."""
-        x = self.after_attend(x, lambda y: self.attend(y, self.attend.remember(y), mask=mask))
+        x = self.after_attend(x, lambda y: self.attend(y, self.attend.project_kv(y), mask=mask))
         return self.after_feed(x, self.feed)
 
 
@@ -93,17 +93,17 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch target d_model"],
-        memory: KeysValues,
+        memory: KeyValue,
         mask: Bool[Tensor, "batch 1 1 source"] | None,
     ) -> Float[Tensor, "batch target d_model"]:
-        """Pass one layer up the right side of Figure 1. `decoding.StepLayer` does one position.
+        """Pass one layer up the right side of Figure 1. See also `IncrementalDecoderLayer`.
 
         Args:
             x: the target so far.
             memory: the encoder's output as this layer's `cross` remembers it.
             mask: True where a source position is a piece and not padding.
         """
-        x = self.after_attend(x, lambda y: self.attend(y, self.attend.remember(y), causal=True))
+        x = self.after_attend(x, lambda y: self.attend(y, self.attend.project_kv(y), causal=True))
         x = self.after_cross(x, lambda y: self.cross(y, memory, mask=mask))
         return self.after_feed(x, self.feed)
 

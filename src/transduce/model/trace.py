@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from transduce.model.attention import Attention, KeysValues
+from transduce.model.attention import Attention, KeyValue
 from transduce.model.layers import EncoderLayer
 from transduce.model.transformer import Transformer
 
@@ -50,7 +50,7 @@ def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> T
             raise ValueError(f"the {side} has no ids: at least EOS can be traced")
     device, pad = model.embedding.weight.device, model.config.pad
     target_in = torch.tensor([[pad, *target[:-1]]], device=device)
-    encoder, decoder = cast(Iterable[EncoderLayer], model.encoder), list(model.layers())
+    encoder, decoder = cast(Iterable[EncoderLayer], model.encoder), list(model.decoder_layers())
     watched = [module for module in model.modules() if isinstance(module, Attention)]
     with _reading(model), _watching(watched) as seen:
         logits = model(torch.tensor([source], device=device), None, target_in)
@@ -64,7 +64,7 @@ def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> T
     )
 
 
-def cross_looks(
+def cross_attention_weights(
     model: Transformer,
     source: Int[Tensor, "batch source"],
     source_mask: Bool[Tensor, "batch 1 1 source"] | None,
@@ -74,9 +74,9 @@ def cross_looks(
 
     Rows of padding mean nothing; padding of a source is not looked at.
     """
-    layers = list(model.layers())
+    layers = list(model.decoder_layers())
     with _reading(model), _watching([layer.cross for layer in layers]) as seen:
-        model.hidden(source, source_mask, target_in)
+        model.hidden_states(source, source_mask, target_in)
     return torch.stack([seen[layer.cross].transpose(0, 1) for layer in layers]).float()
 
 
@@ -100,7 +100,7 @@ def _watching(attentions: Sequence[Attention]) -> Generator[Mapping[nn.Module, T
         assert isinstance(module, Attention)
         x, past = given
         assert isinstance(x, Tensor)
-        assert isinstance(past, KeysValues)
+        assert isinstance(past, KeyValue)
         mask = said.get("mask")
         if not isinstance(mask, Tensor):
             mask = x.new_ones(1, 1, x.size(1), past.keys.size(2), dtype=torch.bool)

@@ -11,12 +11,12 @@ from torch.nn import functional as F
 
 from transduce.model.config import ModelConfig
 from transduce.model.cpu.dropout import Dropout
-from transduce.model.incremental_decoder import Decoding
+from transduce.model.incremental_decoder import IncrementalDecoder
 from transduce.model.layers import DecoderLayer, EncoderLayer
 from transduce.model.positions import LearnedPositions, Positions
 
 
-class Factors(NamedTuple):
+class OutputProjectionInputs(NamedTuple):
     """Two tensors whose product is the logits."""
 
     hidden: Float[Tensor, "*batch width"]
@@ -53,21 +53,8 @@ class Transformer(nn.Module):
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
         target_in: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target vocab"]:
-        """Return the logits of the target pieces, each from the source and the target before it."""
-        return self.logits(self.hidden(source, source_mask, target_in))
-
-    def hidden(
-        self,
-        source: Int[Tensor, "batch source"],
-        source_mask: Bool[Tensor, "batch 1 1 source"] | None,
-        target_in: Int[Tensor, "batch target"],
-    ) -> Float[Tensor, "batch target d_model"]:
-        """Return what the decoder says before the output matrix; the loss goes on from here."""
-        memory = self.encode(source, source_mask)
-        x = self.embed(target_in)
-        for layer in self.layers():
-            x = layer(x, layer.cross.remember(memory), source_mask)
-        return self.decoder_norm(x)
+        """Return the logits of each target piece, given the source and the target before it."""
+        return self.logits(self.decode(self.encode(source, source_mask), source_mask, target_in))
 
     def encode(
         self,
@@ -79,6 +66,27 @@ class Transformer(nn.Module):
         for layer in self.encoder:
             x = layer(x, source_mask)
         return self.encoder_norm(x)
+
+    def decode(
+        self,
+        memory: Float[Tensor, "batch source d_model"],
+        source_mask: Bool[Tensor, "batch 1 1 source"] | None,
+        target_in: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target d_model"]:
+        """Return the decoder's output: the hidden states that `logits` projects."""
+        x = self.embed(target_in)
+        for layer in self.decoder_layers():
+            x = layer(x, layer.cross.project_kv(memory), source_mask)
+        return self.decoder_norm(x)
+
+    def hidden_states(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_mask: Bool[Tensor, "batch 1 1 source"] | None,
+        target_in: Int[Tensor, "batch target"],
+    ) -> Float[Tensor, "batch target d_model"]:
+        """Return both stacks' output without the logits, which the loss makes chunk by chunk."""
+        return self.decode(self.encode(source, source_mask), source_mask, target_in)
 
     def embed(
         self, ids: Int[Tensor, "batch length"], *, first: int = 0
@@ -94,41 +102,43 @@ class Transformer(nn.Module):
         """
         return F.linear(hidden, self.embedding.weight, self.output_bias)
 
-    def factors(self, hidden: Float[Tensor, "*batch d_model"]) -> Factors:
+    def output_projection_inputs(
+        self, hidden: Float[Tensor, "*batch d_model"]
+    ) -> OutputProjectionInputs:
         """The factors of the logits, for a loss that multiplies them itself, chunk by chunk.
 
         An output bias becomes one more column of the matrix, which a 1 beside `hidden` reads.
         """
         if self.output_bias is None:
-            return Factors(hidden, self.embedding.weight)
+            return OutputProjectionInputs(hidden, self.embedding.weight)
         ones = hidden.new_ones(*hidden.shape[:-1], 1)
         columns = [self.embedding.weight, self.output_bias[:, None]]
-        return Factors(torch.cat([hidden, ones], -1), torch.cat(columns, -1))
+        return OutputProjectionInputs(torch.cat([hidden, ones], -1), torch.cat(columns, -1))
 
     @property
     def size(self) -> int:
         """Number of weights; the one matrix that is used three times counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def layers(self) -> Iterable[DecoderLayer]:
+    def decoder_layers(self) -> Iterable[DecoderLayer]:
         """The decoder's layers, bottom up; torch's ModuleList does not say what it holds."""
         return cast(Iterable[DecoderLayer], self.decoder)
 
-    def start(
+    def start_decoding(
         self,
         source: Int[Tensor, "batch source"],
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
         *,
         beams: int = 1,
-    ) -> Decoding:
+    ) -> IncrementalDecoder:
         """Read the source once; return the state that search advances, `beams` rows a sentence."""
         memory = self.encode(source, source_mask)
-        layers = list(self.layers())
-        return Decoding(
+        layers = list(self.decoder_layers())
+        return IncrementalDecoder(
             layers,
             embed=lambda ids, first: self.embed(ids, first=first),
             logits=lambda x: self.logits(self.decoder_norm(x)),
-            memories=[layer.cross.remember(memory) for layer in layers],
+            memories=[layer.cross.project_kv(memory) for layer in layers],
             mask=source_mask,
             beams=beams,
         )

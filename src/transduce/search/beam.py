@@ -19,12 +19,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transduce.search.candidates import Candidates, best_of, own_log_probs
+from transduce.search.candidates import Candidates, masked_log_softmax, topk_candidates
 from transduce.search.config import SearchConfig
-from transduce.search.constraints import Rules
+from transduce.search.constraints import ConstraintMask
 from transduce.search.greedy import greedy_search
 from transduce.search.hypothesis import Hypothesis, Steps
-from transduce.search.single_sentence import search_alone
+from transduce.search.single_sentence import beam_search_single
 
 
 class _Beams(NamedTuple):
@@ -45,7 +45,7 @@ def beam_search(
     eos: int,
     pad: int,
     device: torch.device | str,
-    rules: Rules | None = None,
+    constraint_mask: ConstraintMask | None = None,
 ) -> list[list[Hypothesis]]:
     """Search the likeliest translations of a batch of sentences. A beam of 1 is greedy search.
 
@@ -58,7 +58,7 @@ def beam_search(
         eos: the id that ends a translation.
         pad: the id that starts one; it is never generated.
         device: where the logits are.
-        rules: what the sentences may say; None lets them say all.
+        constraint_mask: what the sentences may say; None lets them say all.
 
     Returns:
         For each sentence at most `config.beam` hypotheses, best first, and at least one.
@@ -67,19 +67,27 @@ def beam_search(
         ValueError: if the logits are not numbers, or a sentence can say nothing by the rules.
     """
     assert all(limit >= 1 for limit in limits), "a translation holds at least its EOS"
-    if rules is None and config.beam == 1:
+    if constraint_mask is None and config.beam == 1:
         found = greedy_search(
             steps, limits=limits, alpha=config.alpha, eos=eos, pad=pad, device=device
         )
-    elif rules is None and len(limits) == 1:
+    elif constraint_mask is None and len(limits) == 1:
         found = [
-            search_alone(steps, limit=limits[0], config=config, eos=eos, pad=pad, device=device)
+            beam_search_single(
+                steps, limit=limits[0], config=config, eos=eos, pad=pad, device=device
+            )
         ]
     else:
         found = _search_together(
-            steps, limits=limits, config=config, eos=eos, pad=pad, device=device, rules=rules
+            steps,
+            limits=limits,
+            config=config,
+            eos=eos,
+            pad=pad,
+            device=device,
+            constraint_mask=constraint_mask,
         )
-    return [ranked(hypotheses, config.beam, free=rules is None) for hypotheses in found]
+    return [ranked(hypotheses, config.beam, free=constraint_mask is None) for hypotheses in found]
 
 
 def _search_together(
@@ -90,7 +98,7 @@ def _search_together(
     eos: int,
     pad: int,
     device: torch.device | str,
-    rules: Rules | None,
+    constraint_mask: ConstraintMask | None,
 ) -> list[list[Hypothesis]]:
     """The search that serves all: any number of sentences and beams, and rules."""
     found: list[list[Hypothesis]] = [[] for _ in limits]
@@ -98,7 +106,7 @@ def _search_together(
     beams = _start(limits, config.beam, device)
     last = torch.full((len(limits) * config.beam,), pad, device=device)
     for length in range(1, max(limits, default=0) + 1):
-        drawn = _draw(steps.step(last), beams, pad=pad, rules=rules)
+        drawn = _draw(steps.step(last), beams, pad=pad, constraint_mask=constraint_mask)
         going = _going(drawn, eos, config.beam)
         flags = _flags(drawn, going, ended=(drawn.ids == eos) | (beams.limits == length)[:, None])
         for place, hypothesis in _read(beams, drawn, flags, eos=eos, alpha=config.alpha):
@@ -113,16 +121,16 @@ def _search_together(
         if len(kept) < len(present):
             present = [present[place] for place in kept]
             places = torch.tensor(kept, device=device)
-            steps.drop(places)
-            if rules is not None:
-                rules.drop(places)
+            steps.select(places)
+            if constraint_mask is not None:
+                constraint_mask.select(places)
             beams = _Beams(*(part[places] for part in beams))
             going = Candidates(*(part[places] for part in going))
         if config.beam > 1:
             first_rows = torch.arange(len(present), device=device)[:, None] * config.beam
-            steps.keep((first_rows + going.beams).flatten())
-        if rules is not None:
-            rules.keep(going)
+            steps.reorder((first_rows + going.beams).flatten())
+        if constraint_mask is not None:
+            constraint_mask.keep(going)
         beams = _extend(beams, going)
         last = going.ids.flatten()
     return found
@@ -137,12 +145,16 @@ def _start(limits: Sequence[int], beam: int, device: torch.device | str) -> _Bea
 
 
 def _draw(
-    logits: Float[Tensor, "rows vocab"], beams: _Beams, *, pad: int, rules: Rules | None
+    logits: Float[Tensor, "rows vocab"],
+    beams: _Beams,
+    *,
+    pad: int,
+    constraint_mask: ConstraintMask | None,
 ) -> Candidates:
     """Return the 2 x beam best continuations a sentence."""
-    if rules is not None:
-        return rules.draw(logits, beams.ids, beams.totals)
-    return best_of(own_log_probs(logits, pad=pad), beams.totals)
+    if constraint_mask is not None:
+        return constraint_mask.draw(logits, beams.ids, beams.totals)
+    return topk_candidates(masked_log_softmax(logits, pad=pad), beams.totals)
 
 
 def _going(drawn: Candidates, eos: int, beam: int) -> Candidates:
@@ -208,7 +220,7 @@ def ranked(hypotheses: list[Hypothesis], beam: int, *, free: bool) -> list[Hypot
         )
     if not hypotheses:
         raise ValueError(
-            "a sentence has no translation that meets all wishes together: lower no-repeat or "
+            "a sentence has no translation that satisfies all constraints: lower no-repeat or "
             "min-length, or ask for other phrases or another prefix"
         )
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:beam]

@@ -33,7 +33,7 @@ class Candidates(NamedTuple):
     totals: Float[Tensor, "batch drawn"]
 
 
-def own_log_probs(
+def masked_log_softmax(
     logits: Float[Tensor, "*rows vocab"], *, pad: int
 ) -> Float[Tensor, "*rows vocab"]:
     """Return the model's ln p of each piece. PAD is none: its logit is written over."""
@@ -41,14 +41,14 @@ def own_log_probs(
     return logits.log_softmax(-1, dtype=torch.float32)
 
 
-def likeliest_one(
+def argmax(
     logits: Float[Tensor, "rows vocab"], *, pad: int
 ) -> tuple[Int[Tensor, " rows"], Float[Tensor, " rows"]]:
     """Return the likeliest piece of each row, of equals the first, and its ln p.
 
     It writes into `logits`: they are large.
     """
-    return _first(own_log_probs(logits, pad=pad))
+    return _first(masked_log_softmax(logits, pad=pad))
 
 
 class Candidate(NamedTuple):
@@ -60,14 +60,14 @@ class Candidate(NamedTuple):
     total: float
 
 
-def likeliest_of_sentence(
+def topk_single(
     logits: Float[Tensor, "beam vocab"], totals: Float[Tensor, "beam 1"], *, pad: int
 ) -> list[Candidate]:
     """Return the 2 x beam best continuations of one sentence where no piece but PAD is barred.
 
     It writes into `logits`.
     """
-    log_probs = own_log_probs(logits, pad=pad)
+    log_probs = masked_log_softmax(logits, pad=pad)
     drawn = 2 * len(totals)
     best, ids = _top(log_probs, min(drawn, log_probs.size(1)))
     numbers = zip(ids.tolist(), best.tolist(), (best + totals).tolist(), strict=True)
@@ -112,7 +112,7 @@ def chosen(
     )
 
 
-def best_of(
+def topk_candidates(
     log_probs: Float[Tensor, "rows vocab"], totals: Float[Tensor, "batch beam"]
 ) -> Candidates:
     """Return the 2 x beam best continuations a sentence, by ln p of all pieces of its beams."""

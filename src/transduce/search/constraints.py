@@ -15,21 +15,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transduce.search.candidates import Candidates, best_of, own_log_probs
+from transduce.search.candidates import Candidates, masked_log_softmax, topk_candidates
 from transduce.search.phrases import Phrases
-from transduce.search.request import Request, Wishes
+from transduce.search.request import DecodingConstraints, Request
 
 FREE = -1
 """In place of a forced id: the sentence's prefix has ended."""
 
 
-class Rules:
-    """What the sentences of one batch may say next. `Rules.of` makes them, if there are any."""
+class ConstraintMask:
+    """Masks the next tokens that the constraints of a batch forbid. See `ConstraintMask.of`."""
 
     def __init__(
         self,
         forced: Int[Tensor, "batch prefix"],
-        wishes: Wishes,
+        constraints: DecodingConstraints,
         phrases: Phrases | None,
         *,
         eos: int,
@@ -37,7 +37,7 @@ class Rules:
     ) -> None:
         """Take the prefixes, each filled up with `FREE`, of which the last column is full."""
         self._forced = forced
-        self._wishes = wishes
+        self._constraints = constraints
         self._eos, self._pad = eos, pad
         self.phrases = phrases
         """None where no sentence has any."""
@@ -46,18 +46,18 @@ class Rules:
     def of(
         cls,
         requests: Sequence[Request],
-        wishes: Wishes,
+        constraints: DecodingConstraints,
         *,
         limits: Sequence[int],
         eos: int,
         pad: int,
         device: torch.device | str,
-    ) -> "Rules | None":
+    ) -> "ConstraintMask | None":
         """Make the rules of a batch; None where nothing is asked, so that it costs nothing.
 
         Args:
             requests: the sentences.
-            wishes: `no_repeat` and `min_length` are read; `max_length` is in the limits.
+            constraints: `no_repeat` and `min_length` are read; `max_length` is in the limits.
             limits: the most pieces of each sentence's translation, EOS among them.
             eos: the id that ends a translation.
             pad: the last id, which is no piece.
@@ -67,10 +67,10 @@ class Rules:
             ValueError: if an id is no piece, or what is asked does not fit a limit.
         """
         for request, limit in zip(requests, limits, strict=True):
-            _check(request, wishes, limit=limit, eos=eos, pad=pad)
+            _check(request, constraints, limit=limit, eos=eos, pad=pad)
         prefixes = [request.prefix for request in requests]
         phrased = any(any(request.phrases) for request in requests)
-        if not (wishes.no_repeat or wishes.min_length or any(prefixes) or phrased):
+        if not (constraints.no_repeat or constraints.min_length or any(prefixes) or phrased):
             return None
         columns = max(map(len, prefixes)) + 1
         rows = [[*prefix, *[FREE] * (columns - len(prefix))] for prefix in prefixes]
@@ -78,20 +78,20 @@ class Rules:
         phrases = None
         if phrased:
             phrases = Phrases(requests, limits=limits, eos=eos, pad=pad, device=device)
-        return cls(forced, wishes, phrases, eos=eos, pad=pad)
+        return cls(forced, constraints, phrases, eos=eos, pad=pad)
 
     def log_probs(
         self, logits: Float[Tensor, "rows vocab"], said: Int[Tensor, "batch beam said"]
     ) -> Float[Tensor, "rows vocab"]:
         """Return the model's ln p of each next piece, and -inf for those that may not come now."""
-        log_probs = own_log_probs(logits, pad=self._pad)
+        log_probs = masked_log_softmax(logits, pad=self._pad)
         beam, length = said.shape[1:]
-        if length < self._wishes.min_length:
+        if length < self._constraints.min_length:
             log_probs[:, self._eos] = -math.inf
         longest = self._forced.size(1) - 1
         forced = self._forced[:, min(length, longest)].repeat_interleave(beam)[:, None]
-        if 0 < self._wishes.no_repeat <= length:
-            repeats = _repeats(said, self._wishes.no_repeat, nothing=self._pad)
+        if 0 < self._constraints.no_repeat <= length:
+            repeats = _repeats(said, self._constraints.no_repeat, nothing=self._pad)
             log_probs.scatter_(1, repeats.where(forced == FREE, self._pad), -math.inf)
         if length < longest:
             ids = torch.arange(log_probs.size(1), device=said.device)
@@ -107,7 +107,7 @@ class Rules:
         """Return the 2 x beam best continuations a sentence among those that may be."""
         log_probs = self.log_probs(logits, said)
         if self.phrases is None:
-            return best_of(log_probs, totals)
+            return topk_candidates(log_probs, totals)
         return self.phrases.draw(log_probs, totals)
 
     def keep(self, going: Candidates) -> None:
@@ -115,11 +115,11 @@ class Rules:
         if self.phrases is not None:
             self.phrases.keep(going)
 
-    def drop(self, sentences: Int[Tensor, " kept"]) -> None:
+    def select(self, batch_indices: Int[Tensor, " kept"]) -> None:
         """Go on with these sentences; forget the rest."""
-        self._forced = self._forced[sentences]
+        self._forced = self._forced[batch_indices]
         if self.phrases is not None:
-            self.phrases.drop(sentences)
+            self.phrases.drop(batch_indices)
 
 
 def _repeats(
@@ -132,7 +132,9 @@ def _repeats(
     return runs[..., -1].where(again, nothing).flatten(0, 1)
 
 
-def _check(request: Request, wishes: Wishes, *, limit: int, eos: int, pad: int) -> None:
+def _check(
+    request: Request, constraints: DecodingConstraints, *, limit: int, eos: int, pad: int
+) -> None:
     for what, ids in [("prefix", request.prefix), *(("phrase", one) for one in request.phrases)]:
         for one in ids:
             if one == eos or not 0 <= one < pad:
@@ -145,8 +147,8 @@ def _check(request: Request, wishes: Wishes, *, limit: int, eos: int, pad: int) 
             f"a prefix of {len(request.prefix)} pieces leaves no room in a translation of at most "
             f"{limit}: raise max-length or search.extra, or shorten the prefix"
         )
-    if wishes.min_length >= limit:
+    if constraints.min_length >= limit:
         raise ValueError(
-            f"min-length {wishes.min_length} and an EOS do not fit a translation of at most "
+            f"min-length {constraints.min_length} and an EOS do not fit a translation of at most "
             f"{limit} pieces: lower min-length, or raise max-length or search.extra"
         )

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transduce.search.candidates import own_log_probs
+from transduce.search.candidates import masked_log_softmax
 from transduce.search.hypothesis import Steps
 
 
@@ -25,18 +25,18 @@ class Ensemble:
     def step(self, ids: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
         """Let each read the ids; return ln of the mean of their probabilities."""
         return mean_log_probs(
-            [own_log_probs(member.step(ids), pad=self._pad) for member in self._members]
+            [masked_log_softmax(member.step(ids), pad=self._pad) for member in self._members]
         )
 
-    def keep(self, rows: Int[Tensor, " rows"]) -> None:
+    def reorder(self, beam_indices: Int[Tensor, " rows"]) -> None:
         """Let new row r go on from old row `rows[r]`, in each member."""
         for member in self._members:
-            member.keep(rows)
+            member.reorder(beam_indices)
 
-    def drop(self, sentences: Int[Tensor, " kept"]) -> None:
+    def select(self, batch_indices: Int[Tensor, " kept"]) -> None:
         """Go on with these sentences in each member."""
         for member in self._members:
-            member.drop(sentences)
+            member.select(batch_indices)
 
 
 def mean_log_probs(

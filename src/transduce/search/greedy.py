@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from transduce.search.candidates import likeliest_one
+from transduce.search.candidates import argmax
 from transduce.search.hypothesis import Hypothesis, Steps
 
 _IDLE = 0.1
@@ -45,7 +45,7 @@ def greedy_search(
     speakers: list[int | None] = []
     last = torch.full((len(limits),), pad, device=device)
     for length in range(1, max(limits, default=0) + 1):
-        last, best = likeliest_one(steps.step(last), pad=pad)
+        last, best = argmax(steps.step(last), pad=pad)
         log_probs.append(best)
         speakers += present
         for row, (sentence, one) in enumerate(zip(present, last.tolist(), strict=True)):
@@ -59,7 +59,7 @@ def greedy_search(
         if len(kept) <= (1.0 - _IDLE) * len(present):
             present = [present[row] for row in kept]
             rows = torch.tensor(kept, device=device)
-            steps.drop(rows)
+            steps.select(rows)
             last = last[rows]
     worth: list[list[float]] = [[] for _ in limits]
     for sentence, log_prob in zip(speakers, torch.cat(log_probs).tolist(), strict=True):

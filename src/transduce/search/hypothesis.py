@@ -20,11 +20,11 @@ class Steps(Protocol):
         """Read one more id a row and return the logits of the next; search may write into them."""
         ...
 
-    def keep(self, rows: Int[Tensor, " rows"]) -> None:
+    def reorder(self, beam_indices: Int[Tensor, " rows"]) -> None:
         """Let new row r go on from old row `rows[r]`, a row of the same sentence."""
         ...
 
-    def drop(self, sentences: Int[Tensor, " kept"]) -> None:
+    def select(self, batch_indices: Int[Tensor, " kept"]) -> None:
         """Go on with these sentences (indices into the present ones, ascending) and their rows."""
         ...
 

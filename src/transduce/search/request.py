@@ -19,7 +19,7 @@ class Request(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Draw:
+class SamplingConfig:
     """Pieces are drawn at random in place of the likeliest; a temperature near 0 is greedy search.
 
     Raises:
@@ -51,7 +51,7 @@ class Draw:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wishes:
+class DecodingConstraints:
     """What one call asks beyond the model's own `SearchConfig`. The defaults ask for nothing.
 
     Raises:
@@ -67,7 +67,7 @@ class Wishes:
     max_length: int | None = None
     """A translation has at most this many pieces, its EOS among them. None: the model's limit."""
 
-    draw: Draw | None = None
+    sampling: SamplingConfig | None = None
     """Draw `beam` translations a sentence at random; None searches."""
 
     def __post_init__(self) -> None:
@@ -86,5 +86,5 @@ class Wishes:
         return usual if self.max_length is None else self.max_length
 
 
-PLAIN = Wishes()
+UNCONSTRAINED = DecodingConstraints()
 """Asks for nothing."""

@@ -16,19 +16,19 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.search.beam import ranked
-from transduce.search.candidates import own_log_probs
+from transduce.search.candidates import masked_log_softmax
 from transduce.search.config import SearchConfig
-from transduce.search.constraints import Rules
+from transduce.search.constraints import ConstraintMask
 from transduce.search.hypothesis import Hypothesis, Steps
-from transduce.search.request import Draw
+from transduce.search.request import SamplingConfig
 
 
-class Chance:
+class TokenSampler:
     """The random numbers of a batch, and how a piece is drawn with them."""
 
     def __init__(
         self,
-        draw: Draw,
+        draw: SamplingConfig,
         sources: Sequence[Sequence[int]],
         *,
         limits: Sequence[int],
@@ -43,7 +43,7 @@ class Chance:
                 numbers[sentence, one, :limit] = _stream(draw.seed, source, one, count=limit)
         self._numbers: Float[Tensor, "batch beam length"] = torch.from_numpy(numbers).to(device)
 
-    def pick(self, log_probs: Float[Tensor, "rows vocab"], place: int) -> Int[Tensor, " rows"]:
+    def sample(self, log_probs: Float[Tensor, "rows vocab"], place: int) -> Int[Tensor, " rows"]:
         """Draw the piece at `place` of each row's translation, 0 for the first.
 
         A row in which no piece can be drawn gets some piece whose ln p says so.
@@ -56,22 +56,22 @@ class Chance:
         goal = self._numbers[:, :, place].reshape(-1, 1) * reached[:, -1:]
         return torch.searchsorted(reached, goal)[:, 0].clamp(max=log_probs.size(1) - 1)
 
-    def drop(self, sentences: Int[Tensor, " kept"]) -> None:
+    def select(self, batch_indices: Int[Tensor, " kept"]) -> None:
         """Go on with these sentences; forget the rest."""
-        self._numbers = self._numbers[sentences]
+        self._numbers = self._numbers[batch_indices]
 
 
 @torch.no_grad()
 def sample(
     steps: Steps,
     *,
-    chance: Chance,
+    sampler: TokenSampler,
     limits: Sequence[int],
     config: SearchConfig,
     eos: int,
     pad: int,
     device: torch.device | str,
-    rules: Rules | None = None,
+    constraint_mask: ConstraintMask | None = None,
 ) -> list[list[Hypothesis]]:
     """Draw `config.beam` translations of each sentence. The same one may be drawn more than once.
 
@@ -83,7 +83,7 @@ def sample(
         eos: the id that ends a translation.
         pad: the id that starts one; it is never generated.
         device: where the logits are.
-        rules: what the sentences may say; None lets them say all. Phrases cannot be drawn.
+        constraint_mask: forbids next tokens; None allows all. Phrases cannot be sampled.
 
     Returns:
         For each sentence what was drawn, ranked by score, with the model's own ln p: not those of
@@ -92,7 +92,9 @@ def sample(
     Raises:
         ValueError: if the logits are not numbers, or a sentence can say nothing by the rules.
     """
-    assert rules is None or rules.phrases is None, "phrases are searched, not drawn"
+    assert constraint_mask is None or constraint_mask.phrases is None, (
+        "phrases are searched, not drawn"
+    )
     found: list[list[Hypothesis]] = [[] for _ in limits]
     present = list(range(len(limits)))
     said = _Said(limits, config.beam, device)
@@ -100,9 +102,11 @@ def sample(
     for length in range(max(limits, default=0)):
         logits = steps.step(last)
         log_probs = (
-            own_log_probs(logits, pad=pad) if rules is None else rules.log_probs(logits, said.ids)
+            masked_log_softmax(logits, pad=pad)
+            if constraint_mask is None
+            else constraint_mask.log_probs(logits, said.ids)
         )
-        last = chance.pick(log_probs, length)
+        last = sampler.sample(log_probs, length)
         over = said.add(last, log_probs.gather(1, last[:, None])[:, 0], eos=eos).tolist()
         for place, sentence in enumerate(present):
             if over[place]:
@@ -113,12 +117,12 @@ def sample(
         if len(kept) < len(present):
             present = [present[place] for place in kept]
             places = torch.tensor(kept, device=device)
-            for one in (steps, chance, said):
-                one.drop(places)
-            if rules is not None:
-                rules.drop(places)
+            for one in (steps, sampler, said):
+                one.select(places)
+            if constraint_mask is not None:
+                constraint_mask.select(places)
             last = last.view(-1, config.beam)[places].flatten()
-    return [ranked(hypotheses, config.beam, free=rules is None) for hypotheses in found]
+    return [ranked(hypotheses, config.beam, free=constraint_mask is None) for hypotheses in found]
 
 
 class _Said:
@@ -162,9 +166,9 @@ class _Said:
             if length > 0
         ]
 
-    def drop(self, sentences: Int[Tensor, " kept"]) -> None:
-        self.ids, self._log_probs = self.ids[sentences], self._log_probs[sentences]
-        self._limits, self._lengths = self._limits[sentences], self._lengths[sentences]
+    def select(self, batch_indices: Int[Tensor, " kept"]) -> None:
+        self.ids, self._log_probs = self.ids[batch_indices], self._log_probs[batch_indices]
+        self._limits, self._lengths = self._limits[batch_indices], self._lengths[batch_indices]
 
 
 def _stream(
@@ -176,7 +180,9 @@ def _stream(
     return 1.0 - (words >> np.uint64(11)) * 2.0**-53
 
 
-def _allowed(chances: Float[Tensor, "rows vocab"], draw: Draw) -> Bool[Tensor, "rows vocab"]:
+def _allowed(
+    chances: Float[Tensor, "rows vocab"], draw: SamplingConfig
+) -> Bool[Tensor, "rows vocab"]:
     """Say which pieces are left by top-k, and of those by top-p."""
     if draw.top_k:
         best, ids = chances.topk(min(draw.top_k, chances.size(1)))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from transduce.search.candidates import likeliest_of_sentence
+from transduce.search.candidates import topk_single
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis, Steps
 
@@ -23,7 +23,7 @@ class _Beam(NamedTuple):
     total: float
 
 
-def search_alone(
+def beam_search_single(
     steps: Steps,
     *,
     limit: int,
@@ -42,7 +42,7 @@ def search_alone(
     last, stay = torch.full((config.beam,), pad, device=device), list(range(config.beam))
     for length in range(1, limit + 1):
         totals = torch.tensor([[beam.total] for beam in beams], device=device)
-        drawn = likeliest_of_sentence(steps.step(last), totals, pad=pad)
+        drawn = topk_single(steps.step(last), totals, pad=pad)
         for beam, one, log_prob, total in drawn[: config.beam]:
             if (one == eos or length == limit) and math.isfinite(total):
                 ids, log_probs = (*beams[beam].ids, one), (*beams[beam].log_probs, log_prob)
@@ -54,7 +54,7 @@ def search_alone(
             break
         parents = [candidate.beam for candidate in going]
         if parents != stay:
-            steps.keep(torch.tensor(parents, device=device))
+            steps.reorder(torch.tensor(parents, device=device))
         beams = [
             _Beam((*beams[beam].ids, one), (*beams[beam].log_probs, log_prob), total)
             for beam, one, log_prob, total in going

@@ -17,7 +17,7 @@ from transduce.model.transformer import Transformer
 
 def compile_layers(model: Transformer) -> None:
     """Have each layer compiled when it is passed for the first time, once for all lengths."""
-    for layer in (*model.encoder, *model.layers()):
+    for layer in (*model.encoder, *model.decoder_layers()):
         layer.compile(dynamic=True)
 
 

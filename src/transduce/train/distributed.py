@@ -114,13 +114,13 @@ class Process:
         mesh = init_device_mesh(model.embedding.weight.device.type, (self.world,))
         # The views that it warns of are never written to.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
-        for layer in model.layers():  # remembers the source before it is passed itself
+        for layer in model.decoder_layers():  # remembers the source before it is passed itself
             fsdp.fully_shard(layer.cross, mesh=mesh)
-            fsdp.register_fsdp_forward_method(layer.cross, "remember")
-        for layer in (*model.encoder, *model.layers()):
+            fsdp.register_fsdp_forward_method(layer.cross, "project_kv")
+        for layer in (*model.encoder, *model.decoder_layers()):
             fsdp.fully_shard(layer, mesh=mesh)
         fsdp.fully_shard(model, mesh=mesh)
-        fsdp.register_fsdp_forward_method(model, "hidden")
+        fsdp.register_fsdp_forward_method(model, "hidden_states")
         for module in model.modules():
             if isinstance(module, fsdp.FSDPModule):
                 module.set_gradient_divide_factor(1.0)  # losses are divided by all tokens already

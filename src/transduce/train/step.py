@@ -10,7 +10,7 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.model.loss import nats_of_hidden
 from transduce.model.r_drop import consistent_nats
-from transduce.model.transformer import Factors, Transformer
+from transduce.model.transformer import OutputProjectionInputs, Transformer
 from transduce.train.distributed import ALONE, Process
 from transduce.train.oom_retry import cut, halved, out_of_memory
 from transduce.train.precision import Working
@@ -163,8 +163,10 @@ def batch_nats(
 ) -> Float[Tensor, ""]:
     """The loss of one micro-batch, summed over its target tokens. R-Drop's is never compiled."""
 
-    def read() -> Factors:
-        return model.factors(model.hidden(batch.source, batch.source_mask, batch.target_in))
+    def read() -> OutputProjectionInputs:
+        return model.output_projection_inputs(
+            model.hidden_states(batch.source, batch.source_mask, batch.target_in)
+        )
 
     (hidden, pieces), target_out = read(), batch.target_out
     if r_drop:

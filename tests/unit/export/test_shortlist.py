@@ -15,7 +15,7 @@ from transduce.export import shortlist as learning
 from transduce.export.shortlist import Learned, learn_shortlist
 from transduce.inference.engines.shortlist import Shortlist
 from transduce.model.config import ModelConfig
-from transduce.model.trace import cross_looks, trace
+from transduce.model.trace import cross_attention_weights, trace
 
 PAIRS = [Pair("one two three", "three two one"), Pair("five five", "five five")]
 
@@ -40,7 +40,7 @@ def test_a_batch_is_looked_at_as_its_sentences_alone(bundle: Bundle):
     sources, targets = [(3, 5, 7), (11, 2)], [(4, 6), (8, 9, 10, 12)]
     batch = collate(sources, targets, pad=bundle.tokenizer.pad, eos=0)
 
-    looks = cross_looks(bundle.model, batch.source, batch.source_mask, batch.target_in)
+    looks = cross_attention_weights(bundle.model, batch.source, batch.source_mask, batch.target_in)
 
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         alone = trace(bundle.model, [*source, 0], [*target, 0]).cross

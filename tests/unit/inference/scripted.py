@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from transduce.data.tokenizer import EOS, Tokenizer
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import PLAIN, Request, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
-Say = Callable[[Request, Wishes], Sequence[Sequence[int]]]
+Say = Callable[[Request, DecodingConstraints], Sequence[Sequence[int]]]
 """What follows a request's prefix, EOS left out: one list of ids a hypothesis, best first."""
 
 
@@ -25,32 +25,34 @@ class Scripted:
         *,
         name: str = "scripted",
         gap: float = 0.25,
-        refuse: Callable[[Wishes], str] = lambda wishes: "",
+        refuse: Callable[[DecodingConstraints], str] = lambda constraints: "",
     ) -> None:
         self.name = name
         self.asked: list[list[Request]] = []
-        self.wishes: list[Wishes] = []
+        self.constraints: list[DecodingConstraints] = []
         self.details: list[bool] = []
         self._say, self._refuse, self._gap = say, refuse, gap
 
-    def refuses(self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes) -> str:
-        return self._refuse(wishes)
+    def refuses(
+        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
+    ) -> str:
+        return self._refuse(constraints)
 
     def search(
         self,
         requests: Sequence[Request],
         config: SearchConfig,
-        wishes: Wishes = PLAIN,
+        constraints: DecodingConstraints = UNCONSTRAINED,
         *,
         detail: bool = True,
     ) -> list[list[Hypothesis]]:
         self.asked.append(list(requests))
-        self.wishes.append(wishes)
+        self.constraints.append(constraints)
         self.details.append(detail)
         return [
             [
                 _hypothesis((*request.prefix, *behind, EOS), -self._gap * rank, detail=detail)
-                for rank, behind in enumerate(self._say(request, wishes), start=1)
+                for rank, behind in enumerate(self._say(request, constraints), start=1)
             ]
             for request in requests
         ]
@@ -58,7 +60,7 @@ class Scripted:
 
 def constant(tokenizer: Tokenizer, *texts: str) -> Say:
     """Say the same whatever is asked, behind any prefix."""
-    return lambda request, wishes: [tokenizer.encode(text) for text in texts]
+    return lambda request, constraints: [tokenizer.encode(text) for text in texts]
 
 
 def _hypothesis(ids: tuple[int, ...], total: float, *, detail: bool) -> Hypothesis:

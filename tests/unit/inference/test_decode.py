@@ -18,7 +18,7 @@ from transduce.inference.term_placement import Wanted
 from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
-from transduce.search.request import PLAIN, Draw, Request, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request, SamplingConfig
 
 HOW = How(config=SearchConfig(beam=2, extra=30), batch_tokens=500)
 LOOP = 'says "Ball" 5 times in a row'
@@ -54,7 +54,7 @@ def text(found: Found, request: Request, tokenizer: Tokenizer) -> str:
 def looping(tokenizer: Tokenizer, *, second: str) -> Scripted:
     """Says a loop, and something else where repetition is forbidden."""
     loop, other = tokenizer.encode("Ball " * 4 + "Ball"), tokenizer.encode(second)
-    return Scripted(lambda request, wishes: [other if wishes.no_repeat == 3 else loop])
+    return Scripted(lambda request, constraints: [other if constraints.no_repeat == 3 else loop])
 
 
 def test_a_loop_is_searched_again_without_repetition(
@@ -65,7 +65,7 @@ def test_a_loop_is_searched_again_without_repetition(
     found = searched([engine], tokenizer, request_, model=untrained)
 
     assert text(found, request_, tokenizer) == "zwei Kinder"
-    assert engine.wishes == [PLAIN, Wishes(no_repeat=3)]
+    assert engine.constraints == [UNCONSTRAINED, DecodingConstraints(no_repeat=3)]
     assert (found.flags, found.mended) == ({request_: LOOP}, {request_})
 
 
@@ -96,7 +96,7 @@ def test_a_loop_in_spite_of_forbidden_repetition_is_flagged_and_not_searched_aga
     untrained: Transformer, tokenizer: Tokenizer, request_: Request
 ):
     engine = looping(tokenizer, second="zwei Kinder")
-    how = replace(HOW, wishes=Wishes(no_repeat=2))
+    how = replace(HOW, constraints=DecodingConstraints(no_repeat=2))
 
     found = searched([engine], tokenizer, request_, model=untrained, how=how)
 
@@ -109,7 +109,7 @@ def test_a_loop_that_no_engine_can_mend_is_flagged_and_no_error(
 ):
     engine = Scripted(
         constant(tokenizer, "Ball Ball Ball Ball Ball"),
-        refuse=lambda wishes: "no-repeat" if wishes.no_repeat else "",
+        refuse=lambda constraints: "no-repeat" if constraints.no_repeat else "",
     )
 
     found = searched([engine], tokenizer, request_, model=untrained)
@@ -123,10 +123,11 @@ def test_what_is_searched_again_keeps_to_the_batches_of_the_engine_that_can(
 ):
     loop, other = ids(tokenizer, "Ball Ball Ball Ball Ball"), ids(tokenizer, "ein Buch")
     quick = Scripted(
-        lambda request, wishes: [loop], refuse=lambda wishes: "repeats" * bool(wishes.no_repeat)
+        lambda request, constraints: [loop],
+        refuse=lambda constraints: "repeats" * bool(constraints.no_repeat),
     )
     quick.together = 8
-    slow = Scripted(lambda request, wishes: [other])
+    slow = Scripted(lambda request, constraints: [other])
     requests = {Request((2, 3, one)) for one in range(4, 9)}
     how = replace(HOW, batch_tokens=2 * 2 * 4)  # two rows of beam 2, EOS counted
 
@@ -142,7 +143,7 @@ def test_what_is_searched_again_keeps_to_the_batches_of_the_engine_that_can(
 def test_what_no_engine_can_do_is_refused_where_there_is_nothing_to_search(
     untrained: Transformer, tokenizer: Tokenizer
 ):
-    engine = Scripted(constant(tokenizer, "Ball"), refuse=lambda wishes: "sampling")
+    engine = Scripted(constant(tokenizer, "Ball"), refuse=lambda constraints: "sampling")
 
     with pytest.raises(ValueError, match=r"^scripted cannot do this: sampling; take engine auto"):
         Searcher([engine], tokenizer, model=untrained).search(
@@ -153,7 +154,7 @@ def test_what_no_engine_can_do_is_refused_where_there_is_nothing_to_search(
 def test_the_first_engine_that_can_is_asked(
     untrained: Transformer, tokenizer: Tokenizer, request_: Request
 ):
-    picky = Scripted(constant(tokenizer, "Buch"), refuse=lambda wishes: "anything")
+    picky = Scripted(constant(tokenizer, "Buch"), refuse=lambda constraints: "anything")
     able, third = (Scripted(constant(tokenizer, one)) for one in ("Ball", "Milch"))
 
     found = searched([picky, able, third], tokenizer, request_, model=untrained)
@@ -166,7 +167,7 @@ def test_what_no_engine_can_do_is_refused_by_name(
     untrained: Transformer, tokenizer: Tokenizer, request_: Request
 ):
     engines = [
-        Scripted(constant(tokenizer, "Ball"), name=name, refuse=lambda wishes: "sampling")
+        Scripted(constant(tokenizer, "Ball"), name=name, refuse=lambda constraints: "sampling")
         for name in ("one", "other")
     ]
 
@@ -198,13 +199,21 @@ def test_the_hypothesis_that_the_others_agree_with_comes_first(
 
 
 @pytest.mark.parametrize(
-    ("wishes", "best"), [(PLAIN, "Milch am Fluss"), (Wishes(draw=Draw()), "ein Buch")]
+    ("constraints", "best"),
+    [
+        (UNCONSTRAINED, "Milch am Fluss"),
+        (DecodingConstraints(sampling=SamplingConfig()), "ein Buch"),
+    ],
 )
 def test_draws_weigh_alike_and_hypotheses_of_a_beam_by_their_probability(
-    untrained: Transformer, tokenizer: Tokenizer, request_: Request, wishes: Wishes, best: str
+    untrained: Transformer,
+    tokenizer: Tokenizer,
+    request_: Request,
+    constraints: DecodingConstraints,
+    best: str,
 ):
     engine = Scripted(constant(tokenizer, "Milch am Fluss", "ein Buch", "ein Buch"), gap=5.0)
-    how = replace(HOW, wishes=wishes, agree=True)
+    how = replace(HOW, constraints=constraints, agree=True)
 
     found = searched([engine], tokenizer, request_, model=untrained, how=how)
 
@@ -273,7 +282,7 @@ def scene(
     untrained: Transformer, tokenizer: Tokenizer, request_: Request, ours: TorchEngine
 ) -> MakeScene:
     def make(behind: dict[str, tuple[int, ...]]) -> Scene:
-        engine = Scripted(lambda request, wishes: [behind[tokenizer.decode(request.prefix)]])
+        engine = Scripted(lambda request, constraints: [behind[tokenizer.decode(request.prefix)]])
         searcher = Searcher([engine, ours], tokenizer, model=untrained)
         return Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
 
@@ -328,7 +337,7 @@ def test_a_term_that_would_not_fit_is_left(scene: MakeScene, tokenizer: Tokenize
     said = ids(tokenizer, "ein Buch auf dem Markt")
     here = scene({"": said})
     fits = len(ids(tokenizer, "ein Buch auf dem")) + len(ids(tokenizer, "Haus"))
-    how = replace(HOW, wishes=Wishes(max_length=fits))
+    how = replace(HOW, constraints=DecodingConstraints(max_length=fits))
 
     found = here.search((2, "Haus"), how=how)
 
@@ -342,7 +351,7 @@ def test_a_term_fits_if_eos_has_room_behind_it(
     looks({"Markt": 2})
     here = scene({"": ids(tokenizer, "ein Buch auf dem Markt"), "ein Buch auf dem Haus": ()})
     fits = len(ids(tokenizer, "ein Buch auf dem")) + len(ids(tokenizer, "Haus")) + 1
-    how = replace(HOW, wishes=Wishes(max_length=fits))
+    how = replace(HOW, constraints=DecodingConstraints(max_length=fits))
 
     found = here.search((2, "Haus"), how=how)
 
@@ -406,7 +415,9 @@ def test_a_term_is_closed_by_the_end_where_nothing_else_has_room(
     looks({"Buch": 2})
     here = longer(scene, tokenizer)
     likely(monkeypatch, ids(tokenizer, "und")[0])
-    how = replace(HOW, wishes=Wishes(max_length=len(ids(tokenizer, "ein Ball")) + 1))
+    how = replace(
+        HOW, constraints=DecodingConstraints(max_length=len(ids(tokenizer, "ein Ball")) + 1)
+    )
 
     found = here.search((2, "Ball"), how=how)
 
@@ -420,7 +431,9 @@ def test_an_end_that_comes_too_early_closes_no_term(
     here = longer(scene, tokenizer)
     likely(monkeypatch, EOS, ids(tokenizer, "und")[0])
 
-    found = here.search((2, "Ball"), how=replace(HOW, wishes=Wishes(min_length=5)))
+    found = here.search(
+        (2, "Ball"), how=replace(HOW, constraints=DecodingConstraints(min_length=5))
+    )
 
     assert here.said(found) == "ein Ball und"
 
@@ -434,10 +447,10 @@ def test_a_loop_behind_a_term_is_searched_again_behind_it(
 ):
     looks({"Buch": 2})
 
-    def say(request: Request, wishes: Wishes) -> list[tuple[int, ...]]:
+    def say(request: Request, constraints: DecodingConstraints) -> list[tuple[int, ...]]:
         if not request.prefix:
             return [ids(tokenizer, "ein Buch")]
-        return [ids(tokenizer, "im Garten" if wishes.no_repeat else "und und und und und")]
+        return [ids(tokenizer, "im Garten" if constraints.no_repeat else "und und und und und")]
 
     engine = Scripted(say)
     searcher = Searcher([engine, ours], tokenizer, model=untrained)
@@ -460,7 +473,7 @@ def test_the_translation_that_is_agreed_on_says_the_terms(
 ):
     looks({"Buch": 2})
 
-    def say(request: Request, wishes: Wishes) -> list[tuple[int, ...]]:
+    def say(request: Request, constraints: DecodingConstraints) -> list[tuple[int, ...]]:
         texts = ["im Garten"] if request.prefix else ["ein Ball", "ein Buch", "ein Buch"]
         return [ids(tokenizer, one) for one in texts]
 

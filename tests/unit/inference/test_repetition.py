@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.inference.repetition import NO_REPEAT, better, fault, remedy
-from transduce.search.request import Wishes
+from transduce.search.request import DecodingConstraints
 
 
 def pieces(text: str) -> list[str]:
@@ -82,16 +82,18 @@ def test_a_blow_up_is_seen_where_nothing_repeats():
 
 
 def test_the_remedy_forbids_repeats_and_keeps_the_other_wishes():
-    assert remedy(Wishes(min_length=5)) == Wishes(min_length=5, no_repeat=NO_REPEAT)
+    assert remedy(DecodingConstraints(min_length=5)) == DecodingConstraints(
+        min_length=5, no_repeat=NO_REPEAT
+    )
 
 
 def test_a_weaker_wish_is_made_stronger():
-    assert remedy(Wishes(no_repeat=7)) == Wishes(no_repeat=NO_REPEAT)
+    assert remedy(DecodingConstraints(no_repeat=7)) == DecodingConstraints(no_repeat=NO_REPEAT)
 
 
 @pytest.mark.parametrize("count", range(1, NO_REPEAT + 1))
 def test_there_is_no_remedy_twice(count: int):
-    assert remedy(Wishes(no_repeat=count)) is None
+    assert remedy(DecodingConstraints(no_repeat=count)) is None
 
 
 @given(st.lists(st.sampled_from(["▁a", "b", "▁c"]), max_size=40))

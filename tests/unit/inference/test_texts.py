@@ -12,7 +12,7 @@ from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
-from transduce.search.request import Request, Wishes
+from transduce.search.request import DecodingConstraints, Request
 
 SEARCH = SearchConfig(beam=1, max_source=23)
 
@@ -21,7 +21,7 @@ SEARCH = SearchConfig(beam=1, max_source=23)
 def engine(tokenizer: Tokenizer) -> Scripted:
     """Says the words of its source backwards."""
 
-    def say(request: Request, wishes: Wishes) -> Sequence[Sequence[int]]:
+    def say(request: Request, constraints: DecodingConstraints) -> Sequence[Sequence[int]]:
         words = tokenizer.decode(request.source).split()
         return [tokenizer.encode(" ".join(reversed(words)))]
 

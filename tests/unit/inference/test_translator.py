@@ -19,7 +19,7 @@ from transduce.inference.translator import Extras, Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import PLAIN, Draw, Request, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request, SamplingConfig
 
 SEARCH = SearchConfig(beam=3, extra=4, max_source=23)
 SENTENCES = [
@@ -48,14 +48,16 @@ class Echo:
         self.tokenizer = tokenizer
         self.batches: list[list[tuple[int, ...]]] = []
 
-    def refuses(self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes) -> str:
+    def refuses(
+        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
+    ) -> str:
         return ""
 
     def search(
         self,
         requests: Sequence[Request],
         config: SearchConfig,
-        wishes: Wishes = PLAIN,
+        constraints: DecodingConstraints = UNCONSTRAINED,
         *,
         detail: bool = True,
     ) -> list[list[Hypothesis]]:
@@ -337,11 +339,13 @@ def test_a_forced_piece_keeps_the_ln_p_that_the_model_gives_it(translator: Trans
 
 def test_wishes_go_to_the_engine(untrained: Transformer, tokenizer: Tokenizer):
     engine = Scripted(constant(tokenizer, "Ball"))
-    wishes = Wishes(no_repeat=5, min_length=2, max_length=19, draw=Draw(top_k=7))
+    constraints = DecodingConstraints(
+        no_repeat=5, min_length=2, max_length=19, sampling=SamplingConfig(top_k=7)
+    )
 
-    scripted(engine, untrained, tokenizer).translate(["a ball"], wishes=wishes)
+    scripted(engine, untrained, tokenizer).translate(["a ball"], constraints=constraints)
 
-    assert engine.wishes == [wishes]
+    assert engine.constraints == [constraints]
 
 
 def test_what_is_agreed_on_is_given_alone(untrained: Transformer, tokenizer: Tokenizer):
@@ -375,7 +379,7 @@ def test_a_loop_is_flagged_and_mended_unless_that_is_switched_off(
     untrained: Transformer, tokenizer: Tokenizer, mend: bool
 ):
     loop, other = (tokenizer.encode(text) for text in ("und und und und und", "ein Buch"))
-    engine = Scripted(lambda request, wishes: [other if wishes.no_repeat else loop])
+    engine = Scripted(lambda request, constraints: [other if constraints.no_repeat else loop])
 
     (found,) = scripted(engine, untrained, tokenizer).translate(
         ["a book"], extras=Extras(mend=mend)

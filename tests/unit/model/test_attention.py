@@ -17,8 +17,8 @@ def draw(*shape: int, seed: int = 1) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def test_remember_makes_keys_and_values_of_their_own_widths():
-    past = make().remember(draw(2, 11, 14))
+def test_project_kv_makes_keys_and_values_of_their_own_widths():
+    past = make().project_kv(draw(2, 11, 14))
 
     assert past.keys.shape == (2, 3, 11, 5)
     assert past.values.shape == (2, 3, 11, 7)
@@ -29,7 +29,7 @@ def test_a_query_that_may_look_at_one_position_gets_that_position_whole():
     mask = torch.zeros(2, 1, 1, 11, dtype=torch.bool)
     mask[..., 4] = True
 
-    read = attention(draw(2, 6, 14, seed=2), attention.remember(memory), mask=mask)
+    read = attention(draw(2, 6, 14, seed=2), attention.project_kv(memory), mask=mask)
 
     alone = attention.out(attention.value(memory[:, 4]))
     torch.testing.assert_close(read, alone[:, None].expand(2, 6, 14))
@@ -41,8 +41,8 @@ def test_what_is_masked_cannot_be_told_from_the_outside():
     other = memory.clone()
     other[1, 7:] = 1e4
 
-    first = attention(x, attention.remember(memory), mask=mask)
-    second = attention(x, attention.remember(other), mask=mask)
+    first = attention(x, attention.project_kv(memory), mask=mask)
+    second = attention(x, attention.project_kv(other), mask=mask)
 
     assert torch.equal(first, second)
 
@@ -52,8 +52,8 @@ def test_causal_attention_sees_its_own_position_and_none_later():
     changed = x.clone()
     changed[:, 5] += 1.0
 
-    before = attention(x, attention.remember(x), causal=True)
-    after = attention(changed, attention.remember(changed), causal=True)
+    before = attention(x, attention.project_kv(x), causal=True)
+    after = attention(changed, attention.project_kv(changed), causal=True)
 
     same = (before == after).flatten(2).all(-1).all(0)
     assert same.tolist() == [True] * 5 + [False] * 6
@@ -64,7 +64,7 @@ def test_weights_are_shares_of_what_may_be_seen():
     mask = torch.rand(2, 1, 6, 11, generator=torch.Generator().manual_seed(3)) < 0.5
     mask[..., 0] = True
 
-    weights = attention.weights(x, attention.remember(memory), mask)
+    weights = attention.weights(x, attention.project_kv(memory), mask)
 
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 6))
     assert (weights.masked_select(~mask) == 0).all()
@@ -72,7 +72,7 @@ def test_weights_are_shares_of_what_may_be_seen():
 
 def test_the_mean_of_the_values_is_read_where_all_keys_are_alike():
     attention, x, memory = make(), draw(2, 6, 14, seed=2), draw(2, 11, 14)
-    past = attention.remember(memory)
+    past = attention.project_kv(memory)
     past = past._replace(keys=torch.ones_like(past.keys))
 
     read = attention(x, past)
@@ -94,7 +94,7 @@ def test_a_cpu_takes_torchs_kernel_for_long_sentences_only(
         return kernel(*tensors, attn_mask=attn_mask, is_causal=is_causal)
 
     monkeypatch.setattr(module.F, "scaled_dot_product_attention", counted)
-    attention(x, attention.remember(x))
+    attention(x, attention.project_kv(x))
 
     assert len(called) == calls
 
@@ -105,7 +105,7 @@ def test_projections_with_biases_can_be_done_by_hand():
         torch.nn.init.normal_(projection.bias, generator=torch.Generator().manual_seed(3))
     memory, x = draw(2, 11, 14), draw(2, 1, 14, seed=2)
 
-    past = attention.remember(memory)
+    past = attention.project_kv(memory)
     read = attention(x, past)
 
     keys = (memory @ attention.key.weight.T + attention.key.bias).view(2, 11, 3, 5)

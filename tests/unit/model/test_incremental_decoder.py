@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from transduce.model.incremental_decoder import Past
+from transduce.model.incremental_decoder import KVCache
 from transduce.model.transformer import Transformer
 
 
@@ -17,28 +17,28 @@ def mask(*lengths: int) -> Tensor:
 
 @torch.no_grad()
 def test_a_step_answers_every_row(tiny: Transformer):
-    decoding = tiny.start(ids(2, 7), mask(7, 5), beams=3)
+    decoding = tiny.start_decoding(ids(2, 7), mask(7, 5), beams=3)
 
     assert decoding.step(ids(6)).shape == (6, 19)
 
 
 @torch.no_grad()
 def test_keeping_every_row_changes_nothing(tiny: Transformer):
-    kept, plain = (tiny.start(ids(2, 7), mask(7, 5), beams=3) for _ in range(2))
+    kept, plain = (tiny.start_decoding(ids(2, 7), mask(7, 5), beams=3) for _ in range(2))
     kept.step(ids(6))
     plain.step(ids(6))
 
-    kept.keep(torch.arange(6))
+    kept.reorder(torch.arange(6))
 
     assert torch.equal(kept.step(ids(6, seed=2)), plain.step(ids(6, seed=2)))
 
 
 @torch.no_grad()
 def test_a_row_kept_twice_goes_on_twice(tiny: Transformer):
-    decoding = tiny.start(ids(1, 7), None, beams=3)
+    decoding = tiny.start_decoding(ids(1, 7), None, beams=3)
     decoding.step(torch.tensor([2, 3, 4]))
 
-    decoding.keep(torch.tensor([1, 1, 2]))
+    decoding.reorder(torch.tensor([1, 1, 2]))
     logits = decoding.step(torch.tensor([5, 5, 5]))
 
     torch.testing.assert_close(logits[0], logits[1])
@@ -47,20 +47,20 @@ def test_a_row_kept_twice_goes_on_twice(tiny: Transformer):
 
 @torch.no_grad()
 def test_keep_before_the_first_step_has_nothing_to_move(tiny: Transformer):
-    decoding, plain = (tiny.start(ids(1, 7), None, beams=3) for _ in range(2))
+    decoding, plain = (tiny.start_decoding(ids(1, 7), None, beams=3) for _ in range(2))
 
-    decoding.keep(torch.tensor([2, 2, 0]))
+    decoding.reorder(torch.tensor([2, 2, 0]))
 
     assert torch.equal(decoding.step(ids(3)), plain.step(ids(3)))
 
 
 @torch.no_grad()
 def test_a_sentence_goes_on_alike_when_others_are_dropped(tiny: Transformer):
-    alone, among = (tiny.start(ids(3, 7), mask(4, 7, 6), beams=2) for _ in range(2))
+    alone, among = (tiny.start_decoding(ids(3, 7), mask(4, 7, 6), beams=2) for _ in range(2))
     alone.step(ids(6))
     among.step(ids(6))
 
-    alone.drop(torch.tensor([0, 2]))
+    alone.select(torch.tensor([0, 2]))
 
     rows = torch.tensor([0, 1, 4, 5])
     step = ids(6, seed=2)
@@ -69,23 +69,23 @@ def test_a_sentence_goes_on_alike_when_others_are_dropped(tiny: Transformer):
 
 @torch.no_grad()
 def test_the_memory_is_never_copied_for_beams(tiny: Transformer):
-    decoding = tiny.start(ids(2, 7), None, beams=5)
+    decoding = tiny.start_decoding(ids(2, 7), None, beams=5)
 
     assert [layer._memory.keys.size(0) for layer in decoding._layers] == [2, 2, 2]
 
 
 def test_the_past_returns_all_that_was_added():
-    past, added = Past(torch.zeros(3, 5), radius=0), torch.randn(71, 3, 5)
+    past, added = KVCache(torch.zeros(3, 5), radius=0), torch.randn(71, 3, 5)
 
-    seen = [past.add(new).clone() for new in added]
+    seen = [past.append(new).clone() for new in added]
 
     assert all(torch.equal(all_so_far, added[: n + 1]) for n, all_so_far in enumerate(seen))
 
 
 def test_with_a_radius_the_past_returns_what_is_seen_and_holds_little_more():
-    past, added = Past(torch.zeros(3, 5), radius=2), torch.randn(71, 3, 5)
+    past, added = KVCache(torch.zeros(3, 5), radius=2), torch.randn(71, 3, 5)
 
-    seen = [past.add(new).clone() for new in added]
+    seen = [past.append(new).clone() for new in added]
 
     assert all(torch.equal(few, added[max(0, n - 2) : n + 1]) for n, few in enumerate(seen))
     assert len(past._held) < 71
@@ -93,8 +93,8 @@ def test_with_a_radius_the_past_returns_what_is_seen_and_holds_little_more():
 
 @torch.no_grad()
 def test_two_translations_by_one_model_do_not_meet(tiny: Transformer):
-    first, second = (tiny.start(ids(1, 7, seed=seed), None) for seed in (1, 2))
-    alone = tiny.start(ids(1, 7, seed=1), None)
+    first, second = (tiny.start_decoding(ids(1, 7, seed=seed), None) for seed in (1, 2))
+    alone = tiny.start_decoding(ids(1, 7, seed=1), None)
 
     for decoding in (first, second, alone):
         decoding.step(torch.tensor([18]))

@@ -92,7 +92,7 @@ def test_an_encoder_layer_is_attention_then_feed_forward(config: ModelConfig):
 
     y = layer(x, mask)
 
-    seen = layer.attend(x, layer.attend.remember(x), mask=mask)
+    seen = layer.attend(x, layer.attend.project_kv(x), mask=mask)
     middle = layer.after_attend.norm(x + seen)
     torch.testing.assert_close(y, layer.after_feed.norm(middle + layer.feed(middle)))
 
@@ -100,11 +100,11 @@ def test_an_encoder_layer_is_attention_then_feed_forward(config: ModelConfig):
 def test_a_decoder_layer_is_two_attentions_then_feed_forward(config: ModelConfig):
     layer, x = DecoderLayer(config).eval(), draw(2, 6, 14)
     uneven(layer)
-    memory = layer.cross.remember(draw(2, 5, 14, seed=2))
+    memory = layer.cross.project_kv(draw(2, 5, 14, seed=2))
     mask = (torch.arange(5) < torch.tensor([5, 3])[:, None])[:, None, None]
 
     y = layer(x, memory, mask)
 
-    first = layer.after_attend.norm(x + layer.attend(x, layer.attend.remember(x), causal=True))
+    first = layer.after_attend.norm(x + layer.attend(x, layer.attend.project_kv(x), causal=True))
     second = layer.after_cross.norm(first + layer.cross(first, memory, mask=mask))
     torch.testing.assert_close(y, layer.after_feed.norm(second + layer.feed(second)))

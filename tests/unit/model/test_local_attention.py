@@ -29,7 +29,7 @@ def changed(attention: Attention, length: int, *, at: int, causal: bool) -> list
     x = draw(1, length, 14)
     other = x.clone()
     other[:, at] += 1.0
-    first, second = (attention(y, attention.remember(y), causal=causal) for y in (x, other))
+    first, second = (attention(y, attention.project_kv(y), causal=causal) for y in (x, other))
     return (first != second).any(-1)[0].nonzero()[:, 0].tolist()
 
 
@@ -46,9 +46,9 @@ def test_in_the_decoder_a_position_is_seen_by_itself_and_those_soon_after(length
 def test_a_radius_as_long_as_the_sentence_is_attention_to_all():
     near, whole, x = make(10), make(0), draw(2, 11, 14)
 
-    read = near(x, near.remember(x))
+    read = near(x, near.project_kv(x))
 
-    torch.testing.assert_close(read, whole(x, whole.remember(x)))
+    torch.testing.assert_close(read, whole(x, whole.project_kv(x)))
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -56,7 +56,7 @@ def test_padding_beyond_reach_of_every_piece_is_no_nan(length: int):
     attention, x = make(2), draw(2, length, 14).requires_grad_()
     mask = (torch.arange(length) < torch.tensor([length, 3])[:, None])[:, None, None]
 
-    read = attention(x, attention.remember(x), mask=mask)
+    read = attention(x, attention.project_kv(x), mask=mask)
     read.sum().backward()
 
     assert read.isfinite().all()
@@ -71,7 +71,7 @@ def test_padding_nearby_cannot_be_told_from_the_outside(length: int):
     other = x.clone()
     other[1, 7:] = 1e4
 
-    first, second = (attention(y, attention.remember(y), mask=mask) for y in (x, other))
+    first, second = (attention(y, attention.project_kv(y), mask=mask) for y in (x, other))
 
     assert torch.equal(first[0], second[0])
     assert torch.equal(first[1, :7], second[1, :7])
@@ -93,7 +93,7 @@ def test_what_is_shown_is_what_was_seen():
 
 def test_the_shares_that_are_shown_are_those_that_were_mixed():
     attention, x = make(2), draw(2, 11, 14)
-    past = attention.remember(x)
+    past = attention.project_kv(x)
 
     weights = attention.weights(x, past, torch.ones(1, 1, 1, 11, dtype=torch.bool))
 
@@ -104,5 +104,5 @@ def test_the_shares_that_are_shown_are_those_that_were_mixed():
 def test_attention_to_the_source_is_never_restricted():
     model = made(replace(SHAPE, radius=1))
 
-    assert {layer.cross.radius for layer in model.layers()} == {0}
-    assert {layer.attend.radius for layer in model.layers()} == {1}
+    assert {layer.cross.radius for layer in model.decoder_layers()} == {0}
+    assert {layer.attend.radius for layer in model.decoder_layers()} == {1}

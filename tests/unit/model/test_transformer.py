@@ -28,7 +28,7 @@ def test_the_logit_of_pad_is_zero(tiny: Transformer):
 
 
 def test_logits_are_made_from_hidden_in_one_place(tiny: Transformer):
-    hidden = tiny.hidden(ids(2, 11), None, ids(2, 7))
+    hidden = tiny.hidden_states(ids(2, 11), None, ids(2, 7))
 
     assert torch.equal(tiny(ids(2, 11), None, ids(2, 7)), tiny.logits(hidden))
 
@@ -47,7 +47,10 @@ def test_pre_norm_ends_each_stack_with_a_normalisation(config: ModelConfig):
 def test_pre_norm_normalises_memory_and_output(config: ModelConfig):
     model = Transformer(replace(config, norm="pre")).eval()
 
-    memory, hidden = model.encode(ids(2, 11), None), model.hidden(ids(2, 11), None, ids(2, 7))
+    memory, hidden = (
+        model.encode(ids(2, 11), None),
+        model.hidden_states(ids(2, 11), None, ids(2, 7)),
+    )
 
     for x in (memory, hidden):
         torch.testing.assert_close(x.mean(-1), torch.zeros(x.shape[:2]), rtol=0, atol=1e-5)
@@ -144,7 +147,7 @@ def biased(config: ModelConfig) -> Transformer:
 
 
 def test_an_output_bias_is_added_to_the_logits(biased: Transformer):
-    hidden = biased.hidden(ids(2, 11), None, ids(2, 7))
+    hidden = biased.hidden_states(ids(2, 11), None, ids(2, 7))
 
     by_hand = hidden @ biased.embedding.weight.T + biased.output_bias
     torch.testing.assert_close(biased.logits(hidden), by_hand)
@@ -152,17 +155,17 @@ def test_an_output_bias_is_added_to_the_logits(biased: Transformer):
 
 def test_the_factors_of_the_logits_are_their_factors(tiny: Transformer, biased: Transformer):
     for model in (tiny, biased):
-        hidden = model.hidden(ids(2, 11), None, ids(2, 7))
+        hidden = model.hidden_states(ids(2, 11), None, ids(2, 7))
 
-        factors = model.factors(hidden)
+        factors = model.output_projection_inputs(hidden)
 
         torch.testing.assert_close(factors.hidden @ factors.matrix.T, model.logits(hidden))
 
 
 def test_without_an_output_bias_the_factors_are_what_is_there(tiny: Transformer):
-    hidden = tiny.hidden(ids(2, 11), None, ids(2, 7))
+    hidden = tiny.hidden_states(ids(2, 11), None, ids(2, 7))
 
-    assert tiny.factors(hidden) == (hidden, tiny.embedding.weight)
+    assert tiny.output_projection_inputs(hidden) == (hidden, tiny.embedding.weight)
 
 
 def test_the_models_biases_are_the_configs(config: ModelConfig):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from transduce.search.candidates import best_of, likeliest_of, likeliest_one, own_log_probs
+from transduce.search.candidates import argmax, likeliest_of, masked_log_softmax, topk_candidates
 
 
 @pytest.mark.parametrize("vocab", [31, 640, 1000, 1283])
@@ -30,7 +30,7 @@ def test_the_likeliest_one_is_the_first_of_the_largest(vocab: int, rows: int):
     logits = torch.randint(0, 60, (rows, vocab)).float()
     logits[:, -1] = -math.inf
 
-    ids, best = likeliest_one(logits.clone(), pad=vocab - 1)
+    ids, best = argmax(logits.clone(), pad=vocab - 1)
 
     log_probs = logits.log_softmax(1)
     assert torch.equal(best, log_probs.amax(1))
@@ -41,7 +41,7 @@ def test_logits_that_are_no_numbers_are_worth_none():
     logits = torch.randn(64, 1283)
     logits[5, 900] = math.nan
 
-    _, best = likeliest_one(logits, pad=1282)
+    _, best = argmax(logits, pad=1282)
 
     assert best.isfinite().logical_not().nonzero().flatten().tolist() == [5]
 
@@ -83,7 +83,7 @@ def test_the_best_of_a_sentence_are_those_of_all_its_beams(vocab: int, beam: int
     totals = torch.randn(7, beam)
     totals[3, 1:] = -math.inf
 
-    found = best_of(log_probs, totals)
+    found = topk_candidates(log_probs, totals)
 
     every = (log_probs.view(7, beam, vocab) + totals[:, :, None]).flatten(1)
     worth, places = every.topk(2 * beam)
@@ -99,7 +99,7 @@ def test_equals_stand_in_the_order_of_their_beams_and_ids():
         log_probs[beam, id] = -1.0
     log_probs[2, 3] = -0.5
 
-    found = best_of(log_probs, torch.zeros(1, 3))
+    found = topk_candidates(log_probs, torch.zeros(1, 3))
 
     assert found.beams[0, :5].tolist() == [2, 0, 0, 1, 2]
     assert found.ids[0, :5].tolist() == [3, 70, 1281, 5, 800]
@@ -110,8 +110,8 @@ def test_pad_is_never_likely_and_takes_no_probability():
     logits = torch.randn(5, 1283)
     logits[:, 1282] = 50.0
 
-    log_probs = own_log_probs(logits.clone(), pad=1282)
+    log_probs = masked_log_softmax(logits.clone(), pad=1282)
 
     assert (log_probs[:, 1282] == -math.inf).all()
     assert_close(log_probs[:, :1282], logits[:, :1282].log_softmax(1))
-    assert (best_of(log_probs, torch.zeros(1, 5)).ids != 1282).all()
+    assert (topk_candidates(log_probs, torch.zeros(1, 5)).ids != 1282).all()

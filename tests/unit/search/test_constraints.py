@@ -23,8 +23,8 @@ from tests.unit.search.toys import (
 
 from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
-from transduce.search.constraints import Rules
-from transduce.search.request import PLAIN, Request, Wishes
+from transduce.search.constraints import ConstraintMask
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 EVERYTHING = 121
 """A beam that holds all that can be said in 4 pieces."""
@@ -55,9 +55,9 @@ def test_a_wide_beam_finds_the_best_of_all_that_begin_with_the_prefix(seed: int)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_wide_beam_finds_the_best_of_all_that_repeat_nothing(seed: int, count: int):
-    logits, wishes = random_logits(seed), Wishes(no_repeat=count)
+    logits, constraints = random_logits(seed), DecodingConstraints(no_repeat=count)
 
-    (found,) = asked(logits, [Request(())], limits=[4], beam=EVERYTHING, wishes=wishes)
+    (found,) = asked(logits, [Request(())], limits=[4], beam=EVERYTHING, constraints=constraints)
 
     scores = enumerate_all(logits, sentence=0, limit=4, alpha=0.6)
     allowed = {ids: score for ids, score in scores.items() if not repeats(ids, count)}
@@ -67,20 +67,25 @@ def test_a_wide_beam_finds_the_best_of_all_that_repeat_nothing(seed: int, count:
 
 @pytest.mark.parametrize("least", [1, 2, 3])
 def test_a_wide_beam_finds_the_best_of_all_that_are_long_enough(least: int):
-    logits, wishes = random_logits(7), Wishes(min_length=least)
+    logits, constraints = random_logits(7), DecodingConstraints(min_length=least)
 
-    (found,) = asked(logits, [Request(())], limits=[4], beam=EVERYTHING, wishes=wishes)
+    (found,) = asked(logits, [Request(())], limits=[4], beam=EVERYTHING, constraints=constraints)
 
     scores = enumerate_all(logits, sentence=0, limit=4, alpha=0.6)
     allowed = {ids: one for ids, one in scores.items() if len(ids) - (ids[-1] == EOS) >= least}
     assert [one.ids for one in found] == best_first(allowed)
 
 
-@pytest.mark.parametrize("wishes", [Wishes(no_repeat=2), Wishes(min_length=3), PLAIN])
-def test_what_is_barred_does_not_make_the_rest_likelier(wishes: Wishes):
+@pytest.mark.parametrize(
+    "constraints",
+    [DecodingConstraints(no_repeat=2), DecodingConstraints(min_length=3), UNCONSTRAINED],
+)
+def test_what_is_barred_does_not_make_the_rest_likelier(constraints: DecodingConstraints):
     logits = random_logits(3)
 
-    (found,) = asked(logits, [Request((), prefix=(C,))], limits=[6], beam=3, wishes=wishes)
+    (found,) = asked(
+        logits, [Request((), prefix=(C,))], limits=[6], beam=3, constraints=constraints
+    )
 
     for one in found:
         model = [
@@ -92,7 +97,9 @@ def test_what_is_barred_does_not_make_the_rest_likelier(wishes: Wishes):
 
 
 def test_a_barred_piece_far_likelier_than_all_others_does_no_harm():
-    rows = Rules.of([Request((), prefix=(B,))], PLAIN, limits=[5], eos=EOS, pad=PAD, device="cpu")
+    rows = ConstraintMask.of(
+        [Request((), prefix=(B,))], UNCONSTRAINED, limits=[5], eos=EOS, pad=PAD, device="cpu"
+    )
     assert rows is not None
 
     log_probs = rows.log_probs(
@@ -126,7 +133,9 @@ def test_a_prefix_may_repeat_itself_and_counts_as_said():
     )
     requests = [Request((), prefix=(A, A))]
 
-    (found,) = asked(logits, requests, limits=[9], beam=1, wishes=Wishes(no_repeat=1))
+    (found,) = asked(
+        logits, requests, limits=[9], beam=1, constraints=DecodingConstraints(no_repeat=1)
+    )
 
     assert found[0].ids == (A, A, B, EOS)
 
@@ -140,29 +149,32 @@ def test_a_sentence_with_wishes_fares_the_same_alone_and_among_others(seed: int,
         Request((), prefix=(C,), phrases=((A, B),)),
         Request((), phrases=((B,), (C, C))),
     ]
-    limits, wishes = (7, 5, 6, 11), Wishes(no_repeat=3, min_length=2)
+    limits, constraints = (7, 5, 6, 11), DecodingConstraints(no_repeat=3, min_length=2)
     logits = random_logits(seed)
 
-    together = asked(logits, requests, limits=limits, beam=beam, wishes=wishes)
+    together = asked(logits, requests, limits=limits, beam=beam, constraints=constraints)
 
     for sentence, (request, limit) in enumerate(zip(requests, limits, strict=True)):
         alone = asked(
-            shifted(logits, sentence), [request], limits=[limit], beam=beam, wishes=wishes
+            shifted(logits, sentence), [request], limits=[limit], beam=beam, constraints=constraints
         )
         assert alone == [together[sentence]]
 
 
 def test_nothing_wished_is_no_rules():
     requests = [Request((A,)), Request((), phrases=((),))]
-    wishes = Wishes(max_length=5)
+    constraints = DecodingConstraints(max_length=5)
 
-    assert Rules.of(requests, wishes, limits=[5, 5], eos=EOS, pad=PAD, device="cpu") is None
+    assert (
+        ConstraintMask.of(requests, constraints, limits=[5, 5], eos=EOS, pad=PAD, device="cpu")
+        is None
+    )
 
 
 def test_rules_that_bar_nothing_find_what_is_found_without():
-    logits, wishes = random_logits(11), Wishes(no_repeat=50)
+    logits, constraints = random_logits(11), DecodingConstraints(no_repeat=50)
 
-    ruled = asked(logits, [Request(())] * 2, limits=(9, 7), beam=3, wishes=wishes)
+    ruled = asked(logits, [Request(())] * 2, limits=(9, 7), beam=3, constraints=constraints)
 
     free = asked(logits, [Request(())] * 2, limits=(9, 7), beam=3)
     assert [[one.ids for one in some] for some in ruled] == [
@@ -186,18 +198,24 @@ def test_a_prefix_as_long_as_the_limit_is_refused():
 
 def test_a_least_length_beyond_the_limit_is_refused():
     with pytest.raises(ValueError, match=r"min-length 5 and an EOS do not fit .* at most 5 pieces"):
-        asked(random_logits(0), [Request(())], limits=[5], beam=2, wishes=Wishes(min_length=5))
+        asked(
+            random_logits(0),
+            [Request(())],
+            limits=[5],
+            beam=2,
+            constraints=DecodingConstraints(min_length=5),
+        )
 
 
 def test_wishes_that_leave_nothing_to_say_are_refused():
     # Three pieces, none twice, and at least four of them.
-    with pytest.raises(ValueError, match="no translation that meets all wishes together"):
+    with pytest.raises(ValueError, match="no translation that satisfies all constraints"):
         asked(
             random_logits(0),
             [Request(())],
             limits=[9],
             beam=2,
-            wishes=Wishes(no_repeat=1, min_length=4),
+            constraints=DecodingConstraints(no_repeat=1, min_length=4),
         )
 
 
@@ -205,7 +223,9 @@ def test_the_rules_of_ended_sentences_are_dropped():
     # The first sentence is over at once; the second's prefix must still be its own.
     toy = Toy(random_logits(1), sentences=2, beam=2)
     requests = [Request(()), Request((), prefix=(C, A, B))]
-    rules = Rules.of(requests, PLAIN, limits=(1, 5), eos=EOS, pad=PAD, device="cpu")
+    constraint_mask = ConstraintMask.of(
+        requests, UNCONSTRAINED, limits=(1, 5), eos=EOS, pad=PAD, device="cpu"
+    )
 
     found = beam_search(
         toy,
@@ -214,7 +234,7 @@ def test_the_rules_of_ended_sentences_are_dropped():
         eos=EOS,
         pad=PAD,
         device="cpu",
-        rules=rules,
+        constraint_mask=constraint_mask,
     )
 
     assert toy.sizes[1] == 2

@@ -17,7 +17,7 @@ from tests.unit.search.toys import (
 
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.phrases import width
-from transduce.search.request import Request, Wishes
+from transduce.search.request import DecodingConstraints, Request
 
 Ids = tuple[int, ...]
 
@@ -186,7 +186,13 @@ def test_a_phrase_of_the_prefix_is_met():
 def test_no_repeat_holds_with_phrases():
     request = Request((), phrases=((A, B), (C,)))
 
-    (found,) = asked(random_logits(6), [request], limits=[9], beam=5, wishes=Wishes(no_repeat=1))
+    (found,) = asked(
+        random_logits(6),
+        [request],
+        limits=[9],
+        beam=5,
+        constraints=DecodingConstraints(no_repeat=1),
+    )
 
     assert all(len(set(one.ids)) == len(one.ids) for one in found)
     assert all(holds(one.ids, (A, B)) and C in one.ids for one in found)
@@ -212,13 +218,13 @@ def test_phrases_that_cannot_all_be_said_are_refused_with_their_sizes():
 
 
 def test_phrases_that_repeat_what_must_not_be_repeated_are_refused():
-    with pytest.raises(ValueError, match="no translation that meets all wishes"):
+    with pytest.raises(ValueError, match="no translation that satisfies all constraints"):
         asked(
             random_logits(0),
             [Request((), phrases=((A, A),))],
             limits=[5],
             beam=2,
-            wishes=Wishes(no_repeat=1),
+            constraints=DecodingConstraints(no_repeat=1),
         )
 
 

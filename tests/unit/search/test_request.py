@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.search.request import PLAIN, Draw, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, SamplingConfig
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from transduce.search.request import PLAIN, Draw, Wishes
 )
 def test_a_drawing_that_cannot_be_is_refused(setting: dict[str, float], said: str):
     with pytest.raises(ValueError, match=said):
-        Draw(**setting)
+        SamplingConfig(**setting)
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ def test_a_drawing_that_cannot_be_is_refused(setting: dict[str, float], said: st
 )
 def test_wishes_that_cannot_be_met_are_refused(setting: dict[str, int], said: str):
     with pytest.raises(ValueError, match=said):
-        Wishes(**setting)
+        DecodingConstraints(**setting)
 
 
 def test_the_limit_is_the_models_until_one_is_wished():
-    assert PLAIN.limit(7) == 7
-    assert Wishes(max_length=5).limit(7) == 5
+    assert UNCONSTRAINED.limit(7) == 7
+    assert DecodingConstraints(max_length=5).limit(7) == 5

@@ -23,10 +23,10 @@ from tests.unit.search.toys import (
 )
 
 from transduce.search.config import SearchConfig
-from transduce.search.constraints import Rules
+from transduce.search.constraints import ConstraintMask
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import PLAIN, Draw, Request, Wishes
-from transduce.search.sampling import Chance, sample
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request, SamplingConfig
+from transduce.search.sampling import TokenSampler, sample
 
 CHANCES = {EOS: 0.1, A: 0.45, B: 0.3, C: 0.15}
 
@@ -37,27 +37,29 @@ def drawn(
     *,
     limits: Sequence[int],
     beam: int,
-    draw: Draw,
-    wishes: Wishes = PLAIN,
+    draw: SamplingConfig,
+    constraints: DecodingConstraints = UNCONSTRAINED,
 ) -> list[list[Hypothesis]]:
     sources = [request.source for request in requests]
     return sample(
         Toy(logits, sentences=len(limits), beam=beam),
-        chance=Chance(draw, sources, limits=limits, beam=beam, device="cpu"),
+        sampler=TokenSampler(draw, sources, limits=limits, beam=beam, device="cpu"),
         limits=limits,
         config=SearchConfig(beam=beam),
         eos=EOS,
         pad=PAD,
         device="cpu",
-        rules=Rules.of(requests, wishes, limits=limits, eos=EOS, pad=PAD, device="cpu"),
+        constraint_mask=ConstraintMask.of(
+            requests, constraints, limits=limits, eos=EOS, pad=PAD, device="cpu"
+        ),
     )
 
 
-def picked(draw: Draw, *, count: int = 5000) -> dict[int, float]:
+def picked(draw: SamplingConfig, *, count: int = 5000) -> dict[int, float]:
     """How often each piece comes first by these chances."""
-    chance = Chance(draw, [(7, 11)], limits=[1], beam=count, device="cpu")
+    chance = TokenSampler(draw, [(7, 11)], limits=[1], beam=count, device="cpu")
     row = [math.log(CHANCES[one]) if one in CHANCES else -math.inf for one in range(5)]
-    ids = chance.pick(torch.tensor([row]).expand(count, -1), 0)
+    ids = chance.sample(torch.tensor([row]).expand(count, -1), 0)
     return {one: many / count for one, many in Counter(ids.tolist()).items()}
 
 
@@ -68,13 +70,13 @@ def near(chances: dict[int, float]) -> object:
 
 
 def test_pieces_are_drawn_as_often_as_they_are_likely():
-    assert picked(Draw()) == near(CHANCES)
+    assert picked(SamplingConfig()) == near(CHANCES)
 
 
 def test_translations_are_drawn_as_often_as_they_are_likely():
     logits = table({(): {A: 0.6, B: 0.4}, (A,): {C: 0.5, EOS: 0.5}, (B,): {A: 0.25, EOS: 0.75}})
 
-    (found,) = drawn(logits, [Request((3,))], limits=[5], beam=3000, draw=Draw(seed=5))
+    (found,) = drawn(logits, [Request((3,))], limits=[5], beam=3000, draw=SamplingConfig(seed=5))
 
     counts = Counter(one.ids for one in found)
     assert {ids: many / 3000 for ids, many in counts.items()} == pytest.approx(
@@ -83,41 +85,41 @@ def test_translations_are_drawn_as_often_as_they_are_likely():
 
 
 def test_a_temperature_sharpens_or_flattens():
-    cold, hot = picked(Draw(temperature=0.5)), picked(Draw(temperature=2.0))
+    cold, hot = picked(SamplingConfig(temperature=0.5)), picked(SamplingConfig(temperature=2.0))
 
     assert cold == near({one: part**2.0 for one, part in CHANCES.items()})
     assert hot == near({one: part**0.5 for one, part in CHANCES.items()})
 
 
 def test_top_k_leaves_the_likeliest_few():
-    assert picked(Draw(top_k=2)) == near({A: 0.45, B: 0.3})
+    assert picked(SamplingConfig(top_k=2)) == near({A: 0.45, B: 0.3})
 
 
 def test_no_piece_below_the_k_likeliest_is_drawn():
     rows = torch.randn(2000, 97, generator=torch.Generator().manual_seed(3)).log_softmax(1)
-    chance = Chance(Draw(top_k=13), [(2,)], limits=[1], beam=2000, device="cpu")
+    chance = TokenSampler(SamplingConfig(top_k=13), [(2,)], limits=[1], beam=2000, device="cpu")
 
-    ids = chance.pick(rows, 0)
+    ids = chance.sample(rows, 0)
 
     least = rows.topk(13).values[:, -1]
     assert (rows.gather(1, ids[:, None])[:, 0] >= least).all()
 
 
 def test_top_k_above_the_vocabulary_leaves_all():
-    assert picked(Draw(top_k=99)) == near(CHANCES)
+    assert picked(SamplingConfig(top_k=99)) == near(CHANCES)
 
 
 @pytest.mark.parametrize(
     ("top_p", "left"), [(0.4, [A]), (0.5, [A, B]), (0.74, [A, B]), (0.8, [A, B, C])]
 )
 def test_top_p_leaves_the_likeliest_that_reach_it(top_p: float, left: list[int]):
-    assert picked(Draw(top_p=top_p)) == near({one: CHANCES[one] for one in left})
+    assert picked(SamplingConfig(top_p=top_p)) == near({one: CHANCES[one] for one in left})
 
 
 def test_top_p_counts_within_what_top_k_leaves():
     # A holds 0.6 of what A and B share.
-    assert set(picked(Draw(top_k=2, top_p=0.59))) == {A}
-    assert set(picked(Draw(top_k=2, top_p=0.61))) == {A, B}
+    assert set(picked(SamplingConfig(top_k=2, top_p=0.59))) == {A}
+    assert set(picked(SamplingConfig(top_k=2, top_p=0.61))) == {A, B}
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-300])
@@ -125,7 +127,7 @@ def test_a_temperature_near_0_is_greedy(temperature: float):
     limits, logits = (7, 3, 11), random_logits(4)
     requests = [Request((one,)) for one in range(3)]
 
-    cold = Draw(temperature=temperature)
+    cold = SamplingConfig(temperature=temperature)
     found = drawn(logits, requests, limits=limits, beam=2, draw=cold)
 
     greedy = asked(logits, requests, limits=limits, beam=1)
@@ -138,7 +140,7 @@ def test_a_temperature_near_0_is_greedy(temperature: float):
 def test_a_sentence_draws_the_same_alone_and_among_others(seed: int):
     requests = [Request((5, 7)), Request(()), Request((5, 7, 11)), Request((13,))]
     limits, logits = (7, 2, 11, 1), random_logits(seed)
-    draw = Draw(seed=seed, temperature=1.5, top_p=0.9)
+    draw = SamplingConfig(seed=seed, temperature=1.5, top_p=0.9)
 
     together = drawn(logits, requests, limits=limits, beam=3, draw=draw)
 
@@ -150,17 +152,19 @@ def test_a_sentence_draws_the_same_alone_and_among_others(seed: int):
 def test_a_narrower_beam_draws_the_first_of_a_wider_one():
     logits, requests = random_logits(1), [Request((2, 3))]
 
-    (wide,) = drawn(logits, requests, limits=[9], beam=7, draw=Draw())
-    (narrow,) = drawn(logits, requests, limits=[9], beam=3, draw=Draw())
+    (wide,) = drawn(logits, requests, limits=[9], beam=7, draw=SamplingConfig())
+    (narrow,) = drawn(logits, requests, limits=[9], beam=3, draw=SamplingConfig())
 
     assert not Counter(one.ids for one in narrow) - Counter(one.ids for one in wide)
 
 
 def test_seeds_sentences_and_draws_have_numbers_of_their_own():
     def first(seed: int, source: tuple[int, ...]) -> list[list[int]]:
-        chance = Chance(Draw(seed=seed), [source], limits=[50], beam=2, device="cpu")
+        chance = TokenSampler(
+            SamplingConfig(seed=seed), [source], limits=[50], beam=2, device="cpu"
+        )
         rows = torch.zeros(2, 97)
-        return [chance.pick(rows, place).tolist() for place in range(50)]
+        return [chance.sample(rows, place).tolist() for place in range(50)]
 
     streams = [
         tuple(stream)
@@ -174,7 +178,7 @@ def test_seeds_sentences_and_draws_have_numbers_of_their_own():
 
 def test_draws_are_ranked_by_score_and_worth_what_the_model_says():
     logits = random_logits(8)
-    draw = Draw(temperature=3.0, top_k=3)
+    draw = SamplingConfig(temperature=3.0, top_k=3)
 
     (found,) = drawn(logits, [Request(())], limits=[7], beam=11, draw=draw)
 
@@ -192,9 +196,16 @@ def test_draws_are_ranked_by_score_and_worth_what_the_model_says():
 
 def test_what_is_drawn_keeps_the_rules():
     requests = [Request((2,), prefix=(C, A)), Request((3,))]
-    wishes = Wishes(no_repeat=2, min_length=4)
+    constraints = DecodingConstraints(no_repeat=2, min_length=4)
 
-    found = drawn(random_logits(2), requests, limits=(9, 7), beam=13, draw=Draw(), wishes=wishes)
+    found = drawn(
+        random_logits(2),
+        requests,
+        limits=(9, 7),
+        beam=13,
+        draw=SamplingConfig(),
+        constraints=constraints,
+    )
 
     ids = [one.ids for some in found for one in some]
     assert all(len(one) >= 5 or one[-1] != EOS for one in ids)
@@ -207,7 +218,12 @@ def test_draws_that_come_to_nothing_are_left_out():
     logits = table({(): {A: 0.5, B: 0.5}, (A,): {EOS: 1.0}, (B,): {B: 1.0}})
 
     (found,) = drawn(
-        logits, [Request(())], limits=[5], beam=20, draw=Draw(), wishes=Wishes(no_repeat=1)
+        logits,
+        [Request(())],
+        limits=[5],
+        beam=20,
+        draw=SamplingConfig(),
+        constraints=DecodingConstraints(no_repeat=1),
     )
 
     assert {one.ids for one in found} == {(A, EOS)}
@@ -215,21 +231,21 @@ def test_draws_that_come_to_nothing_are_left_out():
 
 
 def test_draws_that_all_come_to_nothing_are_refused():
-    with pytest.raises(ValueError, match="no translation that meets all wishes"):
+    with pytest.raises(ValueError, match="no translation that satisfies all constraints"):
         drawn(
             random_logits(0),
             [Request(())],
             limits=[9],
             beam=3,
-            draw=Draw(),
-            wishes=Wishes(no_repeat=1, min_length=4),
+            draw=SamplingConfig(),
+            constraints=DecodingConstraints(no_repeat=1, min_length=4),
         )
 
 
 def test_logits_that_are_not_numbers_are_refused():
     with pytest.raises(ValueError, match="logits are not numbers"):
-        drawn(lambda *_: [math.nan] * 5, [Request(())], limits=[3], beam=2, draw=Draw())
+        drawn(lambda *_: [math.nan] * 5, [Request(())], limits=[3], beam=2, draw=SamplingConfig())
 
 
 def test_no_sentences_have_no_draws():
-    assert drawn(random_logits(0), [], limits=[], beam=3, draw=Draw()) == []
+    assert drawn(random_logits(0), [], limits=[], beam=3, draw=SamplingConfig()) == []

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
-from transduce.search.constraints import Rules
+from transduce.search.constraints import ConstraintMask
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import PLAIN, Request, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 EOS, A, B, C, PAD = range(5)
 Logits = Callable[[int, tuple[int, ...]], Sequence[float]]
@@ -38,16 +38,16 @@ class Toy:
         self.sizes.append(len(self.rows))
         return torch.tensor([self.logits(sentence, said) for sentence, said in self.rows])
 
-    def keep(self, rows: Int[Tensor, " rows"]) -> None:
-        kept = [self.rows[row] for row in rows.tolist()]
+    def reorder(self, beam_indices: Int[Tensor, " rows"]) -> None:
+        kept = [self.rows[row] for row in beam_indices.tolist()]
         assert [sentence for sentence, _ in kept] == [sentence for sentence, _ in self.rows]
         self.rows = kept
 
-    def drop(self, sentences: Int[Tensor, " kept"]) -> None:
-        assert sentences.tolist() == sorted(set(sentences.tolist()))
+    def select(self, batch_indices: Int[Tensor, " kept"]) -> None:
+        assert batch_indices.tolist() == sorted(set(batch_indices.tolist()))
         self.rows = [
             self.rows[sentence * self.beam + beam]
-            for sentence in sentences.tolist()
+            for sentence in batch_indices.tolist()
             for beam in range(self.beam)
         ]
 
@@ -100,7 +100,7 @@ def asked(
     limits: Sequence[int],
     beam: int,
     alpha: float = 0.6,
-    wishes: Wishes = PLAIN,
+    constraints: DecodingConstraints = UNCONSTRAINED,
 ) -> list[list[Hypothesis]]:
     """Search by the rules of these requests; their sources say nothing to a toy."""
     return beam_search(
@@ -110,7 +110,9 @@ def asked(
         eos=EOS,
         pad=PAD,
         device="cpu",
-        rules=Rules.of(requests, wishes, limits=limits, eos=EOS, pad=PAD, device="cpu"),
+        constraint_mask=ConstraintMask.of(
+            requests, constraints, limits=limits, eos=EOS, pad=PAD, device="cpu"
+        ),
     )
 
 

@@ -170,7 +170,7 @@ def test_memory_that_runs_out_while_measuring_leaves_a_pair_at_a_time(
     def fail(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(tiny, "hidden", fail)
+    monkeypatch.setattr(tiny, "hidden_states", fail)
 
     assert found(tiny) == 13
 

@@ -23,7 +23,7 @@ from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.ct2_calls import Batch, Calls, Plan
 from transduce.inference.engines.ct2_model import load_ctranslate2
 from transduce.io import machine
-from transduce.search.request import Request, Wishes
+from transduce.search.request import DecodingConstraints, Request
 
 COMPUTE_TYPES = (
     *("float32", "float16", "bfloat16", "int16"),
@@ -176,7 +176,7 @@ def _seconds(calls: Calls, requests: Sequence[Request]) -> float:
     tries: list[float] = []
     while len(tries) < _TRIES or sum(tries) < _TRIED:
         begun = time.perf_counter()
-        calls.search(batches, beam=1, wishes=Wishes(min_length=_STEPS))
+        calls.search(batches, beam=1, constraints=DecodingConstraints(min_length=_STEPS))
         tries.append(time.perf_counter() - begun)
         if sum(tries) > _SLOW:
             break

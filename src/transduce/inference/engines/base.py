@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import PLAIN, Request, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 
 @runtime_checkable  # the shape checks of the tests ask whether something is one
@@ -22,7 +22,9 @@ class Engine(Protocol):
         """How many batches it likes to be given at one time, as one list."""
         ...
 
-    def refuses(self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes) -> str:
+    def refuses(
+        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
+    ) -> str:
         """Say in a few words what of this it cannot do; empty if it can do it all."""
         ...
 
@@ -30,7 +32,7 @@ class Engine(Protocol):
         self,
         requests: Sequence[Request],
         config: SearchConfig,
-        wishes: Wishes = PLAIN,
+        constraints: DecodingConstraints = UNCONSTRAINED,
         *,
         detail: bool = True,
     ) -> list[list[Hypothesis]]:
@@ -39,7 +41,7 @@ class Engine(Protocol):
         Args:
             requests: the sentences.
             config: beam, α and the limit on length.
-            wishes: what this call asks beyond that.
+            constraints: what this call asks beyond that.
             detail: whether ln p of each piece is wanted. Where it is not, an engine for which that
                 is dear may leave `Hypothesis.log_probs` empty; the sum is there always.
 

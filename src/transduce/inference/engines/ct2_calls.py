@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from transduce.inference.engines.ct2_model import load_ctranslate2
 from transduce.inference.engines.shortlist import VMAP
 from transduce.inference.engines.threads import threads_kept
-from transduce.search.request import Request, Wishes
+from transduce.search.request import DecodingConstraints, Request
 
 READ_AT_ONCE = 64
 """Translations of one batch that is read to be scored."""
@@ -115,10 +115,10 @@ class Calls:
             )
 
     def search(
-        self, batches: Sequence[Batch], *, beam: int, wishes: Wishes
+        self, batches: Sequence[Batch], *, beam: int, constraints: DecodingConstraints
     ) -> list[list[list[Said]]]:
         """Return the hypotheses of each sentence of each batch."""
-        waiting = [self._searching(batch, beam=beam, wishes=wishes) for batch in batches]
+        waiting = [self._searching(batch, beam=beam, constraints=constraints) for batch in batches]
         return [
             [self._said(later.result(), batch.exponent) for later in some]
             for batch, some in zip(batches, waiting, strict=True)
@@ -137,7 +137,9 @@ class Calls:
             read[at] = tuple(later.result().log_probs[: len(pairs[at].target)])
         return read
 
-    def _searching(self, batch: Batch, *, beam: int, wishes: Wishes) -> list[_Search]:
+    def _searching(
+        self, batch: Batch, *, beam: int, constraints: DecodingConstraints
+    ) -> list[_Search]:
         prefixes = [self._named(request.prefix) for request in batch.requests]
         return self._translator.translate_batch(
             [self._named(request.source) for request in batch.requests],
@@ -148,8 +150,8 @@ class Calls:
             length_penalty=batch.exponent,
             max_input_length=0,
             max_decoding_length=batch.limit,
-            min_decoding_length=wishes.min_length,
-            no_repeat_ngram_size=wishes.no_repeat,
+            min_decoding_length=constraints.min_length,
+            no_repeat_ngram_size=constraints.no_repeat,
             use_vmap=self._keeps_to_shortlist,
             return_scores=True,
             return_end_token=True,

@@ -46,7 +46,7 @@ from transduce.inference.engines.ct2_model import (
 from transduce.inference.engines.shortlist import Shortlist
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis, length_penalty
-from transduce.search.request import PLAIN, Request, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 ROWS = 64
 """Sentences of one batch, at most: with more a CPU is no quicker, and workers end less evenly."""
@@ -145,27 +145,29 @@ class Ct2Engine:
         """How many batches it likes to be given at one time: all workers shall have enough."""
         return 8 * self.plans.throughput.workers
 
-    def refuses(self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes) -> str:
+    def refuses(
+        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
+    ) -> str:
         """Say what of this it cannot do, or not by our rule."""
-        if wishes.draw is not None:
+        if constraints.sampling is not None:
             return "sampling"
         if any(any(request.phrases) for request in requests):
             return "phrases that must occur"
-        if self._shortlist and (wishes.no_repeat or any(one.prefix for one in requests)):
+        if self._shortlist and (constraints.no_repeat or any(one.prefix for one in requests)):
             return "a prefix or no-repeat with a shortlist"  # it would bar other pieces than meant
         if any(not request.source for request in requests):
             return "an empty source"
         prefix = max((len(request.prefix) for request in requests), default=0)
-        if config.beam > 1 and (prefix or wishes.no_repeat or wishes.min_length):
-            named = "a prefix" if prefix else "no-repeat" if wishes.no_repeat else "min-length"
+        if config.beam > 1 and (prefix or constraints.no_repeat or constraints.min_length):
+            named = "a prefix" if prefix else "no-repeat" if constraints.no_repeat else "min-length"
             return f"{named} with a beam above 1"
-        limits = [self._limit(request, config, wishes) for request in requests]
-        if max(prefix, wishes.min_length) >= min(limits, default=self._longest):
+        limits = [self._limit(request, config, constraints) for request in requests]
+        if max(prefix, constraints.min_length) >= min(limits, default=self._longest):
             return "a prefix or min-length as long as the longest translation"
         sources = [len(request.source) + 1 for request in requests]
         if max([*sources, *limits], default=0) > self._longest:
             return f"more than {self._longest} pieces in one go"
-        barred = 2 + (max(limits, default=0) if wishes.no_repeat else 0)
+        barred = 2 + (max(limits, default=0) if constraints.no_repeat else 0)
         if 2 * config.beam > self._choice - barred:
             return f"a beam of {config.beam} over so few pieces"
         return ""
@@ -174,7 +176,7 @@ class Ct2Engine:
         self,
         requests: Sequence[Request],
         config: SearchConfig,
-        wishes: Wishes = PLAIN,
+        constraints: DecodingConstraints = UNCONSTRAINED,
         *,
         detail: bool = True,
     ) -> list[list[Hypothesis]]:
@@ -183,24 +185,30 @@ class Ct2Engine:
         Raises:
             ValueError: for what it refuses, or if the model answers with what is no number.
         """
-        reason = self.refuses(requests, config, wishes)
+        reason = self.refuses(requests, config, constraints)
         if reason:
             raise ValueError(f"CTranslate2 cannot do this: {reason}; use the torch engine")
         calls = self._calls(self.plans.latency if len(requests) == 1 else self.plans.throughput)
-        limits = [self._limit(request, config, wishes) for request in requests]
+        limits = [self._limit(request, config, constraints) for request in requests]
         groups = list(_groups(requests, workers=self.plans.throughput.workers))
-        said = _searched(calls, groups, requests, limits, config, wishes)
-        said |= _searched(calls, _again(groups, limits, said), requests, limits, config, wishes)
+        said = _searched(calls, groups, requests, limits, config, constraints)
+        said |= _searched(
+            calls, _again(groups, limits, said), requests, limits, config, constraints
+        )
         pairs = [Pair(one.source, each.ids) for at, one in enumerate(requests) for each in said[at]]
-        barred = wishes.no_repeat or wishes.min_length or any(one.prefix for one in requests)
+        barred = (
+            constraints.no_repeat or constraints.min_length or any(one.prefix for one in requests)
+        )
         read = iter(calls.read(pairs) if detail or barred else [()] * len(pairs))
         return [
             _ranked([_scored(one, next(read), config, sure=not barred) for one in said[at]])
             for at in range(len(requests))
         ]
 
-    def _limit(self, request: Request, config: SearchConfig, wishes: Wishes) -> int:
-        return wishes.limit(min(config.limit(len(request.source)), self._longest))
+    def _limit(
+        self, request: Request, config: SearchConfig, constraints: DecodingConstraints
+    ) -> int:
+        return constraints.limit(min(config.limit(len(request.source)), self._longest))
 
     def _calls(self, plan: Plan) -> Calls:
         """The model as it computes by a plan, loaded when it is first asked for."""
@@ -264,7 +272,7 @@ def _searched(
     requests: Sequence[Request],
     limits: Sequence[int],
     config: SearchConfig,
-    wishes: Wishes,
+    constraints: DecodingConstraints,
 ) -> dict[int, list[Said]]:
     """What is said in place of each request of these groups."""
     batches = [
@@ -275,7 +283,7 @@ def _searched(
         )
         for group in groups
     ]
-    found = calls.search(batches, beam=config.beam, wishes=wishes)
+    found = calls.search(batches, beam=config.beam, constraints=constraints)
     chain = itertools.chain.from_iterable
     return dict(zip(chain(groups), chain(found), strict=True))
 

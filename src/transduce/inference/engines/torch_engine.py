@@ -20,14 +20,14 @@ from transduce.inference.engines.threads import one_thread, side_by_side
 from transduce.inference.engines.worker_processes import Helpers, may_fork
 from transduce.model.transformer import Transformer
 from transduce.search.beam import beam_search
-from transduce.search.candidates import own_log_probs
+from transduce.search.candidates import masked_log_softmax
 from transduce.search.config import SearchConfig
-from transduce.search.constraints import Rules
+from transduce.search.constraints import ConstraintMask
 from transduce.search.ensemble import Ensemble, mean_log_probs
 from transduce.search.hypothesis import Hypothesis, Steps
 from transduce.search.phrases import width
-from transduce.search.request import PLAIN, Request, Wishes
-from transduce.search.sampling import Chance, sample
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
+from transduce.search.sampling import TokenSampler, sample
 
 SCORED_AT_ONCE = 1 << 24
 """Most logits of one forward pass when pairs are scored; each takes 4 bytes, a few times over."""
@@ -56,7 +56,7 @@ class _Job(NamedTuple):
 
     requests: Sequence[Request]
     config: SearchConfig
-    wishes: Wishes
+    constraints: DecodingConstraints
 
 
 class TorchEngine:
@@ -100,7 +100,9 @@ class TorchEngine:
         """
         return torch.get_num_threads() if torch.device(self._device).type == "cpu" else 1
 
-    def refuses(self, requests: Sequence[Request], config: SearchConfig, wishes: Wishes) -> str:
+    def refuses(
+        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
+    ) -> str:
         """Say what of this it cannot do: nothing."""
         return ""
 
@@ -109,7 +111,7 @@ class TorchEngine:
         self,
         requests: Sequence[Request],
         config: SearchConfig,
-        wishes: Wishes = PLAIN,
+        constraints: DecodingConstraints = UNCONSTRAINED,
         *,
         detail: bool = True,
     ) -> list[list[Hypothesis]]:
@@ -119,7 +121,7 @@ class TorchEngine:
         with phrases are searched by a wider beam (`search.phrases.width`), apart from the others
         and fewer at a time, so that they need no more memory.
         """
-        if wishes.draw is not None and any(any(request.phrases) for request in requests):
+        if constraints.sampling is not None and any(any(request.phrases) for request in requests):
             raise ValueError("phrases cannot be drawn at random: leave out sampling or the phrases")
         batches = [
             (beam, batch)
@@ -127,7 +129,7 @@ class TorchEngine:
             for batch in _shares(places, requests, self.together)
         ]
         jobs = [
-            _Job([requests[place] for place in places], replace(config, beam=beam), wishes)
+            _Job([requests[place] for place in places], replace(config, beam=beam), constraints)
             for beam, places in batches
         ]
         found: list[list[Hypothesis]] = [[] for _ in requests]
@@ -197,39 +199,49 @@ class TorchEngine:
         return self._helpers(jobs)
 
     def _found(self, job: "_Job") -> list[list[Hypothesis]]:
-        requests, config, wishes = job
+        requests, config, constraints = job
         sources = [request.source for request in requests]
-        usual = [wishes.limit(config.limit(len(source))) for source in sources]
+        usual = [constraints.limit(config.limit(len(source))) for source in sources]
         limits = [min(limit, self.longest) for limit in usual]
         eos, pad, device = self._eos, self._pad, self._device
-        rules = Rules.of(requests, wishes, limits=limits, eos=eos, pad=pad, device=device)
+        constraint_mask = ConstraintMask.of(
+            requests, constraints, limits=limits, eos=eos, pad=pad, device=device
+        )
         steps = self._start(sources, beam=config.beam)
-        if wishes.draw is None:
+        if constraints.sampling is None:
             return beam_search(
-                steps, limits=limits, config=config, eos=eos, pad=pad, device=device, rules=rules
+                steps,
+                limits=limits,
+                config=config,
+                eos=eos,
+                pad=pad,
+                device=device,
+                constraint_mask=constraint_mask,
             )
         return sample(
             steps,
-            chance=Chance(wishes.draw, sources, limits=limits, beam=config.beam, device=device),
+            sampler=TokenSampler(
+                constraints.sampling, sources, limits=limits, beam=config.beam, device=device
+            ),
             limits=limits,
             config=config,
             eos=eos,
             pad=pad,
             device=device,
-            rules=rules,
+            constraint_mask=constraint_mask,
         )
 
     def _start(self, sources: Sequence[Sequence[int]], *, beam: int) -> Steps:
         ids, mask = pad_source(sources, pad=self._pad, eos=self._eos)
         ids, mask = ids.to(self._device), None if mask is None else mask.to(self._device)
-        members = [model.start(ids, mask, beams=beam) for model in self._models]
+        members = [model.start_decoding(ids, mask, beams=beam) for model in self._models]
         return members[0] if len(members) == 1 else Ensemble(members, pad=self._pad)
 
     def _log_probs(self, batch: Batch) -> Float[Tensor, "batch target vocab"]:
         """Return ln p of all pieces at each position, the target being given."""
         return mean_log_probs(
             [
-                own_log_probs(
+                masked_log_softmax(
                     model(batch.source, batch.source_mask, batch.target_in), pad=self._pad
                 )
                 for model in self._models

@@ -178,7 +178,7 @@ def _sublayers(layer: nn.Module, *, side: Literal["encoder", "decoder"]) -> Iter
         yield SubLayer(
             part=_part(inside, _ATTENTIONS.get((side, what), type(inside).__name__)),
             norm=norm,
-            pre=child.pre,
+            pre=child.pre_norm,
             from_encoder=what == "cross",
         )
         waiting = None

@@ -50,7 +50,7 @@ class TwoPlaces(nn.Module):
         asked: Int[Tensor, "batch query 2"],
     ) -> Float[Tensor, "batch query 2 value"]:
         """The logits of the first name's value, and of the second's."""
-        memory = self.attend.remember(self.names(names) + self.values(values))
+        memory = self.attend.project_kv(self.names(names) + self.values(values))
         x = self.first(asked[..., 0]) + self.second(asked[..., 1])
         return self.out(self.attend(x, memory)).unflatten(-1, (2, VALUES))
 
@@ -142,11 +142,11 @@ def _cut(heads: int, d_model: int, *, length: int, repeats: int) -> Cut:
         attention = Attention(d_model, heads=heads, d_k=d_model // heads, d_v=d_model // heads)
         x, many = torch.randn(1, length, d_model), torch.randn(8, length, d_model)
     with FlopCounterMode(display=False) as counter:
-        attention(x, attention.remember(x))
+        attention(x, attention.project_kv(x))
     spent = list[float]()
     for _ in range(repeats):
         started = time.perf_counter()
-        attention(many, attention.remember(many)).sum().backward()
+        attention(many, attention.project_kv(many)).sum().backward()
         spent.append(time.perf_counter() - started)
     return Cut(
         heads=heads,

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from transduce.data.batch import collate
-from transduce.model.attention import KeysValues, written_out
+from transduce.model.attention import KeyValue, written_out
 from transduce.paper.figures.shown import Shown
 from transduce.paper.plot import Ink
 
@@ -75,7 +75,7 @@ def _looks(queries: int, memory: int, *, mask: Bool[Tensor, "batch 1 1 memory"] 
     """Of the batch's first sentence; without a mask by the order alone."""
     rows = 1 if mask is None else mask.size(0)
     flat = torch.zeros(rows, 1, queries, 4)
-    past = KeysValues(
+    past = KeyValue(
         torch.zeros(rows, 1, memory, 4), torch.eye(memory).expand(rows, 1, memory, memory)
     )
     weights = written_out(flat, past, mask=mask, causal=mask is None)[0, 0]

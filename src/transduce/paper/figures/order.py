@@ -80,7 +80,7 @@ def measure_order(
             ("encoder, no positions", worst(lambda ids: without.encode(ids, None))),
             ("encoder, sinusoids", worst(lambda ids: sinusoid.encode(ids, None))),
             ("encoder, learned", worst(lambda ids: learned.encode(ids, None))),
-            ("decoder, no positions", worst(lambda ids: without.hidden(source, None, ids))),
+            ("decoder, no positions", worst(lambda ids: without.hidden_states(source, None, ids))),
         )
     return Order(
         length=length,

@@ -54,7 +54,7 @@ class SelfAttention(nn.Module):
         self, x: Float[Tensor, "batch length width"]
     ) -> Float[Tensor, "batch length width"]:
         """Let every position read all others, or those near it."""
-        return self.attention(x, self.attention.remember(x))
+        return self.attention(x, self.attention.project_kv(x))
 
 
 class Recurrent(nn.Module):

@@ -20,7 +20,7 @@ from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.config import ModelConfig
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis, length_penalty
-from transduce.search.request import Draw, Request, Wishes
+from transduce.search.request import DecodingConstraints, Request, SamplingConfig
 
 SOURCES = [(5, 7, 11), (13, 2, 3, 17, 19), (23,), (29, 31)]
 REQUESTS = [Request(source) for source in SOURCES]
@@ -156,16 +156,22 @@ def test_a_prefix_begins_the_translation_and_counts(engine: Ct2Engine, exact: To
 
 
 @pytest.mark.parametrize(
-    "wishes", [Wishes(no_repeat=1), Wishes(no_repeat=2), Wishes(min_length=7), Wishes(max_length=3)]
+    "constraints",
+    [
+        DecodingConstraints(no_repeat=1),
+        DecodingConstraints(no_repeat=2),
+        DecodingConstraints(min_length=7),
+        DecodingConstraints(max_length=3),
+    ],
 )
 def test_greedy_wishes_are_honoured_as_torch_honours_them(
-    engine: Ct2Engine, exact: TorchEngine, wishes: Wishes
+    engine: Ct2Engine, exact: TorchEngine, constraints: DecodingConstraints
 ):
     config = SearchConfig(beam=1, extra=11)
 
-    found = engine.search(REQUESTS, config, wishes)
+    found = engine.search(REQUESTS, config, constraints)
 
-    expected = exact.search(REQUESTS, config, wishes)
+    expected = exact.search(REQUESTS, config, constraints)
     assert ids_of(found) == ids_of(expected)
     assert ids_of(found) != ids_of(engine.search(REQUESTS, config))
     for one, other in zip(found, expected, strict=True):
@@ -173,33 +179,43 @@ def test_greedy_wishes_are_honoured_as_torch_honours_them(
 
 
 @pytest.mark.parametrize(
-    ("request_", "beam", "wishes", "said"),
+    ("request_", "beam", "constraints", "said"),
     [
-        (Request((5,)), 1, Wishes(draw=Draw()), "sampling"),
-        (Request((5,), phrases=((7,),)), 1, Wishes(), "phrases that must occur"),
-        (Request((5,), prefix=(7,)), 2, Wishes(), "a prefix with a beam above 1"),
-        (Request((5,)), 2, Wishes(no_repeat=3), "no-repeat with a beam above 1"),
-        (Request((5,)), 2, Wishes(min_length=3), "min-length with a beam above 1"),
-        (Request((5,), prefix=(7,) * 51), 1, Wishes(), "a prefix or min-length as long as"),
-        (Request((5,) * 5000), 1, Wishes(), "more than 4096 pieces in one go"),
-        (Request((5,)), 1, Wishes(max_length=5000), "more than 4096 pieces in one go"),
-        (Request((5,)), 48, Wishes(), "a beam of 48 over so few pieces"),
-        (Request(()), 1, Wishes(), "an empty source"),
-        (Request((5,)), 1, Wishes(no_repeat=1, max_length=96), "a beam of 1 over so few pieces"),
+        (Request((5,)), 1, DecodingConstraints(sampling=SamplingConfig()), "sampling"),
+        (Request((5,), phrases=((7,),)), 1, DecodingConstraints(), "phrases that must occur"),
+        (Request((5,), prefix=(7,)), 2, DecodingConstraints(), "a prefix with a beam above 1"),
+        (Request((5,)), 2, DecodingConstraints(no_repeat=3), "no-repeat with a beam above 1"),
+        (Request((5,)), 2, DecodingConstraints(min_length=3), "min-length with a beam above 1"),
+        (
+            Request((5,), prefix=(7,) * 51),
+            1,
+            DecodingConstraints(),
+            "a prefix or min-length as long as",
+        ),
+        (Request((5,) * 5000), 1, DecodingConstraints(), "more than 4096 pieces in one go"),
+        (Request((5,)), 1, DecodingConstraints(max_length=5000), "more than 4096 pieces in one go"),
+        (Request((5,)), 48, DecodingConstraints(), "a beam of 48 over so few pieces"),
+        (Request(()), 1, DecodingConstraints(), "an empty source"),
+        (
+            Request((5,)),
+            1,
+            DecodingConstraints(no_repeat=1, max_length=96),
+            "a beam of 1 over so few pieces",
+        ),
     ],
 )
 def test_what_it_cannot_do_it_refuses_by_name(
-    engine: Ct2Engine, request_: Request, beam: int, wishes: Wishes, said: str
+    engine: Ct2Engine, request_: Request, beam: int, constraints: DecodingConstraints, said: str
 ):
     config = SearchConfig(beam=beam)
 
-    assert engine.refuses([Request((3,)), request_], config, wishes).startswith(said)
+    assert engine.refuses([Request((3,)), request_], config, constraints).startswith(said)
     with pytest.raises(ValueError, match="use the torch engine"):
-        engine.search([request_], config, wishes)
+        engine.search([request_], config, constraints)
 
 
 def test_it_refuses_nothing_of_the_usual(engine: Ct2Engine):
-    assert engine.refuses(REQUESTS, SearchConfig(), Wishes(max_length=7)) == ""
+    assert engine.refuses(REQUESTS, SearchConfig(), DecodingConstraints(max_length=7)) == ""
 
 
 def test_no_sentences_have_no_hypotheses(engine: Ct2Engine):

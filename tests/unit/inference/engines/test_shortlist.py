@@ -13,7 +13,7 @@ from transduce.inference.engines.selection import choose
 from transduce.inference.engines.shortlist import VMAP, Shortlist, read_shortlist
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.search.config import SearchConfig
-from transduce.search.request import PLAIN, Request, Wishes
+from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 ONE, OTHER = Request((5, 7, 11)), Request((13, 2, 3, 17))
 SHORT = Shortlist(
@@ -95,20 +95,21 @@ def test_what_was_searched_before_makes_no_difference(bundle: Bundle, cache: Cac
 
 
 @pytest.mark.parametrize(
-    ("request_", "wishes"), [(ONE._replace(prefix=(20,)), PLAIN), (ONE, Wishes(no_repeat=2))]
+    ("request_", "constraints"),
+    [(ONE._replace(prefix=(20,)), UNCONSTRAINED), (ONE, DecodingConstraints(no_repeat=2))],
 )
 def test_what_counts_on_those_numbers_is_refused(
-    bundle: Bundle, cache: Cache, request_: Request, wishes: Wishes
+    bundle: Bundle, cache: Cache, request_: Request, constraints: DecodingConstraints
 ):
     engine = Ct2Engine.of(bundle, shortlist=SHORT, cache=cache)
 
-    assert "with a shortlist" in engine.refuses([request_], SearchConfig(beam=1), wishes)
+    assert "with a shortlist" in engine.refuses([request_], SearchConfig(beam=1), constraints)
 
 
 def test_a_beam_wider_than_the_list_is_refused(bundle: Bundle, cache: Cache):
     engine = Ct2Engine.of(bundle, shortlist=Shortlist(always=(0, 1, 7, 8), after={}), cache=cache)
 
-    assert "a beam of 4" in engine.refuses([ONE], SearchConfig(beam=4), PLAIN)
+    assert "a beam of 4" in engine.refuses([ONE], SearchConfig(beam=4), UNCONSTRAINED)
 
 
 def test_what_is_written_is_read(file: Path, pieces: list[str]):

@@ -13,7 +13,7 @@ from transduce.inference.engines import torch_engine
 from transduce.inference.engines.torch_engine import TorchEngine, _shares
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
-from transduce.search.request import Draw, Request, Wishes
+from transduce.search.request import DecodingConstraints, Request, SamplingConfig
 
 SOURCES = [[5, 7, 11], [13, 2, 3, 17, 19], [23], []]
 REQUESTS = [Request(tuple(source)) for source in SOURCES]
@@ -128,9 +128,9 @@ def test_what_is_wished_comes_about(engine: TorchEngine):
         Request((13, 2), phrases=((17, 19), (23,))),
         Request((3,)),
     ]
-    wishes = Wishes(no_repeat=2, min_length=3, max_length=11)
+    constraints = DecodingConstraints(no_repeat=2, min_length=3, max_length=11)
 
-    found = engine.search(requests, SearchConfig(beam=3), wishes)
+    found = engine.search(requests, SearchConfig(beam=3), constraints)
 
     every = [one.ids for hypotheses in found for one in hypotheses]
     assert all(one.ids[:2] == PREFIX for one in found[0])
@@ -151,18 +151,25 @@ def test_sentences_with_phrases_do_not_disturb_the_others(engine: TorchEngine):
 
 
 def test_draws_of_a_sentence_are_the_same_alone_and_among_others(engine: TorchEngine):
-    config, wishes = SearchConfig(beam=3, extra=5), Wishes(draw=Draw(temperature=2.0, seed=3))
+    config, constraints = (
+        SearchConfig(beam=3, extra=5),
+        DecodingConstraints(sampling=SamplingConfig(temperature=2.0, seed=3)),
+    )
 
-    together = engine.search(REQUESTS, config, wishes)
+    together = engine.search(REQUESTS, config, constraints)
 
-    alone = [engine.search([request], config, wishes)[0] for request in REQUESTS]
+    alone = [engine.search([request], config, constraints)[0] for request in REQUESTS]
     assert [[h.ids for h in one] for one in alone] == [[h.ids for h in one] for one in together]
     assert len({h.ids for h in together[1]}) == 3
 
 
 def test_phrases_cannot_be_drawn(engine: TorchEngine):
     with pytest.raises(ValueError, match="phrases cannot be drawn at random"):
-        engine.search([Request((5,), phrases=((7,),))], SearchConfig(), Wishes(draw=Draw()))
+        engine.search(
+            [Request((5,), phrases=((7,),))],
+            SearchConfig(),
+            DecodingConstraints(sampling=SamplingConfig()),
+        )
 
 
 def test_what_was_found_is_scored_alike(engine: TorchEngine):
@@ -267,7 +274,7 @@ def test_an_ensemble_ends_with_the_fewest_positions(untrained: Transformer, toke
     models = [untrained, Transformer(config)]
     engine = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
 
-    found = engine.search(REQUESTS[:1], SearchConfig(beam=2), Wishes(min_length=5))
+    found = engine.search(REQUESTS[:1], SearchConfig(beam=2), DecodingConstraints(min_length=5))
 
     assert [len(one.ids) for one in found[0]] == [6, 6]
     with pytest.raises(ValueError, match=r"a side of 7 pieces .* end at 6 with EOS"):

@@ -19,7 +19,7 @@ from transduce.inference.engines.worker_processes import Helpers, as_program, ma
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import Draw, Request, Wishes
+from transduce.search.request import DecodingConstraints, Request, SamplingConfig
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux"),
@@ -103,11 +103,16 @@ def test_a_library_copies_nothing_and_a_program_may_and_holds_its_memory(
 
 
 @pytest.mark.parametrize(
-    ("beam", "wishes"), [(1, Wishes()), (3, Wishes()), (2, Wishes(draw=Draw(seed=5)))]
+    ("beam", "constraints"),
+    [
+        (1, DecodingConstraints()),
+        (3, DecodingConstraints()),
+        (2, DecodingConstraints(sampling=SamplingConfig(seed=5))),
+    ],
 )
 def test_several_processes_find_what_one_finds(
     beam: int,
-    wishes: Wishes,
+    constraints: DecodingConstraints,
     untrained: Transformer,
     tokenizer: Tokenizer,
     monkeypatch: pytest.MonkeyPatch,
@@ -127,7 +132,7 @@ def test_several_processes_find_what_one_finds(
             return Helpers(do, count)
 
         monkeypatch.setattr(torch_engine, "Helpers", counted)
-        both = [engine.search(requests, config, wishes) for _ in range(2)]
+        both = [engine.search(requests, config, constraints) for _ in range(2)]
         assert made == [1] * fork, "copies are made once, and kept"
         assert both[0] == both[1]
         return [[one.ids for one in best] for best in both[0]]
