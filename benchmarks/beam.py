@@ -20,7 +20,7 @@ from record import header, write
 from transduce.bundle.bundle import Bundle
 from transduce.config import Recipe, load_recipe
 from transduce.evaluation.scoring import translate_pairs
-from transduce.evaluation.significance import LEVEL, System, compare_systems
+from transduce.evaluation.significance import SIGNIFICANCE_LEVEL, System, compare_systems
 from transduce.pipeline.prepare import open_prepared
 
 Row = dict[str, float | bool]
@@ -90,7 +90,7 @@ def judge(runs: Sequence[Path], recipe: Recipe, *, beam: int, alphas: Sequence[f
     values = standings(systems)
     best = max(systems, key=lambda system: values[system.name][0])
     values = standings([best, *(system for system in systems if system is not best)])
-    rule = next(system.name for system in systems if values[system.name][1] >= LEVEL)
+    rule = next(system.name for system in systems if values[system.name][1] >= SIGNIFICANCE_LEVEL)
     return [
         {
             "beam": beam,

@@ -14,7 +14,7 @@ from tests.conftest import Run, Transduce
 from transduce import Bundle, load_recipe
 from transduce.cli import main
 from transduce.data.corpus import Pair
-from transduce.evaluation.scoring import foresee, translate_pairs
+from transduce.evaluation.scoring import evaluate_perplexity, translate_pairs
 from transduce.io.atomic_folder import sha256
 from transduce.pipeline.prepare import open_prepared
 
@@ -77,7 +77,7 @@ def test_before_the_first_update_it_is_the_model_it_starts_from(run: Run, place:
 
     weights = ours.model.state_dict()
     assert all(torch.equal(weights[n], w) for n, w in theirs.model.state_dict().items())
-    assert foresee(ours.model, prepared.tokenizer, pairs=pairs) == foresee(
+    assert evaluate_perplexity(ours.model, prepared.tokenizer, pairs=pairs) == evaluate_perplexity(
         theirs.model, theirs.tokenizer, pairs=pairs
     )
     assert translate_pairs(
@@ -91,7 +91,7 @@ def test_training_begins_with_those_weights(run: Run, place: Path):
     lines = (place / "still" / "metrics.jsonl").read_text().split("\n")[:-1]
 
     losses = [fact["validation_loss"] for fact in map(json.loads, lines) if "bleu" in fact]
-    loss = foresee(theirs.model, theirs.tokenizer, pairs=prepared.validation).per_token
+    loss = evaluate_perplexity(theirs.model, theirs.tokenizer, pairs=prepared.validation).per_token
     assert losses == pytest.approx([loss, loss], abs=1e-4)
 
 
@@ -119,7 +119,7 @@ def test_learning_lowers_the_loss_of_the_new_text(place: Path):
     before = Bundle.load(prepared.start)
 
     losses = [
-        foresee(bundle.model, prepared.tokenizer, pairs=prepared.validation).per_token
+        evaluate_perplexity(bundle.model, prepared.tokenizer, pairs=prepared.validation).per_token
         for bundle in (before, tuned)
     ]
 

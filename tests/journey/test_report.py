@@ -115,7 +115,7 @@ def test_mistakes_are_one_line_and_write_nothing(folder: Path, transduce: Transd
     refuses(report(hypotheses=short), "short.en has 1 lines", "29 references")
     refuses(report("--against", short), "short.en has 1 lines", "29 references")
     refuses(report("--source", short), "the source has 1 lines", "29 references")
-    refuses(report(hypotheses=none, target=none), "no line in the references")
+    refuses(report(hypotheses=none, target=none), "the references have no lines")
     refuses(report(hypotheses=none), "none.en has 0 lines")
     refuses(report("--against", folder / "gone.en"), "gone.en")
     refuses(report("--against", latin), "latin.en, line 1: not UTF-8")

@@ -16,7 +16,7 @@ from transduce.data.loader import Loader
 from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.sampler import Place, Sampler
 from transduce.data.store import Store
-from transduce.evaluation.scoring import foresee
+from transduce.evaluation.scoring import evaluate_perplexity
 from transduce.model.loss import nats
 from transduce.visualization.traced import traced_text
 
@@ -61,7 +61,7 @@ def test_a_loader_draws_each_sides_own_pieces(tokenizer: PairTokenizer, store: S
 
 
 def test_perplexity_is_that_of_the_targets_pieces(tokenizer: PairTokenizer, bundle: Bundle):
-    found = foresee(bundle.model, tokenizer, pairs=[PAIR])
+    found = evaluate_perplexity(bundle.model, tokenizer, pairs=[PAIR])
 
     said = [*tokenizer.target.encode(PAIR.target), 0]
     with torch.no_grad():

@@ -35,14 +35,14 @@ def calibrate(
 
     from transduce.bundle.bundle import Bundle, find_bundle
     from transduce.data.corpus import Pair
-    from transduce.evaluation.scoring import learn_confidence, translate_pairs
+    from transduce.evaluation.scoring import fit_confidence, translate_pairs
     from transduce.io.atomic_folder import CARD
 
     folder = find_bundle(model)
     bundle = Bundle.load(folder)
     pairs = [Pair(*sides) for sides in zip(sources, targets, strict=True)]
     found = translate_pairs(bundle.model, bundle.tokenizer, pairs=pairs, search=bundle.search)
-    bundle.confidence = learn_confidence(found, pairs)
+    bundle.confidence = fit_confidence(found, pairs)
     learned = {"words": bundle.confidence.words, "sentences": bundle.confidence.sentences}
     missing = [name for name, one in learned.items() if one is None]
     if missing:

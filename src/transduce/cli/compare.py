@@ -42,10 +42,10 @@ def compare(
     """
     references, lines = all_lines(target), [all_lines(file) for file in systems]
 
-    from transduce.evaluation.significance import System, compare_systems, names_of
+    from transduce.evaluation.significance import System, compare_systems, distinct_names
 
     found = compare_systems(
-        [*map(System, names_of(systems), lines)],
+        [*map(System, distinct_names(systems), lines)],
         references,
         metrics=metric or [],
         language=language,

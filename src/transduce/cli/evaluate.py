@@ -82,21 +82,21 @@ def evaluate(
         assert hypotheses is not None
         lines, references = all_lines(hypotheses), all_lines(target)
 
-        from transduce.evaluation.scoring import metrics_of, score_lines
+        from transduce.evaluation.scoring import score_lines, select_metrics
 
         scores = score_lines(
             lines,
             references,
             language=language,
             tokenize=tokenize,
-            metrics=metrics_of(metric or []),
+            metrics=select_metrics(metric or []),
         )
     else:
         assert source is not None
         sources, references = all_lines(source), all_lines(target)
 
         from transduce.bundle.bundle import Bundle
-        from transduce.evaluation.scoring import metrics_of, score_model
+        from transduce.evaluation.scoring import score_model, select_metrics
         from transduce.inference.engines.worker_processes import as_program
 
         as_program()
@@ -106,7 +106,7 @@ def evaluate(
             references=references,
             language=language,
             tokenize=tokenize,
-            metrics=metrics_of(metric or []),
+            metrics=select_metrics(metric or []),
         )
     if as_json:
         say(json.dumps([asdict(score) for score in scores], ensure_ascii=False))
@@ -141,23 +141,29 @@ def _write_report(
     references, sources = texts[asked.target], texts.get(asked.source)
     with whole_output(file) as page:
         from transduce.data.words import count_words
-        from transduce.evaluation.breakdown import check_lines
-        from transduce.evaluation.report import Made, Scoring, Training, report_on, translate_with
+        from transduce.evaluation.breakdown import check_line_counts
+        from transduce.evaluation.report import (
+            ScoringOptions,
+            SystemOutput,
+            TrainingText,
+            build_report,
+            translate_test_set,
+        )
         from transduce.evaluation.report_html import to_html
-        from transduce.evaluation.scoring import metrics_of
-        from transduce.evaluation.significance import System, names_of
+        from transduce.evaluation.scoring import select_metrics
+        from transduce.evaluation.significance import System, distinct_names
 
         language, tokenize, metric = scoring
-        metrics = metrics_of(metric or [])
+        metrics = select_metrics(metric or [])
         ours = asked.model.resolve() if asked.model else asked.hypotheses
-        names = names_of([one for one in (ours, asked.against) if one is not None])
+        names = distinct_names([one for one in (ours, asked.against) if one is not None])
         against = System(names[1], texts[asked.against]) if asked.against else None
-        check_lines([against] if against else [], references, sources=sources)
+        check_line_counts([against] if against else [], references, sources=sources)
         if asked.model:
             from transduce.inference.engines.worker_processes import as_program
 
             as_program()
-            made = translate_with(
+            made = translate_test_set(
                 asked.model,
                 names[0],
                 sources=sources or [],
@@ -165,16 +171,16 @@ def _write_report(
                 perplexity="perplexity" in metrics,
             )
         else:
-            made = Made(System(names[0], texts[asked.hypotheses]))
+            made = SystemOutput(System(names[0], texts[asked.hypotheses]))
         if asked.train:
             with lines_of(asked.train) as lines:
-                made = made._replace(training=Training(asked.train.name, count_words(lines)))
-        found = report_on(
+                made = made._replace(training=TrainingText(asked.train.name, count_words(lines)))
+        found = build_report(
             made,
             references,
             sources=sources,
             against=against,
-            scoring=Scoring(language, tokenize, metrics),
+            scoring=ScoringOptions(language, tokenize, metrics),
         )
         page.write(to_html(found).encode())
     if as_json:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from transduce.bundle.bundle import Bundle
 from transduce.demo.corpus import Written
 from transduce.demo.pronoun import PronounScore
-from transduce.evaluation.scoring import Finished
+from transduce.evaluation.scoring import RunResult
 from transduce.visualization.attention import TracedText, attention_figure, attention_of
 from transduce.visualization.chart import Series, line_chart
 from transduce.visualization.page import Section, page, table
@@ -34,7 +34,7 @@ class Example(NamedTuple):
 class Found:
     """What the demo has to show."""
 
-    finished: Finished
+    finished: RunResult
     written: Written
     """How many sentences of which sort there are."""
     examples: tuple[Example, ...]

@@ -1,58 +1,67 @@
-"""Translations taken apart: where a system is good, where it is not, and how it fails.
+"""Break translations down by length, word frequency and type of error.
 
-One score hides whether it is the long sentences, the rare words or a few endless repetitions that
-cost it. Here is text in and numbers out; `report` makes a page of them. A word is what `text.words`
-says.
+One score hides whether long sentences, rare words or a few endless repetitions cost it. Text in,
+numbers out; `report_html` renders them. Words are those of `data.words`.
 """
 
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
 from typing import Final, Literal
 
-from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 
-from transduce.data.words import count_words
-from transduce.evaluation.tally import FREQUENCIES, LENGTHS, RATIOS, Faults, Tally
+from transduce.data.words import count_words, repetition, words
 
-WORST: Final = 20
-"""Sentences shown that score lowest."""
-CHANGED: Final = 10
-"""Sentences shown that gain most, and that lose most, against another system."""
+WORST_SENTENCES: Final = 20
+"""Number of lowest-scoring sentences shown."""
+CHANGED_SENTENCES: Final = 10
+"""Number of largest gains, and of largest losses, against another system shown."""
+LENGTH_BOUNDS: Final = (5, 10, 15, 20, 30, 40, 60)
+"""Upper bounds in words of the length buckets; the last bucket is open."""
+FREQUENCY_BOUNDS: Final = (0, 1, 4, 9, 99)
+"""Upper bounds in training occurrences of the frequency buckets; the last bucket is open."""
+RATIO_LABELS: Final = ("under 0.5", "0.5 to 0.8", "0.8 to 1.25", "1.25 to 2", "over 2")
+"""Length ratio (hypothesis words / reference words) of each entry of `ErrorCounts.ratios`."""
+
+_SHORT, _LONG = (0.5, 0.8), (1.25, 2.0)
+_EXAMPLES: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Length:
-    """The lines of about one length. Tuples have a value for every system, here and below."""
+class LengthBucket:
+    """Lines of similar length. Tuples hold one value per system, here and below."""
 
     words: str
-    """Such as "6–10"."""
+    """Range in words, such as "6–10"."""
     lines: int
     bleu: tuple[float, ...]
-    """Of these lines alone."""
+    """Corpus BLEU of these lines."""
     chrf: tuple[float, ...]
-    """The mean of the sentences' chrF2."""
+    """Mean sentence chrF2."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Frequency:
-    """The words that stand about as often in the training text. Matches are counted by line."""
+class FrequencyBucket:
+    """Words of similar frequency in the training text. Matches are counted per line."""
 
     times: str
-    """Such as "2–4"."""
+    """Range in occurrences, such as "2–4"."""
     words: int
-    """Of the references, each as often as it stands there."""
+    """Number of such words in the references."""
     recall: tuple[float | None, ...]
-    """Share of these words that the translations have; None where there are none."""
+    """Share of these words found in the translations; None without any."""
     f1: tuple[float | None, ...]
-    """Its harmonic mean with the share of the translations' such words that the references have."""
+    """Harmonic mean of recall and precision."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sentence:
-    """A line of the test set as every system has it."""
+class ScoredSentence:
+    """A line of the test set with every system's translation."""
 
     line: int
     """Counted from 1."""
@@ -63,27 +72,210 @@ class Sentence:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RepetitionExample:
+    """A line with a repetition that its reference does not have."""
+
+    line: int
+    """Counted from 1."""
+    piece: str
+    hypothesis: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopiedWord:
+    """A source word copied into translations whose references do not have it."""
+
+    word: str
+    times: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErrorCounts:
+    """Typical errors in one system's translations."""
+
+    words: int
+    """Words in all translations."""
+    empty: int
+    """Empty lines whose reference is not empty."""
+    copied_lines: int | None
+    """Lines identical to the source but not to the reference; None without sources."""
+    copied_words: int | None
+    """Source words absent from the reference, punctuation excluded; None without sources."""
+    most_copied: tuple[CopiedWord, ...]
+    repeated: int
+    """Lines with a `data.words.repetition`."""
+    repetitions: tuple[RepetitionExample, ...]
+    """The first of them."""
+    ratio: float
+    """Length ratio: hypothesis words / reference words."""
+    brevity: float
+    """BLEU's brevity penalty; 1 means none."""
+    ratios: tuple[int, ...]
+    """Lines by length ratio, one count per `RATIO_LABELS`; empty references are left out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Breakdown:
-    """One system's translations taken apart, or two systems' side by side."""
+    """The breakdown of one system's translations, or of two systems' side by side."""
 
     systems: tuple[str, ...]
-    """Their names: the one in question, and the one it is held against if there is one."""
+    """Names of the evaluated system and, if given, of the system it is compared with."""
     lines: int
     measured: Literal["source", "reference"]
-    """The side whose words make a line's length."""
-    lengths: tuple[Length, ...]
-    """Those that occur, shortest first."""
-    frequencies: tuple[Frequency, ...]
+    """The side whose words define a line's length."""
+    lengths: tuple[LengthBucket, ...]
+    """Non-empty buckets, shortest first."""
+    frequencies: tuple[FrequencyBucket, ...]
     own_frequencies: bool
-    """Whether no training text was known, so that the references stood in for it."""
+    """Whether frequencies were counted in the references, for lack of a training text."""
     ratios: tuple[str, ...]
-    """What the counts in `Faults.ratios` are of."""
-    faults: tuple[Faults, ...]
-    worst: tuple[Sentence, ...]
-    """The first system's by sentence chrF2, lowest first."""
-    gains: tuple[Sentence, ...]
-    """Where the first system is most above the second."""
-    losses: tuple[Sentence, ...]
+    """Labels of the counts in `ErrorCounts.ratios`."""
+    faults: tuple[ErrorCounts, ...]
+    worst: tuple[ScoredSentence, ...]
+    """The first system's sentences by chrF2, lowest first."""
+    gains: tuple[ScoredSentence, ...]
+    """Where the first system is furthest above the second."""
+    losses: tuple[ScoredSentence, ...]
+
+
+class LineStatistics:
+    """Sufficient statistics of a set of lines, from which BLEU and chrF are computed."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self._chrf = 0.0
+        # BLEU's: hypothesis length, reference length, 4 match counts, 4 n-gram counts.
+        self._counts = [0] * 10
+
+    def add(self, score: BLEUScore, chrf: float) -> None:
+        """Add one line."""
+        self.lines += 1
+        self._chrf += chrf
+        for index, count in enumerate((score.sys_len, score.ref_len, *score.counts, *score.totals)):
+            self._counts[index] += count
+
+    def bleu(self) -> BLEUScore:
+        """BLEU of these lines, equal to sacreBLEU's."""
+        system_length, reference_length, *counts = self._counts
+        return BLEU.compute_bleu(
+            counts[:4], counts[4:], system_length, reference_length, smooth_method="exp"
+        )
+
+    @property
+    def chrf(self) -> float:
+        """Mean sentence chrF2."""
+        return self._chrf / self.lines
+
+
+@dataclass(slots=True)
+class WordMatches:
+    """Counts of the words in one frequency bucket."""
+
+    reference_words: int = 0
+    hypothesis_words: int = 0
+    matched_words: int = 0
+
+    @property
+    def recall(self) -> float | None:
+        """Share of the reference words that were matched; None without any."""
+        return self.matched_words / self.reference_words if self.reference_words else None
+
+    @property
+    def f1(self) -> float | None:
+        """Harmonic mean of recall and precision; None without reference words."""
+        if not self.reference_words:
+            return None
+        return 2 * self.matched_words / (self.reference_words + self.hypothesis_words)
+
+
+class SystemStatistics:
+    """Counts of one system, accumulated line by line, so that memory stays small."""
+
+    def __init__(self, bleu: BLEU, chrf: CHRF, training_counts: Mapping[str, int]) -> None:
+        self._bleu, self._chrf, self._training_counts = bleu, chrf, training_counts
+        self.chrf: list[float] = []
+        self.all = LineStatistics()
+        self.lengths: dict[int, LineStatistics] = {}
+        self.frequency_classes = [WordMatches() for _ in range(len(FREQUENCY_BOUNDS) + 1)]
+        self._copied: Counter[str] = Counter()
+        self._repetitions: list[RepetitionExample] = []
+        self._words = self._reference_words = 0
+        self._empty = self._copied_lines = self._repeated = 0
+        self._ratios = [0] * len(RATIO_LABELS)
+
+    def add(self, line: str, reference: str, *, source: str | None) -> None:
+        """Count one line.
+
+        Args:
+            line: the translation.
+            reference: the reference translation.
+            source: the source line; without it copies are not counted.
+        """
+        line_words, reference_words = words(line), words(reference)
+        source_words = reference_words if source is None else words(source)
+        self._score(line, reference, length=len(source_words))
+        self._count_lengths(len(line_words), len(reference_words))
+        if repeated := repetition(line_words, reference_words):
+            self._repeated += 1
+            if len(self._repetitions) < _EXAMPLES:
+                example = RepetitionExample(
+                    line=len(self.chrf), piece=" ".join(repeated), hypothesis=line
+                )
+                self._repetitions.append(example)
+        counts, reference_counts = Counter(line_words), Counter(reference_words)
+        self._match(counts, reference_counts)
+        if source is not None:
+            self._copied_lines += bool(line_words) and line_words == source_words != reference_words
+            alphanumeric = Counter(word for word in source_words if word[0].isalnum())
+            self._copied += (counts - reference_counts) & (alphanumeric - reference_counts)
+
+    def errors(self, *, copies: bool) -> ErrorCounts:
+        """Return the error counts; `copies` tells whether sources were given."""
+        return ErrorCounts(
+            words=self._words,
+            empty=self._empty,
+            copied_lines=self._copied_lines if copies else None,
+            copied_words=self._copied.total() if copies else None,
+            most_copied=tuple(
+                CopiedWord(word=word, times=times)
+                for word, times in self._copied.most_common(_EXAMPLES)
+            ),
+            repeated=self._repeated,
+            repetitions=tuple(self._repetitions),
+            ratio=self._words / self._reference_words if self._reference_words else 1.0,
+            brevity=self.all.bleu().bp,
+            ratios=tuple(self._ratios),
+        )
+
+    def _score(self, line: str, reference: str, *, length: int) -> None:
+        # Identical lines score 100 even when both are empty, which chrF would score 0.
+        identical = line == reference
+        chrf = 100.0 if identical else float(self._chrf.sentence_score(line, [reference]).score)
+        bleu = self._bleu.corpus_score([line], [[reference]])
+        self.chrf.append(chrf)
+        bucket = self.lengths.setdefault(bisect_left(LENGTH_BOUNDS, length), LineStatistics())
+        for statistics in (self.all, bucket):
+            statistics.add(bleu, chrf)
+
+    def _count_lengths(self, line_words: int, reference_words: int) -> None:
+        self._words += line_words
+        self._reference_words += reference_words
+        self._empty += bool(reference_words and not line_words)
+        if reference_words:
+            ratio = line_words / reference_words
+            self._ratios[bisect_right(_SHORT, ratio) + bisect_left(_LONG, ratio)] += 1
+
+    def _match(self, counts: Mapping[str, int], reference_counts: Mapping[str, int]) -> None:
+        for word, count in reference_counts.items():
+            matches = self._frequency_class(word)
+            matches.reference_words += count
+            matches.matched_words += min(count, counts.get(word, 0))
+        for word, count in counts.items():
+            self._frequency_class(word).hypothesis_words += count
+
+    def _frequency_class(self, word: str) -> WordMatches:
+        frequency = self._training_counts.get(word, 0)
+        return self.frequency_classes[bisect_left(FREQUENCY_BOUNDS, frequency)]
 
 
 def break_down(
@@ -95,60 +287,65 @@ def break_down(
     sources: Sequence[str] | None = None,
     training: Mapping[str, int] | None = None,
 ) -> Breakdown:
-    """Take the translations of a system, or of two, apart.
+    """Break down the translations of one or two systems.
 
     Args:
-        systems: name and lines of the one in question, and of the one it is held against.
-        references: what the lines should be.
+        systems: name and lines of the evaluated system, and of the one it is compared with.
+        references: reference translations, line by line.
         bleu: sacreBLEU's metric, set up for the language.
         chrf: sacreBLEU's metric for sentences.
-        sources: what was translated; without it lengths are the references' and no copy is found.
-        training: how often each word stands in the training text's target side.
+        sources: source lines; without them length is the references' and copies are not counted.
+        training: word counts of the training text's target side.
 
     Raises:
         ValueError: for unequal numbers of lines or none.
     """
     assert len(systems) in (1, 2)
-    check_lines(systems, references, sources=sources)
-    known = count_words(references) if training is None else training
-    tallies: list[Tally] = []
+    check_line_counts(systems, references, sources=sources)
+    training_counts = count_words(references) if training is None else training
+    statistics: list[SystemStatistics] = []
     for _, lines in systems:
-        tally = Tally(bleu, chrf, known)
+        system = SystemStatistics(bleu, chrf, training_counts)
         for number, (line, reference) in enumerate(zip(lines, references, strict=True)):
-            tally.add(line, reference, source=None if sources is None else sources[number])
-        tallies.append(tally)
-    show = partial(_sentences, systems, references, sources=sources, tallies=tallies)
-    scores = tallies[0].chrf
-    flawed = (number for number, score in enumerate(scores) if score < 100)
-    gains, losses = _changes(scores, tallies[-1].chrf)
+            system.add(line, reference, source=None if sources is None else sources[number])
+        statistics.append(system)
+    select = partial(_sentences, systems, references, sources=sources, statistics=statistics)
+    scores = statistics[0].chrf
+    imperfect = (number for number, score in enumerate(scores) if score < 100)
+    gains, losses = _changes(scores, statistics[-1].chrf)
     return Breakdown(
         systems=tuple(name for name, _ in systems),
         lines=len(references),
         measured="reference" if sources is None else "source",
-        lengths=_by_length(tallies),
-        frequencies=_by_frequency(tallies),
+        lengths=_by_length(statistics),
+        frequencies=_by_frequency(statistics),
         own_frequencies=training is None,
-        ratios=RATIOS,
-        faults=tuple(tally.faults(copies=sources is not None) for tally in tallies),
-        worst=show(nsmallest(WORST, flawed, key=scores.__getitem__)),
-        gains=show(gains),
-        losses=show(losses),
+        ratios=RATIO_LABELS,
+        faults=tuple(system.errors(copies=sources is not None) for system in statistics),
+        worst=select(nsmallest(WORST_SENTENCES, imperfect, key=scores.__getitem__)),
+        gains=select(gains),
+        losses=select(losses),
     )
 
 
-def check_lines(
+def check_line_counts(
     systems: Sequence[tuple[str, Sequence[str]]],
     references: Sequence[str],
     *,
     sources: Sequence[str] | None = None,
 ) -> None:
-    """Refuse sides that cannot stand beside each other.
+    """Check that all texts have the same number of lines.
+
+    Args:
+        systems: name and lines of each system.
+        references: reference translations.
+        sources: source lines, if known.
 
     Raises:
         ValueError: for unequal numbers of lines or none; the message has the numbers.
     """
     if not references:
-        raise ValueError("there is nothing to report on: no line in the references")
+        raise ValueError("there is nothing to report on: the references have no lines")
     for name, lines in [*systems, *([] if sources is None else [("the source", sources)])]:
         if len(lines) != len(references):
             raise ValueError(
@@ -157,47 +354,48 @@ def check_lines(
             )
 
 
-def _by_length(tallies: Sequence[Tally]) -> tuple[Length, ...]:
-    found: list[Length] = []
-    for place, name in enumerate(_named(0, LENGTHS)):
-        if place in tallies[0].lengths:
-            bins = [tally.lengths[place] for tally in tallies]
-            one = Length(
-                words=name,
-                lines=bins[0].lines,
-                bleu=tuple(float(some.bleu().score) for some in bins),
-                chrf=tuple(some.chrf for some in bins),
+def _by_length(statistics: Sequence[SystemStatistics]) -> tuple[LengthBucket, ...]:
+    buckets: list[LengthBucket] = []
+    for index, label in enumerate(_range_labels(0, LENGTH_BOUNDS)):
+        if index in statistics[0].lengths:
+            lines = [system.lengths[index] for system in statistics]
+            bucket = LengthBucket(
+                words=label,
+                lines=lines[0].lines,
+                bleu=tuple(float(system.bleu().score) for system in lines),
+                chrf=tuple(system.chrf for system in lines),
             )
-            found.append(one)
-    return tuple(found)
+            buckets.append(bucket)
+    return tuple(buckets)
 
 
-def _by_frequency(tallies: Sequence[Tally]) -> tuple[Frequency, ...]:
+def _by_frequency(statistics: Sequence[SystemStatistics]) -> tuple[FrequencyBucket, ...]:
     return tuple(
-        Frequency(
-            times=name,
-            words=tallies[0].classes[place].theirs,
-            recall=tuple(tally.classes[place].recall for tally in tallies),
-            f1=tuple(tally.classes[place].f1 for tally in tallies),
+        FrequencyBucket(
+            times=label,
+            words=statistics[0].frequency_classes[index].reference_words,
+            recall=tuple(system.frequency_classes[index].recall for system in statistics),
+            f1=tuple(system.frequency_classes[index].f1 for system in statistics),
         )
-        for place, name in enumerate(_named(0, FREQUENCIES))
+        for index, label in enumerate(_range_labels(0, FREQUENCY_BOUNDS))
     )
 
 
-def _named(first: int, lasts: Sequence[int]) -> list[str]:
-    """Names of the stretches that end with these numbers, and of the open one above."""
-    names: list[str] = []
-    for last in lasts:
-        names.append(f"{first}–{last}" if last > first else str(last))
+def _range_labels(first: int, bounds: Sequence[int]) -> list[str]:
+    """Labels of the ranges with these upper bounds, and of the open one above them."""
+    labels: list[str] = []
+    for last in bounds:
+        labels.append(f"{first}–{last}" if last > first else str(last))
         first = last + 1
-    return [*names, f"{first}+"]
+    return [*labels, f"{first}+"]
 
 
-def _changes(ours: Sequence[float], theirs: Sequence[float]) -> tuple[list[int], list[int]]:
-    """Lines with the largest gains and losses of sentence chrF."""
-    gain = [mine - other for mine, other in zip(ours, theirs, strict=True)]
-    up = nsmallest(CHANGED, (n for n, by in enumerate(gain) if by > 0), key=lambda n: -gain[n])
-    down = nsmallest(CHANGED, (n for n, by in enumerate(gain) if by < 0), key=gain.__getitem__)
+def _changes(scores: Sequence[float], baseline: Sequence[float]) -> tuple[list[int], list[int]]:
+    """Line indices of the largest gains and losses in sentence chrF."""
+    gain = [score - base for score, base in zip(scores, baseline, strict=True)]
+    count = CHANGED_SENTENCES
+    up = nsmallest(count, (n for n, by in enumerate(gain) if by > 0), key=lambda n: -gain[n])
+    down = nsmallest(count, (n for n, by in enumerate(gain) if by < 0), key=gain.__getitem__)
     return up, down
 
 
@@ -207,15 +405,15 @@ def _sentences(
     numbers: Sequence[int],
     *,
     sources: Sequence[str] | None,
-    tallies: Sequence[Tally],
-) -> tuple[Sentence, ...]:
+    statistics: Sequence[SystemStatistics],
+) -> tuple[ScoredSentence, ...]:
     return tuple(
-        Sentence(
+        ScoredSentence(
             line=number + 1,
             source=None if sources is None else sources[number],
             reference=references[number],
             hypotheses=tuple(lines[number] for _, lines in systems),
-            chrf=tuple(tally.chrf[number] for tally in tallies),
+            chrf=tuple(system.chrf[number] for system in statistics),
         )
         for number in numbers
     )

@@ -1,6 +1,6 @@
-"""What a model is worth: BLEU, chrF and TER with their signatures, and perplexity.
+"""Metrics: BLEU, chrF and TER by sacreBLEU, and perplexity.
 
-A score without its signature cannot be compared with anything, so the two travel together.
+A score without its signature is not comparable, so each `Score` carries one.
 """
 
 import importlib.util
@@ -24,19 +24,19 @@ _KOREAN = frozenset({"ko", "kor"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Score:
-    """A score of a whole test set, and how it was measured."""
+    """A corpus-level score with its signature."""
 
     name: str
-    """As sacreBLEU calls it: "BLEU", "chrF2", "TER"."""
+    """sacreBLEU's name: "BLEU", "chrF2" or "TER"."""
 
     value: float
-    """In the hundreds' scale that papers use. TER is better when lower."""
+    """0 to 100; for TER lower is better."""
 
     signature: str
     """sacreBLEU's: tokeniser, case, smoothing, version."""
 
     def __str__(self) -> str:
-        """Put it on one line.
+        """Format as one line.
 
         >>> print(Score(name="BLEU", value=41.0249, signature="nrefs:1|case:mixed"))
         BLEU 41.02  nrefs:1|case:mixed
@@ -46,22 +46,22 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Perplexity:
-    """How well a model foresees given translations."""
+    """Cross-entropy of a model on given translations."""
 
-    nats: float
-    """-ln p of all target pieces, EOS among them, without label smoothing."""
+    loss_sum: float
+    """Negative log-likelihood of all target pieces in nats, EOS included, not label-smoothed."""
 
     tokens: int
-    """Target pieces, EOS among them."""
+    """Target pieces, EOS included."""
 
     @property
     def per_token(self) -> float:
         """Nats per target piece."""
-        return self.nats / self.tokens
+        return self.loss_sum / self.tokens
 
     @property
     def perplexity(self) -> float:
-        """e to the nats per piece; infinite where that is more than a float can hold.
+        """exp(nats per piece); infinite on overflow.
 
         >>> Perplexity(nats=2 * math.log(8), tokens=3).perplexity
         4.0
@@ -70,29 +70,31 @@ class Perplexity:
 
 
 def bleu_metric(*, language: str = "", tokenize: str = "") -> BLEU:
-    """Set up sacreBLEU's BLEU for a target language, or with the tokeniser named over it.
+    """Create sacreBLEU's BLEU for a target language; `tokenize` overrides its tokeniser.
 
     Raises:
-        ValueError: for a tokeniser that is not there.
+        ValueError: for a tokeniser that is unknown or not installed.
     """
     name = tokenize or bleu_tokenizer(language)
-    try:  # some tokenisers want a package, some fetch a file
-        # force: text that looks tokenised gets its score without a lecture on stderr.
+    try:  # some tokenisers need a package, some download a file
+        # force: no warning on stderr about text that looks tokenised.
         return BLEU(tokenize=name, force=True)
     except KeyError:
-        raise ValueError(f"BLEU has no tokeniser {name!r}: see score.bleu_tokenize") from None
+        raise ValueError(
+            f"BLEU has no tokeniser {name!r}: see the setting score.bleu_tokenize"
+        ) from None
     except (ImportError, OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"BLEU's tokeniser {name!r} cannot be used: {reason}") from None
+        raise ValueError(f"BLEU's tokeniser {name!r} is not available: {reason}") from None
 
 
 def chrf_metric() -> CHRF:
-    """Set up sacreBLEU's chrF2."""
+    """Create sacreBLEU's chrF2."""
     return CHRF()
 
 
 def ter_metric(*, language: str = "") -> TER:
-    """Set up sacreBLEU's TER: words, or characters where a script has no blanks."""
+    """Create sacreBLEU's TER: over characters for Chinese and Japanese, else over words."""
     characters = _primary(language) in _CHINESE | _JAPANESE
     return TER(normalized=characters, asian_support=characters)
 
@@ -108,12 +110,12 @@ def bleu(
 
     Args:
         hypotheses: translations, a line each.
-        references: what they should be, line by line.
-        language: code of the target language; it chooses the tokeniser.
-        tokenize: sacreBLEU's name of a tokeniser, over that; "none" for text that is tokenised.
+        references: reference translations, a line each.
+        language: code of the target language, which selects the tokeniser.
+        tokenize: sacreBLEU's name of another tokeniser; "none" for tokenised text.
 
     Raises:
-        ValueError: for unequal numbers of lines or none, or a tokeniser that is not there.
+        ValueError: for unequal numbers of lines or none, or an unavailable tokeniser.
     """
     _check_lines(hypotheses, references)
     metric = bleu_metric(language=language, tokenize=tokenize)
@@ -122,7 +124,7 @@ def bleu(
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Corpus chrF2: character 6-grams, recall twice as heavy. It needs no tokeniser.
+    """Corpus chrF2: F2 score over character n-grams up to 6; needs no tokeniser.
 
     Raises:
         ValueError: for unequal numbers of lines or none.
@@ -134,7 +136,12 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 
 
 def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str = "") -> Score:
-    """Translation edit rate: edits per reference word (per character of Chinese and Japanese).
+    """Translation edit rate: edits per reference word (per character for Chinese and Japanese).
+
+    Args:
+        hypotheses: translations, a line each.
+        references: reference translations, a line each.
+        language: code of the target language.
 
     Raises:
         ValueError: for unequal numbers of lines or none.
@@ -146,10 +153,10 @@ def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str =
 
 
 def bleu_tokenizer(language: str) -> str:
-    """Return the name of sacreBLEU's tokeniser for a language's code.
+    """Return sacreBLEU's tokeniser for a language code.
 
-    Japanese and Korean want a dictionary that may not be installed; characters are the words then,
-    as the signature says.
+    Japanese and Korean need an optional dictionary and fall back to characters without it, which
+    the signature shows.
 
     >>> bleu_tokenizer("zh-TW"), bleu_tokenizer("de"), bleu_tokenizer("")
     ('zh', '13a', '13a')
@@ -166,28 +173,28 @@ def bleu_tokenizer(language: str) -> str:
 
 @torch.inference_mode()
 def perplexity(model: Transformer, batches: Iterable[Batch]) -> Perplexity:
-    """Measure how well `model` foresees the targets of `batches`. It comes back in the mode it had.
+    """Compute the perplexity of `model` on `batches`; its train/eval mode is restored.
 
     Raises:
-        ValueError: if there is no target piece.
+        ValueError: if `batches` has no target piece.
     """
     device = model.embedding.weight.device
-    nats = torch.zeros((), dtype=torch.float64, device=device)
+    loss_sum = torch.zeros((), dtype=torch.float64, device=device)
     tokens = 0
     training = model.training
     model.eval()
     try:
         for batch in batches:
-            here = batch.to(device)
-            hidden = model.hidden_states(here.source, here.source_mask, here.target_in)
+            inputs = batch.to(device)
+            hidden = model.hidden_states(inputs.source, inputs.source_mask, inputs.target_in)
             factors = model.output_projection_inputs(hidden)
-            nats += nats_of_hidden(*factors, here.target_out, smoothing=0.0).plain
+            loss_sum += nats_of_hidden(*factors, inputs.target_out, smoothing=0.0).plain
             tokens += batch.target_tokens
     finally:
         model.train(training)
     if not tokens:
-        raise ValueError("there is no pair to measure the perplexity on")
-    return Perplexity(nats=nats.item(), tokens=tokens)
+        raise ValueError("perplexity needs at least one sentence pair")
+    return Perplexity(loss_sum=loss_sum.item(), tokens=tokens)
 
 
 def _score(name: str, value: float, signature: str) -> Score:
@@ -201,11 +208,11 @@ def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
             f"line n must translate line n"
         )
     if not hypotheses:
-        raise ValueError("there is nothing to score: no line in translations and references")
+        raise ValueError("there is nothing to score: translations and references have no lines")
 
 
 def _primary(language: str) -> str:
-    """The language of a code with a script or a country behind it: "zh-Hant" → "zh"."""
+    """The primary subtag of a language code: "zh-Hant" → "zh"."""
     return language.strip().lower().replace("_", "-").partition("-")[0]
 
 

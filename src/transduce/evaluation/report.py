@@ -1,6 +1,6 @@
-"""A report on translations: scores, a paired test, and a breakdown.
+"""Evaluation reports: scores, a paired significance test and a breakdown.
 
-The numbers are a `Report`, for programs; `page` makes a page of it, for people.
+`Report` holds the numbers; `report_html` renders them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,41 +12,47 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import Pair
 from transduce.data.store import PREPARED_FOLDER, Store
 from transduce.data.words import count_words
-from transduce.evaluation.breakdown import Breakdown, break_down, check_lines
+from transduce.evaluation.breakdown import Breakdown, break_down, check_line_counts
 from transduce.evaluation.metrics import Score, bleu_metric, chrf_metric
-from transduce.evaluation.scoring import Metric, score_lines, score_model, texts, translate_pairs
+from transduce.evaluation.scoring import (
+    Metric,
+    score_lines,
+    score_model,
+    translate_pairs,
+    translation_texts,
+)
 from transduce.evaluation.significance import Comparison, System, compare_systems
 
-MOST_TESTED: Final = 10_000
-"""Lines of a test set up to which the paired test is made; its memory grows by 50 kB a line."""
+MAX_TESTED_LINES: Final = 10_000
+"""Largest test set, in lines, for the paired test, which needs 50 kB of memory per line."""
 
 
-class Scoring(NamedTuple):
-    """How translations are scored."""
+class ScoringOptions(NamedTuple):
+    """Language, tokeniser and metrics of an evaluation."""
 
     language: str = ""
     """Code of the target language."""
     tokenize: str = ""
-    """BLEU's tokeniser, over the language's."""
+    """BLEU's tokeniser, overriding the language's."""
     metrics: Sequence[Metric] = ("bleu", "chrf", "ter", "perplexity")
 
 
-USUAL: Final = Scoring()
-"""By every metric, for no language in particular."""
+DEFAULT_SCORING: Final = ScoringOptions()
+"""All metrics, no particular language."""
 
 
-class Training(NamedTuple):
-    """What is known of the text that a system learned from."""
+class TrainingText(NamedTuple):
+    """Word counts of the text that a system was trained on."""
 
     name: str
     """Such as "the 29,000 training pairs of runs/mine"."""
     words: Mapping[str, int]
-    """How often each word stands in its target side."""
+    """Occurrences of each word in its target side."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scored:
-    """A system and what its translations are worth."""
+class SystemScores:
+    """A system's name and scores."""
 
     name: str
     scores: tuple[Score, ...]
@@ -54,91 +60,91 @@ class Scored:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """All that there is to say."""
+    """Scores, significance test and breakdown of one or two systems."""
 
-    systems: tuple[Scored, ...]
-    """The one in question, and the one it is held against if there is one."""
+    systems: tuple[SystemScores, ...]
+    """The evaluated system and, if given, the one it is compared with."""
     comparison: Comparison | None
-    """A paired bootstrap by BLEU in which the other one is the baseline; None for a single system
-    and for test sets above `MOST_TESTED`."""
+    """Paired bootstrap on BLEU with the other system as baseline; None for a single system and
+    for test sets above `MAX_TESTED_LINES`."""
     training: str
-    """Where the frequencies of words are from."""
+    """The text in which word frequencies were counted."""
     breakdown: Breakdown
 
 
-class Made(NamedTuple):
-    """Translations, and what is known of how they were made."""
+class SystemOutput(NamedTuple):
+    """A system's translations, target language, training text and perplexity, as far as known."""
 
     system: System
     language: str = ""
     """Code of the target language."""
-    training: Training | None = None
+    training: TrainingText | None = None
     perplexity: tuple[Score, ...] = ()
 
 
-def translate_with(
+def translate_test_set(
     model: Path,
     name: str,
     *,
     sources: Sequence[str],
     references: Sequence[str],
     perplexity: bool = True,
-) -> Made:
-    """Translate with a model, and find the text that it was trained on.
+) -> SystemOutput:
+    """Translate with a model and find its training text.
 
     Args:
-        model: the folder of a model, or of its run.
-        name: what to call it.
-        sources: what to translate.
-        references: what that should become.
-        perplexity: whether to measure how well the model foresees the references.
+        model: folder of a bundle or a run.
+        name: the system's name in the report.
+        sources: source lines.
+        references: reference translations.
+        perplexity: whether to compute the perplexity of the references.
 
     Raises:
-        ValueError: for a folder that holds no model.
+        ValueError: for a folder without a model.
     """
     bundle = Bundle.load(model)
     pairs = [Pair(*sides) for sides in zip(sources, references, strict=True)]
-    lines = texts(
+    lines = translation_texts(
         translate_pairs(bundle.model, bundle.tokenizer, pairs=pairs, search=bundle.search)
     )
-    surprise: tuple[Score, ...] = ()
+    measured: tuple[Score, ...] = ()
     if perplexity:
-        surprise = score_model(bundle, sources, references=references, metrics=("perplexity",))
+        measured = score_model(bundle, sources, references=references, metrics=("perplexity",))
     training = _training_of(model, bundle)
-    return Made(System(name, lines), bundle.languages.target, training, surprise)
+    return SystemOutput(System(name, lines), bundle.languages.target, training, measured)
 
 
-def report_on(
-    made: Made,
+def build_report(
+    output: SystemOutput,
     references: Sequence[str],
     *,
     sources: Sequence[str] | None = None,
     against: System | None = None,
-    scoring: Scoring = USUAL,
+    scoring: ScoringOptions = DEFAULT_SCORING,
 ) -> Report:
-    """Report on the translations of a system.
+    """Build the report on a system's translations.
 
     Args:
-        made: its lines; where its training is not known, the references stand in for that.
-        references: what the lines should be.
-        sources: what was translated, where known.
-        against: translations by another system, to set beside.
+        output: translations; without a training text, frequencies are counted in the references.
+        references: reference translations.
+        sources: source lines, if known.
+        against: translations of another system to compare with.
         scoring: language, tokeniser and metrics.
 
     Raises:
-        ValueError: for unequal numbers of lines or none, or a tokeniser that is not there.
+        ValueError: for unequal numbers of lines or none, or an unavailable tokeniser.
     """
-    system, language, training, perplexity = made
+    system, language, training, perplexity = output
     language, tokenize, metrics = scoring.language or language, scoring.tokenize, scoring.metrics
     systems = [system, against] if against else [system]
-    check_lines(systems, references, sources=sources)
+    check_line_counts(systems, references, sources=sources)
     scored = [
         score_lines(lines, references, language=language, tokenize=tokenize, metrics=metrics)
         for _, lines in systems
     ]
     scored[0] += perplexity
     comparison = None
-    if against and len(references) <= MOST_TESTED:
+    if against and len(references) <= MAX_TESTED_LINES:
         comparison = compare_systems(
             [against, system], references, metrics=["bleu"], language=language, tokenize=tokenize
         )
@@ -151,15 +157,17 @@ def report_on(
         training=training.words if training else None,
     )
     return Report(
-        systems=tuple(Scored(name=s.name, scores=f) for s, f in zip(systems, scored, strict=True)),
+        systems=tuple(
+            SystemScores(name=s.name, scores=f) for s, f in zip(systems, scored, strict=True)
+        ),
         comparison=comparison,
         training=training.name if training else "the references themselves",
         breakdown=breakdown,
     )
 
 
-def _training_of(model: Path, bundle: Bundle) -> Training | None:
-    """The training text of a model that lies in its run's folder still."""
+def _training_of(model: Path, bundle: Bundle) -> TrainingText | None:
+    """The training text of a model, if its run's folder still has it."""
     for run in (model, model.resolve().parent):
         try:
             store = Store.open(
@@ -167,8 +175,8 @@ def _training_of(model: Path, bundle: Bundle) -> Training | None:
                 tokenizer_checksum=bundle.tokenizer.checksum,
                 verify=False,
             )
-        except ValueError:  # none, or not this model's
+        except ValueError:  # missing, or encoded with another tokenizer
             continue
         counts = count_words(store.pair(index).target for index in range(len(store)))
-        return Training(f"the {len(store):,} training pairs of {run.name}", counts)
+        return TrainingText(f"the {len(store):,} training pairs of {run.name}", counts)
     return None

@@ -1,4 +1,4 @@
-"""The page of a report: what it says first is what a person asks first."""
+"""Render a report as one HTML page, the most important figures first."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -6,18 +6,17 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from transduce.data.words import spans, words
-from transduce.evaluation.breakdown import Sentence
-from transduce.evaluation.report import MOST_TESTED, Report
-from transduce.evaluation.tally import RATIOS, Faults
+from transduce.evaluation.breakdown import RATIO_LABELS, ErrorCounts, ScoredSentence
+from transduce.evaluation.report import MAX_TESTED_LINES, Report
 from transduce.visualization.chart import Group, bar_chart
 from transduce.visualization.page import Section, escape, page, table
 
-_FEW: Final = 10  # lines; the score of fewer is no bar worth drawing
-_LONG: Final = 1200  # characters of a sentence that are shown
+_FEW: Final = 10  # lines; buckets with fewer get no bar, since their BLEU is noise
+_LONG: Final = 1200  # characters shown of a sentence
 
 _MARKED: Final = (
-    "Shaded: words that the reference does not have there. "
-    "Dotted: words of the reference that no translation has there."
+    "Shaded: words not in the reference at this position. "
+    "Dotted: reference words missing from every translation."
 )
 
 _STYLE: Final = """<style>
@@ -39,24 +38,26 @@ mark.missing { background: none; padding: 0; border-bottom: 2px dotted var(--ser
 
 
 def to_html(report: Report) -> str:
-    """Make one HTML file of a report."""
+    """Render a report as a self-contained HTML file."""
     names = [system.name for system in report.systems]
     parts = report.breakdown
-    sections = [_scores(report), _faults(report), _lengths(report), _frequencies(report)]
+    sections = [_scores(report), _errors(report), _lengths(report), _frequencies(report)]
     lead = f"The {len(parts.worst)} translations of {names[0]} with the lowest sentence chrF2. "
-    lead = lead + _MARKED if parts.worst else "Every translation is its reference."
+    lead = lead + _MARKED if parts.worst else "Every translation is identical to its reference."
     sections.append(Section("Worst sentences", _sentences(parts.worst, names), lead))
     if len(names) == 2:
-        for title, some, way in (
+        for title, sentences, way in (
             ("Largest gains", parts.gains, "above"),
             ("Largest losses", parts.losses, "below"),
         ):
             lead = f"Where {names[0]} is furthest {way} {names[1]} in sentence chrF2."
-            sections.append(Section(title, _sentences(some, names), lead if some else "None."))
+            sections.append(
+                Section(title, _sentences(sentences, names), lead if sentences else "None.")
+            )
     return page(
         " against ".join(names),
         sections,
-        lead=f"{_counted(parts.lines, 'line')}, each held against one reference.",
+        lead=f"{_plural(parts.lines, 'line')}, scored against one reference each.",
     )
 
 
@@ -72,14 +73,14 @@ def _scores(report: Report) -> Section:
         rows.append([*row, score.signature])
     if report.comparison:
         bootstrap = report.comparison.metrics[0]
-        baseline, ours = bootstrap.systems
-        means = [f"{one.mean:.2f} ± {one.margin:.2f}" for one in (ours, baseline)]
+        baseline, system = bootstrap.systems
+        means = [f"{result.mean:.2f} ± {result.margin:.2f}" for result in (system, baseline)]
         rows.append(["BLEU, bootstrap", *means, "", bootstrap.signature])
     headers = ["Metric", *names, *(["Difference"] if len(names) == 2 else []), "Signature"]
-    found = table(headers, rows, numbers=range(1, len(headers) - 1))
+    scores = table(headers, rows, numbers=range(1, len(headers) - 1))
     return Section(
         "Scores",
-        _STYLE + found + _paragraph(_verdict(report)),
+        _STYLE + scores + _paragraph(_verdict(report)),
         "BLEU and chrF2: higher is better. TER and perplexity: lower is better.",
     )
 
@@ -89,172 +90,192 @@ def _verdict(report: Report) -> str:
         return ""
     if report.comparison is None:
         return (
-            f"No paired test was made: there are more than {MOST_TESTED:,} lines. "
-            f"`transduce compare` makes one."
+            f"No significance test: the test set has more than {MAX_TESTED_LINES:,} lines. "
+            f"Run `transduce compare` for one."
         )
     name, other = (system.name for system in report.systems)
-    baseline, ours = report.comparison.metrics[0].systems
-    by = f"{abs(ours.value - baseline.value):.2f} BLEU"
+    baseline, system = report.comparison.metrics[0].systems
+    by = f"{abs(system.value - baseline.value):.2f} BLEU"
     samples = f"{report.comparison.samples:,} samples"
-    test = f"p\u00a0=\u00a0{ours.p:.4f} in a paired bootstrap of {samples}."
-    if ours.verdict == "unclear":
-        return f"The difference of {by} may be chance: {test}"
-    return f"{name} is {ours.verdict} than {other} by {by}, and hardly by chance: {test}"
+    test = f"p\u00a0=\u00a0{system.p:.4f} in a paired bootstrap of {samples}."
+    if system.verdict == "unclear":
+        return f"The difference of {by} is not significant: {test}"
+    return f"{name} is {system.verdict} than {other} by {by}, significantly: {test}"
 
 
-def _faults(report: Report) -> Section:
+def _errors(report: Report) -> Section:
     parts = report.breakdown
     rows = [
-        ["Lines left empty", *(_share(one.empty, parts.lines) for one in parts.faults)],
-        ["Lines that repeat a piece", *(_share(one.repeated, parts.lines) for one in parts.faults)],
-        ["Words for each reference word", *(f"{one.ratio:.3f}" for one in parts.faults)],
-        ["BLEU's brevity penalty (1 is none)", *(f"{one.brevity:.3f}" for one in parts.faults)],
+        ["Empty lines", *(_share(errors.empty, parts.lines) for errors in parts.faults)],
+        [
+            "Lines with repetitions",
+            *(_share(errors.repeated, parts.lines) for errors in parts.faults),
+        ],
+        [
+            "Length ratio (words / reference words)",
+            *(f"{errors.ratio:.3f}" for errors in parts.faults),
+        ],
+        ["BLEU brevity penalty (1 = none)", *(f"{errors.brevity:.3f}" for errors in parts.faults)],
         [
             "Lines copied from the source",
-            *(_share(one.copied_lines, parts.lines) for one in parts.faults),
+            *(_share(errors.copied_lines, parts.lines) for errors in parts.faults),
         ],
         [
-            "Words copied, not in the reference",
-            *(_share(one.copied_words, one.words) for one in parts.faults),
+            "Copied words not in the reference",
+            *(_share(errors.copied_words, errors.words) for errors in parts.faults),
         ],
     ]
-    if parts.measured == "reference":  # no source, so nothing is known of copies
+    if parts.measured == "reference":  # copies are unknown without the source
         del rows[-2:]
     names = parts.systems
     numbers = range(1, len(names) + 1)
     ratios = [
-        [name, *(_share(one.ratios[place], parts.lines) for one in parts.faults)]
-        for place, name in enumerate(RATIOS)
+        [name, *(_share(errors.ratios[index], parts.lines) for errors in parts.faults)]
+        for index, name in enumerate(RATIO_LABELS)
     ]
-    listed = "".join(_examples(name, one) for name, one in zip(names, parts.faults, strict=True))
+    listed = "".join(
+        _examples(name, errors) for name, errors in zip(names, parts.faults, strict=True)
+    )
     return Section(
-        "What goes wrong",
+        "Errors",
         table(["", *names], rows, numbers=numbers)
         + listed
-        + "<h3>Lines by length, as words for each reference word</h3>\n"
+        + "<h3>Lines by length ratio</h3>\n"
         + table(["Ratio", *names], ratios, numbers=numbers),
-        "Repeated: one to four words three times in a row, or the same four words three times, "
-        "where the reference does not.",
+        "Repetition: one to four words three times in a row, or the same four words three times, "
+        "unless the reference has it too.",
     )
 
 
-def _examples(name: str, faults: Faults) -> str:
-    """Words copied and pieces repeated by one system."""
-    found = ""
+def _examples(name: str, faults: ErrorCounts) -> str:
+    """Examples of one system's copied words and repetitions."""
+    html = ""
     if faults.most_copied:
-        most = ", ".join(f"{one.word} ({one.times:,})" for one in faults.most_copied)
-        found += _paragraph(f"{name} copies most often: {most}.")
+        most = ", ".join(f"{word.word} ({word.times:,})" for word in faults.most_copied)
+        html += _paragraph(f"Most copied by {name}: {most}.")
     if faults.repetitions:
         rows = [[f"{r.line:,}", r.piece, _cropped(r.hypothesis)] for r in faults.repetitions]
-        found += f"<h3>{escape(name)} repeats</h3>\n"
-        found += table(["Line", "Piece", "Translation"], rows, numbers=[0])
-    return found
+        html += f"<h3>Repetitions by {escape(name)}</h3>\n"
+        html += table(["Line", "Repeated", "Translation"], rows, numbers=[0])
+    return html
 
 
 def _lengths(report: Report) -> Section:
     parts = report.breakdown
     headers = [f"Words of the {parts.measured}", "Lines"]
-    headers += _beside(("BLEU", "chrF2"), parts.systems)
+    headers += _system_headers(("BLEU", "chrF2"), parts.systems)
     rows = [
-        [one.words, f"{one.lines:,}", *(f"{value:.1f}" for value in (*one.bleu, *one.chrf))]
-        for one in parts.lengths
-    ]
-    drawn = [one for one in parts.lengths if one.lines >= _FEW]
-    chart = bar_chart(
-        [one.words for one in drawn],
         [
-            Group(name, [round(one.bleu[at], 1) for one in drawn])
-            for at, name in enumerate(parts.systems)
+            bucket.words,
+            f"{bucket.lines:,}",
+            *(f"{value:.1f}" for value in (*bucket.bleu, *bucket.chrf)),
+        ]
+        for bucket in parts.lengths
+    ]
+    charted = [bucket for bucket in parts.lengths if bucket.lines >= _FEW]
+    chart = bar_chart(
+        [bucket.words for bucket in charted],
+        [
+            Group(name, [round(bucket.bleu[index], 1) for bucket in charted])
+            for index, name in enumerate(parts.systems)
         ],
         y_label="BLEU",
         title=f"BLEU by words of the {parts.measured}",
     )
     return Section(
         "By length",
-        (chart if drawn else "") + table(headers, rows, numbers=range(1, len(headers))),
-        f"BLEU of the lines of about one length, and the mean of their sentence chrF2. Fewer than "
-        f"{_FEW} lines make no bar: their score says little.",
+        (chart if charted else "") + table(headers, rows, numbers=range(1, len(headers))),
+        "Corpus BLEU and mean sentence chrF2 of the lines in each length bucket. Buckets of fewer "
+        f"than {_FEW} lines have no bar: their scores are not reliable.",
     )
 
 
 def _frequencies(report: Report) -> Section:
     parts = report.breakdown
-    held = [one for one in parts.frequencies if one.words]
+    buckets = [bucket for bucket in parts.frequencies if bucket.words]
     headers = ["Times seen", "Words"]
-    headers += _beside(("Recall", "F1"), parts.systems)
+    headers += _system_headers(("Recall", "F1"), parts.systems)
     rows = [
-        [one.times, f"{one.words:,}", *(_percent(value) for value in (*one.recall, *one.f1))]
-        for one in held
+        [
+            bucket.times,
+            f"{bucket.words:,}",
+            *(_percent(value) for value in (*bucket.recall, *bucket.f1)),
+        ]
+        for bucket in buckets
     ]
     groups = [
         Group(
             name,
             [
-                math.nan if (share := one.recall[at]) is None else round(100 * share, 1)
-                for one in held
+                math.nan if (share := bucket.recall[index]) is None else round(100 * share, 1)
+                for bucket in buckets
             ],
         )
-        for at, name in enumerate(parts.systems)
+        for index, name in enumerate(parts.systems)
     ]
     chart = bar_chart(
-        [one.times for one in held],
+        [bucket.times for bucket in buckets],
         groups,
         y_label="recall, %",
-        title="Words of the references that the translations have",
+        title="Recall of reference words",
     )
     note = (
-        " Name the training text by --train FILE to see words that it does not have."
+        " Pass the training text with --train FILE to see words unseen in training."
         if parts.own_frequencies
         else ""
     )
     return Section(
         "Rare words",
         chart + table(headers, rows, numbers=range(1, len(headers))),
-        f"Words of the references by how often they stand in {report.training}, and how many of "
-        f"them are in the translation of the same line.{note}",
+        f"Reference words by their frequency in {report.training}, and the share of them found in "
+        f"the translation of the same line.{note}",
     )
 
 
-def _beside(what: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Headers of a few columns for every system; a single one need not be named."""
-    return [*what] if len(names) == 1 else [f"{one}, {name}" for one in what for name in names]
+def _system_headers(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Column headers per system; a single system is not named."""
+    return (
+        [*columns]
+        if len(names) == 1
+        else [f"{column}, {name}" for column in columns for name in names]
+    )
 
 
-def _sentences(some: Sequence[Sentence], names: Sequence[str]) -> str:
-    return "".join(_sentence(one, names) for one in some)
+def _sentences(sentences: Sequence[ScoredSentence], names: Sequence[str]) -> str:
+    return "".join(_sentence(sentence, names) for sentence in sentences)
 
 
-def _sentence(one: Sentence, names: Sequence[str]) -> str:
-    scores = " against ".join(f"{score:.1f}" for score in one.chrf)
-    reference, hypotheses = _cropped(one.reference), [*map(_cropped, one.hypotheses)]
-    rows = [] if one.source is None else [("Source", escape(_cropped(one.source)))]
-    found = frozenset[int]().union(*(_matched(reference, line) for line in hypotheses))
-    rows.append(("Reference", _marked(reference, found, kind=' class="missing"')))
+def _sentence(sentence: ScoredSentence, names: Sequence[str]) -> str:
+    scores = " against ".join(f"{score:.1f}" for score in sentence.chrf)
+    reference, hypotheses = _cropped(sentence.reference), [*map(_cropped, sentence.hypotheses)]
+    rows = [] if sentence.source is None else [("Source", escape(_cropped(sentence.source)))]
+    matched = frozenset[int]().union(*(_matched_words(reference, line) for line in hypotheses))
+    rows.append(("Reference", _mark_words(reference, matched, attributes=' class="missing"')))
     for name, line in zip(names, hypotheses, strict=True):
-        rows.append((name, _marked(line, _matched(line, reference)) or "(empty)"))
+        rows.append((name, _mark_words(line, _matched_words(line, reference)) or "(empty)"))
     listed = "".join(f"<dt>{escape(term)}</dt><dd>{text}</dd>\n" for term, text in rows)
     return (
-        f'<article class="case">\n<h3>Line {one.line:,}: chrF2 {scores}</h3>\n'
+        f'<article class="case">\n<h3>Line {sentence.line:,}: chrF2 {scores}</h3>\n'
         f"<dl>\n{listed}</dl>\n</article>\n"
     )
 
 
-def _matched(text: str, other: str) -> frozenset[int]:
-    """The places of the words of `text` that `other` has too, in the same order."""
+def _matched_words(text: str, other: str) -> frozenset[int]:
+    """Indices of the words of `text` that also occur in `other`, in the same order."""
     blocks = SequenceMatcher(None, words(text), words(other), autojunk=False).get_matching_blocks()
-    return frozenset(at for block in blocks for at in range(block.a, block.a + block.size))
+    return frozenset(index for block in blocks for index in range(block.a, block.a + block.size))
 
 
-def _marked(text: str, known: Collection[int], *, kind: str = "") -> str:
-    """Mark the words of a text that are not known; neighbours share a mark."""
+def _mark_words(text: str, unmarked: Collection[int], *, attributes: str = "") -> str:
+    """Mark all words but `unmarked`; adjacent marked words share one element."""
     parts: list[str] = []
     end, open_mark = 0, False
-    for at, (start, after) in enumerate(spans(text)):
-        between, mark = escape(text[end:start]), at not in known
+    for index, (start, after) in enumerate(spans(text)):
+        between, mark = escape(text[end:start]), index not in unmarked
         if open_mark and not mark:
             between = f"</mark>{between}"
         elif mark and not open_mark:
-            between = f"{between}<mark{kind}>"
+            between = f"{between}<mark{attributes}>"
         parts += [between, escape(text[start:after])]
         end, open_mark = after, mark
     return "".join([*parts, "</mark>" if open_mark else "", escape(text[end:])])
@@ -268,8 +289,8 @@ def _paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>\n" if text else ""
 
 
-def _share(count: int | None, whole: int) -> str:
-    return "–" if count is None else f"{count:,} ({count / max(whole, 1):.1%})"
+def _share(count: int | None, total: int) -> str:
+    return "–" if count is None else f"{count:,} ({count / max(total, 1):.1%})"
 
 
 def _percent(share: float | None) -> str:
@@ -280,5 +301,5 @@ def _signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "−")
 
 
-def _counted(count: int, what: str) -> str:
+def _plural(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

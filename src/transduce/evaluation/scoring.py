@@ -1,8 +1,4 @@
-"""What a model is worth, measured: its translations scored, its surprise at the given ones summed.
-
-`evaluate` knows the scores; here they meet a model, a tokenizer and text. A run's results.json is
-written and read here too.
-"""
+"""Evaluate a model: translate and score a test set, compute its perplexity; results.json."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -31,34 +27,34 @@ Metric = Literal["bleu", "chrf", "ter", "perplexity"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Result:
-    """What a model is worth on one set of pairs."""
+class EvaluationResult:
+    """A model's scores on one set of pairs."""
 
     pairs: int
     loss: float
-    """Nats per target piece, EOS counted."""
+    """Nats per target piece, EOS included."""
     perplexity: float
     scores: tuple[Score, ...]
     """BLEU, chrF and TER with their signatures."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
-    """How a run ended: the content of results.json. The bundle lies beside it, in model/."""
+class RunResult:
+    """The outcome of a training run, stored as results.json."""
 
     recipe: str
     """The recipe's name."""
     chosen: str
-    """Which weights became the model, and why."""
+    """Which weights were selected, and why."""
     updates: int
     seconds: float
-    """Spent in training and validating, over all sittings."""
+    """Training and validation time, summed over resumed sessions."""
     parameters: int
-    validation: Result
-    test: Result | None
+    validation: EvaluationResult
+    test: EvaluationResult | None
 
     def __str__(self) -> str:
-        """Say the scores of both sets, a line each."""
+        """Format the scores of both sets, one per line."""
         lines: list[str] = []
         for name, result in (("validation", self.validation), ("test", self.test)):
             if result is not None:
@@ -71,7 +67,7 @@ class Finished:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
-    def read(cls, file: Path) -> "Finished":
+    def read(cls, file: Path) -> "RunResult":
         """Read results.json.
 
         Raises:
@@ -81,23 +77,23 @@ class Finished:
             return TypeAdapter(cls).validate_json(file.read_bytes())
         except (OSError, ValidationError):
             raise ValueError(
-                f"{file} is missing or damaged: `transduce evaluate` scores the model anew"
+                f"{file} is missing or damaged: score the model again with `transduce evaluate`"
             ) from None
 
 
-def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
-    """The metrics of these names, or all of them where none is named.
+def select_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
+    """Return the named metrics in canonical order; all of them if `names` is empty.
 
     Raises:
-        ValueError: for a name that is none.
+        ValueError: for an unknown name.
 
-    >>> metrics_of(["ter"])
+    >>> select_metrics(["ter"])
     ('ter',)
     """
     known: tuple[Metric, ...] = ("bleu", "chrf", "ter", "perplexity")
     for name in names:
         if name not in known:
-            raise ValueError(f"a metric is one of {', '.join(known)}, not {name!r}")
+            raise ValueError(f"unknown metric {name!r}: use {', '.join(known)}")
     return tuple(metric for metric in known if not names or metric in names)
 
 
@@ -109,14 +105,14 @@ def score_lines(
     tokenize: str = "",
     metrics: Sequence[Metric] = ("bleu", "chrf", "ter"),
 ) -> tuple[Score, ...]:
-    """Score translations by the metrics that need nothing but text.
+    """Score translations with the text-based metrics.
 
     Args:
         hypotheses: translations, a line each.
-        references: what they should be.
+        references: reference translations.
         language: code of the target language.
-        tokenize: BLEU's tokeniser, over the language's.
-        metrics: which, in the order of the answer; a perplexity is passed over.
+        tokenize: BLEU's tokeniser, overriding the language's.
+        metrics: metrics in the order of the result; perplexity is skipped.
 
     Raises:
         ValueError: for unequal numbers of lines or none.
@@ -138,7 +134,15 @@ def score_model(
     tokenize: str = "",
     metrics: Sequence[Metric] = ("bleu", "chrf", "ter", "perplexity"),
 ) -> tuple[Score, ...]:
-    """Translate `sources` as the bundle says and score what comes out.
+    """Translate `sources` with the bundle's search settings and score the result.
+
+    Args:
+        bundle: the model.
+        sources: source lines.
+        references: reference translations, line by line.
+        language: code of the target language; empty means the bundle's.
+        tokenize: BLEU's tokeniser, overriding the language's.
+        metrics: metrics to compute.
 
     Raises:
         ValueError: for unequal numbers of lines or none.
@@ -149,27 +153,35 @@ def score_model(
             f"translate line n"
         )
     pairs = [Pair(*sides) for sides in zip(sources, references, strict=True)]
+    model, tokenizer = bundle.model, bundle.tokenizer
     scores: tuple[Score, ...] = ()
     if set(metrics) != {"perplexity"}:
-        found = translate_pairs(bundle.model, bundle.tokenizer, pairs=pairs, search=bundle.search)
+        translations = translate_pairs(model, tokenizer, pairs=pairs, search=bundle.search)
         scores = score_lines(
-            texts(found),
+            translation_texts(translations),
             references,
             language=language or bundle.languages.target,
             tokenize=tokenize,
             metrics=metrics,
         )
     if "perplexity" in metrics:
-        surprise = foresee(bundle.model, bundle.tokenizer, pairs=pairs)
-        told = f"per piece of {bundle.tokenizer.vocab_size}, EOS counted"
-        scores += (Score(name="perplexity", value=surprise.perplexity, signature=told),)
+        measured = evaluate_perplexity(model, tokenizer, pairs=pairs)
+        signature = f"per piece, vocabulary {tokenizer.vocab_size}, EOS included"
+        scores += (Score(name="perplexity", value=measured.perplexity, signature=signature),)
     return scores
 
 
 def translate_pairs(
     model: Transformer, tokenizer: Tokenizer, *, pairs: Sequence[Pair], search: SearchConfig
 ) -> tuple[Translation, ...]:
-    """Translate the sources of some pairs with a model in memory, by torch and by search alone."""
+    """Translate the sources of `pairs` with torch, without retrying repetitions.
+
+    Args:
+        model: the model, on any device.
+        tokenizer: its tokenizer.
+        pairs: sentence pairs, of which only the sources are used.
+        search: beam size and length penalty.
+    """
     return tuple(
         Translator.from_parts(model, tokenizer, search=search).translate(
             [pair.source for pair in pairs], extras=Extras(mend=False)
@@ -177,33 +189,41 @@ def translate_pairs(
     )
 
 
-def texts(translations: Sequence[Translation]) -> tuple[str, ...]:
-    """The text of each translation."""
+def translation_texts(translations: Sequence[Translation]) -> tuple[str, ...]:
+    """Return the text of each translation."""
     return tuple(translation.text for translation in translations)
 
 
-def learn_confidence(translations: Sequence[Translation], pairs: Sequence[Pair]) -> Confidence:
-    """Learn what a model's probabilities are worth, from its translations of some pairs."""
+def fit_confidence(translations: Sequence[Translation], pairs: Sequence[Pair]) -> Confidence:
+    """Fit the confidence calibration to a model's translations of `pairs`."""
     return learn(
-        [one.pieces for one in translations],
-        [one.log_probs for one in translations],
-        translations=texts(translations),
+        [translation.pieces for translation in translations],
+        [translation.log_probs for translation in translations],
+        translations=translation_texts(translations),
         references=[tidy(pair.target) for pair in pairs],
     )
 
 
-def foresee(
+def evaluate_perplexity(
     model: Transformer, tokenizer: Tokenizer, *, pairs: Sequence[Pair], micro_tokens: int = 4096
 ) -> Perplexity:
-    """Measure how well a model foresees the targets of some pairs, none of them left out."""
+    """Compute the perplexity of a model on the targets of all `pairs`.
+
+    Args:
+        model: the model, on any device.
+        tokenizer: its tokenizer.
+        pairs: sentence pairs.
+        micro_tokens: maximum tokens per batch, padding included.
+    """
     return perplexity(model, _batches(pairs, tokenizer, micro_tokens=micro_tokens))
 
 
 def _batches(pairs: Sequence[Pair], tokenizer: Tokenizer, *, micro_tokens: int) -> Iterator[Batch]:
-    """Pairs tidied as for training and encoded, those of like length together."""
+    """Normalise and encode pairs as for training, batched by length."""
     sources = tokenizer.encode_all([tidy(pair.source) for pair in pairs])
     targets = tokenizer.target.encode_all([tidy(pair.target) for pair in pairs])
     lengths = np.array([*zip(map(len, sources), map(len, targets), strict=True)], dtype=np.int64)
+    # A single update that holds every pair: the sampler only sorts it into micro-batches.
     one_update = BatchConfig(tokens=int(lengths.sum()) + len(pairs), micro_tokens=micro_tokens)
     sampler = Sampler(lengths.reshape(-1, 2), config=one_update, seed=0)
     for numbers in next(sampler.updates(Place())).micro_batches:

@@ -1,6 +1,6 @@
-"""Is one system better than another, or is it chance? Paired tests over the same test set.
+"""Paired significance tests of systems on the same test set, by sacreBLEU.
 
-The tests and their chance are sacreBLEU's. The first system is the baseline of all others.
+The first system is the baseline of all others.
 """
 
 import os
@@ -15,11 +15,11 @@ from sacrebleu.significance import PairedTest, Result
 
 from transduce.evaluation.metrics import bleu_metric, chrf_metric, ter_metric
 
-Test = Literal["bootstrap", "randomization"]
+TestMethod = Literal["bootstrap", "randomization"]
 Verdict = Literal["baseline", "better", "worse", "unclear"]
 
-LEVEL: Final = 0.05
-"""A difference is one when p is below this."""
+SIGNIFICANCE_LEVEL: Final = 0.05
+"""A difference is significant if p is below this."""
 
 _SAMPLES: Final = {"bootstrap": 1000, "randomization": 10_000}
 _METRICS: Final = ("bleu", "chrf", "ter")
@@ -27,65 +27,65 @@ _SEED: Final = "SACREBLEU_SEED"
 
 
 class System(NamedTuple):
-    """Translations of a test set, and what to call whoever made them."""
+    """The name of a system and its translations of a test set."""
 
     name: str
     lines: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
-    """A system's score, and how it stands to the baseline's."""
+class SystemComparison:
+    """A system's score, its confidence interval and its difference from the baseline."""
 
     system: str
     value: float
-    """Of the whole test set, as `evaluate` says it."""
+    """Score on the full test set."""
     mean: float
-    """Over the test sets drawn from this one."""
+    """Mean over the resampled test sets."""
     margin: float
-    """Half the width of the 95 % confidence interval around the mean."""
+    """Half-width of the 95 % confidence interval around the mean."""
     p: float | None
-    """How often chance alone makes such a difference to the baseline; the baseline has none."""
+    """p-value of the difference from the baseline; None for the baseline."""
     verdict: Verdict
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
-    """All systems by one metric, the baseline first."""
+class MetricComparison:
+    """All systems under one metric, the baseline first."""
 
     metric: str
-    """As sacreBLEU calls it: "BLEU", "chrF2", "TER"."""
+    """sacreBLEU's name: "BLEU", "chrF2" or "TER"."""
     signature: str
-    """sacreBLEU's, with the test, its samples and its seed."""
-    systems: tuple[Standing, ...]
+    """sacreBLEU's signature, with test, samples and seed."""
+    systems: tuple[SystemComparison, ...]
 
     def __str__(self) -> str:
-        """Align the systems below the signature."""
-        width = max(len("system"), *(len(one.system) for one in self.systems))
+        """Format as a table below the signature."""
+        width = max(len("system"), *(len(result.system) for result in self.systems))
         lines = [
             f"{self.metric}  {self.signature}",
             f"  {'system':<{width}}   value    mean ± 95 %        p",
         ]
-        for one in self.systems:
-            p = "" if one.p is None else f"{one.p:.4f}"
+        for result in self.systems:
+            p = "" if result.p is None else f"{result.p:.4f}"
             lines.append(
-                f"  {one.system:<{width}}  {one.value:6.2f}  {one.mean:6.2f} ± {one.margin:5.2f}"
-                f"  {p:>7}  {one.verdict}"
+                f"  {result.system:<{width}}  {result.value:6.2f}"
+                f"  {result.mean:6.2f} ± {result.margin:5.2f}  {p:>7}  {result.verdict}"
             )
         return "\n".join(lines)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """What a paired test says of some systems."""
+    """The outcome of a paired test: one table per metric."""
 
-    test: Test
+    test: TestMethod
     samples: int
     seed: int
-    metrics: tuple[Table, ...]
+    metrics: tuple[MetricComparison, ...]
 
     def __str__(self) -> str:
-        """Put one block a metric, an empty line between them."""
+        """Format one block per metric, separated by empty lines."""
         return "\n\n".join(map(str, self.metrics))
 
 
@@ -96,36 +96,36 @@ def compare_systems(
     metrics: Sequence[str] = (),
     language: str = "",
     tokenize: str = "",
-    test: Test = "bootstrap",
+    test: TestMethod = "bootstrap",
     samples: int | None = None,
     seed: int = 12345,
 ) -> Comparison:
-    """Test whether systems differ from the first of them by more than chance.
+    """Test whether systems differ significantly from the first one.
 
     Args:
         systems: two or more; the first is the baseline.
-        references: what their lines should be.
-        metrics: "bleu", "chrf", "ter"; all where none is named.
+        references: reference translations.
+        metrics: "bleu", "chrf", "ter"; empty means all.
         language: code of the target language.
-        tokenize: BLEU's tokeniser, over the language's.
-        test: paired bootstrap resampling, or paired approximate randomization.
-        samples: resamples or trials; 1000 or 10,000 where none is given, as sacreBLEU has it.
-        seed: above 0; the same seed gives the same p.
+        tokenize: BLEU's tokeniser, overriding the language's.
+        test: paired bootstrap resampling or paired approximate randomization.
+        samples: resamples (default 1000) or trials (default 10,000), sacreBLEU's defaults.
+        seed: random seed, 1 or more.
 
     Raises:
         ValueError: for fewer than two systems, unequal numbers of lines or none, an unknown metric
-            or tokeniser, samples below 20 and a seed below 1.
+            or tokeniser, samples below 20 or a seed below 1.
 
     Source: Koehn 2004 (bootstrap), Riezler and Maxwell 2005 (randomization).
     """
     _check(systems, references, metrics=metrics)
     count = _SAMPLES[test] if samples is None else samples
-    _check_chance(samples=count, seed=seed)
-    chosen = [name for name in _METRICS if not metrics or name in metrics]
+    _check_resampling(samples=count, seed=seed)
+    selected = [name for name in _METRICS if not metrics or name in metrics]
     with _seeded(seed):
         paired = PairedTest(
             [(system.name, system.lines) for system in systems],
-            {name: _metric(name, language=language, tokenize=tokenize) for name in chosen},
+            {name: _metric(name, language=language, tokenize=tokenize) for name in selected},
             [references],
             test_type="bs" if test == "bootstrap" else "ar",
             n_samples=count,
@@ -134,18 +134,18 @@ def compare_systems(
         )
     signatures, results = paired()
     tables = tuple(
-        Table(
+        MetricComparison(
             metric=name,
             signature=str(signature),
-            systems=_standings(systems, results[name], lower_is_better=name == "TER"),
+            systems=_compare_to_baseline(systems, results[name], lower_is_better=name == "TER"),
         )
         for name, signature in signatures.items()
     )
     return Comparison(test=test, samples=count, seed=seed, metrics=tables)
 
 
-def names_of(files: Sequence[Path]) -> tuple[str, ...]:
-    """What to call the systems of these files: as much of each path's end as tells them apart.
+def distinct_names(files: Sequence[Path]) -> tuple[str, ...]:
+    """Name systems after their files: the shortest suffix of each path that is unique.
 
     >>> names_of([Path("a/run/out.de"), Path("b/run/out.de"), Path("b/other.de")])
     ('a/run/out.de', 'b/run/out.de', 'other.de')
@@ -166,12 +166,12 @@ def names_of(files: Sequence[Path]) -> tuple[str, ...]:
     return tuple(map(name, files))
 
 
-def _standings(
-    systems: Sequence[System], found: Sequence[str | Result], *, lower_is_better: bool
-) -> tuple[Standing, ...]:
-    results = [result for result in found if isinstance(result, Result)]
+def _compare_to_baseline(
+    systems: Sequence[System], cells: Sequence[str | Result], *, lower_is_better: bool
+) -> tuple[SystemComparison, ...]:
+    results = [result for result in cells if isinstance(result, Result)]
     baseline = results[0].score
-    standings: list[Standing] = []
+    compared: list[SystemComparison] = []
     for system, result in zip(systems, results, strict=True):
         assert result.mean is not None
         assert result.ci is not None
@@ -180,8 +180,8 @@ def _standings(
         verdict: Verdict = "baseline"
         if result.p_value is not None:
             p = _p_value(result.p_value, systems[0].lines, system.lines) if gain else 1.0
-            verdict = "unclear" if p >= LEVEL else "better" if gain > 0 else "worse"
-        standing = Standing(
+            verdict = "unclear" if p >= SIGNIFICANCE_LEVEL else "better" if gain > 0 else "worse"
+        comparison = SystemComparison(
             system=system.name,
             value=float(result.score),
             mean=float(result.mean),
@@ -189,22 +189,22 @@ def _standings(
             p=p,
             verdict=verdict,
         )
-        standings.append(standing)
-    return tuple(standings)
+        compared.append(comparison)
+    return tuple(compared)
 
 
 def _p_value(p: float, baseline: Sequence[str], system: Sequence[str]) -> float:
-    """sacreBLEU's p, but no surer than a coin tossed for each line that differs.
+    """sacreBLEU's p-value, bounded below by a sign test over the lines that differ.
 
-    sacreBLEU counts the samples whose difference is larger, not those where it is as large; for
-    systems that differ in one line there is none, and p would say that this cannot be chance.
+    sacreBLEU counts samples with a larger difference, not those with an equal one; for systems
+    that differ in one line there are none, and p would wrongly be significant.
     """
-    changed = sum(ours != theirs for ours, theirs in zip(system, baseline, strict=True))
+    changed = sum(line != other for line, other in zip(system, baseline, strict=True))
     return min(1.0, max(p, 2.0 ** (1 - changed)))
 
 
 def _metric(name: str, *, language: str, tokenize: str) -> Metric:
-    """The metric as `evaluate` sets it up."""
+    """Create the metric as for `transduce evaluate`."""
     if name == "bleu":
         return bleu_metric(language=language, tokenize=tokenize)
     return chrf_metric() if name == "chrf" else ter_metric(language=language)
@@ -212,7 +212,7 @@ def _metric(name: str, *, language: str, tokenize: str) -> Metric:
 
 @contextmanager
 def _seeded(seed: int) -> Generator[None]:
-    """Lend sacreBLEU a seed in the only place where it looks for one."""
+    """Set the environment variable from which alone sacreBLEU reads its seed."""
     before = os.environ.get(_SEED)
     os.environ[_SEED] = str(seed)
     try:
@@ -227,13 +227,11 @@ def _seeded(seed: int) -> Generator[None]:
 def _check(systems: Sequence[System], references: Sequence[str], *, metrics: Sequence[str]) -> None:
     for name in metrics:
         if name not in _METRICS:
-            raise ValueError(f"a metric is one of {', '.join(_METRICS)}, not {name!r}")
+            raise ValueError(f"unknown metric {name!r}: use {', '.join(_METRICS)}")
     if len(systems) < 2:
-        raise ValueError(
-            "there is nothing to compare: name two systems or more, the baseline first"
-        )
+        raise ValueError("comparing needs two systems or more: name the baseline first")
     if not references:
-        raise ValueError("there is nothing to compare: no line in the references")
+        raise ValueError("there is nothing to compare: the references have no lines")
     for system in systems:
         if len(system.lines) != len(references):
             raise ValueError(
@@ -242,10 +240,11 @@ def _check(systems: Sequence[System], references: Sequence[str], *, metrics: Seq
             )
 
 
-def _check_chance(*, samples: int, seed: int) -> None:
-    if samples * LEVEL < 1:  # sacreBLEU's p is 1 / (samples + 1) or more
+def _check_resampling(*, samples: int, seed: int) -> None:
+    if samples * SIGNIFICANCE_LEVEL < 1:  # the smallest p-value is 1 / (samples + 1)
         raise ValueError(
-            f"samples must be 20 or more, not {samples}: fewer never reach p < {LEVEL}"
+            f"samples must be 20 or more, not {samples}: "
+            f"fewer cannot reach p < {SIGNIFICANCE_LEVEL}"
         )
-    if seed < 1:  # sacreBLEU takes 0 for none
+    if seed < 1:  # sacreBLEU treats 0 as unseeded
         raise ValueError(f"seed must be 1 or more, not {seed}")

@@ -30,7 +30,7 @@ from transduce.data.corpus import Pair
 from transduce.data.corpus_config import Languages
 from transduce.data.store import PREPARED_FOLDER
 from transduce.evaluation.metrics import Score, bleu
-from transduce.evaluation.scoring import Finished
+from transduce.evaluation.scoring import RunResult
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Extras, Translator
 from transduce.io.atomic_folder import MANIFEST, check_folder, sha256, whole_folder
@@ -68,7 +68,7 @@ class Measured:
 class Distilled:
     """How a distillation ended: the content of distilled.json."""
 
-    finished: Finished
+    finished: RunResult
     """The student's run."""
     part: str
     """What was measured on: "test", or "validation" where there is no test."""

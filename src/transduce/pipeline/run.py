@@ -32,13 +32,13 @@ from transduce.data.sampler import Sampler
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import Score, bleu
 from transduce.evaluation.scoring import (
-    Finished,
-    Result,
-    foresee,
-    learn_confidence,
+    EvaluationResult,
+    RunResult,
+    evaluate_perplexity,
+    fit_confidence,
     score_lines,
-    texts,
     translate_pairs,
+    translation_texts,
 )
 from transduce.inference.translation import Translation
 from transduce.io.allocator import hold_memory
@@ -85,7 +85,7 @@ def run_recipe(
     resume: bool = False,
     start: Start | None = None,
     on_event: EventHandler,
-) -> Finished:
+) -> RunResult:
     """Carry a recipe out, from its corpus to a bundle in `out`/model.
 
     Where torchrun started several processes each of them calls this, and they train together. The
@@ -113,7 +113,7 @@ def run_recipe(
                 recipe, out, resume=resume, start=start, process=process, on_event=on_event
             )
         if process.from_first(1.0 if prepared is None else 0.0):
-            return Finished.read(out / "results.json")
+            return RunResult.read(out / "results.json")
         prepared = prepared or open_prepared(out)
         hold_memory()
         settings = recipe.train
@@ -144,7 +144,7 @@ def run_recipe(
                     on_event=on_event,
                 )
             )
-        return Finished.read(out / "results.json")
+        return RunResult.read(out / "results.json")
 
 
 def carry_out(
@@ -154,7 +154,7 @@ def carry_out(
     resume: bool = False,
     start: Start | None = None,
     tell: EventHandler,
-) -> Finished:
+) -> RunResult:
     """Former name of `run_recipe`."""
     warn("transduce.carry_out is now called run_recipe", DeprecationWarning, stacklevel=2)
     return run_recipe(recipe, out, resume=resume, start=start, on_event=tell)
@@ -199,7 +199,7 @@ def _finish(
     finished = _evaluate(recipe, out, chosen=chosen, trained=trained, prepared=prepared)
     scores = _measured(finished)
     bundle = _as_bundle(recipe, chosen.model, prepared=prepared, scores=scores)
-    bundle.confidence = learn_confidence(chosen.translations, prepared.validation)
+    bundle.confidence = fit_confidence(chosen.translations, prepared.validation)
     bundle.save(out / "model")
 
 
@@ -297,8 +297,8 @@ def _train(
 
     def validate(model: Transformer) -> Validation:
         found = translate_pairs(model, prepared.tokenizer, pairs=prepared.validation, search=greedy)
-        score = _bleu(recipe, texts(found), prepared.validation)
-        loss = foresee(
+        score = _bleu(recipe, translation_texts(found), prepared.validation)
+        loss = evaluate_perplexity(
             model,
             prepared.tokenizer,
             pairs=prepared.validation,
@@ -385,7 +385,7 @@ def _choose(
         found = translate_pairs(
             candidate, prepared.tokenizer, pairs=prepared.validation, search=recipe.search
         )
-        score = _bleu(recipe, texts(found), prepared.validation)
+        score = _bleu(recipe, translation_texts(found), prepared.validation)
         chosen.append(_Chosen(candidate, name, found, score.value))
     won, *others = sorted(chosen, key=lambda each: -each.bleu)  # of equals the first
     against = " and ".join(f"{other.bleu:.2f} of {other.name}" for other in others)
@@ -394,21 +394,21 @@ def _choose(
 
 def _evaluate(
     recipe: Recipe, out: Path, *, chosen: _Chosen, trained: Trained, prepared: Prepared
-) -> Finished:
+) -> RunResult:
     """Score the chosen weights; writes results.json and hypotheses.*."""
     model, tokenizer, language = chosen.model, prepared.tokenizer, recipe.languages.target
-    test: Result | None = None
-    hypotheses = texts(chosen.translations)
+    test: EvaluationResult | None = None
+    hypotheses = translation_texts(chosen.translations)
     validation = _result(
         recipe, model, pairs=prepared.validation, hypotheses=hypotheses, prepared=prepared
     )
     _write(out / f"hypotheses.validation.{language}", _lines(hypotheses))
     if prepared.test:
         found = translate_pairs(model, tokenizer, pairs=prepared.test, search=recipe.search)
-        hypotheses = texts(found)
+        hypotheses = translation_texts(found)
         test = _result(recipe, model, pairs=prepared.test, hypotheses=hypotheses, prepared=prepared)
         _write(out / f"hypotheses.{language}", _lines(hypotheses))
-    finished = Finished(
+    finished = RunResult(
         recipe=recipe.name,
         chosen=chosen.name,
         updates=trained.state.update,
@@ -462,18 +462,22 @@ def _result(
     pairs: Sequence[Pair],
     hypotheses: Sequence[str],
     prepared: Prepared,
-) -> Result:
-    loss = foresee(model, prepared.tokenizer, pairs=pairs, micro_tokens=recipe.batch.positions)
+) -> EvaluationResult:
+    loss = evaluate_perplexity(
+        model, prepared.tokenizer, pairs=pairs, micro_tokens=recipe.batch.positions
+    )
     scores = score_lines(
         hypotheses,
         [pair.target for pair in pairs],
         language=recipe.languages.target,
         tokenize=recipe.score.bleu_tokenize,
     )
-    return Result(pairs=len(pairs), loss=loss.per_token, perplexity=loss.perplexity, scores=scores)
+    return EvaluationResult(
+        pairs=len(pairs), loss=loss.per_token, perplexity=loss.perplexity, scores=scores
+    )
 
 
-def _measured(finished: Finished) -> dict[str, float]:
+def _measured(finished: RunResult) -> dict[str, float]:
     """The scores as a bundle records them, each under its set, name and signature."""
     found: dict[str, float] = {}
     for name, result in (("validation", finished.validation), ("test", finished.test)):

@@ -6,9 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from transduce.evaluation.breakdown import CHANGED, WORST, Breakdown, break_down
+from transduce.evaluation.breakdown import (
+    CHANGED_SENTENCES,
+    RATIO_LABELS,
+    WORST_SENTENCES,
+    Breakdown,
+    CopiedWord,
+    RepetitionExample,
+    break_down,
+)
 from transduce.evaluation.metrics import bleu, bleu_metric, chrf_metric
-from transduce.evaluation.tally import RATIOS, Copied, Repetition
 
 
 def taken_apart(
@@ -136,7 +143,7 @@ def test_copied_words_are_those_that_the_reference_does_not_have():
 
     # "the" as often as in the source, and "ball". Bonn is right, if too often; commas are marks.
     assert faults.copied_words == 3
-    assert faults.most_copied[0] == Copied(word="the", times=2)
+    assert faults.most_copied[0] == CopiedWord(word="the", times=2)
     assert faults.words == 9
 
 
@@ -153,7 +160,7 @@ def test_repetitions_name_their_line():
     faults = taken_apart(ours, references=references).faults[0]
 
     assert faults.repeated == 1
-    assert faults.repetitions == (Repetition(line=2, piece="roter", hypothesis=ours[1]),)
+    assert faults.repetitions == (RepetitionExample(line=2, piece="roter", hypothesis=ours[1]),)
 
 
 def test_repetitions_are_all_counted_and_a_few_shown():
@@ -176,7 +183,7 @@ def test_lines_are_counted_by_their_ratio_of_words():
 
     faults = taken_apart(ours, references=references).faults[0]
 
-    assert RATIOS == ("under 0.5", "0.5 to 0.8", "0.8 to 1.25", "1.25 to 2", "over 2")
+    assert RATIO_LABELS == ("under 0.5", "0.5 to 0.8", "0.8 to 1.25", "1.25 to 2", "over 2")
     assert faults.ratios == (2, 2, 2, 2, 1)
     assert faults.ratio == pytest.approx((0 + 9 + 10 + 15 + 16 + 25 + 26 + 40 + 41 + 1) / 180)
 
@@ -211,11 +218,15 @@ def test_an_empty_line_for_an_empty_reference_is_perfect():
 
 
 def test_so_many_sentences_are_shown_and_no_more():
-    lines = [f"line {number}" for number in range(WORST + CHANGED + 3)]
+    lines = [f"line {number}" for number in range(WORST_SENTENCES + CHANGED_SENTENCES + 3)]
 
     found = taken_apart(["x"] * len(lines), lines, references=lines)
 
-    assert (len(found.worst), len(found.gains), len(found.losses)) == (WORST, 0, CHANGED)
+    assert (len(found.worst), len(found.gains), len(found.losses)) == (
+        WORST_SENTENCES,
+        0,
+        CHANGED_SENTENCES,
+    )
 
 
 def test_gains_and_losses_are_the_first_systems_largest_first():
@@ -255,7 +266,7 @@ def test_a_source_of_another_length_is_named():
 
 
 def test_nothing_has_no_breakdown():
-    with pytest.raises(ValueError, match="no line in the references"):
+    with pytest.raises(ValueError, match="the references have no lines"):
         taken_apart([], references=[])
 
 

@@ -97,7 +97,7 @@ def test_an_unknown_tokeniser_is_named():
 
 @pytest.mark.skipif(bleu_tokenizer("ja") != "char", reason="the dictionary is installed")
 def test_a_tokeniser_that_is_not_installed_says_what_is_missing():
-    with pytest.raises(ValueError, match=r"'ja-mecab' cannot be used: .*pip install") as caught:
+    with pytest.raises(ValueError, match=r"'ja-mecab' is not available: .*pip install") as caught:
         bleu(HYPOTHESES, REFERENCES, tokenize="ja-mecab")
 
     assert "\n" not in str(caught.value)
@@ -138,7 +138,7 @@ def test_perplexity_sums_the_nats_of_all_pieces(untrained: Transformer, batches:
         ]
     expected = sum(part.plain.item() for part in parts)
     assert found.tokens == 3 + 6 + 4
-    assert found.nats == pytest.approx(expected, rel=1e-5)
+    assert found.loss_sum == pytest.approx(expected, rel=1e-5)
     assert found.per_token == pytest.approx(expected / 13, rel=1e-5)
     assert found.perplexity == pytest.approx(math.exp(expected / 13), rel=1e-4)
 
@@ -155,7 +155,7 @@ def test_a_model_in_training_is_measured_without_dropout_and_trains_on(
 
 
 def test_nothing_has_no_perplexity(untrained: Transformer):
-    with pytest.raises(ValueError, match="no pair to measure"):
+    with pytest.raises(ValueError, match="at least one sentence pair"):
         perplexity(untrained, [])
 
 
@@ -170,4 +170,4 @@ def test_perplexity_counts_a_bias_of_the_logits(tokenizer: Tokenizer, batches: l
             nats(model(b.source, b.source_mask, b.target_in), b.target_out, smoothing=0.0)
             for b in batches
         ]
-    assert found.nats == pytest.approx(sum(part.plain.item() for part in parts), rel=1e-5)
+    assert found.loss_sum == pytest.approx(sum(part.plain.item() for part in parts), rel=1e-5)

@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 
 from transduce.evaluation import report as report_module
-from transduce.evaluation.breakdown import Sentence
+from transduce.evaluation.breakdown import ScoredSentence
 from transduce.evaluation.metrics import bleu, chrf
-from transduce.evaluation.report import Made, Report, Scored, Scoring, Training, report_on
+from transduce.evaluation.report import (
+    Report,
+    ScoringOptions,
+    SystemOutput,
+    SystemScores,
+    TrainingText,
+    build_report,
+)
 from transduce.evaluation.report_html import to_html
 from transduce.evaluation.significance import System
 
@@ -28,11 +35,11 @@ def reported(
     *,
     references: Sequence[str] = REFERENCES,
     sources: Sequence[str] | None = SOURCES,
-    training: Training | None = None,
-    scoring: Scoring = Scoring(metrics=("bleu",)),  # noqa: B008
+    training: TrainingText | None = None,
+    scoring: ScoringOptions = ScoringOptions(metrics=("bleu",)),  # noqa: B008
 ) -> Report:
-    return report_on(
-        Made(System("mine", ours), training=training),
+    return build_report(
+        SystemOutput(System("mine", ours), training=training),
         references,
         sources=sources,
         against=None if other is None else System("theirs", other),
@@ -68,19 +75,19 @@ class Reader(HTMLParser):
             self.text += data
 
 
-def marked(one: Sentence) -> list[str]:
+def marked(one: ScoredSentence) -> list[str]:
     """What the page marks in a sentence."""
     whole = reported()
     names = ["mine", "theirs"][: len(one.hypotheses)]
-    systems = tuple(Scored(name=name, scores=()) for name in names)
+    systems = tuple(SystemScores(name=name, scores=()) for name in names)
     page = to_html(
         replace(whole, systems=systems, breakdown=replace(whole.breakdown, worst=(one,)))
     )
     return re.findall(r"<mark[^>]*>.*?</mark>", page)
 
 
-def sentence(reference: str, *hypotheses: str) -> Sentence:
-    return Sentence(
+def sentence(reference: str, *hypotheses: str) -> ScoredSentence:
+    return ScoredSentence(
         line=3,
         source=None,
         reference=reference,
@@ -90,7 +97,7 @@ def sentence(reference: str, *hypotheses: str) -> Sentence:
 
 
 def test_scores_are_those_of_evaluate():
-    found = reported(other=OTHER, scoring=Scoring(metrics=("bleu", "chrf")))
+    found = reported(other=OTHER, scoring=ScoringOptions(metrics=("bleu", "chrf")))
 
     assert [system.name for system in found.systems] == ["mine", "theirs"]
     for system, lines in zip(found.systems, (OURS, OTHER), strict=True):
@@ -110,17 +117,17 @@ def test_one_system_has_no_test():
 
 
 def test_a_large_test_set_has_no_test_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(report_module, "MOST_TESTED", 22)
+    monkeypatch.setattr(report_module, "MAX_TESTED_LINES", 22)
 
     found = reported(other=OTHER)
 
     assert found.comparison is None
-    assert "No paired test was made" in to_html(found)
+    assert "No significance test" in to_html(found)
 
 
 @pytest.mark.parametrize(("tokenize", "name"), [("", "zh"), ("none", "none")])
 def test_language_and_tokeniser_reach_scores_and_test(tokenize: str, name: str):
-    found = reported(other=OTHER, scoring=Scoring("zh", tokenize, ("bleu",)))
+    found = reported(other=OTHER, scoring=ScoringOptions("zh", tokenize, ("bleu",)))
 
     assert found.comparison is not None
     for signature in (found.systems[0].scores[0].signature, found.comparison.metrics[0].signature):
@@ -134,7 +141,7 @@ def test_the_breakdown_has_the_tokeniser_of_the_scores():
         ["x-y-z a-b-c u-v-w d-e-g"],
         references=references,
         sources=None,
-        scoring=Scoring("zh", "char"),
+        scoring=ScoringOptions("zh", "char"),
     )
 
     assert found.breakdown.lengths[0].bleu == pytest.approx((found.systems[0].scores[0].value,))
@@ -149,11 +156,11 @@ def test_a_report_becomes_json():
 
 
 def test_the_page_says_where_frequencies_are_from():
-    known = to_html(reported(training=Training("corpus.en", {"the": 9})))
+    known = to_html(reported(training=TrainingText("corpus.en", {"the": 9})))
 
-    assert "stand in corpus.en" in known
+    assert "frequency in corpus.en" in known
     assert "--train FILE" not in known
-    assert "stand in the references themselves" in to_html(reported())
+    assert "frequency in the references themselves" in to_html(reported())
 
 
 @pytest.mark.parametrize("sources", [SOURCES, None])
@@ -176,8 +183,8 @@ def test_text_cannot_become_markup():
     ours = [evil, *OURS[1:]]
 
     page = to_html(
-        report_on(
-            Made(System(evil, ours)),
+        build_report(
+            SystemOutput(System(evil, ours)),
             [f"{evil} <b>", *REFERENCES[1:]],
             sources=[evil, *SOURCES[1:]],
             against=System("<i>", [*REFERENCES[:-1], evil]),
@@ -229,11 +236,11 @@ def test_faults_are_told_with_their_lines():
 
     page = Reader(to_html(reported(ours))).text
 
-    assert "Lines that repeat a piece1 (4.3%)" in page
-    assert "mine repeats" in page
-    assert "mine copies most often: Mann (1)." in page
+    assert "Lines with repetitions1 (4.3%)" in page
+    assert "Repetitions by mine" in page
+    assert "Most copied by mine: Mann (1)." in page
 
 
 def test_a_missing_model_is_said(tmp_path: Path):
     with pytest.raises(ValueError, match="is not a model bundle"):
-        report_module.translate_with(tmp_path, "none", sources=["a"], references=["b"])
+        report_module.translate_test_set(tmp_path, "none", sources=["a"], references=["b"])

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 import pytest
 
 from transduce.evaluation.metrics import bleu, chrf, ter
-from transduce.evaluation.significance import Comparison, Standing, System, Test, compare_systems
+from transduce.evaluation.significance import (
+    Comparison,
+    System,
+    SystemComparison,
+    TestMethod,
+    compare_systems,
+)
 
 WORDS = ["a", "dog", "cat", "house", "runs", "sees", "the", "red", "small", "old", "garden"]
-TESTS: tuple[Test, ...] = ("bootstrap", "randomization")
+TESTS: tuple[TestMethod, ...] = ("bootstrap", "randomization")
 
 
 def sentences(count: int = 31) -> list[str]:
@@ -37,7 +43,7 @@ def compared(
     metrics: Sequence[str] = ("bleu",),
     language: str = "",
     tokenize: str = "",
-    test: Test = "bootstrap",
+    test: TestMethod = "bootstrap",
     samples: int = 101,
     seed: int = 7,
 ) -> Comparison:
@@ -53,13 +59,13 @@ def compared(
     )
 
 
-def last(found: Comparison) -> Standing:
+def last(found: Comparison) -> SystemComparison:
     return found.metrics[0].systems[-1]
 
 
 @pytest.mark.parametrize("test", TESTS)
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
-def test_a_clearly_better_system_is_better(metric: str, test: Test):
+def test_a_clearly_better_system_is_better(metric: str, test: TestMethod):
     found = last(compared(POOR, GOOD, metrics=[metric], test=test))
 
     assert found.verdict == "better"
@@ -69,26 +75,26 @@ def test_a_clearly_better_system_is_better(metric: str, test: Test):
 
 @pytest.mark.parametrize("test", TESTS)
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
-def test_a_clearly_worse_system_is_worse(metric: str, test: Test):
+def test_a_clearly_worse_system_is_worse(metric: str, test: TestMethod):
     assert last(compared(GOOD, POOR, metrics=[metric], test=test)).verdict == "worse"
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_a_system_does_not_differ_from_itself(test: Test):
+def test_a_system_does_not_differ_from_itself(test: TestMethod):
     found = last(compared(GOOD, GOOD, test=test))
 
     assert (found.p, found.verdict) == (1.0, "unclear")
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_one_line_that_differs_may_be_chance(test: Test):
+def test_one_line_that_differs_may_be_chance(test: TestMethod):
     found = last(compared(POOR, [REFERENCES[0], *POOR[1:]], test=test))
 
     assert (found.p, found.verdict) == (1.0, "unclear")
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_two_systems_as_good_as_each_other_are_unclear(test: Test):
+def test_two_systems_as_good_as_each_other_are_unclear(test: TestMethod):
     other = worsened(REFERENCES, each=0.1, seed=23)
 
     found = last(compared(GOOD, other, test=test))
@@ -104,7 +110,7 @@ def test_the_baseline_has_no_p():
 
 @pytest.mark.parametrize("test", TESTS)
 @pytest.mark.parametrize("language", ["de", "zh"])
-def test_values_are_those_of_evaluate(language: str, test: Test):
+def test_values_are_those_of_evaluate(language: str, test: TestMethod):
     found = compared(POOR, GOOD, metrics=[], language=language, test=test, samples=23)
 
     for number, lines in enumerate((POOR, GOOD)):
@@ -119,14 +125,14 @@ def test_values_are_those_of_evaluate(language: str, test: Test):
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_the_mean_lies_near_the_value(test: Test):
+def test_the_mean_lies_near_the_value(test: TestMethod):
     for found in compared(POOR, GOOD, test=test).metrics[0].systems:
         assert 0 < found.margin < 15
         assert abs(found.mean - found.value) < found.margin
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_the_same_seed_gives_the_same_p(test: Test):
+def test_the_same_seed_gives_the_same_p(test: TestMethod):
     other = worsened(REFERENCES, each=0.15, seed=23)
 
     assert compared(GOOD, other, test=test) == compared(GOOD, other, test=test)
@@ -165,7 +171,7 @@ def test_the_environment_stays_as_it_was(before: str | None, monkeypatch: pytest
 
 @pytest.mark.parametrize("test", TESTS)
 def test_empty_and_tokenised_lines_are_compared_in_silence(
-    test: Test, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    test: TestMethod, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):
     tokenised = [f"{line} ." for line in GOOD]
 
@@ -196,13 +202,13 @@ def test_one_system_is_too_few():
 
 
 def test_no_line_is_nothing_to_compare():
-    with pytest.raises(ValueError, match="no line in the references"):
+    with pytest.raises(ValueError, match="the references have no lines"):
         compare_systems([System("a", []), System("b", [])], [])
 
 
 @pytest.mark.parametrize("name", ["rouge", "perplexity"])
 def test_an_unknown_metric_is_named(name: str):
-    with pytest.raises(ValueError, match=f"bleu, chrf, ter, not '{name}'"):
+    with pytest.raises(ValueError, match=f"unknown metric '{name}': use bleu, chrf, ter"):
         compared(POOR, GOOD, metrics=["bleu", name])
 
 

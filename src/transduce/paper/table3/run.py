@@ -26,7 +26,7 @@ from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
 from transduce.data.store import PREPARED_FOLDER
 from transduce.evaluation.metrics import bleu
-from transduce.evaluation.scoring import foresee, texts, translate_pairs
+from transduce.evaluation.scoring import evaluate_perplexity, translate_pairs, translation_texts
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Extras, Translator
 from transduce.io.allocator import hold_memory
@@ -338,11 +338,13 @@ def _carried_out(job: Job, prepared: Prepared, *, on_event: EventHandler) -> Out
 
 def _glance(recipe: Recipe, model: Transformer, *, prepared: Prepared) -> Validation:
     """The loss on the validation set, and the greedy BLEU of its first lines."""
-    loss = foresee(model, prepared.tokenizer, pairs=prepared.validation)
+    loss = evaluate_perplexity(model, prepared.tokenizer, pairs=prepared.validation)
     first = prepared.validation[:_GLANCED_AT]
     greedy = replace(recipe.search, beam=1)
     found = translate_pairs(model, prepared.tokenizer, pairs=first, search=greedy)
-    score = bleu(texts(found), [pair.target for pair in first], language=recipe.languages.target)
+    score = bleu(
+        translation_texts(found), [pair.target for pair in first], language=recipe.languages.target
+    )
     some = f"{score.signature}, {len(first)} lines"
     return Validation(loss=loss.per_token, bleu=score.value, signature=some)
 
@@ -355,13 +357,13 @@ def _scored(
     translator = Translator.from_parts(model, prepared.tokenizer, search=recipe.search)
     found: Sequence[Translation] = translator.translate(sources, extras=Extras(mend=False))
     foreseen = translator.score(sources, wanted)
-    score = bleu(texts(found), wanted, language=recipe.languages.target)
+    score = bleu(translation_texts(found), wanted, language=recipe.languages.target)
     return Scored(
         bleu=score.value,
         signature=score.signature,
         nats=tuple(-round(sum(each.log_probs), 4) for each in foreseen),
         pieces=tuple(len(each.log_probs) for each in foreseen),
-        hypotheses=texts(found),
+        hypotheses=translation_texts(found),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from transduce.config import Recipe
-from transduce.evaluation.scoring import Finished
+from transduce.evaluation.scoring import RunResult
 from transduce.paper.table4.brackets import Brackets
 from transduce.paper.table4.linear import Faults, Mended, delinearise
 from transduce.paper.table4.trees import Leaf, Tree, draw_tree
@@ -60,7 +60,7 @@ class Parsed:
     """Whether they are those of the paper's rows."""
     quick: bool
     recipe: Recipe
-    finished: Finished
+    finished: RunResult
     versions: dict[str, str]
     brackets: Brackets
     ill_formed: int
