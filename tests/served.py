@@ -5,7 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import httpx
 from starlette.applications import Starlette
@@ -18,9 +18,8 @@ from transduce.inference.translator import Extras, Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.serve.app import make_app
-from transduce.serve.batcher import Batcher
-from transduce.serve.directions import Direction, Directions, Language
-from transduce.serve.settings import Settings
+from transduce.serve.model_registry import Direction, ModelRegistry, make_direction
+from transduce.serve.settings import ServerSettings
 
 NAMES = {"en": "English", "de": "German", "fr": "French", "pt": "Portuguese"}
 
@@ -92,16 +91,8 @@ def bundle_of(
     )
 
 
-def direction_of(bundle: Bundle, translator: Translator, settings: Settings) -> Direction:
-    said = bundle.languages
-    return Direction(
-        name=f"{said.source}-{said.target}",
-        source=Language(said.source, said.source_name or said.source),
-        target=Language(said.target, said.target_name or said.target),
-        translator=translator,
-        bundle=bundle,
-        batcher=Batcher(translator, wait=0.0, most=64, queue=settings.queue),
-    )
+def direction_of(bundle: Bundle, translator: Translator, settings: ServerSettings) -> Direction:
+    return make_direction(bundle, translator, replace(settings, wait_ms=0.0, batch_sentences=64))
 
 
 @dataclass(kw_only=True)
@@ -170,15 +161,15 @@ Serve = Callable[..., Served]
 @contextmanager
 def serving(
     pairs: Sequence[str],
-    settings: Settings | None = None,
+    settings: ServerSettings | None = None,
     *,
     tokenizer: Tokenizer,
     model: Transformer,
 ) -> Iterator[Served]:
     """Serve pairs of languages such as "en-de", each by a loud voice."""
-    settings = settings or Settings()
+    settings = settings or ServerSettings()
     loud = {pair: Loud(pair.partition("-")[2], model) for pair in pairs}
-    directions = Directions(
+    registry = ModelRegistry(
         [
             direction_of(
                 bundle_of(*pair.split("-"), tokenizer=tokenizer, model=model), voice, settings
@@ -186,9 +177,9 @@ def serving(
             for pair, voice in loud.items()
         ]
     )
-    app = make_app(directions, settings)
+    app = make_app(registry, settings)
     try:
         yield Served(app=app, loud=loud)
     finally:
-        directions.close()
-        app.state.shelf.close()
+        registry.close()
+        app.state.document_store.close()

@@ -28,7 +28,7 @@ from transduce.search.config import SearchConfig
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-    from transduce.serve.directions import Direction
+    from transduce.serve.model_registry import Direction
 
 Open = Callable[..., "Page"]
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -67,15 +67,15 @@ def address() -> Iterator[str]:
         from tests.served import bundle_of, direction_of
 
         from transduce.serve.app import make_app
-        from transduce.serve.directions import Directions
-        from transduce.serve.settings import Settings
+        from transduce.serve.model_registry import ModelRegistry
+        from transduce.serve.settings import ServerSettings
     except ImportError as error:
         _lacking(f"{error.name} is not installed")
     tokenizer = Tokenizer.train(LINES, TokenizerConfig(vocab_size=97))
     model = made(replace(SHAPE, vocab_size=tokenizer.vocab_size, decoder_layers=2)).eval()
     with torch.no_grad():
         model.embedding.weight *= 3.0  # it prefers some pieces clearly
-    settings = Settings(char_limit=500, frontend_timeout=50, quiet=True)
+    settings = ServerSettings(char_limit=500, frontend_timeout=50, quiet=True)
     worth = Calibration(log_probs=(-9.0, 0.0), worth=(0.0, 1.0), observations=100)
     ways: list[Direction] = []
     for pair in (("en", "de"), ("de", "en")):
@@ -84,20 +84,20 @@ def address() -> Iterator[str]:
         translator = Translator.from_parts(model, tokenizer, search=SearchConfig(beam=3, extra=4))
         translator.confidence = bundle.confidence
         ways.append(direction_of(bundle, translator, settings))
-    directions = Directions(ways)
+    registry = ModelRegistry(ways)
     server = uvicorn.Server(
-        uvicorn.Config(make_app(directions, settings), log_config=None, lifespan="off")
+        uvicorn.Config(make_app(registry, settings), log_config=None, lifespan="off")
     )
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         while not server.started:
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}/"
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}/"
         server.should_exit = True
         thread.join()
-    directions.close()
+    registry.close()
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import typer
 
 from transduce.cli.app import app, talk
 from transduce.cli.translate import EngineName
-from transduce.serve.settings import Settings, read_keys
+from transduce.serve.settings import ServerSettings, read_keys
 
-_USUAL = Settings()
+_USUAL = ServerSettings()
 _NEEDED = ("starlette", "uvicorn", "prometheus_client", "python_multipart")
 
 
@@ -107,7 +107,7 @@ def serve(
       transduce serve runs/en-de runs/de-en --host 0.0.0.0 --char-limit 5000 --api-keys keys.txt
       curl -d q="A dog runs." -d source=en -d target=de localhost:5000/translate
     """
-    settings = Settings(
+    settings = ServerSettings(
         host=host,
         port=port,
         beam=beam,
@@ -136,7 +136,7 @@ def serve(
 
 def _serve(
     models: list[Path],
-    settings: Settings,
+    settings: ServerSettings,
     engine: EngineName,
     compute_type: str,
     plan: tuple[int | None, int | None],
@@ -147,28 +147,28 @@ def _serve(
         raise ValueError(
             f"a server needs {missing[0]}, which is not installed: pip install 'transduce[serve]'"
         )
-    from transduce.serve.server import address_of, bind, run
+    from transduce.serve.server import bind, run, url_of
 
-    taken = bind(settings)
-    with taken:
+    bound = bind(settings)
+    with bound:
         from transduce.cli.translate import plan_of
         from transduce.serve.app import make_app
-        from transduce.serve.directions import load_directions
+        from transduce.serve.model_registry import load_models
 
-        directions = load_directions(
+        registry = load_models(
             models,
             settings,
             engine=engine,
             compute_type=compute_type,
             plan=plan_of(*plan, compute_type),
         )
-        served = ", ".join(f"{one.name} ({one.translator.why})" for one in directions.all)
+        served = ", ".join(f"{way.name} ({way.translator.why})" for way in registry.directions)
         try:
             return run(
-                make_app(directions, settings),
+                make_app(registry, settings),
                 settings,
-                taken=taken,
-                ready=lambda: talk(f"ready at {address_of(taken)}: {served}"),
+                bound=bound,
+                on_ready=lambda: talk(f"ready at {url_of(bound)}: {served}"),
             )
         finally:
-            directions.close()
+            registry.close()

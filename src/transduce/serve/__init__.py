@@ -1,1 +1,1 @@
-"""A server: what existing clients of translation already speak, and a page that looks inside."""
+"""HTTP server: the APIs of LibreTranslate and DeepL, a native API, and a web page."""

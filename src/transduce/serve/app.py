@@ -1,13 +1,16 @@
-"""The application: every path a table row, around it what holds for all answers.
+"""The ASGI application: a table of operations, static files and middleware.
 
-request → Observed (name, counts, log) → Front (CORS, bugs) → Router → Endpoint → a handler
+request → MetricsMiddleware → CORSMiddleware → router → Endpoint → handler
 """
 
+import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,150 +20,273 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transduce.serve.answers import JSON, Reply, Shape, libre_error, send_reply
-from transduce.serve.call import Call, Endpoint, Operation, bug
-from transduce.serve.deepl import DeepL, message
-from transduce.serve.directions import Directions
-from transduce.serve.files import Files, Shelf
-from transduce.serve.libretranslate import LibreTranslate
-from transduce.serve.metrics import CONTENT_TYPE, Metrics, Observed
-from transduce.serve.native import Native
-from transduce.serve.openapi import document
-from transduce.serve.pages import Pages
-from transduce.serve.refusal import Refusal
-from transduce.serve.settings import Settings
+from transduce import visualization
+from transduce.serve.deepl import DeepLAPI, deepl_error
+from transduce.serve.documents import DocumentAPI, DocumentStore
+from transduce.serve.libretranslate import LibreTranslateAPI
+from transduce.serve.metrics import CONTENT_TYPE, Metrics, MetricsMiddleware
+from transduce.serve.model_registry import ModelRegistry
+from transduce.serve.native import NativeAPI
+from transduce.serve.requests import HTTPError, HTTPRequest
+from transduce.serve.routing import (
+    JSON,
+    Endpoint,
+    ErrorFormat,
+    HTTPResponse,
+    LanguageCodes,
+    Operation,
+    default_error,
+    internal_error,
+    openapi_document,
+    send_response,
+)
+from transduce.serve.settings import ServerSettings
 
-CORS = (
+CORS_HEADERS = (
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-headers", b"Authorization, Content-Type"),
     (b"access-control-allow-methods", b"GET, POST"),
     (b"access-control-max-age", b"1728000"),
     (b"access-control-expose-headers", b"Retry-After, X-Request-ID"),
 )
-"""So that pages of other hosts can use this server: LibreTranslate's values, and two of ours."""
+"""LibreTranslate's values, and two exposed headers of our own."""
+
+PAGE_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Content-Security-Policy of the page: no inline scripts or styles, no other hosts."""
+
+INDEX: Final = "index.html"
+
+_MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+}
 
 
-def make_app(directions: Directions, settings: Settings) -> Starlette:
+def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
     """Make the application.
 
     Args:
-        directions: what is loaded. Closing them is left to the caller.
-        settings: how it may be used.
+        registry: the loaded models; the caller closes it.
+        settings: limits and keys.
     """
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # clients' faults are no news
-    shelf = Shelf()
-    metrics = Metrics(directions)
-    told = (
-        *LibreTranslate(directions, settings).operations(),
-        *Files(directions, settings, shelf).operations(),
-        *DeepL(directions, settings).operations(),
-        *Native(directions, settings).operations(),
-        _metrics(metrics, settings),
+    # Malformed forms are the clients' fault and answered with 400: not worth a log line.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
+    store = DocumentStore()
+    metrics = Metrics(registry)
+    documented = (
+        *LibreTranslateAPI(registry, settings).operations(),
+        *DocumentAPI(registry, settings, store=store).operations(),
+        *DeepLAPI(registry, settings).operations(),
+        *NativeAPI(registry, settings).operations(),
+        _metrics_operation(metrics, settings),
     )
-    described = (*told, *_documents(told, directions), *Pages().operations())
+    operations = (
+        *documented,
+        *_document_operations(documented, registry),
+        *StaticPage().operations(),
+    )
     app = Starlette(
         routes=[
-            Route(one.path, Endpoint(one), methods=[one.verb], name=one.name) for one in described
+            Route(
+                operation.path,
+                Endpoint(operation),
+                methods=[operation.method],
+                name=operation.operation_id,
+            )
+            for operation in operations
         ],
         middleware=[
-            Middleware(Observed, metrics, quiet=settings.quiet),
-            Middleware(Front),
+            Middleware(MetricsMiddleware, metrics, quiet=settings.quiet),
+            Middleware(CORSMiddleware),
         ],
-        exception_handlers={HTTPException: _not_here},
+        exception_handlers={HTTPException: _routing_error},
     )
     app.router.redirect_slashes = False
-    app.state.shelf = shelf
+    app.state.document_store = store
     return app
 
 
-class Front:
-    """What holds for all answers: CORS, and that a bug of ours tells a client nothing."""
+class CORSMiddleware:
+    """Adds CORS headers to every response, and hides unhandled exceptions from clients."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """Take the application behind it."""
+        """Wrap an application."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; OPTIONS is answered here, as it is the same everywhere."""
+        """Pass a request on; OPTIONS has the same response for every path."""
         started = False
 
-        async def sending(said: Message) -> None:
+        async def send_with_cors(message: Message) -> None:
             nonlocal started
-            if said["type"] == "http.response.start":
+            if message["type"] == "http.response.start":
                 started = True
-                said["headers"] = [*said.get("headers", ()), *CORS]
-            await send(said)
+                message["headers"] = [*message.get("headers", ()), *CORS_HEADERS]
+            await send(message)
 
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS":
-            await send_reply(Reply(b""), sending)
+            await send_response(HTTPResponse(b""), send_with_cors)
         else:
             try:
-                await self._app(scope, receive, sending)
+                await self._app(scope, receive, send_with_cors)
             except Exception:
-                reply = bug(scope, _shape(scope))
+                response = internal_error(scope, _error_format(scope))
                 if not started:
-                    await send_reply(reply, sending)
+                    await send_response(response, send_with_cors)
 
 
-def _shape(scope: Scope) -> Shape:
-    return message if scope["path"].startswith("/v2/") else libre_error
+def _error_format(scope: Scope) -> ErrorFormat:
+    return deepl_error if scope["path"].startswith("/v2/") else default_error
 
 
-async def _not_here(request: Request, error: Exception) -> Response:
-    """Say 404 and 405 in the shape of the API that was asked."""
+async def _routing_error(request: Request, error: Exception) -> Response:
+    """Format 404 and 405 for the API of the path."""
     assert isinstance(error, HTTPException)
-    said = _shape(request.scope)(str(error.detail))
-    return JSONResponse(said.model_dump(), error.status_code, headers=error.headers)
+    content = _error_format(request.scope)(str(error.detail)).model_dump()
+    return JSONResponse(content, error.status_code, headers=error.headers)
 
 
-def _metrics(metrics: Metrics, settings: Settings) -> Operation:
-    wanted = settings.metrics_auth_token
+def _metrics_operation(metrics: Metrics, settings: ServerSettings) -> Operation:
+    token = settings.metrics_auth_token
 
-    async def answer(call: Call) -> Reply:
-        if wanted and not _bears(call, wanted):
-            raise Refusal(401, "Unauthorized")
-        return Reply(metrics.text(), kind=CONTENT_TYPE)
+    async def handler(request: HTTPRequest) -> HTTPResponse:
+        authorization = request.header(b"authorization").encode()
+        if token and not hmac.compare_digest(authorization, f"Bearer {token}".encode()):
+            raise HTTPError(401, "Unauthorized")
+        return HTTPResponse(metrics.text(), media_type=CONTENT_TYPE)
 
     return Operation(
         path="/metrics",
-        verb="GET",
-        name="metrics",
-        about="Counts and times, as Prometheus reads them.",
-        handler=answer,
-        answer=None,
-        kind=CONTENT_TYPE,
-        errors=(401, 500),
+        method="GET",
+        operation_id="metrics",
+        summary="Return metrics in Prometheus's text format.",
+        handler=handler,
+        response_model=None,
+        media_type=CONTENT_TYPE,
+        error_statuses=(401, 500),
     )
 
 
-def _bears(call: Call, token: str) -> bool:
-    said = call.header(b"authorization")
-    return hmac.compare_digest(said.encode(), f"Bearer {token}".encode())
+def _document_operations(
+    documented: Sequence[Operation], registry: ModelRegistry
+) -> list[Operation]:
+    """Return the OpenAPI document's operations: its usual path and LibreTranslate's."""
 
+    async def placeholder(request: HTTPRequest) -> HTTPResponse:
+        raise AssertionError("replaced below")
 
-def _documents(told: Sequence[Operation], directions: Directions) -> list[Operation]:
-    """The document of what is told, under its usual name and under LibreTranslate's."""
+    # The document describes these operations too, so they exist before their handler does.
     operations = [
         Operation(
             path=path,
-            verb="GET",
-            name=name,
-            about="This document.",
-            handler=_unmade,
-            answer=None,
-            kind=JSON,
+            method="GET",
+            operation_id=name,
+            summary="Return this document.",
+            handler=placeholder,
+            response_model=None,
+            media_type=JSON,
         )
         for path, name in (("/openapi.json", "openapi"), ("/spec", "spec"))
     ]
-    whole = json.dumps(document([*told, *operations], directions), ensure_ascii=False).encode()
+    languages = LanguageCodes(
+        sources=[language.code for language in registry.sources()],
+        targets=[language.code for language in registry.targets()],
+    )
+    document = openapi_document([*documented, *operations], languages)
+    body = json.dumps(document, ensure_ascii=False).encode()
 
-    async def answer(call: Call) -> Reply:
-        return Reply(whole)
+    async def handler(request: HTTPRequest) -> HTTPResponse:
+        return HTTPResponse(body)
 
-    return [replace(one, handler=answer) for one in operations]
+    return [replace(operation, handler=handler) for operation in operations]
 
 
-async def _unmade(call: Call) -> Reply:
-    raise AssertionError("the document of a server is made before it answers")
+class PageFile(NamedTuple):
+    """A file of the page."""
+
+    media_type: str
+    content: bytes
+
+
+def page_files() -> dict[str, PageFile]:
+    """Read the files of the page by name: its own and those of the attention view."""
+    page, view = Path(__file__).parent / "page", Path(visualization.__file__).parent
+    own = (INDEX, "page.css", "theme.js", "page.js", "ask.js", "words.js", "inside.js")
+    shared = ("colours.css", "attention.css", "look.js", "draw.js", "attention.js")
+    paths = [page / name for name in own] + [view / name for name in shared]
+    return {path.name: PageFile(_MEDIA_TYPES[path.suffix], path.read_bytes()) for path in paths}
+
+
+class StaticPage:
+    """Serves `index.html` at `/` and the other files at `/page/<name>`.
+
+    Browsers cache them and revalidate on each visit.
+    """
+
+    def __init__(self, files: Mapping[str, PageFile] | None = None) -> None:
+        """Prepare the response for each file."""
+        self._responses = {
+            name: _file_response(file) for name, file in (files or page_files()).items()
+        }
+
+    def operations(self) -> Sequence[Operation]:
+        """Return the operations; they are for browsers and not part of the OpenAPI document."""
+        return (
+            Operation(
+                path="/",
+                method="GET",
+                operation_id="page",
+                summary="Return the page.",
+                handler=self.index,
+                response_model=None,
+                media_type=_MEDIA_TYPES[".html"],
+            ),
+            Operation(
+                path="/page/{name}",
+                method="GET",
+                operation_id="page_file",
+                summary="Return a file of the page.",
+                handler=self.file,
+                response_model=None,
+                media_type="text/plain",
+                error_statuses=(404, 500),
+            ),
+        )
+
+    async def index(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /."""
+        return _revalidated(request, self._responses[INDEX])
+
+    async def file(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /page/<name>."""
+        response = self._responses.get(request.path_parameter("name"))
+        if response is None:
+            raise HTTPError(404, "Not Found")
+        return _revalidated(request, response)
+
+
+def _file_response(file: PageFile) -> HTTPResponse:
+    return HTTPResponse(
+        file.content,
+        media_type=file.media_type,
+        headers=(
+            ("etag", f'"{hashlib.sha256(file.content).hexdigest()[:32]}"'),
+            ("cache-control", "no-cache"),
+            ("content-security-policy", PAGE_POLICY),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+        ),
+    )
+
+
+def _revalidated(request: HTTPRequest, response: HTTPResponse) -> HTTPResponse:
+    """Return the response, or 304 if the browser has a current copy."""
+    (_, etag), *_ = response.headers
+    cached = [tag.strip().removeprefix("W/") for tag in request.header(b"if-none-match").split(",")]
+    return response._replace(body=b"", status=304) if etag in cached else response

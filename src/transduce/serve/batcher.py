@@ -1,37 +1,78 @@
-"""Many small requests become few large batches: one worker thread a direction.
+"""Dynamic batching: concurrent requests share batches, one worker thread per direction.
 
-The event loop only moves text. While one batch computes, the next one gathers, so that a server
-that is busy has full batches without anybody waiting for them. Waiting on purpose helps in one
-place: right after a batch that held several requests, as those who got its answers are about to
-ask again. So an idle server answers a lone request at once.
+The event loop only moves text. While one batch computes, requests queue up for the next, so a busy
+server fills its batches without delaying anyone. A deliberate wait helps in one case only: right
+after a batch of several requests, whose clients are likely to send their next ones. An idle server
+answers a single request at once.
 
-A batch takes one sentence in turn of each request that waits, and a long one counts as several, so
-neither a whole book nor a page without a stop keeps a word waiting; what is left of them goes
-behind the others.
+A batch takes one sentence from each waiting request in turn, and a long sentence counts as several,
+so neither a book nor a text without punctuation blocks short requests. The rest of a request is
+queued again behind the others.
 """
 
 import asyncio
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Extras
-from transduce.serve.job import Answer, How, Job, Sentence, Share, deal
-from transduce.serve.refusal import Refusal
-
-__all__ = ["Answer", "Batcher", "How", "Ran", "Sentence", "Translates"]
+from transduce.serve.requests import HTTPError
 
 T = TypeVar("T")
 
+_TYPICAL_CHARACTERS = 128  # of a sentence
 
-class Ran(NamedTuple):
-    """One batch that was computed, for whoever counts."""
+
+class BatchOptions(NamedTuple):
+    """Options that sentences must share to be translated in one batch."""
+
+    beam: int | None = None
+    """Beam size; None is the model's default."""
+
+    alpha: float | None = None
+    """Exponent of the length penalty; None is the model's default."""
+
+    nbest: int = 1
+    """Translations per sentence."""
+
+    detail: bool = False
+    """Whether to compute the log-probability of each piece, and confidence, at extra cost."""
+
+
+class SentenceRequest(NamedTuple):
+    """A sentence to translate."""
+
+    text: str
+
+    prefix: str = ""
+    """Forced beginning of the translation."""
+
+    align: bool = False
+    """Whether to return its alignment."""
+
+    @property
+    def cost(self) -> int:
+        """Its length in sentences of typical length, at least 1."""
+        return 1 + (len(self.text) + len(self.prefix)) // _TYPICAL_CHARACTERS
+
+
+class SentenceResult(NamedTuple):
+    """The translation of a sentence."""
+
+    translation: Translation
+
+    alignment: str
+    """Pairs of word positions as "0-0 1-2"; empty if not requested."""
+
+
+class BatchStats(NamedTuple):
+    """Statistics of one batch, for metrics."""
 
     requests: int
     sentences: int
@@ -39,8 +80,8 @@ class Ran(NamedTuple):
 
 
 @runtime_checkable
-class Translates(Protocol):
-    """What a batcher needs of a translator."""
+class BatchTranslator(Protocol):
+    """The part of a translator that a batcher needs."""
 
     def translate(
         self,
@@ -52,195 +93,322 @@ class Translates(Protocol):
         extras: Extras,
         prefix: str | Sequence[str],
     ) -> list[Translation]:
-        """Translate sentences, each for itself."""
+        """Translate sentences independently.
+
+        Args:
+            sentences: the source sentences.
+            beam: beam size; None is the model's default.
+            alpha: exponent of the length penalty; None is the model's default.
+            nbest: translations per sentence.
+            extras: further options.
+            prefix: forced beginning, one per sentence.
+        """
         ...
 
     def alignment(self, translation: Translation) -> str:
-        """Return which words of a translation come from which of its source."""
+        """Return the word alignment of a translation."""
         ...
 
 
-class Batcher:
-    """Gathers the requests of one direction into batches."""
+class BatchJob:
+    """A request while it is queued and computed."""
 
     def __init__(
         self,
-        translator: Translates,
+        loop: asyncio.AbstractEventLoop,
         *,
-        wait: float = 0.003,
-        most: int = 128,
-        queue: int = 256,
+        sentences: Sequence[SentenceRequest] = (),
+        options: BatchOptions | None = None,
+        function: Callable[[], None] | None = None,
+    ) -> None:
+        """Make a job of sentences, or of another function to run in the worker thread.
+
+        Args:
+            loop: event loop in which the client waits.
+            sentences: sentences to translate.
+            options: None is the default.
+            function: run instead of a translation.
+        """
+        self.loop, self.options, self.function = loop, options or BatchOptions(), function
+        self.sentences = tuple(sentences)
+        self.results: list[SentenceResult] = []
+        self.future: asyncio.Future[None] = loop.create_future()
+        self.error: Exception | None = None
+        self.function_called = False
+
+    @property
+    def batch_key(self) -> tuple[BatchOptions, bool] | None:
+        """Key that its next sentence shares with others of a batch; None for a function.
+
+        Sentences with a prefix are batched apart: they may need a different engine.
+        """
+        if self.function is not None:
+            return None
+        return self.options, bool(self.sentences[len(self.results)].prefix)
+
+    def run_length(self, limit: int) -> int:
+        """Return how many of its next sentences, at most `limit`, share the batch key."""
+        start = len(self.results)
+        rest = self.sentences[start : start + limit]
+        return next(
+            (
+                index
+                for index, sentence in enumerate(rest)
+                if bool(sentence.prefix) != bool(rest[0].prefix)
+            ),
+            len(rest),
+        )
+
+    @property
+    def remaining(self) -> int:
+        """Number of sentences without a result."""
+        return len(self.sentences) - len(self.results)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all of it is computed, or it failed."""
+        complete = self.remaining == 0 if self.function is None else self.function_called
+        return complete or self.error is not None
+
+    def resolve(self) -> None:
+        """Wake up the waiting task; must be called in the event loop."""
+        if self.future.done():  # cancelled: the client disconnected
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(None)
+
+
+class JobSlice(NamedTuple):
+    """The next sentences of a job, as part of a batch."""
+
+    job: BatchJob
+    size: int
+
+    @property
+    def sentences(self) -> tuple[SentenceRequest, ...]:
+        """Its sentences."""
+        start = len(self.job.results)
+        return self.job.sentences[start : start + self.size]
+
+
+def fill_batch(jobs: Sequence[BatchJob], capacity: int) -> list[JobSlice]:
+    """Fill a batch round-robin, one sentence per job and turn, up to `capacity`.
+
+    A long sentence uses the capacity of several. The first one is taken whatever its length.
+    """
+    counts = Counter[int]()
+    free = capacity
+    for index, sentence in _round_robin(jobs[:capacity], capacity):
+        free -= sentence.cost
+        if free < 0 and counts:
+            break
+        counts[index] += 1
+    slices = [JobSlice(job, counts[index]) for index, job in enumerate(jobs) if counts[index]]
+    return slices or [JobSlice(jobs[0], 0)]  # a function has no sentences
+
+
+def _round_robin(jobs: Sequence[BatchJob], limit: int) -> Iterator[tuple[int, SentenceRequest]]:
+    """Yield the next sentences of the jobs in turn, with the index of their job."""
+    lengths = [job.run_length(limit) for job in jobs]
+    for turn in range(max(lengths)):
+        for index, (job, length) in enumerate(zip(jobs, lengths, strict=True)):
+            if turn < length:
+                yield index, job.sentences[len(job.results) + turn]
+
+
+class Batcher:
+    """Groups the requests of one direction into batches."""
+
+    def __init__(
+        self,
+        translator: BatchTranslator,
+        *,
+        wait_s: float = 0.003,
+        max_sentences: int = 128,
+        max_queue: int = 256,
     ) -> None:
         """Start the worker thread.
 
         Args:
-            translator: what computes.
-            wait: seconds that a batch waits at most for those whose answers were just given.
-            most: sentences of usual length in a batch at most.
-            queue: requests that may wait at one time.
+            translator: the model.
+            wait_s: maximum seconds a batch waits for clients that were just answered.
+            max_sentences: maximum sentences of typical length per batch.
+            max_queue: maximum number of queued requests.
         """
-        self.watch: Callable[[Ran], None] = lambda ran: None
-        """Is told of each batch, by the worker thread."""
+        self.on_batch: Callable[[BatchStats], None] = lambda stats: None
+        """Called by the worker thread after each batch."""
         self._translator = translator
-        self._wait, self._most, self._queue = wait, most, queue
+        self._wait_s, self._max_sentences, self._max_queue = wait_s, max_sentences, max_queue
         self._changed = threading.Condition()
-        self._waiting: deque[Job] = deque()
+        self._queue: deque[BatchJob] = deque()
         self._closing = False
-        self._pace = 0.05  # seconds a sentence, a running mean
+        self._seconds_per_sentence = 0.05  # running mean
         self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
         self._thread.start()
 
     @property
-    def waiting(self) -> int:
-        """Requests that wait."""
-        return len(self._waiting)
+    def queue_length(self) -> int:
+        """Number of queued requests."""
+        return len(self._queue)
 
-    async def translate(self, sentences: Sequence[Sentence], how: How) -> list[Answer]:
-        """Translate sentences, together with those of others. Whoever stops waiting costs nothing.
+    async def translate(
+        self, sentences: Sequence[SentenceRequest], options: BatchOptions
+    ) -> list[SentenceResult]:
+        """Translate sentences in batches shared with other requests.
+
+        If the awaiting task is cancelled, sentences that are still queued are not computed.
 
         Returns:
-            One answer a sentence, in their order.
+            One result per sentence, in order.
 
         Raises:
-            Refusal: 429 where too many wait, 503 when the server is being stopped.
-            ValueError: what is wrong with one of the sentences, or with what is wanted.
+            HTTPError: 429 if the queue is full, 503 if the server is shutting down.
+            ValueError: if a sentence or an option is invalid.
         """
         if not sentences:
             return []
-        job = Job(asyncio.get_running_loop(), sentences=sentences, how=how)
-        await self._done(job)
-        return job.answers
+        job = BatchJob(asyncio.get_running_loop(), sentences=sentences, options=options)
+        await self._submit(job)
+        return job.results
 
-    async def run(self, call: Callable[[], T]) -> T:
-        """Compute something else in the worker thread, in turn with the batches.
+    async def run(self, function: Callable[[], T]) -> T:
+        """Run another function in the worker thread, between batches.
 
         Raises:
-            Refusal: as `translate`.
+            HTTPError: as `translate`.
         """
-        found: list[T] = []
-        await self._done(Job(asyncio.get_running_loop(), call=lambda: found.append(call())))
-        return found[0]
+        results: list[T] = []
+        loop = asyncio.get_running_loop()
+        await self._submit(BatchJob(loop, function=lambda: results.append(function())))
+        return results[0]
 
     def close(self) -> None:
-        """Accept no more, finish what was accepted, and end the thread."""
+        """Reject new requests, finish the accepted ones and end the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         self._thread.join()
 
     async def drain(self) -> None:
-        """Close without keeping the loop from telling those who wait."""
+        """Close without blocking the event loop, which still has to deliver results."""
         await asyncio.to_thread(self.close)
 
-    async def _done(self, job: Job) -> None:
+    async def _submit(self, job: BatchJob) -> None:
         with self._changed:
             if self._closing:
-                raise Refusal(503, "the server is being stopped", retry_after=1)
-            if len(self._waiting) >= self._queue:
-                raise Refusal(
-                    429, "Slowdown: too many requests are waiting", retry_after=self._patience()
+                raise HTTPError(503, "the server is shutting down", retry_after=1)
+            if len(self._queue) >= self._max_queue:
+                raise HTTPError(
+                    429, "Slowdown: the request queue is full", retry_after=self._retry_after()
                 )
-            self._waiting.append(job)
+            self._queue.append(job)
             self._changed.notify()
         try:
-            await job.done
+            await job.future
         except asyncio.CancelledError:
             with self._changed:
-                if job in self._waiting:
-                    self._waiting.remove(job)
+                if job in self._queue:
+                    self._queue.remove(job)
             raise
 
-    def _patience(self) -> int:
-        """Seconds in which what waits now may be done."""
-        left = sum(max(1, job.left) for job in self._waiting)
-        return max(1, min(60, math.ceil(left * self._pace)))
+    def _retry_after(self) -> int:
+        """Estimate the seconds until the queue is done."""
+        sentences = sum(max(1, job.remaining) for job in self._queue)
+        return max(1, min(60, math.ceil(sentences * self._seconds_per_sentence)))
 
     def _work(self) -> None:
-        """Compute batch after batch until it is closed."""
-        several, ended = 0, -math.inf  # requests of the batch before, and when it ended
-        while batch := self._next(several, until=ended + self._wait):
-            began = time.perf_counter()
-            jobs = [one.job for one in batch]
-            sentences = sum(one.many for one in batch)
+        """Compute batch after batch until closed."""
+        previous_jobs, ended = 0, -math.inf
+        while batch := self._next_batch(previous_jobs, wait_until=ended + self._wait_s):
+            started = time.perf_counter()
+            jobs = [part.job for part in batch]
+            sentences = sum(part.size for part in batch)
             self._compute(batch)
-            several, ended = len(jobs), time.perf_counter()
-            seconds = ended - began
+            previous_jobs, ended = len(jobs), time.perf_counter()
+            seconds = ended - started
             if sentences:
-                self._pace += 0.1 * (seconds / sentences - self._pace)
+                self._seconds_per_sentence += 0.1 * (
+                    seconds / sentences - self._seconds_per_sentence
+                )
             with self._changed:
-                self._waiting.extend(job for job in jobs if not job.over)
-            _tell([job for job in jobs if job.over])
-            self.watch(Ran(len(jobs), sentences, seconds))
+                self._queue.extend(job for job in jobs if not job.finished)
+            _resolve([job for job in jobs if job.finished])
+            self.on_batch(BatchStats(len(jobs), sentences, seconds))
 
-    def _next(self, several: int, *, until: float) -> list[Share]:
-        """Wait for requests, and take of each how many sentences to translate; none at the end."""
+    def _next_batch(self, previous_jobs: int, *, wait_until: float) -> list[JobSlice]:
+        """Wait for requests and return the next batch; empty once closed."""
         with self._changed:
             while True:
-                while not self._waiting:
+                while not self._queue:
                     if self._closing:
                         return []
                     self._changed.wait()
-                while len(self._waiting) < several > 1 and not self._closing:
-                    left = until - time.perf_counter()
+                # The clients of a shared batch were answered together; give them time to return.
+                while len(self._queue) < previous_jobs > 1 and not self._closing:
+                    left = wait_until - time.perf_counter()
                     if left <= 0:
                         break
                     self._changed.wait(left)
-                here = [job for job in self._waiting if not job.done.cancelled()]
-                if here:
+                jobs = [job for job in self._queue if not job.future.cancelled()]
+                if jobs:
                     break
-                self._waiting.clear()
-            kind = here[0].kind
-            alike = here[:1] if kind is None else [job for job in here if job.kind == kind]
-            taken = deal(alike, self._most)
-            chosen = {id(one.job) for one in taken}
-            self._waiting = deque(job for job in here if id(job) not in chosen)
-            return taken
+                self._queue.clear()
+            key = jobs[0].batch_key
+            compatible = jobs[:1] if key is None else [job for job in jobs if job.batch_key == key]
+            batch = fill_batch(compatible, self._max_sentences)
+            taken = {id(part.job) for part in batch}
+            self._queue = deque(job for job in jobs if id(job) not in taken)
+            return batch
 
-    def _compute(self, batch: Sequence[Share]) -> None:
-        """Compute a batch; if that fails, request by request, so that one alone has the error."""
+    def _compute(self, batch: Sequence[JobSlice]) -> None:
+        """Compute a batch; on failure job by job, so that only the faulty one gets the error."""
         try:
-            self._answer(batch)
-        except Exception as error:  # whatever it is, somebody waits for it
+            self._run_batch(batch)
+        except Exception as error:  # of any type: the client is waiting for a response
             if len(batch) == 1:
                 batch[0].job.error = error
                 return
-            for one in batch:
-                if not one.job.done.cancelled():
-                    self._compute([one])
+            for part in batch:
+                if not part.job.future.cancelled():
+                    self._compute([part])
 
-    def _answer(self, batch: Sequence[Share]) -> None:
+    def _run_batch(self, batch: Sequence[JobSlice]) -> None:
         first = batch[0].job
-        if first.call is not None:
-            first.call()
-            first.called = True
+        if first.function is not None:
+            first.function()
+            first.function_called = True
             return
-        asked = [sentence for one in batch for sentence in one.sentences]
-        found = self._translator.translate(
-            [one.text for one in asked],
-            beam=first.how.beam,
-            alpha=first.how.alpha,
-            nbest=first.how.nbest,
-            extras=Extras(detail=first.how.detail),
-            prefix=[one.prefix for one in asked],
+        sentences = [sentence for part in batch for sentence in part.sentences]
+        translations = self._translator.translate(
+            [sentence.text for sentence in sentences],
+            beam=first.options.beam,
+            alpha=first.options.alpha,
+            nbest=first.options.nbest,
+            extras=Extras(detail=first.options.detail),
+            prefix=[sentence.prefix for sentence in sentences],
         )
-        answers = iter(
+        results = iter(
             [
-                Answer(each, self._translator.alignment(each) if one.align else "")
-                for one, each in zip(asked, found, strict=True)
+                SentenceResult(
+                    translation, self._translator.alignment(translation) if sentence.align else ""
+                )
+                for sentence, translation in zip(sentences, translations, strict=True)
             ]
         )
-        for one in batch:
-            one.job.answers.extend(islice(answers, one.many))
+        for part in batch:
+            part.job.results.extend(islice(results, part.size))
 
 
-def _tell(jobs: Sequence[Job]) -> None:
-    """Wake up those who wait, with one call for all of a loop."""
+def _resolve(jobs: Sequence[BatchJob]) -> None:
+    """Wake up the waiting tasks, with one call per event loop."""
     for loop in {job.loop for job in jobs}:
-        here = [job for job in jobs if job.loop is loop]
-        with suppress(RuntimeError):  # a loop that is closed has nobody waiting
-            loop.call_soon_threadsafe(_tell_all, here)
+        own_jobs = [job for job in jobs if job.loop is loop]
+        with suppress(RuntimeError):  # the loop is closed: no task is waiting
+            loop.call_soon_threadsafe(_resolve_in_loop, own_jobs)
 
 
-def _tell_all(jobs: Sequence[Job]) -> None:
+def _resolve_in_loop(jobs: Sequence[BatchJob]) -> None:
     for job in jobs:
-        job.tell()
+        job.resolve()

@@ -1,232 +1,315 @@
-"""The shape of DeepL's API, so that its official clients work when they are pointed here.
+"""DeepL's API, compatible with its official client libraries.
 
-Only what such a client needs to translate text: translate, languages, usage. Wishes that would
-change a translation and that no model here can meet (a glossary of DeepL's, a formality that is
-demanded) are refused; preferences and hints are taken and have no effect.
+Covers what they need to translate text: translate, languages, usage. Parameters that would change a
+translation in ways no model here supports (DeepL glossaries, a required formality) are rejected;
+preferences and hints are accepted and ignored.
 """
 
 from collections.abc import Iterable
+from typing import Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from transduce.serve import deepl_models as models
-from transduce.serve.answers import Reply, say
-from transduce.serve.bodies import Sent
-from transduce.serve.call import WORKING, Call, Operation
-from transduce.serve.directions import AUTO, Directions, Language
-from transduce.serve.gate import char_limit, checked
-from transduce.serve.refusal import Refusal
-from transduce.serve.settings import Settings
-from transduce.serve.texts import how_many, same, translated
+from transduce.serve.model_registry import AUTO, Language, ModelRegistry, same_code
+from transduce.serve.requests import (
+    HTTPError,
+    HTTPRequest,
+    RequestData,
+    authorize,
+    validated_texts,
+)
+from transduce.serve.routing import (
+    TRANSLATION_ERRORS,
+    HTTPResponse,
+    LenientModel,
+    Operation,
+    StrictModel,
+    json_response,
+)
+from transduce.serve.settings import ServerSettings
+from transduce.serve.text_translation import options_for_alternatives, translate_texts
 
-BODY_LIMIT = 128 * 1024
-"""Bytes of a request, as DeepL has it."""
+MAX_BODY_BYTES = 128 * 1024
+"""Maximum size of a request body, as in DeepL's API."""
 
-UNLIMITED = 10**12
-"""DeepL's word for an account without a limit."""
+UNLIMITED_CHARACTERS = 10**12
+"""DeepL's character limit of an account without a limit."""
 
-_CANNOT = (
+_UNSUPPORTED = (
     *("glossary_id", "glossary_ids", "style_id", "custom_instructions"),
     *("translation_memory_id", "ignore_tags"),
 )
-_FLAGS = {"1": True, "true": True, "0": False, "false": False}
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 
 
-def message(text: str) -> BaseModel:
-    """The shape of DeepL's errors."""
-    return models.DeepLError(message=text)
+class DeepLTranslateRequest(LenientModel):
+    """Texts to translate. Parameters that only DeepL's models support are rejected if relevant."""
+
+    text: list[str] = Field(min_length=1)
+    """In a form, `text` is repeated."""
+    target_lang: str = Field(min_length=1)
+    """Code of the target language; a variant such as EN-GB selects the loaded one."""
+    source_lang: str | None = None
+    """Code of the source language; detected if omitted."""
+    tag_handling: Literal["html", "xml"] | None = None
+    """Preserves tags."""
+    split_sentences: Literal["0", "1", "nonewlines"] | None = None
+    """Accepted and ignored: the model translates one sentence at a time."""
+    preserve_formatting: bool | None = None
+    """Accepted and ignored: white space is always preserved."""
+    show_billed_characters: bool | None = None
+    """Whether to return the number of characters; nothing is billed."""
+    formality: Literal["default", "prefer_more", "prefer_less"] | None = None
+    """A preference, ignored by these models; "more" and "less" are rejected."""
 
 
-class DeepL:
-    """Its handlers, and the count of characters."""
+class DeepLLanguagesRequest(LenientModel):
+    """Which languages to list."""
 
-    def __init__(self, directions: Directions, settings: Settings) -> None:
-        """Take what is loaded and how it may be used."""
-        self._directions = directions
+    type: Literal["source", "target"] = "source"
+
+
+class DeepLTranslation(StrictModel):
+    """A translated text."""
+
+    detected_source_language: str
+    text: str
+    billed_characters: int | None = None
+
+
+class DeepLTranslateResponse(StrictModel):
+    """The translations, in the order of the texts."""
+
+    translations: list[DeepLTranslation]
+
+
+class DeepLLanguage(StrictModel):
+    """A language."""
+
+    language: str
+    name: str
+    supports_formality: bool | None = None
+    """Target languages only."""
+
+
+class DeepLUsage(StrictModel):
+    """Characters translated since the server started."""
+
+    character_count: int
+    character_limit: int
+    """A constant too large to reach."""
+
+
+class DeepLErrorResponse(StrictModel):
+    """Why a request failed."""
+
+    message: str
+
+
+class DeepLLanguageList(RootModel[list[DeepLLanguage]]):
+    """Languages."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+def deepl_error(text: str) -> BaseModel:
+    """Error format of DeepL's API."""
+    return DeepLErrorResponse(message=text)
+
+
+class DeepLAPI:
+    """Handlers of DeepL's API, and the character count."""
+
+    def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
+        """Store the models and the limits."""
+        self._registry = registry
         self._settings = settings
-        self._count = 0
-        self._most = min(BODY_LIMIT, settings.body_limit)
+        self._character_count = 0
+        self._max_body_bytes = min(MAX_BODY_BYTES, settings.body_limit)
 
     def operations(self) -> tuple[Operation, ...]:
-        """What can be asked, and who answers."""
+        """Return the operations of this API."""
         languages = [
             Operation(
                 path="/v2/languages",
-                verb=verb,
-                name=f"deepl_languages_{verb.lower()}",
-                about="The languages that can be translated from, or into.",
+                method=method,
+                operation_id=f"deepl_languages_{method.lower()}",
+                summary="List the source or target languages.",
                 handler=self.languages,
-                asks=models.DeepLWhich,
-                bodies="any",
-                answer=models.DeepLLanguages,
-                errors=(400, 413, 500),
-                error=models.DeepLError,
-                shape=message,
-                most=self._most,
+                request_model=DeepLLanguagesRequest,
+                request_format="any",
+                response_model=DeepLLanguageList,
+                error_statuses=(400, 413, 500),
+                error_model=DeepLErrorResponse,
+                error_format=deepl_error,
+                max_body_bytes=self._max_body_bytes,
             )
-            for verb in ("GET", "POST")
+            for method in ("GET", "POST")
         ]
         return (
             Operation(
                 path="/v2/translate",
-                verb="POST",
-                name="deepl_translate",
-                about="Translate texts, asked and answered as DeepL does.",
+                method="POST",
+                operation_id="deepl_translate",
+                summary="Translate texts, with DeepL's request and response format.",
                 handler=self.translate,
-                asks=models.DeepLTranslate,
-                bodies="any",
-                answer=models.DeepLTranslated,
-                errors=WORKING,
-                error=models.DeepLError,
-                shape=message,
-                most=self._most,
-                seconds=self._settings.time_limit_s,
+                request_model=DeepLTranslateRequest,
+                request_format="any",
+                response_model=DeepLTranslateResponse,
+                error_statuses=TRANSLATION_ERRORS,
+                error_model=DeepLErrorResponse,
+                error_format=deepl_error,
+                max_body_bytes=self._max_body_bytes,
+                timeout_s=self._settings.time_limit_s,
             ),
             *languages,
             Operation(
                 path="/v2/usage",
-                verb="GET",
-                name="deepl_usage",
-                about="How many characters were translated since the server was started.",
+                method="GET",
+                operation_id="deepl_usage",
+                summary="Return the number of characters translated since the server started.",
                 handler=self.usage,
-                answer=models.Usage,
-                errors=(500,),
-                error=models.DeepLError,
-                shape=message,
+                response_model=DeepLUsage,
+                error_statuses=(500,),
+                error_model=DeepLErrorResponse,
+                error_format=deepl_error,
             ),
         )
 
-    async def translate(self, call: Call) -> Reply:
-        """Answer /v2/translate."""
-        characters = char_limit(self._settings, call, None, missing=403)
-        sent = call.sent()
-        texts = checked(call, _texts(sent), self._settings, characters=characters)
-        target = _code(_text(sent, "target_lang"), self._targets(), "target_lang")
-        said = _text(sent, "source_lang", wanted=False)
-        source = _code(said, self._directions.sources(), "source_lang") if said else AUTO
-        markup = "html" if _tags(sent) else "placeholders"
-        billed = _flag(sent, "show_billed_characters")
-        _refuse_wishes(sent)
-        found = await translated(
-            self._directions,
+    async def translate(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /v2/translate."""
+        char_limit = authorize(request, self._settings, api_key=None, missing_status=403)
+        data = request.data()
+        texts = validated_texts(
+            request, _texts(data), settings=self._settings, char_limit=char_limit
+        )
+        target = _language_code(
+            _text(data, "target_lang"), self._registry.targets(), field="target_lang"
+        )
+        requested = _text(data, "source_lang", required=False)
+        source = AUTO
+        if requested:
+            source = _language_code(requested, self._registry.sources(), field="source_lang")
+        markup = "html" if _has_tags(data) else "placeholders"
+        show_billed = _boolean(data, "show_billed_characters")
+        _reject_unsupported(data)
+        results = await translate_texts(
+            self._registry,
             texts,
             source=source,
             target=target,
             markup=markup,
-            how=how_many(1, 0, self._settings.beam),
+            options=options_for_alternatives(1, 0, beam=self._settings.beam),
         )
-        self._count += sum(map(len, texts))
-        translations: list[models.DeepLTranslation] = []
-        for text, item in zip(texts, found, strict=True):
-            language = item.source.upper()
-            if billed:
-                one = models.DeepLTranslation(
-                    detected_source_language=language,
-                    text=item.told.text,
-                    billed_characters=len(text),
+        self._character_count += sum(map(len, texts))
+        translations: list[DeepLTranslation] = []
+        for text, result in zip(texts, results, strict=True):
+            # An optional field that is not set is omitted from the response.
+            billed = {"billed_characters": len(text)} if show_billed else {}
+            translations.append(
+                DeepLTranslation(
+                    detected_source_language=result.source.upper(),
+                    text=result.translation.text,
+                    **billed,
                 )
-            else:
-                one = models.DeepLTranslation(
-                    detected_source_language=language, text=item.told.text
-                )
-            translations.append(one)
-        return say(models.DeepLTranslated(translations=translations))
+            )
+        return json_response(DeepLTranslateResponse(translations=translations))
 
-    async def languages(self, call: Call) -> Reply:
-        """Answer /v2/languages."""
-        which = _text(call.sent(), "type", wanted=False) or "source"
-        if which == "source":
-            entries = [
-                models.DeepLLanguage(language=one.code.upper(), name=one.name)
-                for one in self._directions.sources()
+    async def languages(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /v2/languages."""
+        side = _text(request.data(), "type", required=False) or "source"
+        if side == "source":
+            languages = [
+                DeepLLanguage(language=language.code.upper(), name=language.name)
+                for language in self._registry.sources()
             ]
-        elif which == "target":
-            entries = [
-                models.DeepLLanguage(
-                    language=one.code.upper(), name=one.name, supports_formality=False
+        elif side == "target":
+            languages = [
+                DeepLLanguage(
+                    language=language.code.upper(), name=language.name, supports_formality=False
                 )
-                for one in self._targets()
+                for language in self._registry.targets()
             ]
         else:
-            raise Refusal(400, "Value for 'type' not supported: say source or target.")
-        return say(models.DeepLLanguages(entries))
+            raise HTTPError(400, "Value for 'type' not supported: use source or target.")
+        return json_response(DeepLLanguageList(languages))
 
-    async def usage(self, call: Call) -> Reply:
-        """Answer /v2/usage."""
-        return say(models.Usage(character_count=self._count, character_limit=UNLIMITED))
+    async def usage(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /v2/usage."""
+        return json_response(
+            DeepLUsage(character_count=self._character_count, character_limit=UNLIMITED_CHARACTERS)
+        )
 
-    def _targets(self) -> tuple[Language, ...]:
-        return tuple({way.target.code: way.target for way in self._directions.all}.values())
 
-
-def _texts(sent: Sent) -> list[str]:
-    if sent.json is None:
-        texts = list(sent.texts.get("text", ()))
+def _texts(data: RequestData) -> list[str]:
+    if data.json is None:
+        texts = list(data.texts.get("text", ()))
     else:
-        said = sent.json.get("text")
-        said = [said] if isinstance(said, str) else said
-        if not isinstance(said, list) or not all(isinstance(text, str) for text in said):
-            raise Refusal(400, "Parameter 'text' must be a list of texts.")
-        texts = [text for text in said if isinstance(text, str)]
+        value = data.json.get("text")
+        value = [value] if isinstance(value, str) else value
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise HTTPError(400, "Parameter 'text' must be a list of texts.")
+        texts = [text for text in value if isinstance(text, str)]
     if not texts:
-        raise Refusal(400, "Parameter 'text' not specified.")
+        raise HTTPError(400, "Parameter 'text' not specified.")
     return texts
 
 
-def _text(sent: Sent, name: str, *, wanted: bool = True) -> str:
-    value = sent.value(name)
+def _text(data: RequestData, name: str, *, required: bool = True) -> str:
+    value = data.value(name)
     if value is None or value == "":
-        if wanted:
-            raise Refusal(400, f"Parameter '{name}' not specified.")
+        if required:
+            raise HTTPError(400, f"Parameter '{name}' not specified.")
         return ""
     if not isinstance(value, str):
-        raise Refusal(400, f"Value for '{name}' not supported: it must be a text.")
+        raise HTTPError(400, f"Value for '{name}' not supported: it must be a text.")
     return value
 
 
-def _code(said: str, loaded: Iterable[Language], name: str) -> str:
-    """The loaded language that a client means: itself, else the same without its variant."""
+def _language_code(requested: str, loaded: Iterable[Language], *, field: str) -> str:
+    """Return the loaded language with that code, else one that differs only in its variant."""
     codes = [language.code for language in loaded]
     for code in codes:
-        if same(code, said):
+        if same_code(code, requested):
             return code
-    plain = said.partition("-")[0]
+    base = requested.partition("-")[0]
     for code in codes:
-        if same(code.partition("-")[0], plain):
+        if same_code(code.partition("-")[0], base):
             return code
-    have = ", ".join(code.upper() for code in codes)
-    raise Refusal(400, f"Value for '{name}' not supported: {said[:60]!r}; there is {have}.")
+    available = ", ".join(code.upper() for code in codes)
+    raise HTTPError(
+        400, f"Value for '{field}' not supported: {requested[:60]!r}; available: {available}."
+    )
 
 
-def _tags(sent: Sent) -> bool:
-    said = _text(sent, "tag_handling", wanted=False)
-    if said not in ("", "html", "xml"):
-        raise Refusal(400, "Value for 'tag_handling' not supported: say html or xml.")
-    split = sent.value("split_sentences")
-    if split not in (None, "", "0", "1", "nonewlines"):
-        raise Refusal(400, "Value for 'split_sentences' not supported: say 0, 1 or nonewlines.")
-    _flag(sent, "preserve_formatting")
-    return bool(said)
+def _has_tags(data: RequestData) -> bool:
+    tag_handling = _text(data, "tag_handling", required=False)
+    if tag_handling not in ("", "html", "xml"):
+        raise HTTPError(400, "Value for 'tag_handling' not supported: use html or xml.")
+    if data.value("split_sentences") not in (None, "", "0", "1", "nonewlines"):
+        raise HTTPError(400, "Value for 'split_sentences' not supported: use 0, 1 or nonewlines.")
+    _boolean(data, "preserve_formatting")
+    return bool(tag_handling)
 
 
-def _flag(sent: Sent, name: str) -> bool:
-    said = sent.value(name)
-    if said is None or isinstance(said, bool):
-        return bool(said)
-    flag = _FLAGS.get(str(said).lower())
-    if flag is None:
-        raise Refusal(400, f"Value for '{name}' not supported: say true or false.")
-    return flag
+def _boolean(data: RequestData, name: str) -> bool:
+    value = data.value(name)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    boolean = _BOOLEANS.get(str(value).lower())
+    if boolean is None:
+        raise HTTPError(400, f"Value for '{name}' not supported: use true or false.")
+    return boolean
 
 
-def _refuse_wishes(sent: Sent) -> None:
-    for name in _CANNOT:
-        if sent.value(name):
-            raise Refusal(400, f"Parameter '{name}' is not supported by this server: leave it out.")
-    formality = sent.value("formality")
+def _reject_unsupported(data: RequestData) -> None:
+    for name in _UNSUPPORTED:
+        if data.value(name):
+            raise HTTPError(400, f"Parameter '{name}' is not supported by this server: remove it.")
+    formality = data.value("formality")
     if formality not in (None, "", "default", "prefer_more", "prefer_less"):
-        raise Refusal(
+        raise HTTPError(
             400,
-            "Value for 'formality' not supported: this server's models know no formality; "
-            "leave it out, or say prefer_more or prefer_less.",
+            "Value for 'formality' not supported: the models of this server have no formality "
+            "setting; remove it, or use prefer_more or prefer_less.",
         )

@@ -1,44 +1,159 @@
-"""LibreTranslate's API, so that its clients work unchanged.
+"""LibreTranslate's API, compatible with its clients.
 
-Paths, names, statuses and messages are those that its clients see; the page it is described on is
-its own. A request is JSON, a form of either kind, or a query string.
+Paths, field names, statuses and messages are LibreTranslate's. A request is JSON, a form of either
+kind, or a query string.
 """
 
 from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, RootModel
 
 from transduce.documents.formats import FORMATS
-from transduce.serve import libretranslate_models as models
-from transduce.serve.answers import Reply, say
-from transduce.serve.bodies import Sent, clean
-from transduce.serve.call import WORKING, Call, Operation
-from transduce.serve.detect import Detected
-from transduce.serve.directions import AUTO, Directions
-from transduce.serve.gate import char_limit, checked
-from transduce.serve.refusal import Refusal
-from transduce.serve.settings import NO_LIMIT, Settings
-from transduce.serve.texts import Translated, guesses, how_many, translated
+from transduce.serve.model_registry import AUTO, LanguageGuess, ModelRegistry, same_code
+from transduce.serve.requests import (
+    HTTPError,
+    HTTPRequest,
+    RequestData,
+    authorize,
+    replace_nul,
+    validated_texts,
+)
+from transduce.serve.routing import (
+    TRANSLATION_ERRORS,
+    HTTPResponse,
+    LenientModel,
+    Operation,
+    StrictModel,
+    json_response,
+)
+from transduce.serve.settings import NO_LIMIT, ServerSettings
+from transduce.serve.text_translation import options_for_alternatives, translate_texts
 
 
-class LibreTranslate:
-    """Its handlers."""
+class TranslateRequest(LenientModel):
+    """Texts to translate."""
 
-    def __init__(self, directions: Directions, settings: Settings) -> None:
-        """Take what is loaded and how it may be used."""
-        self._directions = directions
+    q: Annotated[str, Field(min_length=1)] | Annotated[list[str], Field(min_length=1)]
+    """A text or a list of texts; the response has the same form. NUL is treated as white space."""
+    source: str = Field(min_length=1)
+    """Code of the source language; "auto" detects it."""
+    target: str = Field(min_length=1)
+    """Code of the target language."""
+    format: Literal["text", "html"] = "text"
+    """"html" preserves tags."""
+    alternatives: int = Field(default=0, ge=0)
+    """Number of alternative translations, at most 19; none for HTML. The k-th alternative of a text
+    joins the k-th best translation of each sentence. The beam is widened if necessary."""
+    api_key: str = ""
+
+
+class DetectRequest(LenientModel):
+    """A text whose language to detect."""
+
+    q: str = Field(min_length=1)
+    api_key: str = ""
+
+
+class SuggestRequest(LenientModel):
+    """A suggested translation."""
+
+    q: str = ""
+    s: str = ""
+    source: str = ""
+    target: str = ""
+
+
+class DetectedLanguage(StrictModel):
+    """A possible language of a text."""
+
+    confidence: float = Field(ge=0, le=100)
+    language: str
+
+
+class TranslateResponse(StrictModel):
+    """Translations; lists if the request had a list of texts."""
+
+    translatedText: str | list[str]
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
+    """Only if the source was "auto"."""
+    alternatives: list[str] | list[list[str]] | None = None
+    """Only if requested."""
+
+
+class LanguageEntry(StrictModel):
+    """A language and its target languages."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class LanguageName(StrictModel):
+    """The code and the name of a language."""
+
+    code: str
+    name: str
+
+
+class DefaultLanguages(StrictModel):
+    """The languages initially selected in a page."""
+
+    source: LanguageName
+    target: LanguageName
+
+
+class FrontendSettings(StrictModel):
+    """Settings for a page."""
+
+    apiKeys: bool
+    charLimit: int
+    filesTranslation: bool
+    frontendTimeout: int
+    keyRequired: bool
+    language: DefaultLanguages
+    suggestions: bool
+    supportedFilesFormat: list[str]
+
+
+class HealthResponse(StrictModel):
+    """The server is running."""
+
+    status: Literal["ok"]
+
+
+class LanguageList(RootModel[list[LanguageEntry]]):
+    """All loaded languages."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class DetectedLanguageList(RootModel[list[DetectedLanguage]]):
+    """Possible languages of a text, most probable first."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class LibreTranslateAPI:
+    """Handlers of LibreTranslate's API."""
+
+    def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
+        """Prepare the constant responses."""
+        self._registry = registry
         self._settings = settings
-        self._languages = say(models.LanguageEntries(_entries(directions)))
-        first = directions.all[0]
-        self._beam = max(way.translator.search.beam for way in directions.all)
-        self._page = say(
-            models.FrontendSettings(
+        self._languages = json_response(LanguageList(_language_entries(registry)))
+        self._default_beam = max(way.translator.search.beam for way in registry.directions)
+        first = registry.directions[0]
+        self._frontend_settings = json_response(
+            FrontendSettings(
                 apiKeys=bool(settings.keys),
                 charLimit=settings.char_limit,
                 filesTranslation=True,
                 frontendTimeout=settings.frontend_timeout,
                 keyRequired=bool(settings.keys),
-                language=models.Sides(
-                    source=models.Named(code=first.source.code, name=first.source.name),
-                    target=models.Named(code=first.target.code, name=first.target.name),
+                language=DefaultLanguages(
+                    source=LanguageName(code=first.source.code, name=first.source.name),
+                    target=LanguageName(code=first.target.code, name=first.target.name),
                 ),
                 suggestions=False,
                 supportedFilesFormat=list(FORMATS),
@@ -46,207 +161,202 @@ class LibreTranslate:
         )
 
     def operations(self) -> tuple[Operation, ...]:
-        """What can be asked, and who answers."""
-        limits = self._settings
+        """Return the operations of this API."""
         return (
             Operation(
                 path="/translate",
-                verb="POST",
-                name="translate",
-                about="Translate a text, or a list of texts.",
+                method="POST",
+                operation_id="translate",
+                summary="Translate a text or a list of texts.",
                 handler=self.translate,
-                asks=models.Translate,
-                bodies="any",
-                answer=models.Translated,
-                errors=WORKING,
-                most=limits.body_limit,
-                seconds=limits.time_limit_s,
+                request_model=TranslateRequest,
+                request_format="any",
+                response_model=TranslateResponse,
+                error_statuses=TRANSLATION_ERRORS,
+                max_body_bytes=self._settings.body_limit,
+                timeout_s=self._settings.time_limit_s,
             ),
             Operation(
                 path="/detect",
-                verb="POST",
-                name="detect",
-                about="Say which of the loaded languages a text may be in, likeliest first.",
+                method="POST",
+                operation_id="detect",
+                summary="Detect the language of a text among the loaded source languages.",
                 handler=self.detect,
-                asks=models.Detect,
-                bodies="any",
-                answer=models.DetectedLanguages,
-                errors=(400, 403, 413, 500),
-                most=limits.body_limit,
+                request_model=DetectRequest,
+                request_format="any",
+                response_model=DetectedLanguageList,
+                error_statuses=(400, 403, 413, 500),
+                max_body_bytes=self._settings.body_limit,
             ),
             Operation(
                 path="/languages",
-                verb="GET",
-                name="languages",
-                about="The languages that are loaded, and what each can be translated into.",
+                method="GET",
+                operation_id="languages",
+                summary="List the loaded languages and their target languages.",
                 handler=self.languages,
-                answer=models.LanguageEntries,
+                response_model=LanguageList,
             ),
             Operation(
                 path="/frontend/settings",
-                verb="GET",
-                name="frontend_settings",
-                about="What a page needs to know of this server.",
-                handler=self.frontend,
-                answer=models.FrontendSettings,
+                method="GET",
+                operation_id="frontend_settings",
+                summary="Return the settings that a page needs.",
+                handler=self.frontend_settings,
+                response_model=FrontendSettings,
             ),
             Operation(
                 path="/health",
-                verb="GET",
-                name="health",
-                about="Whether the server is there.",
+                method="GET",
+                operation_id="health",
+                summary="Check that the server is running.",
                 handler=self.health,
-                answer=models.Health,
+                response_model=HealthResponse,
             ),
             Operation(
                 path="/suggest",
-                verb="POST",
-                name="suggest",
-                about="Better translations are not collected here.",
+                method="POST",
+                operation_id="suggest",
+                summary="Suggestions are disabled on this server.",
                 handler=self.suggest,
-                asks=models.Suggest,
-                bodies="any",
-                answer=None,
-                errors=(403, 413, 500),
-                most=limits.body_limit,
-                answers_well=False,
+                request_model=SuggestRequest,
+                request_format="any",
+                response_model=None,
+                error_statuses=(403, 413, 500),
+                max_body_bytes=self._settings.body_limit,
+                can_succeed=False,
             ),
         )
 
-    async def translate(self, call: Call) -> Reply:
-        """Answer /translate."""
-        sent = call.sent()
-        characters = char_limit(self._settings, call, sent.value("api_key"))
-        one, texts = _texts(sent)
-        source, target = text_of(sent, "source"), text_of(sent, "target")
-        html = _is_html(sent)
-        alternatives = self._alternatives(sent)
-        found = await translated(
-            self._directions,
-            checked(call, texts, self._settings, characters=characters),
+    async def translate(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /translate."""
+        data = request.data()
+        char_limit = authorize(request, self._settings, api_key=data.value("api_key"))
+        is_list, texts = _texts(data)
+        source, target = required_text(data, "source"), required_text(data, "target")
+        html = _is_html(data)
+        alternatives = self._alternatives(data)
+        results = await translate_texts(
+            self._registry,
+            validated_texts(request, texts, settings=self._settings, char_limit=char_limit),
             source=source,
             target=target,
             markup="html" if html else "placeholders",
-            how=how_many(self._beam, 0 if html else alternatives, self._settings.beam),
+            options=options_for_alternatives(
+                self._default_beam, 0 if html else alternatives, beam=self._settings.beam
+            ),
         )
-        fields: dict[str, object] = {
-            "translatedText": _form(one, [item.told.text for item in found])
-        }
-        if source.lower() == AUTO:
-            fields["detectedLanguage"] = _form(one, [_guess(item) for item in found])
+
+        def fold(items: Sequence[object]) -> object:
+            return list(items) if is_list else items[0]
+
+        fields = {"translatedText": fold([result.translation.text for result in results])}
+        if same_code(source, AUTO):
+            guesses = [result.detected for result in results if result.detected]
+            fields["detectedLanguage"] = fold([detected_language(guess) for guess in guesses])
         if alternatives > 0:
-            others = [list(item.told.others[:alternatives]) for item in found]
-            fields["alternatives"] = _form(one, others)
-        return say(models.Translated.model_validate(fields))
+            fields["alternatives"] = fold(
+                [list(result.translation.alternatives[:alternatives]) for result in results]
+            )
+        return json_response(TranslateResponse.model_validate(fields))
 
-    async def detect(self, call: Call) -> Reply:
-        """Answer /detect."""
-        sent = call.sent()
-        characters = char_limit(self._settings, call, sent.value("api_key"))
-        (text,) = checked(call, [text_of(sent, "q")], self._settings, characters=characters)
-        found = await guesses(self._directions, text)
-        return say(models.DetectedLanguages([_detected(guess) for guess in found]))
+    async def detect(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /detect."""
+        data = request.data()
+        char_limit = authorize(request, self._settings, api_key=data.value("api_key"))
+        (text,) = validated_texts(
+            request, [required_text(data, "q")], settings=self._settings, char_limit=char_limit
+        )
+        guesses = await self._registry.detect(text)
+        return json_response(DetectedLanguageList([detected_language(guess) for guess in guesses]))
 
-    async def languages(self, call: Call) -> Reply:
-        """Answer /languages."""
+    async def languages(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /languages."""
         return self._languages
 
-    async def frontend(self, call: Call) -> Reply:
-        """Answer /frontend/settings."""
-        return self._page
+    async def frontend_settings(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /frontend/settings."""
+        return self._frontend_settings
 
-    async def health(self, call: Call) -> Reply:
-        """Answer /health."""
-        return say(models.Health(status="ok"))
+    async def health(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /health."""
+        return json_response(HealthResponse(status="ok"))
 
-    async def suggest(self, call: Call) -> Reply:
-        """Refuse: nobody would read a suggestion."""
-        raise Refusal(403, "Suggestions are disabled on this server.")
+    async def suggest(self, request: HTTPRequest) -> HTTPResponse:
+        """Reject /suggest: suggestions are not stored."""
+        raise HTTPError(403, "Suggestions are disabled on this server.")
 
-    def _alternatives(self, sent: Sent) -> int:
-        said = sent.value("alternatives")
-        if said is None or said == "":
+    def _alternatives(self, data: RequestData) -> int:
+        value = data.value("alternatives")
+        if value is None or value == "":
             return 0
         try:
-            if isinstance(said, bool) or not isinstance(said, int | str):
+            if isinstance(value, bool) or not isinstance(value, int | str):
                 raise ValueError
-            number = int(said)
+            number = int(value)
         except ValueError:
-            raise Refusal(400, "Invalid request: alternatives parameter is not a number") from None
+            raise HTTPError(
+                400, "Invalid request: alternatives parameter is not a number"
+            ) from None
         limit = self._settings.alternatives_limit
         if number < 0:
-            raise Refusal(400, "Invalid request: alternatives parameter must be >= 0")
+            raise HTTPError(400, "Invalid request: alternatives parameter must be >= 0")
         if limit != NO_LIMIT and number > limit:
-            raise Refusal(400, f"Invalid request: alternatives parameter must be <= {limit}")
+            raise HTTPError(400, f"Invalid request: alternatives parameter must be <= {limit}")
         return number
 
 
-def text_of(sent: Sent, name: str) -> str:
-    """A text that must be there.
+def required_text(data: RequestData, name: str) -> str:
+    """Return a required text field.
 
     Raises:
-        Refusal: 400 if it is missing, empty, or no text.
+        HTTPError: 400 if it is missing, empty or not a text.
     """
-    value = sent.value(name)
+    value = data.value(name)
     if value is None or value == "":
-        raise Refusal(400, f"Invalid request: missing {name} parameter")
+        raise HTTPError(400, f"Invalid request: missing {name} parameter")
     if not isinstance(value, str):
-        raise Refusal(400, f"Invalid request: {name} parameter is not a text")
+        raise HTTPError(400, f"Invalid request: {name} parameter is not a text")
     return value
 
 
-def _texts(sent: Sent) -> tuple[bool, list[str]]:
-    """Whether there is one text, not a list, and what there is."""
-    value = sent.value("q")
+def detected_language(guess: LanguageGuess) -> DetectedLanguage:
+    """Convert a guess to its response model."""
+    return DetectedLanguage(confidence=guess.confidence, language=guess.language)
+
+
+def _texts(data: RequestData) -> tuple[bool, list[str]]:
+    """Return whether `q` is a list, and its texts."""
+    value = data.value("q")
     if isinstance(value, list) and value:
         texts = [text for text in value if isinstance(text, str)]
         if len(texts) < len(value):
-            raise Refusal(400, "Invalid request: q parameter is not a text or a list of texts")
-        return False, texts
-    text = text_of(sent, "q") if value != [] else ""
-    if not text:
-        raise Refusal(400, "Invalid request: missing q parameter")
-    if sent.json is None:  # forms send line ends as CR LF
+            raise HTTPError(400, "Invalid request: q parameter is not a text or a list of texts")
+        return True, texts
+    if value == []:
+        raise HTTPError(400, "Invalid request: missing q parameter")
+    text = required_text(data, "q")
+    if data.json is None:  # forms send line ends as CR LF
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return True, [text]
+    return False, [text]
 
 
-def _is_html(sent: Sent) -> bool:
-    said = sent.value("format")
-    if said is None or said == "":
+def _is_html(data: RequestData) -> bool:
+    text_format = data.value("format")
+    if text_format is None or text_format == "":
         return False
-    if said not in ("text", "html"):
-        raise Refusal(400, f"{clean(str(said))[:60]} format is not supported")
-    return said == "html"
+    if text_format not in ("text", "html"):
+        raise HTTPError(400, f"{replace_nul(str(text_format))[:60]} format is not supported")
+    return text_format == "html"
 
 
-def _form(one: bool, items: Sequence[object]) -> object:
-    return items[0] if one else list(items)
-
-
-def _guess(item: Translated) -> models.DetectedLanguage:
-    assert item.detected is not None
-    return _detected(item.detected)
-
-
-def _detected(guess: Detected) -> models.DetectedLanguage:
-    return models.DetectedLanguage(confidence=guess.confidence, language=guess.language)
-
-
-def _entries(directions: Directions) -> list[models.LanguageEntry]:
-    """Every language that is loaded; one that is only translated into has no targets."""
-    languages = {
-        language.code: language
-        for language in (
-            *directions.sources(),
-            *(way.target for way in directions.all),
-        )
-    }
+def _language_entries(registry: ModelRegistry) -> list[LanguageEntry]:
+    """Return every loaded language; one that is only a target has no targets of its own."""
+    languages = {language.code: language for language in (*registry.sources(), *registry.targets())}
     return [
-        models.LanguageEntry(
+        LanguageEntry(
             code=language.code,
             name=language.name,
-            targets=[target.code for target in directions.targets_of(language.code)],
+            targets=[target.code for target in registry.targets_of(language.code)],
         )
         for language in languages.values()
     ]

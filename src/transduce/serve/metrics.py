@@ -1,7 +1,7 @@
-"""What a server counts, and one line of its log a request: never what was translated.
+"""Prometheus metrics, and one log line per request that never contains its text.
 
-The two names that LibreTranslate's /metrics has are here with the same meaning, and beside them
-what tells whether batches gather: their sizes, and how many requests wait.
+The two metrics of LibreTranslate's /metrics are included with the same meaning; the others show how
+well batching works: batch sizes and queue lengths.
 """
 
 import itertools
@@ -14,55 +14,57 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transduce.serve.batcher import Ran
-from transduce.serve.directions import Direction, Directions
+from transduce.serve.batcher import BatchStats
+from transduce.serve.model_registry import Direction, ModelRegistry
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Of `Metrics.text`."""
+"""Content type of `Metrics.text`."""
 
 LOG = logging.getLogger("transduce.serve.requests")
 
-_HERE = secrets.token_hex(4).encode()  # this process; a random number a request would cost more
-_COUNT = itertools.count(1)
-_SANE = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
-_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+# A random process ID and a counter are cheaper than a random number per request.
+_PROCESS_ID = secrets.token_hex(4).encode()
+_REQUEST_COUNTER = itertools.count(1)
+_VALID_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
+_SECONDS_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """The numbers of one server, in a registry of their own."""
+    """The metrics of one server, in their own Prometheus registry."""
 
-    def __init__(self, directions: Directions) -> None:
-        """Watch the batchers of some directions."""
+    def __init__(self, models: ModelRegistry) -> None:
+        """Observe the batchers of the loaded models."""
         self._registry = CollectorRegistry()
         self.seconds = Histogram(
             "libretranslate_http_request_duration_seconds",
-            "Time from the head of a request to the end of its answer",
+            "Time from the head of a request to the end of its response",
             ["endpoint", "method", "status"],
             registry=self._registry,
-            buckets=_SECONDS,
+            buckets=_SECONDS_BUCKETS,
         )
         self.in_flight = Gauge(
             "libretranslate_http_requests_in_flight",
-            "Requests without a whole answer",
+            "Requests without a complete response",
             registry=self._registry,
         )
-        self._queue = Gauge(
+        self._queue_lengths = Gauge(
             "transduce_queue_requests",
-            "Requests that wait for a direction",
+            "Requests queued for a direction",
             ["direction"],
             registry=self._registry,
         )
-        self._sizes = Histogram(
+        self._batch_sizes = Histogram(
             "transduce_batch_sentences",
-            "Sentences translated together",
+            "Sentences per batch",
             ["direction"],
             registry=self._registry,
-            buckets=_SIZES,
+            buckets=_SIZE_BUCKETS,
         )
         self._batch_seconds = Counter(
             "transduce_batch_seconds",
-            "Time for which a direction computed",
+            "Computing time of a direction",
             ["direction"],
             registry=self._registry,
         )
@@ -72,35 +74,41 @@ class Metrics:
             ["direction"],
             registry=self._registry,
         )
-        for direction in directions.all:
-            self._watch(direction)
+        for direction in models.directions:
+            self._observe(direction)
 
     def text(self) -> bytes:
-        """All numbers, as Prometheus reads them."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
-    def _watch(self, direction: Direction) -> None:
+    def _observe(self, direction: Direction) -> None:
         batcher = direction.batcher
-        self._queue.labels(direction.name).set_function(lambda: batcher.waiting)
-        batcher.watch = partial(self._ran, direction.name)
+        self._queue_lengths.labels(direction.name).set_function(lambda: batcher.queue_length)
+        batcher.on_batch = partial(self._record_batch, direction.name)
 
-    def _ran(self, name: str, ran: Ran) -> None:
-        self._batch_seconds.labels(name).inc(ran.seconds)
-        if ran.sentences:
-            self._sizes.labels(name).observe(ran.sentences)
-            self._sentences.labels(name).inc(ran.sentences)
+    def _record_batch(self, name: str, stats: BatchStats) -> None:
+        self._batch_seconds.labels(name).inc(stats.seconds)
+        if stats.sentences:
+            self._batch_sizes.labels(name).observe(stats.sentences)
+            self._sentences.labels(name).inc(stats.sentences)
 
 
-class Observed:
-    """An application whose requests are named, counted and logged.
+class MetricsMiddleware:
+    """Assigns request IDs, and measures and logs requests.
 
-    A name comes from the client's X-Request-ID if that is a plain word, and goes back to it. The
-    application finds it in `scope["state"]["request_id"]`, and may leave there, as "characters",
-    how much text it was asked for.
+    The ID is the client's X-Request-ID if that is a plain word; it is returned in the response. The
+    application finds it in `scope["state"]["request_id"]`, and may set "characters" there, the
+    length of the text in the request.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, *, quiet: bool = False) -> None:
-        """Take the application; `quiet` leaves the log out."""
+        """Wrap an application.
+
+        Args:
+            app: the application.
+            metrics: where requests are counted.
+            quiet: whether to omit the log lines.
+        """
         self._app, self._metrics, self._quiet = app, metrics, quiet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -108,54 +116,52 @@ class Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        name = _name(scope)
-        scope.setdefault("state", {})["request_id"] = name.decode()
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id.decode()
         status = 0
 
-        async def sending(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (b"x-request-id", name)]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
             await send(message)
 
-        begun = time.perf_counter()
+        started = time.perf_counter()
         with self._metrics.in_flight.track_inprogress():
             try:
-                await self._app(scope, receive, sending)
+                await self._app(scope, receive, send_with_id)
             finally:
-                self._note(scope, status, time.perf_counter() - begun)
+                self._record(scope, status, time.perf_counter() - started)
 
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        said = str(status) if status else "gone"
-        self._metrics.seconds.labels(_endpoint(scope), _method(scope), said).observe(seconds)
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        label = str(status) if status else "gone"  # the client disconnected before a response
+        self._metrics.seconds.labels(_endpoint(scope), _method(scope), label).observe(seconds)
         if self._quiet:
             return
         state = scope["state"]
         path = scope.get("raw_path", b"").decode("ascii", "replace")[:200]
         LOG.info(
             "%s %s %s %.1f ms %s %s characters",
-            *(_method(scope), path, said, 1000 * seconds),
+            *(_method(scope), path, label, 1000 * seconds),
             *(state["request_id"], state.get("characters", "-")),
         )
 
 
-def _name(scope: Scope) -> bytes:
-    """What a request is called in the log and in its answer."""
+def _request_id(scope: Scope) -> bytes:
     for key, value in scope["headers"]:
-        if key == b"x-request-id" and _SANE.fullmatch(value):
+        if key == b"x-request-id" and _VALID_REQUEST_ID.fullmatch(value):
             return value
-    return b"%s-%d" % (_HERE, next(_COUNT))
+    return b"%s-%d" % (_PROCESS_ID, next(_REQUEST_COUNTER))
 
 
 def _method(scope: Scope) -> str:
-    """The verb; what nobody ever heard of is one and the same."""
-    verb = scope["method"]
-    return verb if verb in ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE") else "other"
+    """Return the method; unknown ones share a label, so that clients cannot create labels."""
+    return scope["method"] if scope["method"] in _METHODS else "other"
 
 
 def _endpoint(scope: Scope) -> str:
-    """The path as the router knows it: there are few, whatever clients ask for."""
+    """Return the path with its parameters replaced by their names, to limit the labels."""
     if "endpoint" not in scope:
         return "other"
     path: str = scope["path"]

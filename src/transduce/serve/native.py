@@ -1,232 +1,475 @@
-"""This server's own API: what a translation is made of, and what the model looked at.
+"""The native API: translations with scores, alternatives and attention weights.
 
-JSON in, JSON out. A request is checked field by field before anything is computed.
+JSON in, JSON out. A request is validated field by field before anything is computed.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
-from transduce.serve import native_models as models
-from transduce.serve.answers import Reply, say
-from transduce.serve.bodies import clean
-from transduce.serve.call import WORKING, Call, Handler, Operation
-from transduce.serve.detect import Detected
-from transduce.serve.directions import AUTO, Direction, Directions
-from transduce.serve.gate import char_limit, checked
-from transduce.serve.job import How
-from transduce.serve.native_said import described, sentence
-from transduce.serve.refusal import Refusal
-from transduce.serve.settings import Settings
-from transduce.serve.texts import NOTHING, Told, guess, is_loaded, same, tell
+from transduce.bundle.bundle import Bundle
+from transduce.serve.batcher import BatchOptions, SentenceResult
+from transduce.serve.libretranslate import DetectedLanguage, LanguageName, detected_language
+from transduce.serve.model_registry import (
+    AUTO,
+    NO_LANGUAGE,
+    Direction,
+    Language,
+    LanguageGuess,
+    ModelRegistry,
+    same_code,
+)
+from transduce.serve.requests import (
+    HTTPError,
+    HTTPRequest,
+    authorize,
+    replace_nul,
+    validated_texts,
+)
+from transduce.serve.routing import (
+    TRANSLATION_ERRORS,
+    Handler,
+    HTTPResponse,
+    Operation,
+    StrictModel,
+    json_response,
+)
+from transduce.serve.settings import ServerSettings
+from transduce.serve.text_translation import MAX_BEAM, TranslatedText, translate_in_direction
 from transduce.visualization.attention import traced_json
 from transduce.visualization.traced import traced_text
 
 T = TypeVar("T")
-R = TypeVar("R", models.NativeTranslate, models.Alternatives, models.Attention)
+
+_DEMO_EXAMPLE = "The animal didn't cross the street because it was too tired."
+_EXAMPLES = {
+    "en": "A young woman with a red hat is reading a book in the park.",
+    "de": "Eine junge Frau mit einem roten Hut liest im Park ein Buch.",
+    "fr": "Une jeune femme au chapeau rouge lit un livre dans le parc.",
+}
 
 
-class _Chosen(NamedTuple):
-    """Who translates; None where the text is in the target language already."""
+class RequestLimits(StrictModel):
+    """Limits of a request."""
+
+    characters: int
+    """-1 = no limit."""
+
+
+class ModelInfo(StrictModel):
+    """A loaded model."""
+
+    name: str
+    source: LanguageName
+    target: LanguageName
+    parameters: int
+    engine: str
+    """Inference engine, in one line."""
+    beam: int
+    """Default beam size, which is also the maximum `nbest` of a request that sets no beam."""
+    example: str
+    """An example sentence; empty if there is none."""
+    calibrated: bool
+    """Whether confidence is calibrated."""
+    limits: RequestLimits
+
+
+class _TextRequest(StrictModel):
+    """Fields of all requests."""
+
+    text: str = Field(min_length=1)
+    source: str = "auto"
+    """Code of the source language; "auto" detects it."""
+    target: str | None = None
+    """Code of the target language; optional if the source has only one."""
+    api_key: str = ""
+
+
+class NativeTranslateRequest(_TextRequest):
+    """A text to translate."""
+
+    beam: int | None = Field(default=None, ge=1, le=MAX_BEAM)
+    """Beam size (default: the model's)."""
+    alpha: float | None = Field(default=None, ge=0, le=10, allow_inf_nan=False)
+    """Exponent of the length penalty (default: the model's)."""
+    nbest: int = Field(default=1, ge=1, le=MAX_BEAM)
+    """Translations per sentence; at most the beam size."""
+    prefix: str = ""
+    """Forced beginning of the first sentence's translation."""
+    markup: Literal["none", "placeholders", "html"] = "placeholders"
+    """Markup to preserve."""
+
+
+class AlternativesRequest(_TextRequest):
+    """A position in a translation whose alternative continuations to list."""
+
+    after: str = ""
+    """The translation up to the position."""
+    count: int = Field(default=5, ge=1, le=MAX_BEAM)
+
+
+class AttentionRequest(_TextRequest):
+    """A sentence whose attention weights to return."""
+
+    translation: str | None = Field(default=None, min_length=1)
+    """A given translation (default: the model's own)."""
+
+
+class ScoredPiece(StrictModel):
+    """A piece of a translation."""
+
+    piece: str
+    log_prob: float | None
+    """Log-probability."""
+
+
+class WordConfidence(StrictModel):
+    """A word of a translation."""
+
+    text: str
+    confidence: float
+
+
+class ScoredTranslation(StrictModel):
+    """An alternative translation of a sentence."""
+
+    text: str
+    score: float
+
+
+class SentenceTranslation(StrictModel):
+    """The translation of a sentence."""
+
+    source: str
+    text: str
+    score: float
+    """Log-probability divided by the length penalty."""
+    flag: str
+    """The defect of the first translation; empty if none."""
+    mended: bool
+    """Whether it was retranslated because of that."""
+    parts: int
+    """Number of parts into which an overlong sentence was split."""
+    confidence: float | None
+    """From 0 to 1; null if the model is not calibrated."""
+    pieces: list[ScoredPiece]
+    words: list[WordConfidence]
+    others: list[ScoredTranslation]
+    alignment: list[tuple[int, int]]
+    """Pairs of a source word and a target word, counted from 0."""
+
+
+class NativeTranslateResponse(StrictModel):
+    """A translated text."""
+
+    source: str
+    target: str
+    detected: DetectedLanguage | None
+    text: str
+    lost: list[str]
+    """Tags, placeholders and URLs that were not preserved."""
+    sentences: list[SentenceTranslation]
+    """The complete sentences, in order."""
+
+
+class AlternativeContinuation(StrictModel):
+    """A continuation."""
+
+    piece: str
+    probability: float
+    text: str
+    """The best translation that continues this way."""
+
+
+class AlternativesResponse(StrictModel):
+    """Continuations, most probable first."""
+
+    alternatives: list[AlternativeContinuation]
+
+
+HeadWeights = list[list[list[list[float]]]]
+"""[layer][head][query][key]"""
+
+
+class AttentionResponse(StrictModel):
+    """All attention weights of a sentence and its translation."""
+
+    source_pieces: list[str]
+    target_pieces: list[str]
+    target_read: list[str]
+    """Decoder input at each target position."""
+    encoder: HeadWeights
+    decoder: HeadWeights
+    cross: HeadWeights
+    log_probs: list[float]
+    source: str
+    text: str
+
+
+class ModelList(RootModel[list[ModelInfo]]):
+    """The loaded models."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+R = TypeVar("R", NativeTranslateRequest, AlternativesRequest, AttentionRequest)
+
+
+class _Route(NamedTuple):
+    """The direction for a text; None if the text is already in the target language."""
 
     direction: Direction | None
     source: str
     target: str
-    detected: Detected | None
+    detected: LanguageGuess | None
 
 
-class Native:
-    """Its handlers."""
+class NativeAPI:
+    """Handlers of the native API."""
 
-    def __init__(self, directions: Directions, settings: Settings) -> None:
-        """Take what is loaded and how it may be used."""
-        self._directions = directions
+    def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
+        """Prepare the list of models."""
+        self._registry = registry
         self._settings = settings
-        self._models = say(
-            models.Models([described(direction, settings) for direction in directions.all])
+        self._models = json_response(
+            ModelList([model_info(direction, settings) for direction in registry.directions])
         )
 
     def operations(self) -> tuple[Operation, ...]:
-        """What can be asked, and who answers."""
+        """Return the operations of this API."""
         return (
             Operation(
                 path="/api/models",
-                verb="GET",
-                name="models",
-                about="The models that are loaded.",
-                handler=self.loaded,
-                answer=models.Models,
+                method="GET",
+                operation_id="models",
+                summary="List the loaded models.",
+                handler=self.models,
+                response_model=ModelList,
             ),
-            self._working(
+            self._operation(
                 "translate",
                 "Translate a text; with scores, confidence, alternatives and alignments.",
-                self.translate,
-                models.NativeTranslate,
-                models.NativeTranslated,
+                handler=self.translate,
+                request_model=NativeTranslateRequest,
+                response_model=NativeTranslateResponse,
             ),
-            self._working(
+            self._operation(
                 "alternatives",
-                "How a translation could go on at one place, and what would follow.",
-                self.alternatives,
-                models.Alternatives,
-                models.WaysOn,
+                "List the most probable continuations at a position of a translation.",
+                handler=self.alternatives,
+                request_model=AlternativesRequest,
+                response_model=AlternativesResponse,
             ),
-            self._working(
+            self._operation(
                 "attention",
-                "What every attention looks at in a sentence: every layer, head and kind.",
-                self.attention,
-                models.Attention,
-                models.Attentions,
+                "Return the attention weights of a sentence: every kind, layer and head.",
+                handler=self.attention,
+                request_model=AttentionRequest,
+                response_model=AttentionResponse,
             ),
         )
 
-    async def loaded(self, call: Call) -> Reply:
-        """Answer /api/models."""
+    async def models(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /api/models."""
         return self._models
 
-    async def translate(self, call: Call) -> Reply:
-        """Answer /api/translate."""
-        asked, text = self._asked(call, models.NativeTranslate)
-        chosen = await self._chosen(text, asked)
-        told = Told(text)
-        if chosen.direction is not None:
-            beam = self._settings.beam if asked.beam is None else asked.beam
-            most = chosen.direction.translator.search.beam if beam is None else beam
-            if asked.nbest > most:
-                raise Refusal(
-                    400, f"nbest: {asked.nbest} translations need a beam of as many, not {most}"
+    async def translate(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /api/translate."""
+        fields, text = self._validate(request, NativeTranslateRequest)
+        route = await self._route(text, fields)
+        translation = TranslatedText(text)
+        if route.direction is not None:
+            beam = self._settings.beam if fields.beam is None else fields.beam
+            max_nbest = route.direction.translator.search.beam if beam is None else beam
+            if fields.nbest > max_nbest:
+                raise HTTPError(
+                    400, f"nbest: {fields.nbest} is larger than the beam size {max_nbest}"
                 )
-            (told,) = await tell(
-                chosen.direction,
+            (translation,) = await translate_in_direction(
+                route.direction,
                 [text],
-                markup=asked.markup,
-                how=How(beam, asked.alpha, asked.nbest, detail=True),
-                prefix=clean(asked.prefix),
+                markup=fields.markup,
+                options=BatchOptions(beam, fields.alpha, fields.nbest, detail=True),
+                prefix=replace_nul(fields.prefix),
                 align=True,
             )
-        detected = chosen.detected
-        return say(
-            models.NativeTranslated(
-                source=chosen.source,
-                target=chosen.target,
-                detected=detected
-                and models.Detected(language=detected.language, confidence=detected.confidence),
-                text=told.text,
-                lost=list(told.lost),
-                sentences=[sentence(answer) for answer in told.whole],
+        return json_response(
+            NativeTranslateResponse(
+                source=route.source,
+                target=route.target,
+                detected=detected_language(route.detected) if route.detected else None,
+                text=translation.text,
+                lost=list(translation.lost),
+                sentences=[_sentence(result) for result in translation.sentence_results],
             )
         )
 
-    async def alternatives(self, call: Call) -> Reply:
-        """Answer /api/alternatives."""
-        asked, text = self._asked(call, models.Alternatives)
-        direction = await self._direction(text, asked)
-        after, count = clean(asked.after), asked.count
+    async def alternatives(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /api/alternatives."""
+        fields, text = self._validate(request, AlternativesRequest)
+        direction = await self._direction(text, fields)
+        after, count = replace_nul(fields.after), fields.count
 
-        def look() -> models.WaysOn:
-            ways = direction.translator.alternatives(text, after, count=count)
-            return models.WaysOn(
+        def compute() -> AlternativesResponse:
+            continuations = direction.translator.alternatives(text, after, count=count)
+            return AlternativesResponse(
                 alternatives=[
-                    models.GoingOn(piece=way.piece, probability=way.probability, text=way.text)
-                    for way in ways
+                    AlternativeContinuation(
+                        piece=continuation.piece,
+                        probability=continuation.probability,
+                        text=continuation.text,
+                    )
+                    for continuation in continuations
                 ]
             )
 
-        return say(await _run(direction, look))
+        return json_response(await _run(direction, compute))
 
-    async def attention(self, call: Call) -> Reply:
-        """Answer /api/attention."""
-        asked, text = self._asked(call, models.Attention)
-        direction = await self._direction(text, asked)
-        given = None if asked.translation is None else clean(asked.translation)
-        bundle = direction.bundle
-        shown = await _run(direction, lambda: traced_json(traced_text(bundle, text, given)))
-        return Reply(shown.encode())
+    async def attention(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /api/attention."""
+        fields, text = self._validate(request, AttentionRequest)
+        direction = await self._direction(text, fields)
+        translation = None if fields.translation is None else replace_nul(fields.translation)
+        weights = await _run(
+            direction, lambda: traced_json(traced_text(direction.bundle, text, translation))
+        )
+        return HTTPResponse(weights.encode())
 
-    def _working(
+    def _operation(
         self,
         name: str,
-        about: str,
+        summary: str,
+        *,
         handler: Handler,
-        asks: type[BaseModel],
-        answer: type[BaseModel],
+        request_model: type[BaseModel],
+        response_model: type[BaseModel],
     ) -> Operation:
         return Operation(
             path=f"/api/{name}",
-            verb="POST",
-            name=f"api_{name}",
-            about=about,
+            method="POST",
+            operation_id=f"api_{name}",
+            summary=summary,
             handler=handler,
-            asks=asks,
-            bodies="json",
-            answer=answer,
-            errors=WORKING,
-            most=self._settings.body_limit,
-            seconds=self._settings.time_limit_s,
+            request_model=request_model,
+            request_format="json",
+            response_model=response_model,
+            error_statuses=TRANSLATION_ERRORS,
+            max_body_bytes=self._settings.body_limit,
+            timeout_s=self._settings.time_limit_s,
         )
 
-    def _asked(self, call: Call, model: type[R]) -> tuple[R, str]:
-        """The request, checked, and its text."""
-        held = call.json()
-        characters = char_limit(self._settings, call, held.get("api_key"))
+    def _validate(self, request: HTTPRequest, model: type[R]) -> tuple[R, str]:
+        """Return the validated fields and the text."""
+        body = request.json()
+        char_limit = authorize(request, self._settings, api_key=body.get("api_key"))
         try:
-            asked = model.model_validate(held, strict=True)
+            fields = model.model_validate(body, strict=True)
         except ValidationError as error:
-            raise Refusal(400, _fault(error)) from None
-        (text,) = checked(call, [asked.text], self._settings, characters=characters)
-        return asked, text
+            raise HTTPError(400, _first_error(error)) from None
+        (text,) = validated_texts(
+            request, [fields.text], settings=self._settings, char_limit=char_limit
+        )
+        return fields, text
 
-    async def _direction(
-        self, text: str, asked: models.Alternatives | models.Attention
-    ) -> Direction:
-        """Who looks into a sentence."""
-        chosen = await self._chosen(text, asked)
-        if chosen.direction is None:
-            raise Refusal(400, f"the sentence is in the target language, {chosen.target}, already")
-        return chosen.direction
+    async def _direction(self, text: str, fields: _TextRequest) -> Direction:
+        route = await self._route(text, fields)
+        if route.direction is None:
+            raise HTTPError(400, f"the sentence is already in the target language, {route.target}")
+        return route.direction
 
-    async def _chosen(
-        self, text: str, asked: models.NativeTranslate | models.Alternatives | models.Attention
-    ) -> _Chosen:
-        found, source = None, asked.source
-        if same(source, AUTO):
-            found = await guess(self._directions, text)
-            if found is NOTHING:  # any language will do
-                found = None
-            source = found.language if found else self._directions.all[0].source.code
-        target = self._target(source) if asked.target is None else asked.target
+    async def _route(self, text: str, fields: _TextRequest) -> _Route:
+        guess, source = None, fields.source
+        if same_code(source, AUTO):
+            guess = await self._registry.detect_best(text)
+            if guess is NO_LANGUAGE:  # any source language will do
+                guess = None
+            source = guess.language if guess else self._registry.directions[0].source.code
+        target = self._default_target(source) if fields.target is None else fields.target
         if (
-            same(source, target)
-            and asked.target is not None
-            and is_loaded(self._directions, target)
+            same_code(source, target)
+            and fields.target is not None
+            and self._registry.is_loaded(target)
         ):
-            return _Chosen(None, source, target, found)
-        direction = self._directions.find(source, target)
-        return _Chosen(direction, direction.source.code, direction.target.code, found)
+            return _Route(None, source, target, guess)
+        direction = self._registry.find(source, target)
+        return _Route(direction, direction.source.code, direction.target.code, guess)
 
-    def _target(self, source: str) -> str:
-        """The target that is meant where none is named."""
-        found = self._directions.targets_of(source)
-        if not found:
-            raise Refusal(400, f"{source} is not supported")
-        first, *others = found
+    def _default_target(self, source: str) -> str:
+        """Return the only target language of a source language."""
+        targets = self._registry.targets_of(source)
+        if not targets:
+            raise HTTPError(400, f"{source} is not supported")
+        first, *others = targets
         if others:
-            codes = ", ".join(language.code for language in found)
-            raise Refusal(400, f"target: name one of {codes}")
+            codes = ", ".join(language.code for language in targets)
+            raise HTTPError(400, f"target: name one of {codes}")
         return first.code
 
 
-async def _run(direction: Direction, look: Callable[[], T]) -> T:
-    """Compute in turn with the batches; what a sentence is at fault for is a refusal."""
+def model_info(direction: Direction, settings: ServerSettings) -> ModelInfo:
+    """Describe a loaded model."""
+    return ModelInfo(
+        name=direction.name,
+        source=_language_name(direction.source),
+        target=_language_name(direction.target),
+        parameters=direction.bundle.model.size,
+        engine=direction.translator.why.removeprefix("engine: "),
+        beam=direction.translator.search.beam if settings.beam is None else settings.beam,
+        example=_example(direction.bundle),
+        calibrated=direction.bundle.confidence is not None,
+        limits=RequestLimits(characters=settings.char_limit),
+    )
+
+
+def _language_name(language: Language) -> LanguageName:
+    return LanguageName(code=language.code, name=language.name)
+
+
+def _example(bundle: Bundle) -> str:
+    if any(line.strip() == 'name = "demo"' for line in bundle.provenance.recipe.splitlines()):
+        return _DEMO_EXAMPLE
+    return _EXAMPLES.get(bundle.languages.source.partition("-")[0].lower(), "")
+
+
+def _sentence(result: SentenceResult) -> SentenceTranslation:
+    """Convert a sentence's translation to its response model."""
+    translation = result.translation
+    log_probs = translation.log_probs or (None,) * len(translation.pieces)
+    pairs = [pair.partition("-") for pair in result.alignment.split()]
+    return SentenceTranslation(
+        source=translation.source,
+        text=translation.text,
+        score=translation.score,
+        flag=translation.flag,
+        mended=translation.mended,
+        parts=translation.parts,
+        confidence=translation.confidence,
+        pieces=[
+            ScoredPiece(piece=piece, log_prob=log_prob)
+            for piece, log_prob in zip(translation.pieces, log_probs, strict=True)
+        ],
+        words=[
+            WordConfidence(text=text, confidence=confidence)
+            for text, confidence in translation.words
+        ],
+        others=[
+            ScoredTranslation(text=other.text, score=other.score) for other in translation.others
+        ],
+        alignment=[(int(source), int(target)) for source, _, target in pairs],
+    )
+
+
+async def _run(direction: Direction, function: Callable[[], T]) -> T:
+    """Run a function between batches; its ValueError is the client's mistake."""
     try:
-        return await direction.batcher.run(look)
+        return await direction.batcher.run(function)
     except ValueError as error:
-        raise Refusal(400, f"Invalid request: {error}") from None
+        raise HTTPError(400, f"Invalid request: {error}") from None
 
 
-def _fault(error: ValidationError) -> str:
-    """What is wrong with a request, in one line."""
-    fault = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in fault["loc"])
-    return f"Invalid request: {where}: {fault['msg']}"
+def _first_error(error: ValidationError) -> str:
+    """Describe the first invalid field in one line."""
+    details = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in details["loc"])
+    return f"Invalid request: {field}: {details['msg']}"

@@ -1,8 +1,8 @@
-"""uvicorn with an end to patience: for slow clients, for idle ones, and for itself when stopped.
+"""The uvicorn server with deadlines: for slow clients, idle connections, and its own shutdown.
 
-SIGTERM and Ctrl-C let the server finish what it accepted, for a while, and then it exits with 0: it
-did what it was told. A second signal ends it at once, with 128 and the signal's number, as every
-other command ends at the first.
+SIGTERM and Ctrl-C let the server finish accepted requests within a time limit; it then exits with
+0. A second signal ends it at once, with 128 plus the signal's number, as the first signal does for
+every other command.
 """
 
 import asyncio
@@ -14,72 +14,73 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
+from typing import ClassVar
 
 import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from transduce.serve.settings import Settings
+from transduce.serve.settings import ServerSettings
 
-_LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-def bind(settings: Settings) -> socket.socket:
-    """Take the address, but listen to nobody yet.
+def bind(settings: ServerSettings) -> socket.socket:
+    """Bind a socket to the address of the settings, without listening yet.
 
     Raises:
-        ValueError: if it cannot be had; one line with what to change.
+        ValueError: if the address is unavailable; one line with the remedy.
     """
     host, port = settings.host, settings.port
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        taken = socket.socket(family, kind, protocol)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, socket_type, protocol, _, address = addresses[0]
+        bound = socket.socket(family, socket_type, protocol)
     except (OSError, UnicodeError):
-        raise ValueError(f"there is no address {host!r} here: choose another --host") from None
+        raise ValueError(f"cannot resolve the address {host!r}: choose another --host") from None
     try:
         if sys.platform != "win32":
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(address)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
     except OSError as error:
-        taken.close()
+        bound.close()
         if error.errno == errno.EADDRINUSE:
             raise ValueError(
-                f"port {port} of {host} is in use: stop who has it, or choose another --port"
+                f"port {port} of {host} is in use: stop the other process or choose another --port"
             ) from None
-        said = error.strerror or str(error)
-        raise ValueError(f"port {port} of {host} cannot be had: {said}") from None
-    return taken
+        reason = error.strerror or str(error)
+        raise ValueError(f"cannot bind port {port} of {host}: {reason}") from None
+    return bound
 
 
-def address_of(taken: socket.socket) -> str:
-    """Where a browser finds a bound socket."""
-    host, port = taken.getsockname()[:2]
+def url_of(bound: socket.socket) -> str:
+    """Return the URL of a bound socket, for a browser on this machine."""
+    host, port = bound.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "localhost"
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def run(
-    app: ASGIApp, settings: Settings, *, taken: socket.socket, ready: Callable[[], None]
+    app: ASGIApp, settings: ServerSettings, *, bound: socket.socket, on_ready: Callable[[], None]
 ) -> int:
-    """Serve until a signal says stop.
+    """Serve until a signal arrives.
 
     Args:
-        app: what answers.
-        settings: how patient the server is.
-        taken: a socket from `bind`; it is closed at the end.
-        ready: called when requests are answered.
+        app: the application.
+        settings: time limits.
+        bound: a socket from `bind`; it is closed at the end.
+        on_ready: called once requests are accepted.
 
     Returns:
-        The exit code: 0 if what was accepted was finished, 1 if some of it took too long, and 128
-        and the signal's number if a second signal did not want to wait.
+        The exit code: 0 if all accepted requests were finished, 1 if some exceeded the shutdown
+        limit, and 128 plus the signal's number after a second signal.
     """
     log_to_stderr()
     config = uvicorn.Config(
         app,
-        http=_patient(settings),
+        http=_protocol_with_deadlines(settings),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -91,125 +92,138 @@ def run(
         timeout_graceful_shutdown=max(1, round(settings.drain_s)),
         h11_max_incomplete_event_size=settings.header_limit,
     )
-    server = _Server(config, ready)
-    server.run(sockets=[taken])
+    server = _Server(config, on_ready)
+    server.run(sockets=[bound])
     if server.force_exit:
-        return 128 + server.stopped_by
-    return 1 if server.cut_off else 0
+        return 128 + server.signal_number
+    return 1 if server.unfinished else 0
 
 
 def log_to_stderr() -> None:
-    """Give the log a time and a place: stderr. A server has one log, so this may be done twice."""
-    shown = logging.StreamHandler(sys.stderr)
-    shown.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
-    for name, least in (("transduce.serve", logging.INFO), ("uvicorn", logging.ERROR)):
+    """Log to stderr with timestamps. Idempotent: there is one log per process."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    for name, level in (("transduce.serve", logging.INFO), ("uvicorn", logging.ERROR)):
         log = logging.getLogger(name)
-        log.handlers, log.propagate = [shown], False
-        log.setLevel(least)
+        log.handlers, log.propagate = [handler], False
+        log.setLevel(level)
 
 
 class _Server(uvicorn.Server):
-    """One that says when it is ready, and whose signals are not raised again at the end."""
+    """A uvicorn server that reports when it is ready and does not re-raise signals at the end."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._ready = ready
-        self.stopped_by = 0
-        self.cut_off = 0
-        """Requests that were not finished in time."""
+        self._on_ready = on_ready
+        self.signal_number = 0
+        self.unfinished = 0
+        """Number of requests cancelled at shutdown."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._ready()
+        self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)
-        self.cut_off = len(self.server_state.tasks)
+        self.unfinished = len(self.server_state.tasks)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        before = {one: signal.signal(one, self._stop) for one in (signal.SIGINT, signal.SIGTERM)}
+        previous = {
+            number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self.force_exit = self.should_exit
+        self.force_exit = self.should_exit  # true on the second signal
         self.should_exit = True
-        self.stopped_by = number
+        self.signal_number = number
 
 
-def _patient(settings: Settings) -> type[H11Protocol]:
-    """uvicorn's protocol with deadlines for a request's head, its body, and taking the answer.
+class _DeadlineProtocol(H11Protocol):
+    """uvicorn's protocol with deadlines for a request's head, its body, and an idle connection.
 
-    Its own one for a connection that idles is forgotten where a body goes on behind its answer.
+    uvicorn's own keep-alive timer is lost if a body continues after its response.
     """
-    patience = {
-        "head": settings.header_timeout_s,
-        "body": settings.body_timeout_s,
-        "idle": settings.keep_alive_s,
-    }
 
-    class Patient(H11Protocol):
-        phase: tuple[str, int] = ("", 0)
-        deadline: asyncio.TimerHandle | None = None
-        stalled: asyncio.TimerHandle | None = None
+    deadlines_s: ClassVar[dict[str, float]]
+    """Seconds per phase of a connection."""
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self.look()
+    phase: tuple[str, int] = ("", 0)
+    """Name of the phase, and identity of the request."""
+    deadline: asyncio.TimerHandle | None = None
+    write_deadline: asyncio.TimerHandle | None = None
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            for timer in (self.deadline, self.stalled):
-                if timer is not None:
-                    timer.cancel()
-            super().connection_lost(exc)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.update_phase()
 
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            self.look()
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self.deadline, self.write_deadline):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
 
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self.look()
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self.update_phase()
 
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self.stalled = self.loop.call_later(settings.body_timeout_s, self.transport.abort)
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.update_phase()
 
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            if self.stalled is not None:
-                self.stalled.cancel()
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.write_deadline = self.loop.call_later(self.deadlines_s["body"], self.transport.abort)
 
-        @property
-        def asked(self) -> RequestResponseCycle | None:
-            """The request that was asked last, if there was one."""
-            return self.cycle
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.write_deadline is not None:
+            self.write_deadline.cancel()
 
-        def look(self) -> None:
-            """Start a deadline where the client begins something; drop the one before."""
-            theirs = self.conn.their_state
-            what = "body" if theirs is h11.SEND_BODY else ""
-            if theirs is h11.IDLE:
-                what = "head" if self.asked is None or self.conn.trailing_data[0] else "idle"
-            phase = (what, id(self.cycle))
-            if phase == self.phase:
-                return
-            self.phase = phase
-            if self.deadline is not None:
-                self.deadline.cancel()
-            seconds = patience.get(what)
-            self.deadline = self.loop.call_later(seconds, self.too_late) if seconds else None
+    @property
+    def last_request(self) -> RequestResponseCycle | None:
+        """The latest request of the connection, if any."""
+        return self.cycle
 
-        def too_late(self) -> None:
-            """Say so where something was begun and not answered, and hang up."""
-            begun = self.phase[0] == "body" or bool(self.conn.trailing_data[0])
-            answered = self.asked is not None and self.asked.response_started
-            if begun and (self.phase[0] == "head" or not answered):
-                self.transport.write(_LATE)
-            self.transport.close()
+    def update_phase(self) -> None:
+        """Restart the deadline when the client enters another phase."""
+        client_state = self.conn.their_state
+        name = "body" if client_state is h11.SEND_BODY else ""
+        if client_state is h11.IDLE:
+            # Bytes beyond the last request are the beginning of the next head.
+            reading_head = self.last_request is None or self.conn.trailing_data[0]
+            name = "head" if reading_head else "idle"
+        phase = (name, id(self.cycle))
+        if phase == self.phase:
+            return
+        self.phase = phase
+        if self.deadline is not None:
+            self.deadline.cancel()
+        seconds = self.deadlines_s.get(name)
+        self.deadline = self.loop.call_later(seconds, self.time_out) if seconds else None
 
-    return Patient
+    def time_out(self) -> None:
+        """Answer 408 to a request that was begun and not answered, and close the connection."""
+        begun = self.phase[0] == "body" or bool(self.conn.trailing_data[0])
+        answered = self.last_request is not None and self.last_request.response_started
+        if begun and (self.phase[0] == "head" or not answered):
+            self.transport.write(_REQUEST_TIMEOUT)
+        self.transport.close()
+
+
+def _protocol_with_deadlines(settings: ServerSettings) -> type[H11Protocol]:
+    """Return the protocol class with the deadlines of the settings (uvicorn takes a class)."""
+
+    class Protocol(_DeadlineProtocol):
+        deadlines_s: ClassVar[dict[str, float]] = {
+            "head": settings.header_timeout_s,
+            "body": settings.body_timeout_s,
+            "idle": settings.keep_alive_s,
+        }
+
+    return Protocol

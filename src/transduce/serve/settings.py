@@ -1,6 +1,6 @@
-"""Settings of a server, with LibreTranslate's names and defaults where it has them.
+"""Server settings, with LibreTranslate's names and defaults where they exist.
 
-The command line beats the environment (LT_PORT for --port), and that the defaults that stand here.
+The command line overrides the environment (LT_PORT for --port), which overrides these defaults.
 """
 
 import hmac
@@ -11,150 +11,147 @@ from typing import NamedTuple
 NO_LIMIT = -1
 
 
-class Key(NamedTuple):
-    """Who may ask."""
+class APIKey(NamedTuple):
+    """A key that authorizes requests."""
 
     key: str
     char_limit: int | None = None
-    """Most characters of a text in place of the server's limit, -1 for no limit; None leaves it."""
+    """Maximum characters per text, -1 = no limit; None applies the server's limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
-    """How a server listens, and what it refuses. -1 is no limit.
+class ServerSettings:
+    """Address, limits and keys of a server. A limit of -1 is no limit.
 
     Raises:
         ValueError: if a value is out of range; the message names the setting and the value.
     """
 
     host: str = "127.0.0.1"
-    """The address to listen at; 0.0.0.0 or :: is every one of the machine."""
+    """Address to listen on; 0.0.0.0 or :: is every interface."""
 
     port: int = 5000
-    """0 takes a free one."""
+    """0 selects a free port."""
 
     char_limit: int = NO_LIMIT
-    """Most characters of a text."""
+    """Maximum characters per text."""
 
     batch_limit: int = NO_LIMIT
-    """Most texts of a request."""
+    """Maximum texts per request."""
 
     alternatives_limit: int = NO_LIMIT
-    """Most further translations of a text."""
+    """Maximum alternative translations per text."""
 
     beam: int | None = None
-    """Hypotheses followed where a request does not say; None is the model's own."""
+    """Default beam size; None is the model's."""
 
     queue: int = 256
-    """Requests that may wait for a direction; the next one is refused (429)."""
+    """Maximum queued requests per direction; further ones are rejected (429)."""
 
     wait_ms: float = 3.0
-    """Most time that a batch waits for the requests that are likely to come, in milliseconds."""
+    """Maximum milliseconds a batch waits for further requests."""
 
     batch_sentences: int = 128
-    """Most sentences that are translated together; a long one counts as several."""
+    """Maximum sentences per batch; a long one counts as several."""
 
     time_limit_s: float = 60.0
-    """A request that takes longer is given up (504)."""
+    """Maximum seconds for a response (504)."""
 
     body_limit: int = 4 * 2**20
-    """Most bytes of a request's body (413)."""
+    """Maximum bytes of a request body (413)."""
 
     header_limit: int = 64 * 2**10
-    """Most bytes of a request's head, the query string among them (400)."""
+    """Maximum bytes of a request head, including the query string (400)."""
 
     header_timeout_s: float = 10.0
-    """Most time for sending a request's head; who is slower is cut off."""
+    """Maximum seconds for receiving a request head; slower clients are disconnected."""
 
     body_timeout_s: float = 30.0
-    """Most time for sending its body, or for taking in the answer; who is slower is cut off."""
+    """Maximum seconds for receiving a body, and for a stalled response."""
 
     keep_alive_s: float = 15.0
-    """How long a connection without a request stays open."""
+    """Seconds for which an idle connection stays open."""
 
     connection_limit: int = 1000
-    """Connections at one time; the next one is answered 503."""
+    """Maximum concurrent connections; further ones are answered with 503."""
 
     drain_s: float = 30.0
-    """Most time for finishing what was accepted when the server is stopped."""
+    """Maximum seconds for finishing accepted requests at shutdown."""
 
-    keys: tuple[Key, ...] = ()
-    """Who may ask; empty lets everybody ask."""
+    keys: tuple[APIKey, ...] = ()
+    """Accepted API keys; empty means no key is required."""
 
     get_api_key_link: str = ""
-    """Where keys can be had, for those who ask without one."""
+    """URL for obtaining a key, for clients without one."""
 
     metrics_auth_token: str = ""
-    """What /metrics wants as `Authorization: Bearer`; empty shows them to everybody."""
+    """Bearer token required by /metrics; empty means none."""
 
     frontend_timeout: int = 500
-    """Milliseconds for which the page waits for further typing."""
+    """Milliseconds after the last keystroke before the page translates."""
 
     quiet: bool = False
-    """Whether the log has no line for each request."""
+    """Whether to omit the log line of each request."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port must be from 0 to 65535, not {self.port}")
         for name in ("char_limit", "batch_limit", "alternatives_limit"):
-            self._at_least(name, NO_LIMIT)
+            self._check_minimum(name, NO_LIMIT)
         for name in ("queue", "batch_sentences", "body_limit", "connection_limit"):
-            self._at_least(name, 1)
-        self._at_least("header_limit", 1024)
+            self._check_minimum(name, 1)
+        self._check_minimum("header_limit", 1024)
         for name in ("wait_ms", "frontend_timeout", "drain_s"):
-            self._at_least(name, 0)
+            self._check_minimum(name, 0)
         for name in ("time_limit_s", "header_timeout_s", "body_timeout_s", "keep_alive_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
         if self.beam is not None:
-            self._at_least("beam", 1)
+            self._check_minimum("beam", 1)
 
-    def key(self, said: str) -> Key | None:
-        """The key that somebody said, if it is one; the time it takes tells nothing of it."""
-        same = [hmac.compare_digest(one.key.encode(), _bytes(said)) for one in self.keys]
-        return self.keys[same.index(True)] if True in same else None
+    def key(self, text: str) -> APIKey | None:
+        """Return the key equal to `text`, if any; comparison time does not depend on the text."""
+        encoded = text.encode(errors="surrogatepass")
+        matches = [hmac.compare_digest(key.key.encode(), encoded) for key in self.keys]
+        return self.keys[matches.index(True)] if True in matches else None
 
-    def _at_least(self, name: str, least: int) -> None:
+    def _check_minimum(self, name: str, minimum: int) -> None:
         value = getattr(self, name)
-        if not value >= least:
-            raise ValueError(f"{name} must be at least {least}, not {value}")
+        if not value >= minimum:
+            raise ValueError(f"{name} must be at least {minimum}, not {value}")
 
 
-def read_keys(path: Path) -> tuple[Key, ...]:
-    """Read a file of API keys: one a line, and behind it, if wanted, its own char limit.
+def read_keys(path: Path) -> tuple[APIKey, ...]:
+    """Read a file of API keys: one per line, optionally followed by its character limit.
 
-    Blank lines, and those that begin with #, are left out.
+    Blank lines and lines that begin with # are skipped.
 
     Raises:
-        ValueError: one line that names the file and the line at fault, never the key.
-        OSError: if there is no such file.
+        ValueError: one line that names the file and the line number, never the key.
+        OSError: if the file cannot be read.
     """
     try:
         lines = path.read_bytes().decode().split("\n")
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8: write one API key a line") from None
-    keys: dict[str, Key] = {}
+        raise ValueError(f"{path} is not UTF-8: write one API key per line") from None
+    keys: dict[str, APIKey] = {}
     for number, line in enumerate(lines, start=1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
         if len(words) > 2:
             raise ValueError(
-                f"{path}, line {number} has {len(words)} words: write a key, and behind it at most "
-                f"its char limit"
+                f"{path}, line {number} has {len(words)} words: write a key, optionally followed "
+                f"by its character limit"
             )
         if len(words) == 2 and not (words[1] == "-1" or words[1].isdecimal()):
             raise ValueError(
-                f"{path}, line {number} has the char limit {words[1]!r}: write a number, or -1 for "
-                f"none"
+                f"{path}, line {number} has the character limit {words[1]!r}: write a number, or "
+                f"-1 for no limit"
             )
         if words[0] in keys:
-            raise ValueError(f"{path}, line {number} has a key that an earlier line has: drop one")
-        keys[words[0]] = Key(words[0], int(words[1]) if len(words) == 2 else None)
+            raise ValueError(f"{path}, line {number} repeats an earlier key: remove it")
+        keys[words[0]] = APIKey(words[0], int(words[1]) if len(words) == 2 else None)
     if not keys:
-        raise ValueError(f"{path} has no API key: write one a line, or leave out --api-keys")
+        raise ValueError(f"{path} has no API key: write one per line, or omit --api-keys")
     return tuple(keys.values())
-
-
-def _bytes(said: str) -> bytes:
-    return said.encode(errors="surrogatepass")

@@ -8,7 +8,7 @@ import pytest
 
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
-from transduce.serve.settings import Settings
+from transduce.serve.settings import ServerSettings
 
 if TYPE_CHECKING:
     from tests.served import Serve, Served
@@ -21,7 +21,7 @@ def serve(tokenizer: Tokenizer, untrained: Transformer) -> "Iterator[Serve]":
 
     with ExitStack() as stack:
 
-        def make(*pairs: str, settings: Settings | None = None) -> "Served":
+        def make(*pairs: str, settings: ServerSettings | None = None) -> "Served":
             return stack.enter_context(
                 serving(pairs or ("en-de",), settings, tokenizer=tokenizer, model=untrained)
             )

@@ -10,11 +10,16 @@ import pytest
 
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Extras
-from transduce.serve.batcher import Answer, Batcher, How, Sentence
-from transduce.serve.job import Job
-from transduce.serve.refusal import Refusal
+from transduce.serve.batcher import (
+    Batcher,
+    BatchJob,
+    BatchOptions,
+    SentenceRequest,
+    SentenceResult,
+)
+from transduce.serve.requests import HTTPError
 
-HOW = How(beam=1)
+HOW = BatchOptions(beam=1)
 
 
 class Fake:
@@ -56,15 +61,15 @@ def said(text: str, prefix: str = "") -> Translation:
     return Translation(source=text, text=back, score=0.0, ids=(), pieces=(), log_probs=())
 
 
-def texts(answers: Sequence[Answer]) -> list[str]:
+def texts(answers: Sequence[SentenceResult]) -> list[str]:
     return [answer.translation.text for answer in answers]
 
 
-def ask(*words: str) -> list[Sentence]:
-    return [Sentence(word) for word in words]
+def ask(*words: str) -> list[SentenceRequest]:
+    return [SentenceRequest(word) for word in words]
 
 
-async def held(batcher: Batcher, fake: Fake) -> "asyncio.Task[list[Answer]]":
+async def held(batcher: Batcher, fake: Fake) -> "asyncio.Task[list[SentenceResult]]":
     """A request that is being computed until `fake.go` is set."""
     fake.go.clear()
     first = asyncio.create_task(batcher.translate(ask("first"), HOW))
@@ -81,13 +86,13 @@ async def settled() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_everybody_gets_his_own_answers_in_order(seed: int) -> None:
     fake = Fake(seconds=0.002)
-    batcher = Batcher(fake, most=7, queue=1000)
+    batcher = Batcher(fake, max_sentences=7, max_queue=1000)
     draw = random.Random(seed)
 
     async def client(number: int) -> None:
         for turn in range(draw.randint(1, 7)):
             words = [f"{number}.{turn}.{at}" for at in range(draw.randint(0, 11))]
-            how = How(beam=draw.choice([1, 2]), nbest=1)
+            how = BatchOptions(beam=draw.choice([1, 2]), nbest=1)
             if draw.random() < 0.2:
                 try:
                     await asyncio.wait_for(batcher.translate(ask(*words), how), 0.0005)
@@ -127,7 +132,12 @@ def test_only_sentences_that_are_asked_in_the_same_way_are_together() -> None:
 
     async def work() -> None:
         first = await held(batcher, fake)
-        hows = [How(beam=2), How(beam=2, detail=True), How(beam=2), How(beam=2, nbest=2)]
+        hows = [
+            BatchOptions(beam=2),
+            BatchOptions(beam=2, detail=True),
+            BatchOptions(beam=2),
+            BatchOptions(beam=2, nbest=2),
+        ]
         others = [
             asyncio.create_task(batcher.translate(ask(word), how))
             for word, how in zip("abcd", hows, strict=True)
@@ -146,7 +156,11 @@ def test_only_sentences_that_are_asked_in_the_same_way_are_together() -> None:
 def test_a_prefix_is_kept_apart_and_the_order_stays() -> None:
     fake = Fake()
     batcher = Batcher(fake)
-    asked = [Sentence("ab", prefix="So "), Sentence("cd"), Sentence("ef", align=True)]
+    asked = [
+        SentenceRequest("ab", prefix="So "),
+        SentenceRequest("cd"),
+        SentenceRequest("ef", align=True),
+    ]
 
     answers = asyncio.run(batcher.translate(asked, HOW))
     batcher.close()
@@ -158,7 +172,7 @@ def test_a_prefix_is_kept_apart_and_the_order_stays() -> None:
 
 def test_a_long_request_keeps_no_short_one_waiting() -> None:
     fake = Fake()
-    batcher = Batcher(fake, most=4)
+    batcher = Batcher(fake, max_sentences=4)
 
     async def work() -> None:
         first = await held(batcher, fake)
@@ -179,14 +193,19 @@ def test_a_long_request_keeps_no_short_one_waiting() -> None:
 
 def test_a_long_sentence_takes_the_room_of_several() -> None:
     fake = Fake()
-    batcher = Batcher(fake, most=7)
+    batcher = Batcher(fake, max_sentences=7)
     long, longer = "l" * 767, "m" * 7000
 
     async def work() -> None:
         first = await held(batcher, fake)
         others = [
             asyncio.create_task(batcher.translate(words, HOW))
-            for words in (ask("a", long), ask(longer), ask("z"), [Sentence("y", prefix=long)])
+            for words in (
+                ask("a", long),
+                ask(longer),
+                ask("z"),
+                [SentenceRequest("y", prefix=long)],
+            )
         ]
         await settled()
         fake.go.set()
@@ -199,19 +218,19 @@ def test_a_long_sentence_takes_the_room_of_several() -> None:
 
 
 def test_a_long_sentence_leaves_room_to_none_but_short_ones() -> None:
-    assert [Sentence("a" * n).size for n in (0, 127, 128, 255, 256)] == [1, 1, 2, 2, 3]
-    assert Sentence("a", prefix="b" * 127).size == 2
+    assert [SentenceRequest("a" * n).cost for n in (0, 127, 128, 255, 256)] == [1, 1, 2, 2, 3]
+    assert SentenceRequest("a", prefix="b" * 127).cost == 2
 
 
 def test_a_full_queue_refuses_and_says_when_to_try_again() -> None:
     fake = Fake()
-    batcher = Batcher(fake, queue=2)
+    batcher = Batcher(fake, max_queue=2)
 
-    async def work() -> Refusal:
+    async def work() -> HTTPError:
         first = await held(batcher, fake)
         others = [asyncio.create_task(batcher.translate(ask(word), HOW)) for word in "ab"]
         await settled()
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(HTTPError) as refused:
             await batcher.translate(ask("c"), HOW)
         fake.go.set()
         await asyncio.gather(first, *others)
@@ -228,7 +247,7 @@ def test_a_full_queue_refuses_and_says_when_to_try_again() -> None:
 
 def test_who_went_away_is_not_computed_and_makes_room() -> None:
     fake = Fake()
-    batcher = Batcher(fake, queue=1)
+    batcher = Batcher(fake, max_queue=1)
 
     async def work() -> None:
         first = await held(batcher, fake)
@@ -251,7 +270,7 @@ def test_who_goes_away_while_computed_does_not_hurt_the_others() -> None:
     fake = Fake()
     batcher = Batcher(fake)
 
-    async def work() -> list[Answer]:
+    async def work() -> list[SentenceResult]:
         first = await held(batcher, fake)
         first.cancel()
         await settled()
@@ -266,7 +285,7 @@ def test_who_goes_away_while_computed_does_not_hurt_the_others() -> None:
 
 def test_who_goes_away_in_the_midst_of_a_book_costs_no_further_batch() -> None:
     fake = Fake()
-    batcher = Batcher(fake, most=1)
+    batcher = Batcher(fake, max_sentences=1)
 
     async def work() -> None:
         fake.go.clear()
@@ -285,10 +304,10 @@ def test_who_goes_away_in_the_midst_of_a_book_costs_no_further_batch() -> None:
 
 def test_who_went_away_is_told_nothing() -> None:
     async def work() -> None:
-        job = Job(asyncio.get_running_loop(), sentences=ask("ab"))
-        job.done.cancel()
+        job = BatchJob(asyncio.get_running_loop(), sentences=ask("ab"))
+        job.future.cancel()
 
-        job.tell()  # would raise, and those behind it would never be told
+        job.resolve()  # would raise, and those behind it would never be told
 
     asyncio.run(work())
 
@@ -297,7 +316,7 @@ def test_a_bad_sentence_fails_its_own_request_alone() -> None:
     fake = Fake()
     batcher = Batcher(fake)
 
-    async def work() -> list[list[Answer] | BaseException]:
+    async def work() -> list[list[SentenceResult] | BaseException]:
         first = await held(batcher, fake)
         asked = (ask("ab"), ask("ok", "bad"), ask("cd"))
         others = [asyncio.create_task(batcher.translate(words, HOW)) for words in asked]
@@ -340,13 +359,13 @@ def test_draining_finishes_what_was_accepted_and_refuses_the_rest() -> None:
     fake = Fake()
     batcher = Batcher(fake)
 
-    async def work() -> Refusal:
+    async def work() -> HTTPError:
         first = await held(batcher, fake)
         second = asyncio.create_task(batcher.translate(ask("ab"), HOW))
         await settled()
         drained = asyncio.create_task(batcher.drain())
         await asyncio.sleep(0.01)
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(HTTPError) as refused:
             await batcher.translate(ask("late"), HOW)
         assert not drained.done()
         fake.go.set()
@@ -360,7 +379,7 @@ def test_draining_finishes_what_was_accepted_and_refuses_the_rest() -> None:
 
 def test_a_lone_request_to_an_idle_server_waits_for_nobody() -> None:
     fake = Fake()
-    batcher = Batcher(fake, wait=30.0)
+    batcher = Batcher(fake, wait_s=30.0)
 
     async def work() -> float:
         await batcher.translate(ask("a"), HOW)
@@ -376,7 +395,7 @@ def test_a_lone_request_to_an_idle_server_waits_for_nobody() -> None:
 
 def test_after_a_full_batch_the_next_waits_for_those_who_ask_again() -> None:
     fake = Fake()
-    batcher = Batcher(fake, wait=5.0)
+    batcher = Batcher(fake, wait_s=5.0)
 
     async def client(word: str) -> None:
         for _ in range(3):

@@ -4,7 +4,7 @@ import httpx
 import pytest
 from tests.served import Serve, Served
 
-from transduce.serve.settings import Key, Settings
+from transduce.serve.settings import APIKey, ServerSettings
 
 HELLO = {"text": ["Hello there."], "target_lang": "DE"}
 
@@ -137,7 +137,7 @@ def test_over_128_kib_is_413(served: Served) -> None:
 
 
 def test_the_key_stands_in_the_header(serve: Serve) -> None:
-    served = serve(settings=Settings(keys=(Key("secret"),)))
+    served = serve(settings=ServerSettings(keys=(APIKey("secret"),)))
 
     def ask(key: str) -> httpx.Response:
         headers = {"authorization": f"DeepL-Auth-Key {key}"}

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from tests.served import Serve, Served
 
-from transduce.serve.settings import Key, Settings
+from transduce.serve.settings import APIKey, ServerSettings
 
 HELLO = {"q": "Hello there.", "source": "en", "target": "de"}
 
@@ -180,7 +180,7 @@ def test_alternatives_must_be_a_number(served: Served, said: object) -> None:
 
 
 def test_too_many_alternatives_are_refused(serve: Serve) -> None:
-    served = serve(settings=Settings(alternatives_limit=2))
+    served = serve(settings=ServerSettings(alternatives_limit=2))
 
     said = served.post("/translate", **HELLO, alternatives=3)
 
@@ -228,7 +228,7 @@ def test_emoji_are_not_translated(served: Served) -> None:
 
 
 def test_a_text_over_the_limit_is_refused(serve: Serve) -> None:
-    served = serve(settings=Settings(char_limit=5))
+    served = serve(settings=ServerSettings(char_limit=5))
 
     said = served.post("/translate", **HELLO | {"q": ["12345", "123456"]})
 
@@ -236,7 +236,7 @@ def test_a_text_over_the_limit_is_refused(serve: Serve) -> None:
 
 
 def test_a_list_over_the_limit_is_refused(serve: Serve) -> None:
-    served = serve(settings=Settings(batch_limit=2))
+    served = serve(settings=ServerSettings(batch_limit=2))
 
     said = served.post("/translate", **HELLO | {"q": ["a", "b", "c"]})
 
@@ -302,13 +302,13 @@ def test_a_body_of_another_kind_is_refused(served: Served, kind: str, body: byte
 
 
 def test_a_large_body_is_refused_before_it_is_read(serve: Serve) -> None:
-    served = serve(settings=Settings(body_limit=100))
+    served = serve(settings=ServerSettings(body_limit=100))
 
     assert "larger than 100 bytes" in error(served.post("/translate", q="x" * 200), 413)
 
 
 def test_a_large_body_of_unknown_length_is_refused(serve: Serve) -> None:
-    served = serve(settings=Settings(body_limit=100))
+    served = serve(settings=ServerSettings(body_limit=100))
     sent = []
 
     async def body():
@@ -327,7 +327,7 @@ def test_a_large_body_of_unknown_length_is_refused(serve: Serve) -> None:
 
 
 def test_a_full_queue_is_429_and_says_when_to_come_again(serve: Serve) -> None:
-    served = serve(settings=Settings(queue=1))
+    served = serve(settings=ServerSettings(queue=1))
     loud = served.loud["en-de"]
     loud.go.clear()
 
@@ -349,7 +349,7 @@ def test_a_full_queue_is_429_and_says_when_to_come_again(serve: Serve) -> None:
 
 
 def test_a_request_that_takes_too_long_is_504(serve: Serve) -> None:
-    served = serve(settings=Settings(time_limit_s=0.05))
+    served = serve(settings=ServerSettings(time_limit_s=0.05))
     served.loud["en-de"].go.clear()
 
     said = served.post("/translate", **HELLO)
@@ -420,7 +420,7 @@ async def _ask_and_go(served: Served, body: bytes) -> None:
     assert answers == []
 
 
-KEYED = Settings(char_limit=3, keys=(Key("secret", 20), Key("plain")))
+KEYED = ServerSettings(char_limit=3, keys=(APIKey("secret", 20), APIKey("plain")))
 
 
 def test_without_a_key_a_request_is_refused(serve: Serve) -> None:
@@ -430,7 +430,7 @@ def test_without_a_key_a_request_is_refused(serve: Serve) -> None:
 
 
 def test_where_keys_are_to_be_had_is_said(serve: Serve) -> None:
-    settings = Settings(keys=KEYED.keys, get_api_key_link="https://keys.example")
+    settings = ServerSettings(keys=KEYED.keys, get_api_key_link="https://keys.example")
 
     said = serve(settings=settings).post("/translate", **HELLO)
 
@@ -550,7 +550,7 @@ def test_metrics_are_counted(served: Served) -> None:
 
 
 def test_metrics_may_want_a_token(serve: Serve) -> None:
-    served = serve(settings=Settings(metrics_auth_token="t"))
+    served = serve(settings=ServerSettings(metrics_auth_token="t"))
 
     assert error(served.ask("GET", "/metrics"), 401) == "Unauthorized"
     headers = {"authorization": "Bearer t"}

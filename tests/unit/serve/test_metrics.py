@@ -11,10 +11,10 @@ from tests.served import Loud, bundle_of, direction_of
 
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
-from transduce.serve.batcher import How, Sentence
-from transduce.serve.directions import Directions
-from transduce.serve.metrics import Metrics, Observed
-from transduce.serve.settings import Settings
+from transduce.serve.batcher import BatchOptions, SentenceRequest
+from transduce.serve.metrics import Metrics, MetricsMiddleware
+from transduce.serve.model_registry import ModelRegistry
+from transduce.serve.settings import ServerSettings
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -29,7 +29,7 @@ async def _nothing() -> Message:
 
 
 def ask(
-    observed: Observed, *headers: tuple[bytes, bytes], path: str = "/files/x7"
+    observed: MetricsMiddleware, *headers: tuple[bytes, bytes], path: str = "/files/x7"
 ) -> dict[bytes, bytes]:
     """The headers of the answer."""
     found: dict[bytes, bytes] = {}
@@ -50,33 +50,33 @@ def ask(
 
 
 @pytest.fixture
-def directions(tokenizer: Tokenizer, untrained: Transformer) -> Generator[Directions]:
+def registry(tokenizer: Tokenizer, untrained: Transformer) -> Generator[ModelRegistry]:
     bundle = bundle_of("en", "de", tokenizer=tokenizer, model=untrained)
-    made = Directions([direction_of(bundle, Loud("de", untrained), Settings())])
+    made = ModelRegistry([direction_of(bundle, Loud("de", untrained), ServerSettings())])
     yield made
     made.close()
 
 
 @pytest.fixture
-def metrics(directions: Directions) -> Metrics:
-    return Metrics(directions)
+def metrics(registry: ModelRegistry) -> Metrics:
+    return Metrics(registry)
 
 
 def test_a_request_keeps_the_name_that_its_client_gave(metrics: Metrics) -> None:
-    headers = ask(Observed(app, metrics, quiet=True), (b"x-request-id", b"my-1.2_3"))
+    headers = ask(MetricsMiddleware(app, metrics, quiet=True), (b"x-request-id", b"my-1.2_3"))
 
     assert headers[b"x-request-id"] == b"my-1.2_3"
 
 
 @pytest.mark.parametrize("name", [b"two words", b"a" * 65, b"\xff", b""])
 def test_what_is_no_plain_name_is_replaced(metrics: Metrics, name: bytes) -> None:
-    headers = ask(Observed(app, metrics, quiet=True), (b"x-request-id", name))
+    headers = ask(MetricsMiddleware(app, metrics, quiet=True), (b"x-request-id", name))
 
     assert re.fullmatch(rb"[0-9a-f]{8}-[0-9]+", headers[b"x-request-id"])
 
 
 def test_requests_are_counted_by_their_route(metrics: Metrics) -> None:
-    ask(Observed(app, metrics, quiet=True))
+    ask(MetricsMiddleware(app, metrics, quiet=True))
 
     counted = metrics.text().decode()
 
@@ -92,18 +92,18 @@ def test_the_log_has_one_line_without_the_text(
 ) -> None:
     logging.getLogger("transduce.serve").propagate = True
     with caplog.at_level(logging.INFO, "transduce.serve.requests"):
-        ask(Observed(app, metrics), (b"x-request-id", b"r1"))
+        ask(MetricsMiddleware(app, metrics), (b"x-request-id", b"r1"))
 
     (line,) = caplog.messages
     assert line.startswith("GET /files/x7 404 ")
     assert line.endswith("ms r1 11 characters")
 
 
-def test_batches_are_counted_by_their_direction(directions: Directions, metrics: Metrics) -> None:
-    asked = [Sentence("a"), Sentence("b"), Sentence("c")]
+def test_batches_are_counted_by_their_direction(registry: ModelRegistry, metrics: Metrics) -> None:
+    asked = [SentenceRequest("a"), SentenceRequest("b"), SentenceRequest("c")]
 
-    asyncio.run(directions.all[0].batcher.translate(asked, How(beam=1)))
-    directions.close()
+    asyncio.run(registry.directions[0].batcher.translate(asked, BatchOptions(beam=1)))
+    registry.close()
 
     counted = metrics.text().decode()
     assert 'transduce_sentences_total{direction="en-de"} 3.0' in counted

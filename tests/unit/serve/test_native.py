@@ -11,9 +11,9 @@ from transduce.data.tokenizer import Tokenizer
 from transduce.inference.translator import Translator
 from transduce.model.transformer import Transformer
 from transduce.serve.app import make_app
-from transduce.serve.directions import Directions
-from transduce.serve.native_said import described
-from transduce.serve.settings import Key, Settings
+from transduce.serve.model_registry import ModelRegistry
+from transduce.serve.native import model_info
+from transduce.serve.settings import APIKey, ServerSettings
 from transduce.visualization.traced import traced_text
 
 DOG = "the old man reads a book"
@@ -26,7 +26,7 @@ def error(said: httpx.Response, status: int) -> str:
 
 
 def test_models_say_what_is_loaded(serve: Serve) -> None:
-    (one,) = serve(settings=Settings(char_limit=70)).ask("GET", "/api/models").json()
+    (one,) = serve(settings=ServerSettings(char_limit=70)).ask("GET", "/api/models").json()
 
     assert one["name"] == "en-de"
     assert one["source"] == {"code": "en", "name": "English"}
@@ -44,8 +44,8 @@ def test_the_demo_s_example_is_its_sentence(
     examples = []
     for source, recipe in (("en", 'name = "demo"\n'), ("en", 'name = "x"'), ("tlh", "")):
         bundle = bundle_of(source, "de", tokenizer=tokenizer, model=untrained, recipe=recipe)
-        direction = direction_of(bundle, translator, Settings())
-        examples.append(described(direction, Settings()).example)
+        direction = direction_of(bundle, translator, ServerSettings())
+        examples.append(model_info(direction, ServerSettings()).example)
         direction.batcher.close()
 
     assert examples[0] == "The animal didn't cross the street because it was too tired."
@@ -125,14 +125,14 @@ def test_a_form_is_no_json(served: Served) -> None:
 
 
 def test_the_character_limit_holds_here_too(serve: Serve) -> None:
-    served = serve(settings=Settings(char_limit=3))
+    served = serve(settings=ServerSettings(char_limit=3))
 
     for path in ("translate", "alternatives", "attention"):
         assert "(4) exceeds text limit (3)" in error(served.post(f"/api/{path}", text="1234"), 400)
 
 
 def test_keys_are_wanted_here_too(serve: Serve) -> None:
-    served = serve(settings=Settings(keys=(Key("secret"),)))
+    served = serve(settings=ServerSettings(keys=(APIKey("secret"),)))
 
     assert served.post("/api/translate", text="a", api_key="secret").status_code == 200
     for path in ("translate", "alternatives", "attention"):
@@ -150,12 +150,12 @@ def translator(tokenizer: Tokenizer, untrained: Transformer) -> Translator:
 def real(tokenizer: Tokenizer, untrained: Transformer, translator: Translator) -> Iterator[Served]:
     """A server of it."""
     bundle = bundle_of("en", "de", tokenizer=tokenizer, model=untrained)
-    settings = Settings()
-    directions = Directions([direction_of(bundle, translator, settings)])
-    served = Served(app=make_app(directions, settings), loud={})
+    settings = ServerSettings()
+    registry = ModelRegistry([direction_of(bundle, translator, settings)])
+    served = Served(app=make_app(registry, settings), loud={})
     yield served
-    directions.close()
-    served.app.state.shelf.close()
+    registry.close()
+    served.app.state.document_store.close()
 
 
 def test_a_real_model_says_what_it_says_offline(real: Served, translator: Translator) -> None:

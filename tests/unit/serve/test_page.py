@@ -5,8 +5,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from transduce.serve.page import FILES, INDEX, POLICY
+from transduce.serve.app import INDEX, PAGE_POLICY, page_files
 
+FILES = page_files()
 SCRIPTS = sorted(name for name in FILES if name.endswith(".js"))
 STYLES = sorted(name for name in FILES if name.endswith(".css"))
 
@@ -33,7 +34,7 @@ def elements() -> list[tuple[str, dict[str, str | None]]]:
 
 
 def test_every_file_says_what_it_is():
-    kinds = {name: file.content_type.partition(";")[0] for name, file in FILES.items()}
+    kinds = {name: file.media_type.partition(";")[0] for name, file in FILES.items()}
 
     assert kinds[INDEX] == "text/html"
     assert {kinds[name] for name in SCRIPTS} == {"text/javascript"}
@@ -66,7 +67,7 @@ def test_nothing_is_inline_that_the_policy_forbids():
         assert tag != "style"
         if tag == "script":
             assert attributes.get("src")
-    assert "unsafe" not in POLICY
+    assert "unsafe" not in PAGE_POLICY
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -1,23 +1,23 @@
-"""The address of a server: taken before anything is loaded, and said as a browser wants it."""
+"""The address of a server: bound before anything is loaded, and said as a browser wants it."""
 
 import socket
 
 import pytest
 
-from transduce.serve.server import address_of, bind
-from transduce.serve.settings import Settings
+from transduce.serve.server import bind, url_of
+from transduce.serve.settings import ServerSettings
 
 
 def test_a_free_port_is_taken_and_named() -> None:
-    with bind(Settings(port=0)) as taken:
-        port = taken.getsockname()[1]
+    with bind(ServerSettings(port=0)) as bound:
+        port = bound.getsockname()[1]
 
-        assert address_of(taken) == f"http://127.0.0.1:{port}/"
+        assert url_of(bound) == f"http://127.0.0.1:{port}/"
 
 
-def test_an_address_of_every_machine_is_named_as_this_one() -> None:
-    with bind(Settings(host="0.0.0.0", port=0)) as taken:
-        assert address_of(taken).startswith("http://localhost:")
+def test_an_url_of_every_machine_is_named_as_this_one() -> None:
+    with bind(ServerSettings(host="0.0.0.0", port=0)) as bound:
+        assert url_of(bound).startswith("http://localhost:")
 
 
 def test_a_port_that_is_in_use_is_refused() -> None:
@@ -25,9 +25,9 @@ def test_a_port_that_is_in_use_is_refused() -> None:
         port = other.getsockname()[1]
 
         with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1 is in use"):
-            bind(Settings(port=port))
+            bind(ServerSettings(port=port))
 
 
 def test_an_address_that_is_not_here_is_refused() -> None:
-    with pytest.raises(ValueError, match="there is no address 'no such host'"):
-        bind(Settings(host="no such host", port=0))
+    with pytest.raises(ValueError, match="cannot resolve the address 'no such host'"):
+        bind(ServerSettings(host="no such host", port=0))

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from tests.conftest import Transduce, refuses
 
-from transduce.serve.settings import Key, Settings, read_keys
+from transduce.serve.settings import APIKey, ServerSettings, read_keys
 
 
 def test_the_defaults_are_libretranslates() -> None:
-    settings = Settings()
+    settings = ServerSettings()
 
     assert (settings.host, settings.port) == ("127.0.0.1", 5000)
     assert {settings.char_limit, settings.batch_limit, settings.alternatives_limit} == {-1}
@@ -22,7 +22,7 @@ def test_the_defaults_are_libretranslates() -> None:
 )
 def test_a_value_out_of_range_is_refused_by_name(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"^{name} must be .*, not {value}$"):
-        Settings(**{name: value})
+        ServerSettings(**{name: value})
 
 
 def test_keys_are_read_a_line_each_with_their_limits(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_keys_are_read_a_line_each_with_their_limits(tmp_path: Path) -> None:
 
     keys = read_keys(file)
 
-    assert keys == (Key("alpha"), Key("beta", 500), Key("gamma", -1))
+    assert keys == (APIKey("alpha"), APIKey("beta", 500), APIKey("gamma", -1))
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_a_file_without_a_key_is_refused(tmp_path: Path, content: bytes) -> None
 
 
 def test_a_key_is_found_only_whole() -> None:
-    settings = Settings(keys=(Key("alpha", 5), Key("β")))
+    settings = ServerSettings(keys=(APIKey("alpha", 5), APIKey("β")))
 
-    assert settings.key("alpha") == Key("alpha", 5)
-    assert settings.key("β") == Key("β")
+    assert settings.key("alpha") == APIKey("alpha", 5)
+    assert settings.key("β") == APIKey("β")
     assert settings.key("alph") is None
     assert settings.key("\ud800") is None
 

@@ -1,5 +1,6 @@
-"""Directions: found by what clients call languages, refused in LibreTranslate's words."""
+"""ModelRegistry: found by what clients call languages, refused in LibreTranslate's words."""
 
+import asyncio
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
@@ -11,20 +12,20 @@ from transduce.data.corpus_config import Languages
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
-from transduce.serve.directions import Directions, load_directions
-from transduce.serve.refusal import Refusal
-from transduce.serve.settings import Settings
+from transduce.serve.model_registry import ModelRegistry, load_models
+from transduce.serve.requests import HTTPError
+from transduce.serve.settings import ServerSettings
 
 NAMES = {"en": "English", "de": "German", "fr": "", "zh": "Chinese"}
 
-Loaded = Callable[..., Directions]
+Loaded = Callable[..., ModelRegistry]
 
 
 @pytest.fixture
 def loaded(tmp_path: Path, untrained: Transformer, tokenizer: Tokenizer) -> Generator[Loaded]:
-    made: list[Directions] = []
+    made: list[ModelRegistry] = []
 
-    def load(*ways: tuple[str, str]) -> Directions:
+    def load(*ways: tuple[str, str]) -> ModelRegistry:
         bundle = Bundle(
             model=untrained,
             tokenizer=tokenizer,
@@ -42,44 +43,44 @@ def loaded(tmp_path: Path, untrained: Transformer, tokenizer: Tokenizer) -> Gene
             )
             places.append(tmp_path / f"{len(places)}-{source}-{target}")
             replace(bundle, languages=names).save(places[-1])
-        made.append(load_directions(places, Settings(), engine="torch"))
+        made.append(load_models(places, ServerSettings(), engine="torch"))
         return made[-1]
 
     yield load
-    for directions in made:
-        directions.close()
+    for registry in made:
+        registry.close()
 
 
 def test_a_direction_is_found_by_its_codes_in_any_case(loaded: Loaded) -> None:
-    directions = loaded(("en", "de"), ("de", "en"))
+    registry = loaded(("en", "de"), ("de", "en"))
 
-    assert directions.find("en", "de").name == "en-de"
-    assert directions.find("DE", "En").name == "de-en"
+    assert registry.find("en", "de").name == "en-de"
+    assert registry.find("DE", "En").name == "de-en"
 
 
 def test_older_names_of_languages_are_known(loaded: Loaded) -> None:
-    directions = loaded(("en", "zh"), ("de", "en"))
+    registry = loaded(("en", "zh"), ("de", "en"))
 
-    assert directions.find("en", "zh-Hans").name == "en-zh"
+    assert registry.find("en", "zh-Hans").name == "en-zh"
 
 
 @pytest.mark.parametrize(("source", "target"), [("zz", "de"), ("en", "zz"), ("auto", "zz")])
 def test_a_language_that_is_not_loaded_is_not_supported(
     loaded: Loaded, source: str, target: str
 ) -> None:
-    directions = loaded(("en", "de"))
+    registry = loaded(("en", "de"))
 
-    with pytest.raises(Refusal, match=r"^zz is not supported$") as refused:
-        directions.find(source, target)
+    with pytest.raises(HTTPError, match=r"^zz is not supported$") as refused:
+        registry.find(source, target)
 
     assert refused.value.status == 400
 
 
 def test_a_direction_that_is_not_loaded_is_refused_by_both_names(loaded: Loaded) -> None:
-    directions = loaded(("en", "de"))
+    registry = loaded(("en", "de"))
 
-    with pytest.raises(Refusal) as refused:
-        directions.find("de", "en")
+    with pytest.raises(HTTPError) as refused:
+        registry.find("de", "en")
 
     assert refused.value.message == (
         "English (en) is not available as a target language from German (de)"
@@ -87,29 +88,28 @@ def test_a_direction_that_is_not_loaded_is_refused_by_both_names(loaded: Loaded)
 
 
 def test_sources_and_their_targets_are_each_there_once(loaded: Loaded) -> None:
-    directions = loaded(("en", "de"), ("en", "fr"), ("de", "en"))
+    registry = loaded(("en", "de"), ("en", "fr"), ("de", "en"))
 
-    assert [one.code for one in directions.sources()] == ["en", "de"]
-    assert [tuple(one) for one in directions.targets_of("en")] == [("de", "German"), ("fr", "fr")]
+    assert [one.code for one in registry.sources()] == ["en", "de"]
+    assert [tuple(one) for one in registry.targets_of("en")] == [("de", "German"), ("fr", "fr")]
 
 
 def test_auto_needs_no_detector_where_there_is_one_source(loaded: Loaded) -> None:
-    directions = loaded(("en", "de"), ("en", "fr"))
+    registry = loaded(("en", "de"), ("en", "fr"))
 
-    chosen = directions.choose("Ein Haus.", "auto", "fr")
+    guess = asyncio.run(registry.detect_best("Ein Haus."))
 
-    assert chosen.direction.name == "en-fr"
-    assert chosen.detected is not None
-    assert chosen.detected.language == "en"
+    assert guess.language == "en"
+    assert registry.find(guess.language, "fr").name == "en-fr"
 
 
 def test_auto_chooses_by_the_text_where_there_are_several(loaded: Loaded) -> None:
     pytest.importorskip("lingua")
-    directions = loaded(("en", "fr"), ("de", "fr"))
+    registry = loaded(("en", "fr"), ("de", "fr"))
 
-    chosen = directions.choose("Der alte Mann liest ein Buch.", "auto", "fr")
+    guess = asyncio.run(registry.detect_best("Der alte Mann liest ein Buch."))
 
-    assert chosen.direction.name == "de-fr"
+    assert registry.find(guess.language, "fr").name == "de-fr"
 
 
 def test_two_models_of_one_direction_are_refused_by_their_places(loaded: Loaded) -> None:

@@ -6,7 +6,9 @@ import re
 import pytest
 from tests.served import Serve, Served
 
-from transduce.serve.page import FILES, POLICY
+from transduce.serve.app import PAGE_POLICY, page_files
+
+FILES = page_files()
 
 Document = dict[str, dict[str, dict[str, dict[str, object]]]]
 
@@ -39,10 +41,10 @@ def test_requests_name_the_loaded_languages(serve: Serve) -> None:
     document = serve("en-de", "fr-de").ask("GET", "/openapi.json").json()
     schemas = document["components"]["schemas"]
 
-    assert schemas["Translate"]["properties"]["source"]["enum"] == ["auto", "en", "fr"]
-    assert schemas["NativeTranslate"]["properties"]["target"]["enum"] == ["de", None]
-    assert schemas["DeepLTranslate"]["properties"]["target_lang"]["enum"] == ["DE"]
-    assert "enum" not in schemas["NativeTranslated"]["properties"]["source"]
+    assert schemas["TranslateRequest"]["properties"]["source"]["enum"] == ["auto", "en", "fr"]
+    assert schemas["NativeTranslateRequest"]["properties"]["target"]["enum"] == ["de", None]
+    assert schemas["DeepLTranslateRequest"]["properties"]["target_lang"]["enum"] == ["DE"]
+    assert "enum" not in schemas["NativeTranslateResponse"]["properties"]["source"]
 
 
 def test_every_operation_has_a_name_of_its_own(document: Document) -> None:
@@ -70,8 +72,8 @@ def test_each_api_says_errors_in_its_own_shape(document: Document) -> None:
         answer = document["paths"][path]["post"]["responses"]["400"]
         return answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
 
-    assert shape("/v2/translate") == "DeepLError"
-    assert shape("/translate") == shape("/api/translate") == "Error"
+    assert shape("/v2/translate") == "DeepLErrorResponse"
+    assert shape("/translate") == shape("/api/translate") == "ErrorResponse"
 
 
 def test_only_where_there_is_a_queue_it_may_be_full(document: Document) -> None:
@@ -105,8 +107,8 @@ def test_the_page_is_served_with_its_policy(served: Served) -> None:
 
     assert said.status_code == 200
     assert said.headers["content-type"].startswith("text/html")
-    assert said.headers["content-security-policy"] == POLICY
-    assert "default-src 'none'" in POLICY
+    assert said.headers["content-security-policy"] == PAGE_POLICY
+    assert "default-src 'none'" in PAGE_POLICY
 
 
 @pytest.mark.parametrize("name", list(FILES))
@@ -114,7 +116,7 @@ def test_every_file_of_the_page_is_served(served: Served, name: str) -> None:
     said = served.ask("GET", f"/page/{name}")
 
     assert said.content == FILES[name].content
-    assert said.headers["content-type"] == FILES[name].content_type
+    assert said.headers["content-type"] == FILES[name].media_type
     assert said.headers["cache-control"] == "no-cache"
 
 

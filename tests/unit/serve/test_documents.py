@@ -9,8 +9,8 @@ import httpx
 import pytest
 from tests.served import Serve, Served
 
-from transduce.serve.files import Shelf
-from transduce.serve.settings import Key, Settings
+from transduce.serve.documents import DocumentStore
+from transduce.serve.settings import APIKey, ServerSettings
 
 EN_DE = {"source": "en", "target": "de"}
 SRT = (
@@ -122,20 +122,20 @@ def test_a_form_without_a_language_is_refused(served: Served, name: str) -> None
 
 
 def test_a_large_document_is_413(serve: Serve) -> None:
-    served = serve(settings=Settings(body_limit=1000))
+    served = serve(settings=ServerSettings(body_limit=1000))
 
     error(upload(served, "a.txt", b"x" * 1000), 413)
 
 
 def test_a_document_needs_a_key_as_a_text_does(serve: Serve) -> None:
-    served = serve(settings=Settings(keys=(Key("secret"),)))
+    served = serve(settings=ServerSettings(keys=(APIKey("secret"),)))
 
     assert error(upload(served, "a.txt", b"x", api_key="wrong"), 403)
     assert upload(served, "a.txt", b"x", api_key="secret").status_code == 200
 
 
 def test_a_full_queue_makes_a_document_wait(serve: Serve) -> None:
-    served = serve(settings=Settings(queue=1))
+    served = serve(settings=ServerSettings(queue=1))
     loud = served.loud["en-de"]
     loud.go.clear()
 
@@ -177,39 +177,39 @@ def test_a_host_that_is_none_is_not_repeated(served: Served) -> None:
 
 
 @pytest.fixture
-def shelf() -> Iterator[Shelf]:
-    shelf = Shelf(seconds=0.05, most=3)
-    yield shelf
-    shelf.close()
+def store() -> Iterator[DocumentStore]:
+    store = DocumentStore(retention_s=0.05, max_documents=3)
+    yield store
+    store.close()
 
 
-def test_documents_go_after_a_while(shelf: Shelf) -> None:
+def test_documents_go_after_a_while(store: DocumentStore) -> None:
     async def go() -> tuple[bytes | None, bytes | None]:
-        name = shelf.put("a.txt", b"x")
-        before = shelf.get(name)
+        name = store.put("a.txt", b"x")
+        before = store.get(name)
         await asyncio.sleep(0.1)
-        return before, shelf.get(name)
+        return before, store.get(name)
 
     assert asyncio.run(go()) == (b"x", None)
-    assert list(shelf.folder.iterdir()) == []
+    assert list(store.directory.iterdir()) == []
 
 
-def test_the_oldest_document_goes_where_there_are_too_many(shelf: Shelf) -> None:
+def test_the_oldest_document_goes_where_there_are_too_many(store: DocumentStore) -> None:
     async def go() -> list[bytes | None]:
-        names = [shelf.put("a.txt", str(n).encode()) for n in range(4)]
-        return [shelf.get(name) for name in names]
+        names = [store.put("a.txt", str(n).encode()) for n in range(4)]
+        return [store.get(name) for name in names]
 
     assert asyncio.run(go()) == [None, b"1", b"2", b"3"]
-    assert len(list(shelf.folder.iterdir())) == 3
+    assert len(list(store.directory.iterdir())) == 3
 
 
-def test_at_the_end_nothing_is_left(shelf: Shelf) -> None:
+def test_at_the_end_nothing_is_left(store: DocumentStore) -> None:
     async def go() -> Path:
-        shelf.put("a.txt", b"x")
-        return shelf.folder
+        store.put("a.txt", b"x")
+        return store.directory
 
     folder = asyncio.run(go())
-    shelf.close()
+    store.close()
 
     assert not folder.exists()
 

@@ -4,20 +4,23 @@ import sys
 
 import pytest
 
-from transduce.serve.detect import Detected, Detector
-from transduce.serve.refusal import Refusal
+from transduce.serve.model_registry import LanguageDetector, LanguageGuess
+from transduce.serve.requests import HTTPError
 
 
 def test_one_language_needs_no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lingua", None)
 
-    assert Detector(["xx"]).detect("Anything.") == [Detected("xx", 100.0)]
+    assert LanguageDetector(["xx"]).detect("Anything.") == [LanguageGuess("xx", 100.0)]
 
 
 def test_a_text_without_a_letter_is_in_no_language(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lingua", None)
 
-    assert Detector(["en", "de"]).detect("😀 12 !") == [Detected("en", 0.0), Detected("de", 0.0)]
+    assert LanguageDetector(["en", "de"]).detect("😀 12 !") == [
+        LanguageGuess("en", 0.0),
+        LanguageGuess("de", 0.0),
+    ]
 
 
 def test_without_lingua_a_choice_is_refused_with_what_to_install(
@@ -25,15 +28,15 @@ def test_without_lingua_a_choice_is_refused_with_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "lingua", None)
 
-    with pytest.raises(Refusal, match=r"pip install 'transduce\[detect\]'") as refused:
-        Detector(["en", "de"]).detect("Hello.")
+    with pytest.raises(HTTPError, match=r"pip install 'transduce\[detect\]'") as refused:
+        LanguageDetector(["en", "de"]).detect("Hello.")
 
     assert refused.value.status == 400
 
 
 def test_languages_are_told_apart_the_likeliest_first() -> None:
     pytest.importorskip("lingua")
-    detector = Detector(["en", "de-AT"])
+    detector = LanguageDetector(["en", "de-AT"])
 
     first, second = detector.detect("Der alte Mann liest ein Buch im Garten.")
 
@@ -43,7 +46,7 @@ def test_languages_are_told_apart_the_likeliest_first() -> None:
 
 def test_a_word_says_less_than_a_sentence() -> None:
     pytest.importorskip("lingua")
-    detector = Detector(["en", "de"])
+    detector = LanguageDetector(["en", "de"])
 
     word, sentence = detector.detect("in"), detector.detect("The old man reads a book.")
 
@@ -53,5 +56,5 @@ def test_a_word_says_less_than_a_sentence() -> None:
 def test_what_is_no_language_cannot_be_told_apart() -> None:
     pytest.importorskip("lingua")
 
-    with pytest.raises(Refusal, match="src cannot be told"):
-        Detector(["en", "src"]).detect("Hello.")
+    with pytest.raises(HTTPError, match="src cannot be detected"):
+        LanguageDetector(["en", "src"]).detect("Hello.")

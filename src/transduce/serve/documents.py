@@ -1,0 +1,271 @@
+"""Document translation: upload, translation in chunks, and download under an unguessable name.
+
+The segments of a document go to a batcher a few at a time and wait while its queue is full, so
+texts are not delayed. Results lie in a temporary directory, are looked up in a table and never by a
+client-supplied path, and are deleted after a while and at shutdown.
+"""
+
+import asyncio
+import re
+import secrets
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from urllib.parse import quote
+
+from pydantic import Field
+
+from transduce.documents.formats import FORMATS, Segment, read_document
+from transduce.serve.batcher import BatchOptions
+from transduce.serve.libretranslate import required_text
+from transduce.serve.model_registry import AUTO, NO_LANGUAGE, ModelRegistry, same_code
+from transduce.serve.requests import (
+    HTTPError,
+    HTTPRequest,
+    RequestData,
+    Upload,
+    authorize,
+    check_lengths,
+)
+from transduce.serve.routing import (
+    TRANSLATION_ERRORS,
+    HTTPResponse,
+    LenientModel,
+    Operation,
+    StrictModel,
+    json_response,
+)
+from transduce.serve.settings import ServerSettings
+from transduce.serve.text_translation import translate_texts
+
+RETENTION_S = 600.0
+"""Seconds for which a translated document can be downloaded."""
+
+MAX_DOCUMENTS = 100
+"""Maximum number of stored documents; the oldest is deleted first."""
+
+CHUNK_SEGMENTS = 32
+"""Segments of a document per translation call."""
+
+TIMEOUT_FACTOR = 10
+"""A document may take this many times the time limit of a text."""
+
+_DETECTION_CHARACTERS = 5000  # of a document, for language detection
+_HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+
+class TranslateFileRequest(LenientModel):
+    """A document to translate."""
+
+    file: bytes = Field(json_schema_extra={"format": "binary"})
+    source: str = Field(min_length=1)
+    target: str = Field(min_length=1)
+    api_key: str = ""
+
+
+class TranslateFileResponse(StrictModel):
+    """The URL of the translated document."""
+
+    translatedFileUrl: str
+
+
+class DocumentStore:
+    """Translated documents by name, for a limited time."""
+
+    def __init__(
+        self, *, retention_s: float = RETENTION_S, max_documents: int = MAX_DOCUMENTS
+    ) -> None:
+        """Make the directory; it is deleted with the store or at the end of the process."""
+        self.directory = Path(tempfile.mkdtemp(prefix="transduce-serve-"))
+        self._delete = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        self._retention_s, self._max_documents = retention_s, max_documents
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def put(self, name: str, content: bytes) -> str:
+        """Store a document; return the name for its download."""
+        name = f"{secrets.token_urlsafe(18)}.{name}"
+        (self.directory / name).write_bytes(content)
+        loop = asyncio.get_running_loop()
+        self._timers[name] = loop.call_later(self._retention_s, self._remove, name)
+        while len(self._timers) > self._max_documents:
+            self._remove(next(iter(self._timers)))
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        """Return a document; None if it does not exist or has expired."""
+        if name not in self._timers:
+            return None
+        return (self.directory / name).read_bytes()
+
+    def close(self) -> None:
+        """Delete all documents."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._delete()
+
+    def _remove(self, name: str) -> None:
+        self._timers.pop(name).cancel()
+        (self.directory / name).unlink(missing_ok=True)
+
+
+class DocumentAPI:
+    """Handlers of LibreTranslate's document API."""
+
+    def __init__(
+        self, registry: ModelRegistry, settings: ServerSettings, *, store: DocumentStore
+    ) -> None:
+        """Store the dependencies.
+
+        Args:
+            registry: the loaded models.
+            settings: keys and limits.
+            store: where translated documents are kept.
+        """
+        self._registry, self._settings, self._store = registry, settings, store
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Return the operations of this API."""
+        return (
+            Operation(
+                path="/translate_file",
+                method="POST",
+                operation_id="translate_file",
+                summary=f"Translate a document ({', '.join(FORMATS)}), preserving its structure.",
+                handler=self.translate,
+                request_model=TranslateFileRequest,
+                request_format="file",
+                response_model=TranslateFileResponse,
+                error_statuses=TRANSLATION_ERRORS,
+                max_body_bytes=self._settings.body_limit,
+                timeout_s=TIMEOUT_FACTOR * self._settings.time_limit_s,
+            ),
+            Operation(
+                path="/download_file/{name}",
+                method="GET",
+                operation_id="download_file",
+                summary="Download a translated document, for ten minutes.",
+                handler=self.download,
+                response_model=None,
+                media_type="application/octet-stream",
+                error_statuses=(404, 500),
+            ),
+        )
+
+    async def translate(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /translate_file."""
+        data = request.data()
+        char_limit = authorize(request, self._settings, api_key=data.value("api_key"))
+        upload = _upload(data)
+        source, target = required_text(data, "source"), required_text(data, "target")
+        name = _safe_name(upload.name)
+        if PurePosixPath(name).suffix.lower() not in FORMATS:
+            raise HTTPError(400, "Invalid request: file format not supported")
+        try:
+            document = await asyncio.to_thread(read_document, name, upload.content)
+        except ValueError as error:
+            raise HTTPError(400, f"Invalid request: {error}") from None
+        texts = [segment.text for segment in document.segments]
+        request.record_length(texts)
+        check_lengths(texts, char_limit=char_limit)
+        if same_code(source, AUTO):
+            guess = await self._registry.detect_best("\n".join(texts)[:_DETECTION_CHARACTERS])
+            source = source if guess is NO_LANGUAGE else guess.language
+        translations = await self._translate_segments(
+            document.segments, source=source, target=target
+        )
+        content = await asyncio.to_thread(document.rebuild, translations)
+        stored_name = self._store.put(_translated_name(name, target), content)
+        url = f"{_base_url(request)}/download_file/{quote(stored_name)}"
+        return json_response(TranslateFileResponse(translatedFileUrl=url))
+
+    async def download(self, request: HTTPRequest) -> HTTPResponse:
+        """Handle /download_file/<name>."""
+        name = request.path_parameter("name")
+        content = self._store.get(name)
+        if content is None:
+            raise HTTPError(404, "The file does not exist or has expired")
+        file_name = name.partition(".")[2]
+        ascii_name = file_name.encode("ascii", "replace").decode().replace("?", "_")
+        disposition = f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(file_name)}"
+        return HTTPResponse(
+            content,
+            media_type="application/octet-stream",
+            headers=(
+                ("content-disposition", disposition),
+                ("x-content-type-options", "nosniff"),
+            ),
+        )
+
+    async def _translate_segments(
+        self, segments: Sequence[Segment], *, source: str, target: str
+    ) -> list[str]:
+        """Translate segments in chunks of the same markup."""
+        texts = [segment.text for segment in segments]
+        for markup in sorted({segment.markup for segment in segments}):
+            indices = [i for i, segment in enumerate(segments) if segment.markup == markup]
+            for start in range(0, len(indices), CHUNK_SEGMENTS):
+                chunk = indices[start : start + CHUNK_SEGMENTS]
+                translations = await self._translate_chunk(
+                    [segments[i] for i in chunk], source=source, target=target
+                )
+                for i, text in zip(chunk, translations, strict=True):
+                    texts[i] = text
+        if not segments:  # still validates the languages
+            await self._translate_chunk([], source=source, target=target)
+        return texts
+
+    async def _translate_chunk(
+        self, segments: Sequence[Segment], *, source: str, target: str
+    ) -> list[str]:
+        """Translate segments of the same markup; retry while the queue is full."""
+        while True:
+            try:
+                results = await translate_texts(
+                    self._registry,
+                    [segment.text for segment in segments],
+                    source=source,
+                    target=target,
+                    markup=segments[0].markup if segments else "none",
+                    options=BatchOptions(beam=self._settings.beam),
+                )
+            except HTTPError as error:
+                if error.status != 429:
+                    raise
+                await asyncio.sleep(min(1.0, error.retry_after or 1.0))
+            else:
+                return [result.translation.text for result in results]
+
+
+def _base_url(request: HTTPRequest) -> str:
+    """Return the server's URL as the client sees it; an invalid Host header is not echoed."""
+    scope = request.scope
+    host = request.header(b"host")
+    if not _HOST.fullmatch(host):
+        server = scope.get("server") or ("localhost", None)
+        host = f"{server[0]}:{server[1]}" if server[1] else server[0]
+    scheme = "https" if request.header(b"x-forwarded-proto") == "https" else scope["scheme"]
+    return f"{scheme}://{host}{scope.get('root_path', '')}"
+
+
+def _upload(data: RequestData) -> Upload:
+    upload = data.files.get("file")
+    if upload is None:
+        raise HTTPError(400, "Invalid request: missing file parameter")
+    if not upload.name:
+        raise HTTPError(400, "Invalid request: empty file")
+    return upload
+
+
+def _safe_name(name: str) -> str:
+    """Return a file name without directories, limited to word characters, "." and "-"."""
+    name = PurePosixPath(PureWindowsPath(name).name).name
+    return _UNSAFE.sub("_", name).lstrip(".")[-100:] or "file"
+
+
+def _translated_name(name: str, target: str) -> str:
+    path = PurePosixPath(name)
+    return f"{path.stem}_{_UNSAFE.sub('_', target)}{path.suffix}"

@@ -1,0 +1,299 @@
+"""The loaded models, one per language direction, and detection of the source language.
+
+Detection (lingua) chooses among the loaded source languages only: French text is classified as
+English or German if only these are loaded. With one source language no detector is needed. Short
+texts, and words that exist in several languages, get a low confidence.
+"""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from transduce.bundle.bundle import Bundle
+from transduce.inference.engines.ct2_calls import Plan
+from transduce.inference.engines.selection import EngineName
+from transduce.inference.translator import Translator
+from transduce.serve.batcher import Batcher
+from transduce.serve.requests import HTTPError
+from transduce.serve.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from lingua import LanguageDetector as Lingua
+
+AUTO = "auto"
+"""Source language code that requests detection."""
+
+_ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}  # LibreTranslate's older codes
+_REMEDY = "name the source language, or have the operator pip install 'transduce[detect]'"
+
+
+class Language(NamedTuple):
+    """A language: its code and its English name."""
+
+    code: str
+    name: str
+
+
+class LanguageGuess(NamedTuple):
+    """A possible language of a text."""
+
+    language: str
+    """Its code."""
+
+    confidence: float
+    """From 0 to 100, relative to the other loaded languages; 0 for a text without letters."""
+
+
+NO_LANGUAGE = LanguageGuess("en", 0.0)
+"""The guess for a text without words; LibreTranslate answers this for emoji."""
+
+
+class LanguageDetector:
+    """Classifies texts into a fixed set of languages."""
+
+    def __init__(self, codes: Sequence[str]) -> None:
+        """Store the candidate languages, without duplicates."""
+        assert codes, "at least one language is required"
+        self._codes = tuple(codes)
+        self._lock = threading.Lock()
+
+    def detect(self, text: str) -> list[LanguageGuess]:
+        """Return the possible languages of a text, most probable first.
+
+        Raises:
+            HTTPError: 400 if a detector is required but not installed; it says what to install.
+        """
+        if not any(character.isalpha() for character in text):
+            return [LanguageGuess(code, 0.0) for code in self._codes]
+        if len(self._codes) == 1:
+            return [LanguageGuess(self._codes[0], 100.0)]
+        with self._lock:
+            lingua = self._lingua
+        probabilities = {
+            value.language.iso_code_639_1.name.lower(): value.value
+            for value in lingua.compute_language_confidence_values(text)
+        }
+        guesses = [
+            LanguageGuess(code, round(100 * probabilities[_iso_639_1(code)], 1))
+            for code in self._codes
+        ]
+        return sorted(guesses, key=lambda guess: -guess.confidence)
+
+    @cached_property
+    def _lingua(self) -> "Lingua":
+        try:
+            from lingua import IsoCode639_1, LanguageDetectorBuilder
+        except ImportError:
+            raise HTTPError(400, f"language detection is not installed: {_REMEDY}") from None
+        supported = {name.lower() for name in dir(IsoCode639_1) if len(name) == 2}
+        for code in self._codes:
+            if _iso_639_1(code) not in supported:
+                raise HTTPError(400, f"{code} cannot be detected: name the source language")
+        codes = [IsoCode639_1.from_str(_iso_639_1(code)) for code in self._codes]
+        return LanguageDetectorBuilder.from_iso_codes_639_1(*codes).build()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Direction:
+    """A source and a target language, and the model that translates between them."""
+
+    name: str
+    """The two codes, as "en-de"."""
+
+    source: Language
+    target: Language
+    translator: Translator
+    bundle: Bundle
+    batcher: Batcher
+
+
+class ModelRegistry:
+    """All loaded models, found by language codes."""
+
+    def __init__(self, directions: Sequence[Direction]) -> None:
+        """Store the directions in the order in which they are listed.
+
+        Raises:
+            ValueError: if two have the same languages.
+        """
+        assert directions, "at least one direction is required"
+        self.directions = tuple(directions)
+        pairs = [(_normalize(way.source.code), _normalize(way.target.code)) for way in directions]
+        for way, pair in zip(directions, pairs, strict=True):
+            if pairs.count(pair) > 1:
+                raise ValueError(
+                    f"two models translate {way.source.code} into {way.target.code}: load only "
+                    f"one of them"
+                )
+        self.detector = LanguageDetector([language.code for language in self.sources()])
+
+    def sources(self) -> tuple[Language, ...]:
+        """Return the source languages without duplicates."""
+        return _unique([way.source for way in self.directions])
+
+    def targets(self) -> tuple[Language, ...]:
+        """Return the target languages without duplicates."""
+        return tuple({way.target.code: way.target for way in self.directions}.values())
+
+    def targets_of(self, code: str) -> tuple[Language, ...]:
+        """Return the target languages of a source language."""
+        return _unique(
+            [way.target for way in self.directions if _same_language(way.source.code, code)]
+        )
+
+    def find(self, source: str, target: str) -> Direction:
+        """Return the direction between two languages; "auto" works if it is unambiguous.
+
+        Raises:
+            HTTPError: 400 with LibreTranslate's message if there is none.
+        """
+        target_language = self._language(target)
+        ways = [way for way in self.directions if _same_language(way.target.code, target)]
+        if _normalize(source) == AUTO:
+            if len(ways) == 1:
+                return ways[0]
+            raise HTTPError(400, f"{AUTO} is not supported: name the source language")
+        source_language = self._language(source)
+        for way in ways:
+            if _same_language(way.source.code, source):
+                return way
+        raise HTTPError(
+            400,
+            f"{target_language.name} ({target_language.code}) is not available as a target "
+            f"language from {source_language.name} ({source_language.code})",
+        )
+
+    def check_target(self, code: str) -> None:
+        """Reject a language that is not loaded.
+
+        Raises:
+            HTTPError: 400 with LibreTranslate's message.
+        """
+        self._language(code)
+
+    def is_loaded(self, code: str) -> bool:
+        """Return whether a direction has that language on either side."""
+        return any(
+            same_code(code, way.source.code) or same_code(code, way.target.code)
+            for way in self.directions
+        )
+
+    async def detect(self, text: str) -> Sequence[LanguageGuess]:
+        """Return the possible languages of a text, most probable first.
+
+        The detector is slow, so it runs in a thread.
+
+        Raises:
+            HTTPError: as `LanguageDetector.detect`.
+        """
+        if len(self.sources()) == 1:
+            return self.detector.detect(text)
+        return await asyncio.to_thread(self.detector.detect, text)
+
+    async def detect_best(self, text: str) -> LanguageGuess:
+        """Return the most probable language of a text; `NO_LANGUAGE` for one without words."""
+        if not any(map(str.isalnum, text)):
+            return NO_LANGUAGE
+        return (await self.detect(text))[0]
+
+    def close(self) -> None:
+        """Finish the accepted requests and end the worker threads."""
+        for way in self.directions:
+            way.batcher.close()
+
+    def _language(self, code: str) -> Language:
+        for way in self.directions:
+            for language in (way.source, way.target):
+                if _same_language(language.code, code):
+                    return language
+        raise HTTPError(400, f"{code[:60]} is not supported")
+
+
+def load_models(
+    models: Sequence[Path],
+    settings: ServerSettings,
+    *,
+    engine: EngineName = "auto",
+    compute_type: str = "float32",
+    plan: Plan | None = None,
+) -> ModelRegistry:
+    """Load models, one per direction, and warm each up with one translation.
+
+    Args:
+        models: bundles or run directories.
+        settings: batching and decoding defaults.
+        engine: inference engine; "auto" takes the fastest that supports a model.
+        compute_type: CTranslate2's number format.
+        plan: CTranslate2's workers and threads; None measures them.
+
+    Raises:
+        ValueError: if a model cannot be read, an engine is unavailable, or two models have the
+            same direction.
+    """
+    paths: dict[tuple[str, str], Path] = {}
+    directions: list[Direction] = []
+    for path in models:
+        bundle = Bundle.load(path)
+        source, target = bundle.languages.source, bundle.languages.target
+        earlier = paths.setdefault((_normalize(source), _normalize(target)), path)
+        if earlier is not path:
+            raise ValueError(
+                f"{earlier} and {path} both translate {source} into {target}: load only one of them"
+            )
+        translator = Translator.of(bundle, engine=engine, compute_type=compute_type, plan=plan)
+        translator.translate(["a"], beam=settings.beam)
+        directions.append(make_direction(bundle, translator, settings))
+    return ModelRegistry(directions)
+
+
+def make_direction(bundle: Bundle, translator: Translator, settings: ServerSettings) -> Direction:
+    """Make the direction of a model and start its batcher.
+
+    Args:
+        bundle: the model.
+        translator: its translator.
+        settings: batching limits.
+    """
+    names = bundle.languages
+    return Direction(
+        name=f"{names.source}-{names.target}",
+        source=Language(names.source, names.source_name or names.source),
+        target=Language(names.target, names.target_name or names.target),
+        translator=translator,
+        bundle=bundle,
+        batcher=Batcher(
+            translator,
+            wait_s=settings.wait_ms / 1000,
+            max_sentences=settings.batch_sentences,
+            max_queue=settings.queue,
+        ),
+    )
+
+
+def same_code(code: str, other: str) -> bool:
+    """Return whether two codes are equal up to case."""
+    return code.lower() == other.lower()
+
+
+def _same_language(code: str, other: str) -> bool:
+    return _normalize(code) == _normalize(other)
+
+
+def _normalize(code: str) -> str:
+    """Lower-case a code and replace older codes by newer ones."""
+    lower = code.strip().lower().replace("_", "-")
+    return _ALIASES.get(lower, lower)
+
+
+def _iso_639_1(code: str) -> str:
+    return code.partition("-")[0].lower()
+
+
+def _unique(languages: Sequence[Language]) -> tuple[Language, ...]:
+    """Return languages without duplicates, the first name of each."""
+    by_code = {_normalize(language.code): language for language in reversed(languages)}
+    return tuple(by_code.values())[::-1]

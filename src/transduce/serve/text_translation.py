@@ -1,0 +1,190 @@
+"""Translation of texts: segmented into sentences, translated by the batchers and reassembled.
+
+All sentences of a text request go to a batcher in one call, so the queue accepts or rejects the
+request as a unit. The k-th alternative of a text joins the k-th best translation of each sentence
+(the best where a sentence has fewer); for a single sentence, the alternatives are its n-best list.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from transduce.documents.markup import Apart, Markup, Said, put_together, take_apart
+from transduce.serve.batcher import BatchOptions, SentenceRequest, SentenceResult
+from transduce.serve.model_registry import (
+    AUTO,
+    NO_LANGUAGE,
+    Direction,
+    LanguageGuess,
+    ModelRegistry,
+    same_code,
+)
+from transduce.serve.requests import HTTPError
+
+T = TypeVar("T")
+
+MAX_BEAM = 20
+"""Maximum beam size, and translations per sentence, of a request."""
+
+LONG_TEXT = 5000
+"""Characters from which segmentation runs in a thread, so that it does not block the event loop."""
+
+
+class TranslatedText(NamedTuple):
+    """The translation of a text."""
+
+    text: str
+    alternatives: tuple[str, ...] = ()
+    """The next best translations without duplicates."""
+    lost: tuple[str, ...] = ()
+    """Tags, placeholders and URLs that were not preserved."""
+    segmented: Apart | None = None
+    results: tuple[SentenceResult, ...] = ()
+    """One per part of the text that was translated."""
+
+    @property
+    def sentence_results(self) -> list[SentenceResult]:
+        """The results of complete sentences, without those of the fragments between markup."""
+        sentences: list[SentenceResult] = []
+        done = 0
+        for part in self.segmented.parts if self.segmented else ():
+            count = 0 if isinstance(part, str) else len(part.asks())
+            sentences += self.results[done : done + min(count, 1)]  # the sentence comes first
+            done += count
+        return sentences
+
+
+class TextResult(NamedTuple):
+    """The result for one text of a request."""
+
+    translation: TranslatedText
+    source: str
+    """Code of its language."""
+    detected: LanguageGuess | None
+    """None if the client named the language."""
+
+
+async def translate_in_direction(
+    direction: Direction,
+    texts: Sequence[str],
+    *,
+    markup: Markup,
+    options: BatchOptions,
+    prefix: str = "",
+    align: bool = False,
+) -> list[TranslatedText]:
+    """Translate texts in one direction.
+
+    Args:
+        direction: the model.
+        texts: texts of any length; parts without letters or digits are copied.
+        markup: markup to preserve.
+        options: decoding options.
+        prefix: forced beginning of the translation of each text's first sentence.
+        align: whether to align every sentence.
+
+    Raises:
+        HTTPError: 429 if the queue is full, 503 on shutdown, 400 for invalid input.
+    """
+    size = sum(map(len, texts))
+    segmented = await _offload(size, lambda: [take_apart(text, markup) for text in texts])
+    sentences = [
+        SentenceRequest(part.text, prefix=prefix if index == 0 else "", align=align or part.align)
+        for text in segmented
+        for index, part in enumerate(text.ask)
+    ]
+    try:
+        results = iter(await direction.batcher.translate(sentences, options) if sentences else ())
+    except ValueError as error:
+        raise HTTPError(400, f"Invalid request: {error}") from None
+    results_of_text = [tuple(islice(results, len(text.ask))) for text in segmented]
+    return await _offload(size, lambda: list(map(_reassemble, segmented, results_of_text)))
+
+
+async def translate_texts(
+    registry: ModelRegistry,
+    texts: Sequence[str],
+    *,
+    source: str,
+    target: str,
+    markup: Markup,
+    options: BatchOptions,
+) -> list[TextResult]:
+    """Translate texts from `source`, or each from its detected language if that is "auto".
+
+    A text in the target language, or without words, is returned unchanged.
+
+    Args:
+        registry: the loaded models.
+        texts: texts of any length.
+        source: code of their language, or "auto".
+        target: code of the target language.
+        markup: markup to preserve.
+        options: decoding options.
+
+    Raises:
+        HTTPError: 400 for a language or direction that is not loaded, else as
+            `translate_in_direction`.
+    """
+    registry.check_target(target)
+    auto = same_code(source, AUTO)
+    detected = [await registry.detect_best(text) if auto else None for text in texts]
+    indices_of: dict[str, tuple[Direction, list[int]]] = {}
+    translations = [TranslatedText(text) for text in texts]
+    for index, guess in enumerate(detected):
+        if guess is NO_LANGUAGE:
+            continue
+        language = guess.language if guess else source
+        if same_code(language, target):
+            continue
+        direction = registry.find(language, target)
+        indices_of.setdefault(direction.name, (direction, []))[1].append(index)
+    for direction, indices in indices_of.values():
+        translated = await translate_in_direction(
+            direction, [texts[index] for index in indices], markup=markup, options=options
+        )
+        for index, translation in zip(indices, translated, strict=True):
+            translations[index] = translation
+    return [
+        TextResult(translation, guess.language if guess else source, guess)
+        for translation, guess in zip(translations, detected, strict=True)
+    ]
+
+
+def options_for_alternatives(
+    default_beam: int, alternatives: int, *, beam: int | None
+) -> BatchOptions:
+    """Return decoding options for a number of alternatives, at most `MAX_BEAM` - 1.
+
+    Args:
+        default_beam: beam size of the models.
+        alternatives: translations to return besides the best; the beam is widened if necessary.
+        beam: beam size of the server; None is the models'.
+    """
+    nbest = min(alternatives + 1, MAX_BEAM)
+    current_beam = default_beam if beam is None else beam
+    return BatchOptions(beam=beam if nbest <= current_beam else nbest, nbest=nbest)
+
+
+async def _offload(size: int, function: Callable[[], T]) -> T:
+    """Run a function on long texts in a thread."""
+    return function() if size < LONG_TEXT else await asyncio.to_thread(function)
+
+
+def _reassemble(segmented: Apart, results: tuple[SentenceResult, ...]) -> TranslatedText:
+    best = put_together(
+        segmented, [Said(result.translation.text, result.alignment) for result in results]
+    )
+    count = max((len(result.translation.others) for result in results), default=0)
+    alternatives: dict[str, None] = {}
+    for k in range(count):
+        text = put_together(segmented, [Said(_kth_best(result, k)) for result in results]).text
+        alternatives[text] = None
+    alternatives.pop(best.text, None)
+    return TranslatedText(best.text, tuple(alternatives), best.lost, segmented, results)
+
+
+def _kth_best(result: SentenceResult, k: int) -> str:
+    others = result.translation.others
+    return others[k].text if k < len(others) else result.translation.text
