@@ -115,12 +115,16 @@ def as_paper(plain: Plain, ours: Transformer) -> Plain:
     stacks = plain.transformer
     stacks.encoder.norm = stacks.decoder.norm = None
     for theirs, layer in zip(stacks.encoder.layers, ours.encoder, strict=True):
-        copy_attention(theirs.self_attn, layer.attend)
-        copy_rest(theirs, layer.feed, [layer.after_attend, layer.after_feed])
+        copy_attention(theirs.self_attn, layer.self_attention)
+        copy_rest(theirs, layer.feed_forward, [layer.self_attention_norm, layer.feed_forward_norm])
     for theirs, layer in zip(stacks.decoder.layers, ours.decoder, strict=True):
-        copy_attention(theirs.self_attn, layer.attend)
-        copy_attention(theirs.multihead_attn, layer.cross)
-        copy_rest(theirs, layer.feed, [layer.after_attend, layer.after_cross, layer.after_feed])
+        copy_attention(theirs.self_attn, layer.self_attention)
+        copy_attention(theirs.multihead_attn, layer.cross_attention)
+        copy_rest(
+            theirs,
+            layer.feed_forward,
+            [layer.self_attention_norm, layer.cross_attention_norm, layer.feed_forward_norm],
+        )
     return plain
 
 

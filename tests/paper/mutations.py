@@ -69,8 +69,8 @@ MUTATIONS = (
         f"{CLAIMS}::test_eight_heads_cost_what_one_of_full_width_costs",
     ),
     Mutation(
-        "4 all positions are seen", "model/layers.py", "self.attend.project_kv(y), mask=mask)",
-        "self.attend.project_kv(y), causal=True)",
+        "4 all positions are seen", "model/layers.py", "project_kv(y), mask=mask)",
+        "project_kv(y), causal=True)",
         f"{ATTENTION}::test_every_position_of_the_encoder_sees_all_positions",
     ),
     Mutation(
@@ -96,14 +96,14 @@ MUTATIONS = (
     ),
     Mutation(
         "5 keys and values of the encoder's output", "model/transformer.py",
-        "memories=[layer.cross.project_kv(memory) for",
-        "memories=[layer.cross.project_kv(self.embed(source)) for",
+        "memories=[layer.cross_attention.project_kv(memory) for",
+        "memories=[layer.cross_attention.project_kv(self.embed(source)) for",
         f"{ATTENTION}::test_the_decoders_queries_meet_keys_and_values_of_the_encoders_output",
     ),
     Mutation(
         "5 self-attention reads the decoder itself", "model/layers.py",
-        "self.attend(y, self.attend.project_kv(y), causal=True)",
-        "self.attend(y, memory)",
+        "self.self_attention(y, self.self_attention.project_kv(y), causal=True)",
+        "self.self_attention(y, memory)",
         f"{CLAIMS}::test_the_decoders_self_attention_never_meets_the_encoders_output",
     ),
     Mutation(
@@ -121,7 +121,7 @@ MUTATIONS = (
     Mutation(
         "6 another one in every layer", "model/transformer.py", "        initialise(self)\n",
         "        initialise(self)\n        for layer in (*self.encoder, *self.decoder):\n"
-        "            layer.feed = self.encoder[0].feed\n",
+        "            layer.feed_forward = self.encoder[0].feed_forward\n",
         f"{CLAIMS}::test_no_two_feed_forward_layers_share_a_matrix",
     ),
     Mutation(

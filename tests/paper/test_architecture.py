@@ -55,7 +55,7 @@ def test_no_normalisation_stands_outside_the_sub_layers(tiny: Transformer):
     norms = [name for name, module in tiny.named_modules() if isinstance(module, nn.LayerNorm)]
 
     assert len(norms) == 2 * 2 + 3 * 3
-    assert all(".after_" in name for name in norms)
+    assert all("_norm.norm" in name for name in norms)
 
 
 def test_the_decoder_starts_from_a_zero_vector_and_reads_the_target_shifted_right(
@@ -92,7 +92,7 @@ def test_feed_forward_is_the_same_at_every_position_and_differs_from_layer_to_la
 ):
     x = draw(1, 1, 14).expand(1, 5, 14)
 
-    first, second = (layer.feed(x) for layer in tiny.encoder)
+    first, second = (layer.feed_forward(x) for layer in tiny.encoder)
 
     torch.testing.assert_close(first, first[:, :1].expand(1, 5, 14))
     assert not torch.allclose(first, second)
@@ -177,8 +177,8 @@ def test_dropout_is_on_sub_layer_outputs_and_on_the_embedded_input_alone(tiny: T
     assert not [module for module in tiny.modules() if isinstance(module, nn.Dropout)]
 
 
-ENCODER = ("after_attend", "after_feed")
-DECODER = ("after_attend", "after_cross", "after_feed")
+ENCODER = ("self_attention_norm", "feed_forward_norm")
+DECODER = ("self_attention_norm", "cross_attention_norm", "feed_forward_norm")
 
 
 def test_dropout_falls_on_the_sub_layers_output_before_it_is_added():
@@ -213,7 +213,7 @@ def test_attention_and_the_inner_layer_drop_nothing():
     layer, x = Transformer(config).train().decoder[0], draw(2, 5, 14)
 
     for sublayer in (
-        layer.feed,
-        lambda y: layer.attend(y, layer.attend.project_kv(y), causal=True),
+        layer.feed_forward,
+        lambda y: layer.self_attention(y, layer.self_attention.project_kv(y), causal=True),
     ):
         assert torch.equal(sublayer(x), sublayer(x))

@@ -54,11 +54,9 @@ def test_heads_attend_apart_and_stand_side_by_side_before_the_output():
 
 
 def test_attention_projects_without_biases(tiny: Transformer):
-    biased = [
-        name for name, _ in tiny.named_parameters() if ("attend." in name or "cross." in name)
-    ]
+    biased = [name for name, _ in tiny.named_parameters() if ("attention." in name)]
 
-    names = [name for name in biased if ".after_" not in name and not name.endswith(".weight")]
+    names = [name for name in biased if "_norm." not in name and not name.endswith(".weight")]
     assert names == []
 
 
@@ -67,8 +65,10 @@ def test_the_decoders_queries_meet_keys_and_values_of_the_encoders_output(tiny: 
     decoding = tiny.start_decoding(torch.tensor([[3, 4, 5, 0]]), None)
 
     for layer, step in zip(tiny.decoder, decoding._layers, strict=True):
-        keys = (memory @ layer.cross.key.weight.T).unflatten(-1, (3, 5)).transpose(1, 2)
-        values = (memory @ layer.cross.value.weight.T).unflatten(-1, (3, 7)).transpose(1, 2)
+        keys = (memory @ layer.cross_attention.key.weight.T).unflatten(-1, (3, 5)).transpose(1, 2)
+        values = (
+            (memory @ layer.cross_attention.value.weight.T).unflatten(-1, (3, 7)).transpose(1, 2)
+        )
         torch.testing.assert_close(step._memory.keys, keys)
         torch.testing.assert_close(step._memory.values, values)
 

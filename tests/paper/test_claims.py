@@ -193,14 +193,18 @@ def test_mixing_costs_n_squared_times_d(length: int, width: int):
 def test_no_two_feed_forward_layers_share_a_matrix(tiny: Transformer):
     """The error: "all feed-forward layers share the same matrix"."""
     layers = [*tiny.encoder, *tiny.decoder]
-    matrices = [one.weight for layer in layers for one in (layer.feed.inner, layer.feed.outer)]
+    matrices = [
+        one.weight
+        for layer in layers
+        for one in (layer.feed_forward.inner, layer.feed_forward.outer)
+    ]
 
     assert len({matrix.untyped_storage().data_ptr() for matrix in matrices}) == 2 * len(layers)
 
 
 def test_the_decoders_self_attention_never_meets_the_encoders_output(tiny: Transformer):
     """The error: queries, keys and values of the decoder's self-attention from the encoder."""
-    attend, seen = tiny.decoder[0].attend, list[Tensor]()
+    attend, seen = tiny.decoder[0].self_attention, list[Tensor]()
 
     def note(module: nn.Module, given: tuple[Tensor], said: Tensor) -> None:
         seen.append(given[0])
@@ -249,7 +253,7 @@ def test_attention_takes_a_mean_of_the_values_and_leaves_their_range_never():
 def test_heads_divide_the_width_and_do_not_multiply_it(heads: int):
     """The error: d_k and d_v multiplied by the number of heads."""
     model = Transformer(ModelConfig(d_model=14, heads=heads, d_k=14 // heads, d_v=14 // heads))
-    attention = model.encoder[0].attend
+    attention = model.encoder[0].self_attention
 
     for projection in (attention.query, attention.key, attention.value, attention.out):
         assert projection.weight.shape == (14, 14)

@@ -112,7 +112,7 @@ def moved(model: Transformer, working: Working | None) -> dict[str, Tensor]:
 
 
 def test_updates_below_bfloat16s_last_bit_are_not_lost(tiny: Transformer):
-    name, weights = "encoder.0.feed.inner.weight", tiny.state_dict()
+    name, weights = "encoder.0.feed_forward.inner.weight", tiny.state_dict()
     exact = moved(copy.deepcopy(tiny), None)
 
     short = moved(tiny, Working(tiny))

@@ -48,7 +48,9 @@ def test_weights_times_values_are_what_the_attention_answered(
     model = make(norm)
     weights = getattr(trace(model, SOURCE, TARGET), kind)
     layers = model.encoder if kind == "encoder" else model.decoder
-    attentions = [layer.cross if kind == "cross" else layer.attend for layer in layers]
+    attentions = [
+        layer.cross_attention if kind == "cross" else layer.self_attention for layer in layers
+    ]
 
     found = noted(model, attentions)
 
@@ -80,7 +82,7 @@ def test_log_probs_sum_to_the_loss_that_perplexity_is_made_of():
 
 def test_masks_are_heeded_too():
     """No room of ours traces padding, but what an attention was told is what is shown."""
-    attention, x = make("post").encoder[0].attend, torch.randn(1, 5, 14)
+    attention, x = make("post").encoder[0].self_attention, torch.randn(1, 5, 14)
     past: KeyValue = attention.project_kv(x)
     mask = torch.tensor([True, True, True, False, False])[None, None, None]
 

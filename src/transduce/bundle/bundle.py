@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from transduce.bundle.calibration import Confidence
-from transduce.bundle.tensors import check_size, check_weights, read_tensors, write_tensors
+from transduce.bundle.tensors import check_size, check_weights, read_weights, write_tensors
 from transduce.data.corpus_config import Languages
 from transduce.data.pair_tokenizer import PairTokenizer, read_tokenizer
 from transduce.data.tokenizer import Tokenizer
@@ -37,8 +37,10 @@ from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 
 FORMAT = "transduce bundle"
-VERSION = 1
-"""Counts up when a bundle can no longer be read by the programs of before."""
+VERSION = 2
+"""Incremented when older programs can no longer read a bundle. 2 renamed the layers' parts."""
+
+_READABLE = (1, VERSION)
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.model"
 CONFIDENCE = "confidence.json"
@@ -257,10 +259,10 @@ def _read_config(path: Path) -> _Config:
         raise ValueError(f"{path} is no JSON: copy the bundle again") from None
     if not isinstance(held, dict) or held.get("format") != FORMAT:
         raise ValueError(f'{path} does not say "format": "{FORMAT}": it belongs to another program')
-    if held.get("version") != VERSION:
+    if held.get("version") not in _READABLE:
         raise ValueError(
             f"{path} has format version {quoted(str(held.get('version')))}, this program reads "
-            f"{VERSION}: install the version of transduce that wrote it"
+            f"{' and '.join(map(str, _READABLE))}: install the version of transduce that wrote it"
         )
     try:
         return pydantic.TypeAdapter(_Config).validate_json(json.dumps(held), strict=True)
@@ -295,7 +297,7 @@ def _read_tokenizer(path: Path) -> Tokenizer:
 
 
 def _read_model(path: Path, config: ModelConfig) -> Transformer:
-    weights = read_tensors(path)
+    weights = read_weights(path)
     found = {name: (list(t.shape), t.dtype) for name, t in weights.items()}
     check_size(weights, config, str(path))
     with _Undrawn():

@@ -24,6 +24,16 @@ MOST: Final = torch.finfo(torch.float16).max
 
 Trained weights stay far below; the largest of ours are near ten."""
 
+_OLD_SUBLAYERS: Final = {
+    "attend": "self_attention",
+    "after_attend": "self_attention_norm",
+    "cross": "cross_attention",
+    "after_cross": "cross_attention_norm",
+    "feed": "feed_forward",
+    "after_feed": "feed_forward_norm",
+}
+"""A layer's parts in files written up to bundle version 1, and their names since."""
+
 _SPARE = 1 << 16  # weights that may be missing before a model is built to say which
 
 
@@ -40,6 +50,24 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except (SafetensorError, TypeError, RuntimeError) as error:  # torch's, at an absurd shape
         reason = quoted(str(error).partition("\n")[0])
         raise ValueError(f"{path} is no safetensors file ({reason}): copy it again") from None
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read a model's weights under their current names, whichever version wrote the file.
+
+    Raises:
+        ValueError: one line that names the file, if it is missing or damaged.
+    """
+    return {_current_name(name): tensor for name, tensor in read_tensors(path).items()}
+
+
+def _current_name(name: str) -> str:
+    """Translate an old name of a layer's part: decoder.0.attend.… is decoder.0.self_attention.…"""
+    match name.split(".", 3):
+        case ["encoder" | "decoder" as stack, layer, part, rest]:
+            return f"{stack}.{layer}.{_OLD_SUBLAYERS.get(part, part)}.{rest}"
+        case _:
+            return name
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:

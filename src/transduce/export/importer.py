@@ -228,7 +228,7 @@ def _ours(found: Mapping[str, Tensor], config: ModelConfig, ids: _Ids) -> dict[s
 def _scale(held: dict[str, Tensor], config: ModelConfig) -> None:
     """Make embeddings that are not scaled by √d_model into such as are."""
     root = math.sqrt(config.d_model)
-    last = f"decoder.{config.decoder_layers - 1}.after_feed.norm"
+    last = f"decoder.{config.decoder_layers - 1}.feed_forward_norm.norm"
     held["embedding.weight"] = held["embedding.weight"] / root
     for name in (f"{last}.weight", f"{last}.bias"):
         held[name] = held[name] * root
@@ -241,7 +241,7 @@ def _without_zeros(
     attention = {
         name
         for name in held
-        if name.endswith(".bias") and name.split(".")[2] in ("attend", "cross")
+        if name.endswith(".bias") and name.split(".")[2] in ("self_attention", "cross_attention")
     }
     config = replace(
         config,

@@ -18,7 +18,7 @@ EMBEDDING: Final = "model.shared.weight"
 OUTPUT_BIAS: Final = "final_logits_bias"
 """Marian's names of the one matrix and of the bias of the logits."""
 
-_ATTENTIONS = (("attend", "self_attn"), ("cross", "encoder_attn"))
+_ATTENTIONS = (("self_attention", "self_attn"), ("cross_attention", "encoder_attn"))
 _PROJECTIONS = (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"))
 
 
@@ -46,10 +46,10 @@ def _of_a_layer(side: str) -> Iterator[Twin]:
         for our_part, their_part in _PROJECTIONS:
             yield from _linear(f"{ours}.{our_part}", f"{theirs}.{their_part}", reads=True)
         yield from _linear(f"{ours}.out", f"{theirs}.out_proj", reads=False)
-        yield from _norm(f"after_{ours}", f"{theirs}_layer_norm")
-    yield from _linear("feed.inner", "fc1", reads=True)
-    yield from _linear("feed.outer", "fc2", reads=False)
-    yield from _norm("after_feed", "final_layer_norm")
+        yield from _norm(f"{ours}_norm", f"{theirs}_layer_norm")
+    yield from _linear("feed_forward.inner", "fc1", reads=True)
+    yield from _linear("feed_forward.outer", "fc2", reads=False)
+    yield from _norm("feed_forward_norm", "final_layer_norm")
 
 
 def _linear(ours: str, theirs: str, *, reads: bool) -> Iterator[Twin]:

@@ -84,16 +84,29 @@ class IncrementalDecoderLayer:
     """
 
     def __init__(self, layer: DecoderLayer, memory: KeyValue) -> None:
-        self._attend_in, self._attend_out = _one_map(layer.attend), _Map.of(layer.attend.out)
-        self._cross_in, self._cross_out = _scaled(layer.cross), _Map.of(layer.cross.out)
-        self._feed_in, self._feed_out = _Map.of(layer.feed.inner), _Map.of(layer.feed.outer)
-        self._activation = layer.feed.activation
-        self._heads, self._radius = layer.attend.heads, layer.attend.radius
+        self._attend_in, self._attend_out = (
+            _one_map(layer.self_attention),
+            _Map.of(layer.self_attention.out),
+        )
+        self._cross_in, self._cross_out = (
+            _scaled(layer.cross_attention),
+            _Map.of(layer.cross_attention.out),
+        )
+        self._feed_in, self._feed_out = (
+            _Map.of(layer.feed_forward.inner),
+            _Map.of(layer.feed_forward.outer),
+        )
+        self._activation = layer.feed_forward.activation
+        self._heads, self._radius = layer.self_attention.heads, layer.self_attention.radius
         self._d_k = memory.keys.size(-1)
-        self._pre = layer.after_attend.pre_norm
+        self._pre = layer.self_attention_norm.pre_norm
         self._norms = [
             _Norm(around.norm.weight, around.norm.bias, around.norm.eps)
-            for around in (layer.after_attend, layer.after_cross, layer.after_feed)
+            for around in (
+                layer.self_attention_norm,
+                layer.cross_attention_norm,
+                layer.feed_forward_norm,
+            )
         ]
         self._past: KVCache | None = None
         self._memory = KeyValue(memory.keys.contiguous(), memory.values.contiguous())

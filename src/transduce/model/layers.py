@@ -63,10 +63,10 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attend = attention(config, radius=config.radius)
-        self.after_attend = AddNorm(config)
-        self.feed = feed_forward(config)
-        self.after_feed = AddNorm(config)
+        self.self_attention = attention(config, radius=config.radius)
+        self.self_attention_norm = AddNorm(config)
+        self.feed_forward = feed_forward(config)
+        self.feed_forward_norm = AddNorm(config)
 
     def forward(
         self,
@@ -74,8 +74,10 @@ class EncoderLayer(nn.Module):
         mask: Bool[Tensor, "batch 1 1 source"] | None,
     ) -> Float[Tensor, "batch source d_model"]:
         """Pass one layer up the left side of Figure 1."""
-        x = self.after_attend(x, lambda y: self.attend(y, self.attend.project_kv(y), mask=mask))
-        return self.after_feed(x, self.feed)
+        x = self.self_attention_norm(
+            x, lambda y: self.self_attention(y, self.self_attention.project_kv(y), mask=mask)
+        )
+        return self.feed_forward_norm(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
@@ -83,12 +85,12 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.attend = attention(config, radius=config.radius)
-        self.after_attend = AddNorm(config)
-        self.cross = attention(config)
-        self.after_cross = AddNorm(config)
-        self.feed = feed_forward(config)
-        self.after_feed = AddNorm(config)
+        self.self_attention = attention(config, radius=config.radius)
+        self.self_attention_norm = AddNorm(config)
+        self.cross_attention = attention(config)
+        self.cross_attention_norm = AddNorm(config)
+        self.feed_forward = feed_forward(config)
+        self.feed_forward_norm = AddNorm(config)
 
     def forward(
         self,
@@ -103,9 +105,11 @@ class DecoderLayer(nn.Module):
             memory: the encoder's output as this layer's `cross` remembers it.
             mask: True where a source position is a piece and not padding.
         """
-        x = self.after_attend(x, lambda y: self.attend(y, self.attend.project_kv(y), causal=True))
-        x = self.after_cross(x, lambda y: self.cross(y, memory, mask=mask))
-        return self.after_feed(x, self.feed)
+        x = self.self_attention_norm(
+            x, lambda y: self.self_attention(y, self.self_attention.project_kv(y), causal=True)
+        )
+        x = self.cross_attention_norm(x, lambda y: self.cross_attention(y, memory, mask=mask))
+        return self.feed_forward_norm(x, self.feed_forward)
 
 
 def attention(config: ModelConfig, *, radius: int = 0) -> Attention:

@@ -57,9 +57,9 @@ def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> T
         log_probs = logits[0, :, :pad].float().log_softmax(-1)  # PAD is never said
         right = log_probs.gather(1, torch.tensor(target, device=device)[:, None])[:, 0]
     return Trace(
-        encoder=_stacked(seen, [layer.attend for layer in encoder]),
-        decoder=_stacked(seen, [layer.attend for layer in decoder]),
-        cross=_stacked(seen, [layer.cross for layer in decoder]),
+        encoder=_stacked(seen, [layer.self_attention for layer in encoder]),
+        decoder=_stacked(seen, [layer.self_attention for layer in decoder]),
+        cross=_stacked(seen, [layer.cross_attention for layer in decoder]),
         log_probs=right.cpu(),
     )
 
@@ -75,9 +75,9 @@ def cross_attention_weights(
     Rows of padding mean nothing; padding of a source is not looked at.
     """
     layers = list(model.decoder_layers())
-    with _reading(model), _watching([layer.cross for layer in layers]) as seen:
+    with _reading(model), _watching([layer.cross_attention for layer in layers]) as seen:
         model.hidden_states(source, source_mask, target_in)
-    return torch.stack([seen[layer.cross].transpose(0, 1) for layer in layers]).float()
+    return torch.stack([seen[layer.cross_attention].transpose(0, 1) for layer in layers]).float()
 
 
 @contextmanager

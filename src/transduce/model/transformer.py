@@ -76,7 +76,7 @@ class Transformer(nn.Module):
         """Return the decoder's output: the hidden states that `logits` projects."""
         x = self.embed(target_in)
         for layer in self.decoder_layers():
-            x = layer(x, layer.cross.project_kv(memory), source_mask)
+            x = layer(x, layer.cross_attention.project_kv(memory), source_mask)
         return self.decoder_norm(x)
 
     def hidden_states(
@@ -138,7 +138,7 @@ class Transformer(nn.Module):
             layers,
             embed=lambda ids, first: self.embed(ids, first=first),
             logits=lambda x: self.logits(self.decoder_norm(x)),
-            memories=[layer.cross.project_kv(memory) for layer in layers],
+            memories=[layer.cross_attention.project_kv(memory) for layer in layers],
             mask=source_mask,
             beams=beams,
         )

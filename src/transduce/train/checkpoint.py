@@ -16,7 +16,7 @@ import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
-from transduce.bundle.tensors import check_weights, read_tensors, write_tensors
+from transduce.bundle.tensors import check_weights, read_tensors, read_weights, write_tensors
 from transduce.data.sampler import Place
 from transduce.data.store import Count
 from transduce.io.atomic_folder import check_folder, quoted, whole_folder
@@ -175,7 +175,7 @@ def load_weights(checkpoint: Path, *, name: str = WEIGHTS) -> dict[str, Tensor]:
     Raises:
         ValueError: one line, if the file is missing or damaged, or a weight absurd.
     """
-    weights = read_tensors(checkpoint / name)
+    weights = read_weights(checkpoint / name)
     check_weights(weights, str(checkpoint / name))
     return weights
 

@@ -115,8 +115,8 @@ class Process:
         # The views that it warns of are never written to.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
         for layer in model.decoder_layers():  # remembers the source before it is passed itself
-            fsdp.fully_shard(layer.cross, mesh=mesh)
-            fsdp.register_fsdp_forward_method(layer.cross, "project_kv")
+            fsdp.fully_shard(layer.cross_attention, mesh=mesh)
+            fsdp.register_fsdp_forward_method(layer.cross_attention, "project_kv")
         for layer in (*model.encoder, *model.decoder_layers()):
             fsdp.fully_shard(layer, mesh=mesh)
         fsdp.fully_shard(model, mesh=mesh)

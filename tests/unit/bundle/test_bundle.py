@@ -302,9 +302,9 @@ def test_the_config_of_another_program_is_named(saved: Path, text: str):
 
 
 def test_another_format_version_says_what_to_install(saved: Path):
-    edit_config(saved, lambda held: held.update(version=2))
+    edit_config(saved, lambda held: held.update(version=3))
 
-    assert "has format version 2, this program reads 1: install" in refusal(saved)
+    assert "has format version 3, this program reads 1 and 2: install" in refusal(saved)
 
 
 @pytest.mark.parametrize("section", ["model", "languages", "search", "cleaning", "provenance"])

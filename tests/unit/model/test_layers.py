@@ -64,7 +64,7 @@ def test_the_activation_is_the_configs_on_both_sides(config: ModelConfig):
         gelu.load_state_dict(relu.state_dict())
         x = draw(2, 5, 14)
 
-        assert (gelu.feed(x) != relu.feed(x)).any()
+        assert (gelu.feed_forward(x) != relu.feed_forward(x)).any()
 
 
 def test_add_norm_before_training_begins_is_the_normalised_sum(config: ModelConfig):
@@ -92,19 +92,23 @@ def test_an_encoder_layer_is_attention_then_feed_forward(config: ModelConfig):
 
     y = layer(x, mask)
 
-    seen = layer.attend(x, layer.attend.project_kv(x), mask=mask)
-    middle = layer.after_attend.norm(x + seen)
-    torch.testing.assert_close(y, layer.after_feed.norm(middle + layer.feed(middle)))
+    seen = layer.self_attention(x, layer.self_attention.project_kv(x), mask=mask)
+    middle = layer.self_attention_norm.norm(x + seen)
+    torch.testing.assert_close(y, layer.feed_forward_norm.norm(middle + layer.feed_forward(middle)))
 
 
 def test_a_decoder_layer_is_two_attentions_then_feed_forward(config: ModelConfig):
     layer, x = DecoderLayer(config).eval(), draw(2, 6, 14)
     uneven(layer)
-    memory = layer.cross.project_kv(draw(2, 5, 14, seed=2))
+    memory = layer.cross_attention.project_kv(draw(2, 5, 14, seed=2))
     mask = (torch.arange(5) < torch.tensor([5, 3])[:, None])[:, None, None]
 
     y = layer(x, memory, mask)
 
-    first = layer.after_attend.norm(x + layer.attend(x, layer.attend.project_kv(x), causal=True))
-    second = layer.after_cross.norm(first + layer.cross(first, memory, mask=mask))
-    torch.testing.assert_close(y, layer.after_feed.norm(second + layer.feed(second)))
+    first = layer.self_attention_norm.norm(
+        x + layer.self_attention(x, layer.self_attention.project_kv(x), causal=True)
+    )
+    second = layer.cross_attention_norm.norm(
+        first + layer.cross_attention(first, memory, mask=mask)
+    )
+    torch.testing.assert_close(y, layer.feed_forward_norm.norm(second + layer.feed_forward(second)))

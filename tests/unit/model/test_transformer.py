@@ -62,7 +62,14 @@ def test_all_weights_have_names_that_say_where_they_are(tiny: Transformer):
 
     assert names == {"embedding.weight"}
     assert {name.removeprefix("decoder.2.").split(".")[0] for name in layer} == {
-        *("attend", "after_attend", "cross", "after_cross", "feed", "after_feed"),
+        *(
+            "self_attention",
+            "self_attention_norm",
+            "cross_attention",
+            "cross_attention_norm",
+            "feed_forward",
+            "feed_forward_norm",
+        ),
     }
 
 

@@ -156,7 +156,7 @@ def test_muon_iterates_in_the_precision_of_the_run_and_remembers_in_float32(
     tiny: Transformer, precision: Literal["bfloat16", "float32"]
 ):
     _, muon = make_optimizers(tiny, TrainConfig(optimizer="muon", precision=precision))
-    matrix = tiny.get_parameter("encoder.0.feed.inner.weight")
+    matrix = tiny.get_parameter("encoder.0.feed_forward.inner.weight")
     before, grad = matrix.detach().clone(), draw(*matrix.shape)
     matrix.grad = grad
 

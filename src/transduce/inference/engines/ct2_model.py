@@ -224,11 +224,11 @@ def _layers(config: ModelConfig) -> Iterator[tuple[str, str]]:
 def _maps(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each linear map there, and which of ours stand in it, below each other."""
     for place, name in _layers(config):
-        attend, cross = f"{name}.attend", f"{name}.cross"
+        attend, cross = f"{name}.self_attention", f"{name}.cross_attention"
         yield f"{place}/self_attention/linear_0", tuple(f"{attend}.{m}" for m in _TOGETHER)
         yield f"{place}/self_attention/linear_1", (f"{attend}.out",)
-        yield f"{place}/ffn/linear_0", (f"{name}.feed.inner",)
-        yield f"{place}/ffn/linear_1", (f"{name}.feed.outer",)
+        yield f"{place}/ffn/linear_0", (f"{name}.feed_forward.inner",)
+        yield f"{place}/ffn/linear_1", (f"{name}.feed_forward.outer",)
         if name.startswith("decoder"):
             yield f"{place}/attention/linear_0", (f"{cross}.query",)
             yield f"{place}/attention/linear_1", (f"{cross}.key", f"{cross}.value")
@@ -238,10 +238,10 @@ def _maps(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _norms(config: ModelConfig) -> Iterator[tuple[str, str]]:
     """Each normalisation there and here."""
     for place, name in _layers(config):
-        yield f"{place}/self_attention/layer_norm", f"{name}.after_attend.norm"
-        yield f"{place}/ffn/layer_norm", f"{name}.after_feed.norm"
+        yield f"{place}/self_attention/layer_norm", f"{name}.self_attention_norm.norm"
+        yield f"{place}/ffn/layer_norm", f"{name}.feed_forward_norm.norm"
         if name.startswith("decoder"):
-            yield f"{place}/attention/layer_norm", f"{name}.after_cross.norm"
+            yield f"{place}/attention/layer_norm", f"{name}.cross_attention_norm.norm"
     if config.norm == "pre":
         yield "encoder/layer_norm", "encoder_norm"
         yield "decoder/layer_norm", "decoder_norm"

@@ -19,9 +19,9 @@ from transduce.model.transformer import Transformer
 Kind = Literal["embedding", "positions", "attention", "feed", "norm", "linear", "other"]
 
 _ATTENTIONS = {
-    ("encoder", "attend"): "Self-attention",
-    ("decoder", "attend"): "Masked self-attention",
-    ("decoder", "cross"): "Attention to the encoder",
+    ("encoder", "self_attention"): "Self-attention",
+    ("decoder", "self_attention"): "Masked self-attention",
+    ("decoder", "cross_attention"): "Attention to the encoder",
 }
 
 
@@ -179,7 +179,7 @@ def _sublayers(layer: nn.Module, *, side: Literal["encoder", "decoder"]) -> Iter
             part=_part(inside, _ATTENTIONS.get((side, what), type(inside).__name__)),
             norm=norm,
             pre=child.pre_norm,
-            from_encoder=what == "cross",
+            from_encoder=what == "cross_attention",
         )
         waiting = None
 

@@ -47,7 +47,11 @@ def lively(config: ModelConfig, *, seed: int = 2) -> Transformer:
             for name, parameter in model.named_parameters():
                 if name.endswith("bias"):
                     parameter.normal_(std=0.3)
-            last = model.decoder_norm if config.norm == "pre" else model.decoder[-1].after_feed.norm
+            last = (
+                model.decoder_norm
+                if config.norm == "pre"
+                else model.decoder[-1].feed_forward_norm.norm
+            )
             last.weight *= -1.0  # else it says again and again what it has read last
             last.bias.zero_()
             model.embedding.weight[0] *= 1.7  # EOS

@@ -40,7 +40,7 @@ def exact(bundle: Bundle) -> TorchEngine:
 def endless(bundle: Bundle) -> None:
     """Let EOS be the unlikeliest piece of all."""
     with torch.no_grad():
-        norm = bundle.model.decoder[-1].after_feed.norm
+        norm = bundle.model.decoder[-1].feed_forward_norm.norm
         norm.bias += 5.0
         bundle.model.embedding.weight[0] = -5.0
 
@@ -238,7 +238,7 @@ def test_a_translation_ends_with_the_learned_positions(
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_model_that_answers_with_no_number_is_found_out(bundle: Bundle, cache: Cache, beam: int):
     with torch.no_grad():
-        bundle.model.decoder[0].feed.outer.weight.fill_(1e38)
+        bundle.model.decoder[0].feed_forward.outer.weight.fill_(1e38)
     engine = Ct2Engine.of(bundle, cache=cache)
 
     with pytest.raises(ValueError, match="logits are not numbers"):
@@ -256,7 +256,7 @@ def test_other_weights_are_another_model(bundle: Bundle, cache: Cache):
     Ct2Engine.of(bundle, cache=cache)
 
     with torch.no_grad():
-        bundle.model.encoder[0].feed.inner.bias[3] += 1e-6
+        bundle.model.encoder[0].feed_forward.inner.bias[3] += 1e-6
     Ct2Engine.of(bundle, cache=cache)
 
     assert len([path for path in cache.root.iterdir() if path.is_dir()]) == 2

@@ -61,7 +61,7 @@ def test_the_folder_has_all_that_is_needed_to_use_it(bundle: Bundle, tmp_path: P
 
 def test_pad_is_not_generated_where_it_would_be_likeliest(bundle: Bundle, tmp_path: Path):
     with torch.no_grad():  # all logits are below zero, which is PAD's
-        norm = bundle.model.decoder[-1].after_feed.norm
+        norm = bundle.model.decoder[-1].feed_forward_norm.norm
         norm.weight.zero_()
         norm.bias.fill_(-1.0)
         bundle.model.embedding.weight.abs_()
@@ -142,7 +142,7 @@ def test_queries_keys_and_values_stand_below_each_other(bundle: Bundle):
     written = variables(bundle.model.config, ours)
 
     one = written["encoder/layer_1/self_attention/linear_0/weight"]
-    parts = [ours[f"encoder.1.attend.{part}.weight"] for part in ("query", "key", "value")]
+    parts = [ours[f"encoder.1.self_attention.{part}.weight"] for part in ("query", "key", "value")]
     assert torch.equal(one, torch.cat(parts))
 
 
@@ -152,7 +152,7 @@ def test_keys_and_values_of_the_memory_stand_below_each_other(bundle: Bundle):
     written = variables(bundle.model.config, ours)
 
     one = written["decoder/layer_2/attention/linear_1/weight"]
-    parts = [ours[f"decoder.2.cross.{part}.weight"] for part in ("key", "value")]
+    parts = [ours[f"decoder.2.cross_attention.{part}.weight"] for part in ("key", "value")]
     assert torch.equal(one, torch.cat(parts))
 
 

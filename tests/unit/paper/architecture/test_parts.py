@@ -50,7 +50,7 @@ def test_the_drawing_is_xml_that_holds_every_part(config: ModelConfig):
 
 def test_layers_that_are_alike_are_told_once_and_another_apart():
     model = on_paper(replace(SHAPE, encoder_layers=5))
-    model.encoder[3].feed = FeedForward(14, 29)
+    model.encoder[3].feed_forward = FeedForward(14, 29)
 
     stack = take_apart(model).encoder
 
