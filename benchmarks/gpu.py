@@ -41,11 +41,10 @@ from transduce.data.batch import Batch, collate
 from transduce.data.config import BatchConfig
 from transduce.data.sampler import Place, Sampler
 from transduce.model.transformer import Transformer
-from transduce.train.compiling import compile_layers
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.precision import choose, working_copy
-from transduce.train.step import make_update
+from transduce.train.precision import choose_precision, compile_layers, make_replica
+from transduce.train.step import train_step
 
 Row = dict[str, str | float | None]
 
@@ -84,7 +83,7 @@ def main() -> None:
         raise SystemExit("there is no CUDA device here: try --small")
     compiled = arguments.compile or device.type == "cuda"
     plan = SMALL if arguments.small else WHOLE
-    ceiling, kind = best_product(plan.side, device), choose(TrainConfig(), device).name
+    ceiling, kind = best_product(plan.side, device), choose_precision(TrainConfig(), device).name
     rows = [
         row
         for name, shape in plan.shapes.items()
@@ -172,12 +171,12 @@ def ours(shape: Shape, vocabulary: int, *, device: torch.device, compiled: bool)
 
 def updating(model: Transformer, config: TrainConfig) -> Update:
     """The update of `transduce train`."""
-    optimizers, working = make_optimizers(model, config), working_copy(model, config)
+    optimizers, working = make_optimizers(model, config), make_replica(model, config)
     if config.compile:
         compile_layers(working.model if working else model)
 
     def update(batch: Batch) -> None:
-        make_update(
+        train_step(
             model,
             [batch],
             optimizers=optimizers,

@@ -44,7 +44,7 @@ from transduce.model.cpu.dropout import Dropout
 from transduce.model.transformer import Transformer
 from transduce.pipeline.prepare import open_prepared
 from transduce.train.config import TrainConfig
-from transduce.train.precision import Working
+from transduce.train.precision import Bf16Replica
 
 PAIRS = 4_500_000
 """As many as WMT 2014's for English and German (section 5.1)."""
@@ -156,7 +156,7 @@ def as_on_a_gpu(vocabulary: int) -> Generator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(attention, "WRITTEN_OUT_MAX_SCORES", 0))
         stack.enter_context(patch.object(Dropout, "forward", dropout))
-        stack.enter_context(patch.object(Working, "shaped", lambda self, batch: batch))
+        stack.enter_context(patch.object(Bf16Replica, "shaped", lambda self, batch: batch))
         stack.enter_context(patch.object(loss, "CHUNK", chunk))
         yield
 

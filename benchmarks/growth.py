@@ -37,7 +37,7 @@ from transduce.search.config import SearchConfig
 from transduce.search.request import DecodingConstraints, Request
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.step import make_update
+from transduce.train.step import train_step
 
 SHAPE = ModelConfig(vocab_size=10_000, **PRESETS["tiny"])
 LENGTHS = [2**power for power in range(3, 12)]
@@ -121,7 +121,7 @@ def training(model: Transformer, length: int) -> Callable[[], int]:
 
     def work() -> int:
         model.train()
-        make_update(model, [batch], optimizers=optimizers, rates=[1e-4], smoothing=0.1)
+        train_step(model, [batch], optimizers=optimizers, rates=[1e-4], smoothing=0.1)
         return batch.target_tokens
 
     return work
@@ -169,7 +169,7 @@ def peak(tokens: int, length: int) -> int:
     model, batch = made(), drawn(tokens, length)
     optimizers = make_optimizers(model, TrainConfig())
     for _ in range(2):
-        make_update(model, [batch], optimizers=optimizers, rates=[1e-4], smoothing=0.1)
+        train_step(model, [batch], optimizers=optimizers, rates=[1e-4], smoothing=0.1)
     status = Path("/proc/self/status")  # unlike getrusage it leaves out whoever started this one
     lines = status.read_text().splitlines() if status.exists() else []
     held = [int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")]

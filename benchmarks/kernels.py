@@ -31,8 +31,8 @@ from transduce.model.loss import nats, nats_of_hidden
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.precision import Working, units_of
-from transduce.train.step import make_update
+from transduce.train.precision import Bf16Replica, bfloat16_units
+from transduce.train.step import train_step
 
 ROWS, LENGTH, VOCAB = 256, 16, 8000
 """An update of 4,096 target pieces in sentences of 16."""
@@ -60,7 +60,7 @@ def main() -> None:
         }.items()
     ]
     rows.append({"what": "whole updates, memory held", **compare_updates("held", "returned")})
-    if units_of(torch.device("cpu")):
+    if bfloat16_units(torch.device("cpu")):
         few = compare_updates("few shapes", "many shapes")
         rows.append({"what": "small updates in bfloat16, few shapes", **few})
     record = {
@@ -173,7 +173,7 @@ def updates(*, held: bool) -> float:
     return statistics.median(times[2:])
 
 
-class AsTheyCome(Working):
+class AsTheyCome(Bf16Replica):
     """A working copy that passes batches of whatever shapes."""
 
     def shaped(self, batch: Batch) -> Batch:
@@ -181,7 +181,7 @@ class AsTheyCome(Working):
         return batch
 
 
-def small_updates(kind: type[Working]) -> float:
+def small_updates(kind: type[Bf16Replica]) -> float:
     """Milliseconds of one update of some 1,024 target pieces, the mean of 150 after 50.
 
     Lengths are like those of short captions, about the same within a batch.
@@ -206,7 +206,7 @@ def small_updates(kind: type[Working]) -> float:
         sources = [sentence(wide + chance.randint(-1, 1)) for _ in rows]
         targets = [sentence(long - chance.randint(0, 1)) for _ in rows]
         batch = collate(sources, targets, pad=VOCAB - 1, eos=0)
-        make_update(
+        train_step(
             model,
             [batch],
             optimizers=optimizers,
@@ -220,7 +220,7 @@ def small_updates(kind: type[Working]) -> float:
 UPDATES: dict[str, Callable[[], float]] = {
     "held": lambda: updates(held=True),
     "returned": lambda: updates(held=False),
-    "few shapes": lambda: small_updates(Working),
+    "few shapes": lambda: small_updates(Bf16Replica),
     "many shapes": lambda: small_updates(AsTheyCome),
 }
 

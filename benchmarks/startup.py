@@ -141,7 +141,7 @@ def untrained(folder: Path) -> Path:
         tokenizer=tokenizer,
         languages=Languages(source="en", target="de"),
         search=SearchConfig(),
-        provenance=Provenance.here_and_now(),
+        provenance=Provenance.current(),
     )
     bundle.save(folder)
     return folder

@@ -16,8 +16,8 @@ from torch._dynamo.utils import counters
 from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
-from transduce.train.compiling import as_written, compile_layers
-from transduce.train.step import batch_nats
+from transduce.train.precision import compile_layers, eager_mode
+from transduce.train.step import batch_loss
 
 
 def batches(pad: int) -> list[Batch]:
@@ -32,7 +32,7 @@ def gradients(model: Transformer, *, loss: bool) -> list[Tensor]:
     """Of the loss of all batches, which may be compiled too."""
     model.zero_grad()
     for batch in batches(model.config.pad):
-        batch_nats(model, batch, smoothing=0.1, r_drop=0.0, compiled=loss).backward()
+        batch_loss(model, batch, smoothing=0.1, r_drop=0.0, compiled=loss).backward()
     return [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]
 
 
@@ -50,7 +50,7 @@ def main(shape: str) -> None:
     compile_layers(compiled)
     wanted = gradients(plain, loss=False)
     assert max(float(one.abs().max()) for one in wanted) > 1.0
-    with as_written(compiled=True):
+    with eager_mode(compiled=True):
         before = apart(gradients(compiled, loss=False), wanted), counters["stats"]["unique_graphs"]
     after = apart(gradients(compiled, loss=True), wanted), counters["stats"]["unique_graphs"]
     keys = list(plain.state_dict()) == list(copy.deepcopy(compiled).state_dict())

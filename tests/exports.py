@@ -70,7 +70,7 @@ def bundle_of(config: ModelConfig, tokenizer: Tokenizer) -> Bundle:
         tokenizer=tokenizer,
         languages=Languages(source="en", target="de", source_name="English", target_name="German"),
         search=SearchConfig(beam=3, alpha=0.4, extra=7, max_source=101),
-        provenance=Provenance.here_and_now(recipe='name = "small"\n'),
+        provenance=Provenance.current(recipe='name = "small"\n'),
     )
 
 

@@ -30,10 +30,10 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train import loop, step
 from transduce.train.config import TrainConfig
-from transduce.train.distributed import joined
+from transduce.train.distributed import process_group
 from transduce.train.events import Event, Progress
 from transduce.train.loop import Validation, train
-from transduce.train.step import Update
+from transduce.train.step import StepResult
 
 Given = TypeVarTuple("Given")
 
@@ -103,16 +103,16 @@ def die_at(end: End) -> None:
     first_start = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
     if not (end.update and first_start and int(os.environ["RANK"]) in end.ranks):
         return
-    made = step.make_update
+    made = step.train_step
     left = [end.update]
 
-    def until_then(*given: object, **named: object) -> Update:
+    def until_then(*given: object, **named: object) -> StepResult:
         left[0] -= 1
         if left[0] == 0:
             os.kill(os.getpid(), end.by)
         return made(*given, **named)  # type: ignore[arg-type]
 
-    loop.make_update = until_then
+    loop.train_step = until_then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,13 +160,13 @@ def learn(lesson: Lesson) -> None:
             if event.update == lesson.stop_at:
                 raise KeyboardInterrupt
 
-    with joined() as process:
+    with process_group() as process:
         tokenizer = Tokenizer.from_bytes(lesson.tokenizer.read_bytes())
         store = Store.open(lesson.store, tokenizer_checksum=tokenizer.checksum)
         batches = BatchConfig(
             tokens=lesson.tokens, micro_tokens=lesson.micro_tokens, subword_sampling=lesson.sampling
         )
-        sampler = Sampler(store.lengths, config=batches, seed=1, world=process.world)
+        sampler = Sampler(store.lengths, config=batches, seed=1, world=process.world_size)
         loader = Noting(
             store,
             sampler=sampler,
@@ -180,11 +180,11 @@ def learn(lesson: Lesson) -> None:
         model = Transformer(lesson.model)
 
         def spoil(grad: Tensor) -> Tensor:
-            here = process.rank == process.world - 1 and len(seen.sentences) == lesson.spoilt
+            here = process.rank == process.world_size - 1 and len(seen.sentences) == lesson.spoilt
             return grad * math.nan if here else grad
 
         model.embedding.weight.register_hook(spoil)
-        if lesson.room and process.rank == process.world - 1:
+        if lesson.room and process.rank == process.world_size - 1:
             seen.passes.append(bound_memory(model, lesson.room))
         with suppress(KeyboardInterrupt):
             train(
@@ -198,7 +198,7 @@ def learn(lesson: Lesson) -> None:
                 process=process,
             )
     said = json.dumps(asdict(seen))
-    (lesson.folder / f"seen-{process.rank}-of-{process.world}.json").write_text(said)
+    (lesson.folder / f"seen-{process.rank}-of-{process.world_size}.json").write_text(said)
 
 
 def bound_memory(model: Transformer, room: int) -> list[int]:

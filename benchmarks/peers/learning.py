@@ -28,9 +28,9 @@ from transduce.model.loss import nats_of_hidden
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.precision import choose, working_copy
-from transduce.train.schedule import rates
-from transduce.train.step import make_update
+from transduce.train.precision import choose_precision, make_replica
+from transduce.train.schedule import learning_rates
+from transduce.train.step import train_step
 
 WARMUP = 400
 """Of equation (3): the rate rises to the end of a short run, which ends at half of the peak."""
@@ -59,10 +59,10 @@ class Ours:
     def __init__(self, model: Transformer, corpus: loop.Corpus, config: TrainConfig) -> None:
         self.model, self.corpus = model, corpus
         self.optimizers = make_optimizers(model, config)
-        self.working = working_copy(model, config)
+        self.working = make_replica(model, config)
 
     def learn(self, batch: loop.Ready, rate: float) -> None:
-        make_update(
+        train_step(
             self.model,
             [as_ours(batch, self.corpus)],
             optimizers=self.optimizers,
@@ -167,10 +167,12 @@ def main(name: str, model: str, folder: Path, *, updates: int, dropout: float, d
     before, tokens = validation(learner, held), 0
     torch.manual_seed(draw)
     for number, batch in enumerate(islice(loop.endless(train), updates), start=1):
-        learner.learn(batch, rates(number, config=config, d_model=shape.d_model)[0])
+        learner.learn(batch, learning_rates(number, config=config, d_model=shape.d_model)[0])
         tokens += train.tokens(batch)
     after = validation(learner, held)
-    precision = choose(config, torch.device("cpu")).name if name == "transduce" else "float32"
+    precision = (
+        choose_precision(config, torch.device("cpu")).name if name == "transduce" else "float32"
+    )
     found = {"tokens": tokens, "before": before, "after": after, "precision": precision}
     print(json.dumps(found))
 

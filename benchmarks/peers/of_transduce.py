@@ -10,8 +10,8 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.precision import choose, working_copy
-from transduce.train.step import make_update
+from transduce.train.precision import choose_precision, make_replica
+from transduce.train.step import train_step
 
 
 def model_of(shape: Shape, vocabulary: int, *, dropout: float = DROPOUT) -> Transformer:
@@ -44,11 +44,11 @@ def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
     hold_memory()
     model = model_of(shape, corpus.vocabulary)
     config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, precision=precision)
-    optimizers, working = make_optimizers(model, config), working_copy(model, config)
+    optimizers, working = make_optimizers(model, config), make_replica(model, config)
     model.train()
 
     def update(batch: loop.Ready) -> None:
-        make_update(
+        train_step(
             model,
             [as_ours(batch, corpus)],
             optimizers=optimizers,
@@ -61,5 +61,5 @@ def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
 
 
 if __name__ == "__main__":
-    chosen = choose(TrainConfig(), torch.device("cpu")).name
+    chosen = choose_precision(TrainConfig(), torch.device("cpu")).name
     loop.run(build, package="transduce", precision=chosen)

@@ -30,9 +30,9 @@ from tests.faults.damaging import (
 from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe
 from transduce.model.config import ModelConfig
-from transduce.pipeline.prepare import Prepared, fits, open_prepared, prepare
+from transduce.pipeline.prepare import Prepared, is_up_to_date, open_prepared, prepare
 from transduce.train.checkpoint import TrainState, load_state, save_state
-from transduce.train.ema import RunningMean
+from transduce.train.optimizer import WeightEMA
 
 QUICK, MANY = 100, 1000
 
@@ -58,14 +58,14 @@ def checkpoint(tmp_path: Path) -> Kept:
     adam = torch.optim.Adam(model.parameters())
     model(torch.tensor([[1, 2, 0]]), None, torch.tensor([[6, 3]])).sum().backward()
     adam.step()
-    mean = RunningMean(model, decay=0.9)
+    mean = WeightEMA(model, decay=0.9)
     state = TrainState(update=3, tokens=11, seconds=0.5, best_loss=2.5)
-    folder = save_state(tmp_path, state, model=model, optimizers=[adam], mean=mean)
+    folder = save_state(tmp_path, state, model=model, optimizers=[adam], ema=mean)
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     moments = copy.deepcopy(adam.state_dict()["state"])
 
     def read() -> bool:
-        found = load_state(folder, model=model, optimizers=[adam], mean=mean)
+        found = load_state(folder, model=model, optimizers=[adam], ema=mean)
         now = adam.state_dict()["state"]
         return (
             found == state
@@ -287,9 +287,9 @@ def test_facts_that_are_none_are_refused_and_the_corpus_is_not_taken_for_ours(
 ):
     out = prepared.folder.parent
     recipe = load_recipe("tiny", [f'data.train=["{out / "a"}", "{out / "b"}"]'])
-    assert fits(recipe, out)
+    assert is_up_to_date(recipe, out)
 
     forge(prepared.folder / "prepared.json", text)
 
     assert "prepared.json is damaged" in refused(prepared.read, prepared.folder)
-    assert not fits(recipe, out)
+    assert not is_up_to_date(recipe, out)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save, save_file
 from tests.faults.damaging import cut, flipped, refused, tiny_bundle, vouch
 
 from transduce.bundle.bundle import Bundle
-from transduce.bundle.tensors import MOST
+from transduce.bundle.tensors import MAX_WEIGHT
 from transduce.export.marian_files import read_weights
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.model"
@@ -53,7 +53,7 @@ def sane(bundle: Bundle) -> bool:
     ids = bundle.tokenizer.encode("a dog")
     bundle.tokenizer.pieces(range(bundle.tokenizer.vocab_size))
     bundle.tokenizer.decode(ids)
-    return all(one.abs().max() <= MOST for one in bundle.model.state_dict().values())
+    return all(one.abs().max() <= MAX_WEIGHT for one in bundle.model.state_dict().values())
 
 
 def forge(folder: Path, data: bytes, header: object) -> str:

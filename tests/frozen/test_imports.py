@@ -43,7 +43,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tokenizer=tokenizer,
         languages=Languages(source="en", target="de"),
         search=SearchConfig(),
-        provenance=Provenance.here_and_now(),
+        provenance=Provenance.current(),
     ).save(folder)
     return folder
 

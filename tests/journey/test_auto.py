@@ -19,7 +19,7 @@ def train(transduce: Transduce, folder: Path, name: str, *more: str) -> str:
 
 
 def room(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
-    monkeypatch.setattr(memory, "free_here", lambda: free)
+    monkeypatch.setattr(memory, "free_memory", lambda: free)
 
 
 def test_a_run_keeps_the_number_it_was_begun_with_and_so_its_bits(
@@ -33,7 +33,7 @@ def test_a_run_keeps_the_number_it_was_begun_with_and_so_its_bits(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "make_update", stopped)
+        patched.setattr(loop, "train_step", stopped)
         begun = train(transduce, tmp_path, "resumed")
     room(monkeypatch, 10**12)
     resumed = train(transduce, tmp_path, "resumed", "--resume")

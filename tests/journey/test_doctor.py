@@ -28,7 +28,7 @@ def test_it_shows_no_path_of_the_machine(transduce: Transduce):
 
 
 def test_a_fault_is_exit_code_1_and_a_word(transduce: Transduce, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(step, "make_update", broken)
+    monkeypatch.setattr(step, "train_step", broken)
 
     said = transduce("doctor")
 
@@ -40,7 +40,7 @@ def test_a_fault_is_exit_code_1_and_a_word(transduce: Transduce, monkeypatch: py
 def test_json_is_one_object_that_counts_its_faults(
     transduce: Transduce, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(step, "make_update", broken)
+    monkeypatch.setattr(step, "train_step", broken)
 
     said = transduce("doctor", "--json")
 

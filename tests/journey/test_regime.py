@@ -7,7 +7,7 @@ from tests.conftest import SMALL, Run, Transduce, write_corpus
 
 from transduce.bundle.bundle import Bundle
 from transduce.train.config import TrainConfig
-from transduce.train.precision import choose, units_of
+from transduce.train.precision import bfloat16_units, choose_precision
 
 CPU = torch.device("cpu")
 
@@ -40,14 +40,14 @@ def test_a_run_in_bfloat16_says_so_and_writes_float32(transduce: Transduce, tmp_
     said = transduce("train", *corpus, *SMALL, *settings, "--out", tmp_path / "run")
 
     assert said.code == 0, said.err
-    assert units_of(CPU) or "computing in bfloat16: this CPU has no units for it" in said.err
+    assert bfloat16_units(CPU) or "computing in bfloat16: this CPU has no units for it" in said.err
     weights = Bundle.load(tmp_path / "run" / "model").model.state_dict().values()
     assert {weight.dtype for weight in weights} == {torch.float32}
     assert not all(torch.equal(weight, weight.bfloat16().float()) for weight in weights)
 
 
 def test_a_run_says_which_precision_was_chosen_and_why(run: Run):
-    chosen = choose(TrainConfig(), CPU)
+    chosen = choose_precision(TrainConfig(), CPU)
 
     (line,) = [line for line in run.said.stderr.decode().splitlines() if "computing in" in line]
-    assert line.endswith(f"computing in {chosen.name}: {chosen.why} (train.precision)")
+    assert line.endswith(f"computing in {chosen.name}: {chosen.reason} (train.precision)")

@@ -14,12 +14,12 @@ from transduce.model.loss import nats
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.schedule import paper_rate, rates
+from transduce.train.schedule import learning_rates, paper_rate
 
 
 @pytest.mark.parametrize("update", [1, 17, 3_999, 4_000, 4_001, 100_000])
 def test_equation_3_gives_the_rate(update: int):
-    rate, _ = rates(update, config=TrainConfig(), d_model=512)
+    rate, _ = learning_rates(update, config=TrainConfig(), d_model=512)
 
     assert rate == pytest.approx(512**-0.5 * min(update**-0.5, update * 4_000**-1.5))
 

@@ -18,9 +18,9 @@ from transduce.model.config import ModelConfig
 from transduce.model.loss import Slopes, written_slopes
 from transduce.model.transformer import Transformer
 from transduce.train import loop
-from transduce.train.compiling import check_compiler
 from transduce.train.config import TrainConfig
 from transduce.train.loop import Validation
+from transduce.train.precision import check_compiler
 
 SCRIPT = Path(__file__).parents[1] / "compiling.py"
 

@@ -11,7 +11,7 @@ from transduce.data.batch import Batch, collate
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.step import make_update
+from transduce.train.step import train_step
 
 SOURCES = [[5, 6, 7, 8, 9, 10, 11], [12, 13], [], [14, 15, 16, 17, 18], [19, 19, 2]]
 TARGETS = [[20, 21, 22], [23, 24, 25, 26, 27], [28], [29, 30, 31, 32], [33, 34]]
@@ -38,7 +38,7 @@ class Keep(torch.optim.Optimizer):
 
 def gradients(model: Transformer, cut: Sequence[Sequence[int]]) -> list[Tensor]:
     keep = Keep(model)
-    make_update(model, batches(cut), optimizers=[keep], rates=[1.0], smoothing=0.1)
+    train_step(model, batches(cut), optimizers=[keep], rates=[1.0], smoothing=0.1)
     return keep.grads
 
 
@@ -74,7 +74,7 @@ def test_updates_do_not_depend_on_the_cut(
         model = copy.deepcopy(tiny).double()
         optimizers = make_optimizers(model, config)
         for _ in range(3):
-            make_update(
+            train_step(
                 model, batches(pieces), optimizers=optimizers, rates=[0.01, 0.02], smoothing=0.1
             )
         return torch.nn.utils.parameters_to_vector(model.parameters()).detach()
@@ -84,11 +84,11 @@ def test_updates_do_not_depend_on_the_cut(
 
 def test_the_reported_loss_and_tokens_do_not_depend_on_the_cut(tiny: Transformer):
     done = [
-        make_update(tiny, batches(cut), optimizers=[Keep(tiny)], rates=[1.0], smoothing=0.1)
+        train_step(tiny, batches(cut), optimizers=[Keep(tiny)], rates=[1.0], smoothing=0.1)
         for cut in CUTS
     ]
 
     assert {update.tokens for update in done} == {3 + 5 + 1 + 4 + 2 + 5}
     for update in done[1:]:
-        torch.testing.assert_close(update.nats, done[0].nats)
+        torch.testing.assert_close(update.loss_sum, done[0].loss_sum)
         torch.testing.assert_close(update.grad_norm, done[0].grad_norm)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from transduce.train.optimizer import QUINTICS, ROOM, orthogonalise
+from transduce.train.optimizer import BOUND_MARGIN, QUINTICS, orthogonalise
 
 
 def draw(*shape: int) -> Tensor:
@@ -25,7 +25,7 @@ def test_the_iteration_is_the_quintics_on_every_singular_value():
 
     made = orthogonalise(matrix[None])[0]
 
-    values = composed(values / (ROOM * values.pow(4).sum() ** 0.25))
+    values = composed(values / (BOUND_MARGIN * values.pow(4).sum() ** 0.25))
     torch.testing.assert_close(made, left @ values.diag() @ right, rtol=0, atol=1e-5)
 
 

@@ -20,16 +20,16 @@ from transduce.train.config import TrainConfig
 from transduce.train.distributed import Process
 from transduce.train.events import Event, LogMessage
 from transduce.train.loop import Validation, train
-from transduce.train.step import Update, make_update
+from transduce.train.step import StepResult, train_step
 
 WHOLE = 5 * 8  # rows x the longest side, with EOS
 
 
 def made_update(
     model: Transformer, *, micro_tokens: int = 0, r_drop: float = 0.0
-) -> tuple[Update, list[Tensor]]:
+) -> tuple[StepResult, list[Tensor]]:
     keep = Keep(model)
-    done = make_update(
+    done = train_step(
         model,
         batches(CUTS[0]),
         optimizers=[keep],
@@ -51,7 +51,7 @@ def test_gradients_are_as_if_memory_had_never_run_out(tiny: Transformer, room: i
     done, found = made_update(tiny, r_drop=r_drop)
 
     assert max(passes) == WHOLE
-    torch.testing.assert_close(done.nats, whole.nats, rtol=0, atol=1e-12)
+    torch.testing.assert_close(done.loss_sum, whole.loss_sum, rtol=0, atol=1e-12)
     assert done.tokens == whole.tokens
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
@@ -134,7 +134,7 @@ def test_where_weights_are_shared_out_no_process_begins_again_by_itself(
     bound_memory(tiny, room)
 
     with pytest.raises((torch.OutOfMemoryError, OSError), match="memory"):
-        make_update(
+        train_step(
             tiny,
             batches(CUTS[0]),
             optimizers=[Keep(tiny)],

@@ -21,12 +21,12 @@ from transduce.model.config import ModelConfig
 from transduce.model.loss import nats, nats_of_hidden
 from transduce.model.r_drop import consistent_nats
 from transduce.model.transformer import Transformer
-from transduce.train.checkpoint import MEAN, WEIGHTS, checkpoints_of, load_weights
+from transduce.train.checkpoint import EMA_WEIGHTS, WEIGHTS, list_checkpoints, load_weights
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, Progress
-from transduce.train.loop import Trained, Validation, train
-from transduce.train.precision import Working
-from transduce.train.step import Update, make_update
+from transduce.train.loop import TrainResult, Validation, train
+from transduce.train.precision import Bf16Replica
+from transduce.train.step import StepResult, train_step
 
 LEARNING = TrainConfig(
     updates=60,
@@ -77,7 +77,7 @@ def test_learning_is_that_of_float32(
     monkeypatch: pytest.MonkeyPatch,
 ):
     # Rows that fill a batch up would draw from dropout too, and all later draws were others.
-    monkeypatch.setattr(Working, "shaped", lambda self, batch: batch)
+    monkeypatch.setattr(Bf16Replica, "shaped", lambda self, batch: batch)
     training = replace(LEARNING, optimizer=optimizer)
 
     short = losses(corpus, config, training, tmp_path / "bfloat16")
@@ -95,12 +95,12 @@ def shared_error(ours: Tensor, theirs: Tensor) -> float:
     return ((ours - theirs).norm() / theirs.norm()).item()
 
 
-def moved(model: Transformer, working: Working | None) -> dict[str, Tensor]:
+def moved(model: Transformer, working: Bf16Replica | None) -> dict[str, Tensor]:
     """How far each weight goes in ten updates, each of which is tiny."""
     before = copy.deepcopy(model.state_dict())
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.0)]
     for _ in range(10):
-        make_update(
+        train_step(
             model,
             batches(CUTS[0]),
             optimizers=optimizers,
@@ -115,7 +115,7 @@ def test_updates_below_bfloat16s_last_bit_are_not_lost(tiny: Transformer):
     name, weights = "encoder.0.feed_forward.inner.weight", tiny.state_dict()
     exact = moved(copy.deepcopy(tiny), None)
 
-    short = moved(tiny, Working(tiny))
+    short = moved(tiny, Bf16Replica(tiny))
 
     assert exact[name].abs().max() < 2**-8 * weights[name].abs().mean()
     for name, way in exact.items():
@@ -123,10 +123,10 @@ def test_updates_below_bfloat16s_last_bit_are_not_lost(tiny: Transformer):
 
 
 def gradients(
-    model: Transformer, given: Sequence[Batch], working: Working | None
+    model: Transformer, given: Sequence[Batch], working: Bf16Replica | None
 ) -> dict[str, Tensor]:
     keep = Keep(model)
-    make_update(model, given, optimizers=[keep], rates=[1.0], smoothing=0.1, working=working)
+    train_step(model, given, optimizers=[keep], rates=[1.0], smoothing=0.1, working=working)
     names = (name for name, _ in model.named_parameters())
     return dict(zip(names, keep.grads, strict=True))
 
@@ -137,7 +137,7 @@ def test_gradients_over_thousands_of_tokens_are_those_of_float32(tiny: Transform
 
     exact = gradients(tiny, large, None)
 
-    for name, grad in gradients(tiny, large, Working(tiny)).items():
+    for name, grad in gradients(tiny, large, Bf16Replica(tiny)).items():
         assert grad.dtype == torch.float32
         assert shared_error(grad, exact[name]) < 0.06, name
 
@@ -187,7 +187,7 @@ def test_the_loss_of_logits_in_bfloat16_is_that_of_float32():
 
 @pytest.mark.parametrize("cut", CUTS[1:], ids=["two", "three", "five"])
 def test_gradients_do_not_depend_on_the_cut(tiny: Transformer, cut: Sequence[Sequence[int]]):
-    working = Working(tiny)
+    working = Bf16Replica(tiny)
 
     whole, parts = (gradients(tiny, batches(each), working) for each in (CUTS[0], cut))
 
@@ -202,10 +202,10 @@ def test_gradients_do_not_depend_on_the_cut(tiny: Transformer, cut: Sequence[Seq
 def test_memory_that_runs_out_changes_no_gradient(
     tiny: Transformer, planned: Sequence[Sequence[int]], room: int, left: int, r_drop: float
 ):
-    working, keep = Working(tiny), Keep(tiny)
+    working, keep = Bf16Replica(tiny), Keep(tiny)
 
-    def update() -> Update:
-        return make_update(
+    def update() -> StepResult:
+        return train_step(
             tiny,
             batches(planned),
             optimizers=[keep],
@@ -227,11 +227,11 @@ def test_memory_that_runs_out_changes_no_gradient(
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_gradient_that_is_no_number_changes_no_weight(tiny: Transformer, bad: float):
-    working, before = Working(tiny), copy.deepcopy(tiny.state_dict())
+    working, before = Bf16Replica(tiny), copy.deepcopy(tiny.state_dict())
     first = next(each for each in working.model.modules() if isinstance(each, nn.Linear))
     first.weight.register_hook(lambda grad: grad * bad)
 
-    done = make_update(
+    done = train_step(
         tiny,
         batches(CUTS[1]),
         optimizers=[torch.optim.SGD(tiny.parameters(), lr=0.0)],
@@ -251,7 +251,7 @@ def test_resumed_training_is_uninterrupted_training_bit_for_bit(
 ):
     whole = replace(LEARNING, optimizer="muon", updates=10, validate_every=2, warmup=3, ema=0.9)
 
-    def trained(name: str, stop_at: int = 0) -> Trained:
+    def trained(name: str, stop_at: int = 0) -> TrainResult:
         loader = corpus.loader(micro_tokens=97)
         return sit(loader, config, whole, folder=tmp_path / name, stop_at=stop_at)
 
@@ -261,7 +261,7 @@ def test_resumed_training_is_uninterrupted_training_bit_for_bit(
             trained("resumed", stop_at=5)
         resumed = trained("resumed")
 
-    for name in (WEIGHTS, MEAN):
+    for name in (WEIGHTS, EMA_WEIGHTS):
         ours, theirs = (load_weights(run.checkpoints[-1], name=name) for run in (resumed, straight))
         assert ours.keys() == theirs.keys()
         for key, weight in ours.items():
@@ -273,9 +273,9 @@ def test_checkpoints_are_float32_and_more_than_bfloat16_can_hold(
 ):
     training = replace(LEARNING, updates=3, validate_every=3, warmup=1, ema=0.9)
     losses(corpus, config, training, tmp_path)
-    (checkpoint,) = checkpoints_of(tmp_path / "checkpoints")
+    (checkpoint,) = list_checkpoints(tmp_path / "checkpoints")
 
-    for name in (WEIGHTS, MEAN, "optimizer.safetensors"):
+    for name in (WEIGHTS, EMA_WEIGHTS, "optimizer.safetensors"):
         for key, tensor in read_tensors(checkpoint / name).items():
             assert tensor.dtype == torch.float32 or key == "random.cpu", key
             assert tensor.dim() < 2 or not torch.equal(tensor.bfloat16().to(tensor), tensor), key

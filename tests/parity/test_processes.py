@@ -15,7 +15,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import NumberedPair
 from transduce.data.store import Store
 from transduce.model.config import ModelConfig
-from transduce.train.checkpoint import WEIGHTS, checkpoints_of, load_weights
+from transduce.train.checkpoint import WEIGHTS, list_checkpoints, load_weights
 from transduce.train.config import TrainConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # by this name the other processes find it too
@@ -90,7 +90,7 @@ def agree(found: dict[int, float], expected: dict[int, float], *, double: bool) 
 
 
 def weights(lesson: Lesson) -> dict[str, torch.Tensor]:
-    return load_weights(checkpoints_of(lesson.folder / "checkpoints")[-1], name=WEIGHTS)
+    return load_weights(list_checkpoints(lesson.folder / "checkpoints")[-1], name=WEIGHTS)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def carried_out(folder: Path, name: str, *, restarts: int = 0, end: End = NEVER)
 
 
 def weights_of(run: Path) -> list[torch.Tensor]:
-    return list(load_weights(checkpoints_of(run / "checkpoints")[-1]).values())
+    return list(load_weights(list_checkpoints(run / "checkpoints")[-1]).values())
 
 
 def equal_runs(folder: Path, one: str, other: str) -> bool:
@@ -279,7 +279,7 @@ def test_all_leave_at_once_when_they_are_told_to(tmp_path: Path):
     assert codes == [143, 143]
     assert "stopped; go on with: transduce train --resume" in (tmp_path / "run-0").read_text()
     assert (tmp_path / "run-1").read_text() == ""
-    assert [path.name for path in checkpoints_of(tmp_path / "run" / "checkpoints")] == [
+    assert [path.name for path in list_checkpoints(tmp_path / "run" / "checkpoints")] == [
         "update-00000030"
     ]
 

@@ -10,15 +10,15 @@ from tests.conftest import Corpus
 from transduce.data.loader import Loader
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
-from transduce.train.checkpoint import MEAN, WEIGHTS, load_weights
+from transduce.train.checkpoint import EMA_WEIGHTS, WEIGHTS, load_weights
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, Progress
-from transduce.train.loop import Trained, Validation, train
+from transduce.train.loop import TrainResult, Validation, train
 
 
 def sit(
     loader: Loader, config: ModelConfig, training: TrainConfig, *, folder: Path, stop_at: int = 0
-) -> Trained:
+) -> TrainResult:
     """Train as a new process does: everything made anew from the seed, the folder as it lies."""
 
     def validate(model: Transformer) -> Validation:
@@ -68,7 +68,7 @@ def test_resumed_training_is_uninterrupted_training_bit_for_bit(
         resumed = sit(loader(), config, whole, folder=cut_short)
 
     assert replace(resumed.state, seconds=0.0) == replace(straight.state, seconds=0.0)
-    for name in (WEIGHTS, MEAN) if whole.ema else (WEIGHTS,):
+    for name in (WEIGHTS, EMA_WEIGHTS) if whole.ema else (WEIGHTS,):
         ours, theirs = (load_weights(run.checkpoints[-1], name=name) for run in (resumed, straight))
         assert ours.keys() == theirs.keys()
         for key, weight in ours.items():

@@ -73,7 +73,7 @@ class Provenance:
     """The model whose weights training started from: SHA-256 of its weights, by its name."""
 
     @classmethod
-    def here_and_now(
+    def current(
         cls,
         *,
         commit: str = "",
@@ -207,7 +207,7 @@ class Bundle:
         )
 
 
-def average(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def average_weights(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return the mean of some models' weights (section 6.1 averages the last checkpoints).
 
     The sum is made in double precision; the mean comes back in the precision of the first.

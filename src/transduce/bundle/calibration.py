@@ -56,7 +56,7 @@ class Confidence:
     sentences: Calibration | None = None
     """None where the validation set has too few sentences."""
 
-    def of_sentence(self, log_probs: Sequence[float]) -> float | None:
+    def sentence_confidence(self, log_probs: Sequence[float]) -> float | None:
         """Return the confidence of a translation from ln p of its pieces, EOS among them."""
         if self.sentences is None or not log_probs:
             return None

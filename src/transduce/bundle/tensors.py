@@ -19,7 +19,7 @@ from torch import Tensor
 from transduce.io.atomic_folder import quoted
 from transduce.model.config import ModelConfig
 
-MOST: Final = torch.finfo(torch.float16).max
+MAX_WEIGHT: Final = torch.finfo(torch.float16).max
 """No weight is larger: half precision, in which models are shipped and computed, could not say it.
 
 Trained weights stay far below; the largest of ours are near ten."""
@@ -116,8 +116,12 @@ def check_weights(weights: Mapping[str, Tensor], where: str) -> None:
         if not tensor.is_floating_point() or not tensor.numel():
             continue
         most = float(tensor.abs().max())
-        if not most <= MOST:  # written so that nan is refused too
-            what = f"beyond ±{MOST:,.0f}" if torch.isfinite(tensor).all() else "not finite numbers"
+        if not most <= MAX_WEIGHT:  # written so that nan is refused too
+            what = (
+                f"beyond ±{MAX_WEIGHT:,.0f}"
+                if torch.isfinite(tensor).all()
+                else "not finite numbers"
+            )
             raise ValueError(
                 f"{where} has weights that are {what}, in {quoted(name)}: training had failed by "
                 f"then, or the file is damaged; take an earlier checkpoint"

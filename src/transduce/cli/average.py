@@ -20,6 +20,6 @@ def average(
     \b
       transduce average runs/mine/checkpoints/update-* --out averaged
     """
-    from transduce.pipeline.run import average_checkpoints
+    from transduce.pipeline.run import average_to_bundle
 
-    average_checkpoints(checkpoints, out)
+    average_to_bundle(checkpoints, out)

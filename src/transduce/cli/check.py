@@ -41,9 +41,9 @@ def check(
     """
     from transduce.cli.progress import counting
     from transduce.corpus_check.check import check as look
-    from transduce.pipeline.defaults import take
+    from transduce.pipeline.defaults import choose_recipe
 
-    chosen, _ = take(recipe, [*corpus_settings(source, target), *(settings or [])])
+    chosen, _ = choose_recipe(recipe, [*corpus_settings(source, target), *(settings or [])])
     with counting(sys.stderr) as count:
         found = look(chosen, write=write, progress=count)
     shown = json.dumps(asdict(found), ensure_ascii=False) if as_json else str(found)

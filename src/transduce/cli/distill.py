@@ -40,7 +40,7 @@ def distill(
       transduce distill runs/mine multi30k --set data.folder=corpora/multi30k --out runs/student
     """
     from transduce.config import explicit_settings
-    from transduce.pipeline.defaults import opening, take
+    from transduce.pipeline.defaults import choose_recipe, with_first_message
 
     by_hand = [*corpus_settings(source, target), *(settings or [])]
     for key in sorted(explicit_settings(None, by_hand)):
@@ -54,7 +54,7 @@ def distill(
     from transduce.cli.progress import watching
     from transduce.pipeline.distill import distill as run_distillation
 
-    chosen, why = take(
+    chosen, why = choose_recipe(
         recipe,
         [
             *by_hand,
@@ -66,7 +66,7 @@ def distill(
     with watching(sys.stderr) as on_event:
         try:
             found = run_distillation(
-                teacher, chosen, out, beam=beam, on_event=opening(why, on_event)
+                teacher, chosen, out, beam=beam, on_event=with_first_message(why, on_event)
             )
         except (KeyboardInterrupt, SystemExit):
             talk("stopped; the same command goes on")

@@ -314,7 +314,7 @@ def _learn_and_translate() -> str:
     from transduce.train.config import TrainConfig
     from transduce.train.distributed import find_device
     from transduce.train.optimizer import make_optimizers
-    from transduce.train.step import make_update
+    from transduce.train.step import train_step
 
     tokenizer = Tokenizer.train(_LINES, TokenizerConfig(vocab_size=20))
     shape = ModelConfig(
@@ -326,8 +326,8 @@ def _learn_and_translate() -> str:
         ids = tokenizer.encode_all(_LINES)
         batch = collate(ids, ids[::-1], pad=tokenizer.pad, eos=tokenizer.EOS).to(device)
         optimizers = make_optimizers(model, TrainConfig())
-        update = make_update(model, [batch], optimizers=optimizers, rates=[1e-3], smoothing=0.1)
-        if not (math.isfinite(update.nats.item()) and math.isfinite(update.grad_norm.item())):
+        update = train_step(model, [batch], optimizers=optimizers, rates=[1e-3], smoothing=0.1)
+        if not (math.isfinite(update.loss_sum.item()) and math.isfinite(update.grad_norm.item())):
             raise ArithmeticError("the loss of an update, or its gradient, is no number")
     search = SearchConfig(beam=2, extra=3)
     found = Translator.from_parts(model, tokenizer, search=search).translate(_LINES[:1])

@@ -27,15 +27,15 @@ def prepare(
     \b
       transduce prepare multi30k --set data.folder=corpora/multi30k
     """
-    from transduce.pipeline.defaults import opening, take
+    from transduce.pipeline.defaults import choose_recipe, with_first_message
 
-    chosen, why = take(recipe, [*corpus_settings(source, target), *(settings or [])])
+    chosen, why = choose_recipe(recipe, [*corpus_settings(source, target), *(settings or [])])
     folder = out or Path("runs") / chosen.name
 
     from transduce.cli.progress import watching
     from transduce.io.lock import alone
-    from transduce.pipeline.run import check_out, prepare_run
+    from transduce.pipeline.run import check_output_folder, prepare_run
 
     with alone(folder), watching(sys.stderr) as on_event:
-        check_out(chosen, folder, resume=False)
-        prepare_run(chosen, folder, on_event=opening(why, on_event))
+        check_output_folder(chosen, folder, resume=False)
+        prepare_run(chosen, folder, on_event=with_first_message(why, on_event))

@@ -94,7 +94,7 @@ def describe(event: Event) -> str:
             return (
                 f"update {event.update:,} of {event.updates:,}, loss {event.loss:.3f}, "
                 f"{event.tokens_per_second:,.0f} tokens/s{_of_several(event)}, "
-                f"rate {event.rate:.2e}, {_duration(event.seconds_left)} left"
+                f"rate {event.learning_rate:.2e}, {_duration(event.seconds_left)} left"
             )
         case Validated():
             best = ", the best so far" if event.best else ""
@@ -108,7 +108,7 @@ def _of_several(event: Progress) -> str:
     if event.processes == 1:
         return ""
     each = event.tokens_per_second / event.processes
-    return f" ({event.processes} processes, {each:,.0f} each, {event.working:.0%} at work)"
+    return f" ({event.processes} processes, {each:,.0f} each, {event.compute_share:.0%} at work)"
 
 
 def _duration(seconds: float) -> str:

@@ -50,35 +50,35 @@ def train(
     settings of a run are in OUT/recipe.toml; the model is OUT/model.
     """
     from transduce.config import explicit_settings
-    from transduce.pipeline.defaults import opening, take
+    from transduce.pipeline.defaults import choose_recipe, with_first_message
 
     if recipe is None and resume and out is not None and (out / "recipe.toml").is_file():
         recipe = str(out / "recipe.toml")
     if recipe is None and origin is not None:
         recipe = "finetune"
     settings = [*corpus_settings(source, target), *(settings or [])]
-    chosen, why = take(recipe, settings)
+    chosen, why = choose_recipe(recipe, settings)
     folder = out or Path("runs") / chosen.name
 
     from transduce.cli.progress import watching
-    from transduce.pipeline.finetune import Start, follow
+    from transduce.pipeline.finetune import StartModel, adopt_model
     from transduce.pipeline.run import run_recipe
-    from transduce.train.distributed import is_first
+    from transduce.train.distributed import is_rank_zero
 
-    start = Start.load(origin) if origin else None
+    start = StartModel.load(origin) if origin else None
     if start:
-        chosen = follow(
+        chosen = adopt_model(
             chosen,
             start,
-            said=explicit_settings(recipe, settings),
-            named=explicit_settings(None, settings),
+            explicit=explicit_settings(recipe, settings),
+            by_hand=explicit_settings(None, settings),
         )
-    if not is_first():  # of the processes that torchrun started one speaks
+    if not is_rank_zero():  # of the processes that torchrun started one speaks
         run_recipe(chosen, folder, resume=resume, start=start, on_event=lambda event: None)
         return
     with watching(sys.stderr) as on_event, hint_to_resume(folder):
         finished = run_recipe(
-            chosen, folder, resume=resume, start=start, on_event=opening(why, on_event)
+            chosen, folder, resume=resume, start=start, on_event=with_first_message(why, on_event)
         )
     say(str(finished))
     say(f"model: {folder / 'model'}")

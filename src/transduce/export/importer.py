@@ -78,7 +78,7 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
         languages=_languages(folder, source=source, target=target),
         search=_search(folder, theirs),
         provenance=replace(
-            Provenance.here_and_now(), started_from={folder.resolve().name: sha256(path)}
+            Provenance.current(), started_from={folder.resolve().name: sha256(path)}
         ),
     )
 

@@ -391,7 +391,7 @@ class Translator:
             parts=max(1, len(parts)),
             flag=next((found.flags[one] for one in requests if one in found.flags), ""),
             mended=any(request in found.mended for request in requests),
-            confidence=sure.of_sentence(log_probs),
+            confidence=sure.sentence_confidence(log_probs),
             words=words_with_confidence(sure, pieces, log_probs),
         )
 

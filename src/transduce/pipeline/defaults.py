@@ -19,7 +19,7 @@ FALLBACK: Final = "tiny"
 """The recipe where there is no corpus to measure."""
 
 
-class Row(NamedTuple):
+class CorpusDefaults(NamedTuple):
     """The defaults of one size of corpus."""
 
     below: int
@@ -31,18 +31,20 @@ class Row(NamedTuple):
     tokens: int
     """Of one update, on the target side."""
     epochs: int
-    since: str
+    reason: str
 
 
-ROWS: Final = (
-    Row(2_000, 4, 1500, 0.3, 1024, 60, "so few pairs are soon known by heart"),
-    Row(8_000, 4, 3000, 0.2, 512, 40, "few pairs want few pieces and small updates"),
-    Row(80_000, 4, 6000, 0.2, 1024, 22, "tens of thousands of pairs fill a small model"),
-    Row(800_000, 4, 8000, 0.1, 1024, 10, "many pairs need little dropout and fewer epochs"),
+CORPUS_DEFAULTS: Final = (
+    CorpusDefaults(2_000, 4, 1500, 0.3, 1024, 60, "so few pairs are soon known by heart"),
+    CorpusDefaults(8_000, 4, 3000, 0.2, 512, 40, "few pairs want few pieces and small updates"),
+    CorpusDefaults(80_000, 4, 6000, 0.2, 1024, 22, "tens of thousands of pairs fill a small model"),
+    CorpusDefaults(
+        800_000, 4, 8000, 0.1, 1024, 10, "many pairs need little dropout and fewer epochs"
+    ),
 )
 """From small to large; above the last one the recipe `base` is taken as it is."""
 
-_LARGEST = ROWS[-1].below
+_LARGEST = CORPUS_DEFAULTS[-1].below
 _PIECES_A_WORD = 1.3
 _LETTERS_A_PIECE = 6  # at most; counts where no spaces stand
 _FEWEST_UPDATES = 300
@@ -50,7 +52,7 @@ _VALIDATIONS = 25
 _WARMUP = (15, 200)  # one part in so many updates, and no more than so many
 
 
-class Size(NamedTuple):
+class CorpusSize(NamedTuple):
     """How large a corpus is."""
 
     pairs: int
@@ -59,26 +61,26 @@ class Size(NamedTuple):
     """About: pieces and EOS."""
 
 
-class Choice(NamedTuple):
+class RecipeChoice(NamedTuple):
     """A recipe that fits a corpus."""
 
     recipe: Recipe
-    why: str
+    summary: str
     """One line: what was chosen, and since when."""
 
 
-def take(recipe: str | None, settings: Sequence[str] = ()) -> Choice:
+def choose_recipe(recipe: str | None, settings: Sequence[str] = ()) -> RecipeChoice:
     """Load the recipe that is named, about which nothing is to be said, or choose one.
 
     Raises:
         ValueError: as `load_recipe` and `choose`.
     """
     if recipe is None:
-        return choose(settings)
-    return Choice(load_recipe(recipe, settings), "; ".join(deprecations(recipe, settings)))
+        return recipe_for_corpus(settings)
+    return RecipeChoice(load_recipe(recipe, settings), "; ".join(deprecations(recipe, settings)))
 
 
-def choose(settings: Sequence[str] = ()) -> Choice:
+def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
     """Choose a recipe for a corpus where none is named.
 
     Args:
@@ -93,17 +95,19 @@ def choose(settings: Sequence[str] = ()) -> Choice:
     corpus = [setting for setting in settings if setting.partition(".")[0].strip() == "data"]
     data = load_recipe(FALLBACK, corpus).data
     if not data.train:
-        return Choice(load_recipe(FALLBACK, settings), "")
-    size = measure(data)
-    row = next((row for row in ROWS if size.pairs < row.below), None)
+        return RecipeChoice(load_recipe(FALLBACK, settings), "")
+    size = measure_corpus(data)
+    row = next((row for row in CORPUS_DEFAULTS if size.pairs < row.below), None)
     if row is None:
         recipe = load_recipe("base", settings)
-        return Choice(recipe, _line(recipe, size, since="this much wants the paper's base model"))
+        return RecipeChoice(
+            recipe, _line(recipe, size, since="this much wants the paper's base model")
+        )
     recipe = load_recipe(FALLBACK, [*_settings(row, size, settings), *settings])
-    return Choice(recipe, _line(recipe, size, since=row.since))
+    return RecipeChoice(recipe, _line(recipe, size, since=row.reason))
 
 
-def opening(line: str, on_event: EventHandler) -> EventHandler:
+def with_first_message(line: str, on_event: EventHandler) -> EventHandler:
     """Tell a line before the first event, and not at all where nothing happens."""
     waiting = [line] if line else []
 
@@ -115,7 +119,7 @@ def opening(line: str, on_event: EventHandler) -> EventHandler:
     return told
 
 
-def measure(data: CorpusConfig) -> Size:
+def measure_corpus(data: CorpusConfig) -> CorpusSize:
     """Count the training pairs, up to those of a large corpus, and estimate their target tokens.
 
     Raises:
@@ -128,10 +132,10 @@ def measure(data: CorpusConfig) -> Size:
         words += pair.target.count(" ") + 1
         letters += len(pair.target)
     pieces = max(_PIECES_A_WORD * words, letters / _LETTERS_A_PIECE)
-    return Size(pairs, round(pieces) + pairs)
+    return CorpusSize(pairs, round(pieces) + pairs)
 
 
-def _settings(row: Row, size: Size, by_hand: Sequence[str]) -> list[str]:
+def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> list[str]:
     """A row as settings, without those that are set by hand."""
     tokens = _whole("batch.tokens", by_hand) or row.tokens
     estimate = max(_FEWEST_UPDATES, round(row.epochs * size.target_tokens / tokens / 100) * 100)
@@ -165,7 +169,7 @@ def _whole(key: str, settings: Sequence[str]) -> int:
     return found
 
 
-def _line(recipe: Recipe, size: Size, *, since: str) -> str:
+def _line(recipe: Recipe, size: CorpusSize, *, since: str) -> str:
     model, train = recipe.model, recipe.train
     large = size.pairs >= _LARGEST
     pairs = f"{size.pairs:,} pairs" + (" or more" if large else "")

@@ -36,9 +36,9 @@ from transduce.inference.translator import Extras, Translator
 from transduce.io.atomic_folder import MANIFEST, check_folder, sha256, whole_folder
 from transduce.io.lock import LOCK, alone
 from transduce.io.streams import whole_output
-from transduce.pipeline.finetune import Start, vocabulary_of
-from transduce.pipeline.prepare import Prepared, now_and_then
-from transduce.pipeline.run import check_out, has_begun, prepare_run, run_recipe
+from transduce.pipeline.finetune import StartModel, tokenizer_settings
+from transduce.pipeline.prepare import Prepared, progress_reporter
+from transduce.pipeline.run import check_output_folder, has_begun, prepare_run, run_recipe
 from transduce.train.distributed import find_device
 from transduce.train.events import EventHandler, LogMessage
 
@@ -53,7 +53,7 @@ _MADE = "made.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class DistillationScore:
     """One way to translate, measured."""
 
     name: str
@@ -65,7 +65,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Distilled:
+class DistillationResult:
     """How a distillation ended: the content of distilled.json."""
 
     finished: RunResult
@@ -74,7 +74,7 @@ class Distilled:
     """What was measured on: "test", or "validation" where there is no test."""
     sentences: int
     """All of them are scored; the first `TIMED` are timed."""
-    rows: tuple[Measured, ...]
+    rows: tuple[DistillationScore, ...]
 
     def __str__(self) -> str:
         """A table, and how BLEU was measured."""
@@ -94,7 +94,7 @@ class Distilled:
 
 class _Teacher(NamedTuple):
     path: Path
-    known: Start
+    known: StartModel
 
 
 class _Side(NamedTuple):
@@ -106,7 +106,7 @@ class _Side(NamedTuple):
 
 def distill(
     path: Path, recipe: Recipe, out: Path, *, beam: int = 4, on_event: EventHandler
-) -> Distilled:
+) -> DistillationResult:
     """Translate a corpus with a teacher, train a student on that, and measure both.
 
     Args:
@@ -121,7 +121,7 @@ def distill(
             change.
         FloatingPointError: if the loss stops being a number.
     """
-    teacher = _Teacher(path, Start.load(path))
+    teacher = _Teacher(path, StartModel.load(path))
     with alone(out):
         begun = _check(teacher.known, recipe, out, beam=beam)
         original = _with_vocabulary(recipe, teacher.known.bundle)
@@ -130,13 +130,13 @@ def distill(
         _translate(teacher, given, out, recipe=original, beam=beam, on_event=on_event)
         student = _of_the_student(original, out, test=bool(given.test))
         if (out / "recipe.toml").is_file():
-            check_out(student, out, resume=begun)
+            check_output_folder(student, out, resume=begun)
         if not begun:
             prepare_run(student, out, vocabulary=tokenizer, on_event=on_event)
         finished = run_recipe(student, out, resume=begun, on_event=on_event)
         part, pairs = ("test", given.test) if given.test else ("validation", given.validation)
         on_event(LogMessage(text=f"measuring both on {len(pairs):,} sentences"))
-        found = Distilled(
+        found = DistillationResult(
             finished=finished,
             part=part,
             sentences=len(pairs),
@@ -147,7 +147,7 @@ def distill(
     return found
 
 
-def _check(teacher: Start, recipe: Recipe, out: Path, *, beam: int) -> bool:
+def _check(teacher: StartModel, recipe: Recipe, out: Path, *, beam: int) -> bool:
     """Refuse what cannot be begun; return whether the student's training has been."""
     if beam < 1:
         raise ValueError(f"the teacher's beam must be 1 or more, not {beam}")
@@ -172,7 +172,7 @@ def _with_vocabulary(recipe: Recipe, bundle: Bundle) -> Recipe:
     same = replace(
         recipe,
         languages=bundle.languages if recipe.languages == Languages() else recipe.languages,
-        tokenizer=vocabulary_of(bundle.tokenizer),
+        tokenizer=tokenizer_settings(bundle.tokenizer),
         model=replace(recipe.model, vocab_size=bundle.tokenizer.vocab_size),
     )
     for contradiction in conflicts(same):
@@ -245,7 +245,7 @@ def _said(
     translator: Translator, given: Prepared, *, beam: int, on_event: EventHandler
 ) -> Iterator[Pair]:
     """Each training source, and what the teacher makes of it."""
-    count = now_and_then(on_event, "translated")
+    count = progress_reporter(on_event, "translated")
     every = range(len(given.store))
     for places in (every[first : first + _CHUNK] for first in every[::_CHUNK]):
         sources = [given.store.pair(place).source for place in places]
@@ -275,7 +275,7 @@ def _sides(teacher: Path, student: Path) -> list[_Side]:
 
 def _measured(
     sides: Sequence[_Side], pairs: Sequence[Pair], *, recipe: Recipe, beam: int
-) -> tuple[Measured, ...]:
+) -> tuple[DistillationScore, ...]:
     """Score both on all pairs, and time them by turns on the first, searching and greedily."""
     ways = list(product(sides, dict.fromkeys((beam, 1))))
     sources = [pair.source for pair in pairs]
@@ -287,7 +287,7 @@ def _measured(
             _quickly(side, sources[:TIMED], width)
             least[place] = min(least[place], time.perf_counter() - begun)
     return tuple(
-        Measured(
+        DistillationScore(
             name=f"{side.name}, beam {width}" if width > 1 else f"{side.name}, greedy",
             bleu=bleu(
                 said,

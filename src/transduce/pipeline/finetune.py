@@ -30,7 +30,7 @@ FOLDER = "start"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
+class StartModel:
     """The model that a run starts from."""
 
     name: str
@@ -42,7 +42,7 @@ class Start:
     bundle: Bundle
 
     @classmethod
-    def load(cls, path: Path) -> "Start":
+    def load(cls, path: Path) -> "StartModel":
         """Read a bundle, or the best bundle of a run's folder.
 
         Raises:
@@ -53,8 +53,8 @@ class Start:
         return cls(name=name, sha256=sha256(find_bundle(path) / WEIGHTS), bundle=bundle)
 
 
-def follow(
-    recipe: Recipe, start: Start, *, said: Collection[str], named: Collection[str]
+def adopt_model(
+    recipe: Recipe, start: StartModel, *, explicit: Collection[str], by_hand: Collection[str]
 ) -> Recipe:
     """Give a recipe the shape and the vocabulary of the model that it starts from.
 
@@ -70,18 +70,18 @@ def follow(
         ValueError: for such a contradiction; one line that names the setting.
     """
     theirs = start.bundle
-    tokenizer = replace(vocabulary_of(theirs.tokenizer), extend=recipe.tokenizer.extend)
+    tokenizer = replace(tokenizer_settings(theirs.tokenizer), extend=recipe.tokenizer.extend)
     if tokenizer.extend and isinstance(theirs.tokenizer, PairTokenizer):
         raise ValueError(
             f"tokenizer.extend cannot add to the vocabulary of {start.name}, which was imported "
             f"with a SentencePiece model a side: leave it out"
         )
-    _check(recipe, named, section="model", theirs=theirs.model.config, name=start.name)
-    _check(recipe, named, section="tokenizer", theirs=tokenizer, name=start.name)
+    _check(recipe, by_hand, section="model", theirs=theirs.model.config, name=start.name)
+    _check(recipe, by_hand, section="tokenizer", theirs=tokenizer, name=start.name)
     size = tokenizer.vocab_size + tokenizer.extend
-    dropout = recipe.model.dropout if "model.dropout" in said else theirs.model.config.dropout
+    dropout = recipe.model.dropout if "model.dropout" in explicit else theirs.model.config.dropout
     codes = (recipe.languages.source, recipe.languages.target)
-    same = {"languages.source", "languages.target"}.isdisjoint(said) or codes == (
+    same = {"languages.source", "languages.target"}.isdisjoint(explicit) or codes == (
         theirs.languages.source,
         theirs.languages.target,
     )
@@ -90,14 +90,16 @@ def follow(
         tokenizer=replace(tokenizer, vocab_size=size),
         model=replace(theirs.model.config, vocab_size=size, dropout=dropout),
         languages=theirs.languages if same else recipe.languages,
-        search=recipe.search if any(key.startswith("search.") for key in said) else theirs.search,
+        search=recipe.search
+        if any(key.startswith("search.") for key in explicit)
+        else theirs.search,
     )
     for contradiction in conflicts(recipe):
         raise ValueError(contradiction)
     return recipe
 
 
-def grow(bundle: Bundle, tokenizer: Tokenizer) -> Bundle:
+def extend_vocabulary(bundle: Bundle, tokenizer: Tokenizer) -> Bundle:
     """Give a bundle a vocabulary that begins with its own; all it knew, it still knows.
 
     A new row is the mean of the rows of the pieces that spelled it. A character that could not be
@@ -136,7 +138,7 @@ def _rows(
     return torch.cat([old[:-1], *(row[None] for row in new), old[-1:]])
 
 
-def vocabulary_of(tokenizer: Tokenizer) -> TokenizerConfig:
+def tokenizer_settings(tokenizer: Tokenizer) -> TokenizerConfig:
     """The settings that a vocabulary can be known to have."""
     pair = isinstance(tokenizer, PairTokenizer)
     models = list(tokenizer.files().values()) if pair else [tokenizer.to_bytes()]

@@ -35,7 +35,7 @@ from transduce.data.tokenizer import Tokenizer
 from transduce.data.tokenizer_extension import extend
 from transduce.io.atomic_folder import check_folder, quoted, sha256, whole_folder
 from transduce.pipeline.finetune import FOLDER as START
-from transduce.pipeline.finetune import Start, grow
+from transduce.pipeline.finetune import StartModel, extend_vocabulary
 from transduce.train.events import EventHandler, LogMessage
 
 _LEARNED_FROM = 500_000  # pairs; the vocabulary of more would hardly be another
@@ -60,7 +60,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class PreparationRecord:
     """What prepared.json says."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -86,7 +86,7 @@ class Facts:
     """SHA-256 of the weights that training starts from, by the model's name."""
 
 
-class Survey(NamedTuple):
+class CorpusSurvey(NamedTuple):
     """What reading everything once has shown."""
 
     cleaning: Cleaning
@@ -108,7 +108,7 @@ def prepare(
     recipe: Recipe,
     out: Path,
     *,
-    start: Start | None = None,
+    start: StartModel | None = None,
     vocabulary: Tokenizer | None = None,
     on_event: EventHandler,
 ) -> Prepared:
@@ -126,7 +126,7 @@ def prepare(
         )
     if recipe.tokenizer.extend and start is None:
         raise ValueError("tokenizer.extend adds to a model's vocabulary: name one, --from MODEL")
-    survey = _survey(recipe, now_and_then(on_event, "read"))
+    survey = _survey(recipe, progress_reporter(on_event, "read"))
     on_event(LogMessage(text=survey.cleaning.summary()))
     _look_over(recipe, survey, on_event=on_event)
     on_event(LogMessage(text=_of_the_vocabulary(recipe, start, given=vocabulary is not None)))
@@ -139,12 +139,12 @@ def prepare(
             _training(recipe, survey),
             tokenizer=tokenizer,
             max_pieces=recipe.data.max_pieces,
-            progress=now_and_then(on_event, "encoded", of=survey.training_pairs),
+            progress=progress_reporter(on_event, "encoded", of=survey.training_pairs),
         )
         for name, pairs in (("validation", survey.validation), ("test", survey.test)):
             _write_text(folder, name, pairs=pairs)
         if start:
-            grow(start.bundle, tokenizer).save(folder / START)
+            extend_vocabulary(start.bundle, tokenizer).save(folder / START)
         facts = _facts(recipe, survey, tokenizer=tokenizer, store=store, start=start)
         (folder / "prepared.json").write_text(
             json.dumps(asdict(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
@@ -195,7 +195,7 @@ def check_positions(recipe: Recipe, prepared: Prepared) -> None:
                 )
 
 
-def fits(recipe: Recipe, out: Path, *, start: Start | None = None) -> bool:
+def is_up_to_date(recipe: Recipe, out: Path, *, start: StartModel | None = None) -> bool:
     """Whether `out`/prepared was made of these corpus files, and for this model to start from."""
     try:
         facts = _read_facts(out / PREPARED_FOLDER / "prepared.json")
@@ -205,17 +205,17 @@ def fits(recipe: Recipe, out: Path, *, start: Start | None = None) -> bool:
     return same_start and facts.files == _checksums(recipe)
 
 
-def _read_facts(file: Path) -> Facts:
+def _read_facts(file: Path) -> PreparationRecord:
     """Read prepared.json: counts where they belong, checksums as text."""
     try:
-        return TypeAdapter(Facts).validate_json(file.read_bytes())
+        return TypeAdapter(PreparationRecord).validate_json(file.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         said = quoted(": ".join([*map(str, first["loc"]), first["msg"]]))
         raise ValueError(f"{file} is damaged ({said}): prepare the corpus again") from None
 
 
-def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: Start | None) -> Tokenizer:
+def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: StartModel | None) -> Tokenizer:
     if start is None:
         return Tokenizer.train(texts, recipe.tokenizer)
     if not recipe.tokenizer.extend:
@@ -223,7 +223,7 @@ def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: Start | None) -> 
     return extend(start.bundle.tokenizer, texts, count=recipe.tokenizer.extend)
 
 
-def _of_the_vocabulary(recipe: Recipe, start: Start | None, *, given: bool) -> str:
+def _of_the_vocabulary(recipe: Recipe, start: StartModel | None, *, given: bool) -> str:
     if given:
         return "keeping a given vocabulary, encoding"
     if start is None:
@@ -233,7 +233,7 @@ def _of_the_vocabulary(recipe: Recipe, start: Start | None, *, given: bool) -> s
     return f"{kept}, learning up to {more:,} pieces more, encoding" if more else f"{kept}, encoding"
 
 
-def _survey(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
+def _survey(recipe: Recipe, progress: Callable[[int], None]) -> CorpusSurvey:
     """Read every file to its end."""
     data = recipe.data
     cleaning, spread = Cleaning(), Spread()
@@ -255,10 +255,10 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
         )
     test = _read(recipe, data.test) if data.test else ()
     usual = usual_of(spread.pairs)
-    return Survey(cleaning, held_out, validation, test, _checksums(recipe), usual)
+    return CorpusSurvey(cleaning, held_out, validation, test, _checksums(recipe), usual)
 
 
-def _look_over(recipe: Recipe, survey: Survey, *, on_event: EventHandler) -> None:
+def _look_over(recipe: Recipe, survey: CorpusSurvey, *, on_event: EventHandler) -> None:
     """Say what is odd about the settings and the corpus before anything is learned from them."""
 
     def picked(lines: Collection[int]) -> Iterator[NumberedPair]:
@@ -272,7 +272,7 @@ def _look_over(recipe: Recipe, survey: Survey, *, on_event: EventHandler) -> Non
         pairs=survey.training_pairs,
         usual=survey.usual,
         picked=picked,
-        progress=now_and_then(on_event, "looked at"),
+        progress=progress_reporter(on_event, "looked at"),
     )
     looked, pairs = len(found.look.line), survey.training_pairs
     if looked < pairs:
@@ -283,7 +283,7 @@ def _look_over(recipe: Recipe, survey: Survey, *, on_event: EventHandler) -> Non
 
 
 def _try_out(
-    recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, on_event: EventHandler
+    recipe: Recipe, survey: CorpusSurvey, *, tokenizer: Tokenizer, on_event: EventHandler
 ) -> None:
     """Say how the vocabulary does on the text that it was not learned from."""
     most = recipe.data.max_pieces
@@ -306,12 +306,12 @@ def _cleaned(
     return clean(pairs, max_ratio=data.max_ratio, counts=counts)
 
 
-def _training(recipe: Recipe, survey: Survey) -> Iterator[NumberedPair]:
+def _training(recipe: Recipe, survey: CorpusSurvey) -> Iterator[NumberedPair]:
     held_out = survey.held_out
     return _cleaned(recipe, Cleaning(), only=lambda line: line not in held_out)
 
 
-def _learned_from(recipe: Recipe, survey: Survey) -> Iterator[NumberedPair]:
+def _learned_from(recipe: Recipe, survey: CorpusSurvey) -> Iterator[NumberedPair]:
     """The training pairs, or a fixed random choice of many, that the vocabulary is learned from."""
     share = _LEARNED_FROM / max(1, survey.training_pairs)
     if share >= 1.0:
@@ -349,11 +349,16 @@ def _read_text(folder: Path, name: str) -> tuple[Pair, ...]:
 
 
 def _facts(
-    recipe: Recipe, survey: Survey, *, tokenizer: Tokenizer, store: Store, start: Start | None
-) -> Facts:
+    recipe: Recipe,
+    survey: CorpusSurvey,
+    *,
+    tokenizer: Tokenizer,
+    store: Store,
+    start: StartModel | None,
+) -> PreparationRecord:
     sampler = Sampler(store.lengths, config=recipe.batch, seed=recipe.train.seed)
     dropped = {**survey.cleaning.dropped, "over-long": store.dropped}
-    return Facts(
+    return PreparationRecord(
         files=dict(survey.data_sha256),
         read=survey.cleaning.kept + sum(survey.cleaning.dropped.values()),
         dropped={reason: count for reason, count in dropped.items() if count},
@@ -369,7 +374,7 @@ def _facts(
     )
 
 
-def now_and_then(on_event: EventHandler, done: str, *, of: int = 0) -> Callable[[int], None]:
+def progress_reporter(on_event: EventHandler, done: str, *, of: int = 0) -> Callable[[int], None]:
     """Tell how many pairs are done, every ten seconds of a large corpus."""
     told = time.monotonic()
     all_of_them = f" of {of:,}" if of else ""
@@ -383,7 +388,7 @@ def now_and_then(on_event: EventHandler, done: str, *, of: int = 0) -> Callable[
     return count
 
 
-def _report(facts: Facts, *, recipe: Recipe, on_event: EventHandler) -> None:
+def _report(facts: PreparationRecord, *, recipe: Recipe, on_event: EventHandler) -> None:
     if over_long := facts.dropped.get("over-long"):
         on_event(
             LogMessage(text=f"dropped {over_long:,} pairs above {recipe.data.max_pieces} pieces")

@@ -24,7 +24,7 @@ from warnings import warn
 
 import torch
 
-from transduce.bundle.bundle import Bundle, Provenance, average
+from transduce.bundle.bundle import Bundle, Provenance, average_weights
 from transduce.config import Recipe, differences, load_recipe, to_toml
 from transduce.data.corpus import Pair
 from transduce.data.loader import Loader
@@ -46,16 +46,25 @@ from transduce.io.atomic_folder import check_folder, recover, whole_file
 from transduce.io.lock import LOCK, alone
 from transduce.io.version import commit
 from transduce.model.transformer import Transformer
-from transduce.pipeline.finetune import Start
-from transduce.pipeline.prepare import Prepared, check_positions, fits, open_prepared, prepare
+from transduce.pipeline.finetune import StartModel
+from transduce.pipeline.prepare import (
+    Prepared,
+    check_positions,
+    is_up_to_date,
+    open_prepared,
+    prepare,
+)
 from transduce.train.checkpoint import load_weights
-from transduce.train.compiling import check_compiler
-from transduce.train.distributed import Process, computing, joined
+from transduce.train.distributed import Process, compute_device, process_group
 from transduce.train.events import Event, EventHandler, LogMessage
-from transduce.train.loop import Trained, Validation, train
-from transduce.train.memory import Found, find_micro_tokens, settled
-from transduce.train.precision import choose
-from transduce.train.tensorboard import check_board, on_board
+from transduce.train.loop import TrainResult, Validation, train
+from transduce.train.memory import (
+    BatchSizeEstimate,
+    estimate_batch_size,
+    load_or_measure_batch_size,
+)
+from transduce.train.metrics_log import check_tensorboard, tensorboard_writer
+from transduce.train.precision import check_compiler, choose_precision
 
 _MACHINE = frozenset(
     {
@@ -83,7 +92,7 @@ def run_recipe(
     out: Path,
     *,
     resume: bool = False,
-    start: Start | None = None,
+    start: StartModel | None = None,
     on_event: EventHandler,
 ) -> RunResult:
     """Carry a recipe out, from its corpus to a bundle in `out`/model.
@@ -103,37 +112,37 @@ def run_recipe(
         ValueError: if the corpus or the folder cannot be used; one line that says what to change.
         FloatingPointError: if the loss stops being a number.
     """
-    with joined() as process, alone(out) if process.first else nullcontext():
-        if not process.first:
+    with process_group() as process, alone(out) if process.is_rank_zero else nullcontext():
+        if not process.is_rank_zero:
             on_event = _unheard
         prepared = None
-        if process.first:
+        if process.is_rank_zero:
             resume = resume or (process.restarts > 0 and (out / "recipe.toml").is_file())
             prepared = _make_ready(
                 recipe, out, resume=resume, start=start, process=process, on_event=on_event
             )
-        if process.from_first(1.0 if prepared is None else 0.0):
+        if process.broadcast_from_rank_zero(1.0 if prepared is None else 0.0):
             return RunResult.read(out / "results.json")
         prepared = prepared or open_prepared(out)
         hold_memory()
         settings = recipe.train
-        with computing(
+        with compute_device(
             device=settings.device, threads=settings.intra_op_threads, process=process
         ) as device:
             torch.manual_seed(settings.seed)
             model = _first_model(recipe, prepared).to(device)
-            several = f", in {process.world} processes" if process.world > 1 else ""
+            several = f", in {process.world_size} processes" if process.world_size > 1 else ""
             on_event(LogMessage(text=f"{model.size:,} parameters, on {device}{several}"))
-            precision = choose(settings, device)
-            if precision.why:
-                text = f"computing in {precision.name}: {precision.why} (train.precision)"
+            precision = choose_precision(settings, device)
+            if precision.reason:
+                text = f"computing in {precision.name}: {precision.reason} (train.precision)"
                 on_event(LogMessage(text=text))
-            drawn = settings.tensorboard and process.first
-            with on_board(out, wanted=drawn, on_event=on_event) as told:
+            drawn = settings.tensorboard and process.is_rank_zero
+            with tensorboard_writer(out, wanted=drawn, on_event=on_event) as told:
                 trained = _train(
                     recipe, out, model=model, prepared=prepared, process=process, on_event=told
                 )
-            process.once(
+            process.on_rank_zero(
                 partial(
                     _finish,
                     recipe,
@@ -152,7 +161,7 @@ def carry_out(
     out: Path,
     *,
     resume: bool = False,
-    start: Start | None = None,
+    start: StartModel | None = None,
     tell: EventHandler,
 ) -> RunResult:
     """Former name of `run_recipe`."""
@@ -165,12 +174,12 @@ def _make_ready(
     out: Path,
     *,
     resume: bool,
-    start: Start | None,
+    start: StartModel | None,
     process: Process,
     on_event: EventHandler,
 ) -> Prepared | None:
     """Check that the run can be carried out, and prepare its corpus; None if it is finished."""
-    check_out(recipe, out, resume=resume)
+    check_output_folder(recipe, out, resume=resume)
     if recover(out / "model"):
         on_event(LogMessage(text=f"{out} is finished: its model is {out / 'model'}"))
         return None
@@ -178,7 +187,7 @@ def _make_ready(
     if recipe.train.compile:
         check_compiler(device)
     if recipe.train.tensorboard:
-        check_board()
+        check_tensorboard()
     prepared = prepare_run(recipe, out, resume=resume, start=start, on_event=on_event)
     check_positions(recipe, prepared)
     return prepared
@@ -188,7 +197,7 @@ def _finish(
     recipe: Recipe,
     out: Path,
     *,
-    trained: Trained,
+    trained: TrainResult,
     model: Transformer,
     prepared: Prepared,
     on_event: EventHandler,
@@ -212,7 +221,7 @@ def has_begun(out: Path) -> bool:
     return any((out / name).exists() for name in ("metrics.jsonl", "checkpoints", "model"))
 
 
-def check_out(recipe: Recipe, out: Path, *, resume: bool) -> None:
+def check_output_folder(recipe: Recipe, out: Path, *, resume: bool) -> None:
     """Refuse a folder that a run with this recipe cannot be written to.
 
     Raises:
@@ -243,7 +252,7 @@ def prepare_run(
     out: Path,
     *,
     resume: bool = False,
-    start: Start | None = None,
+    start: StartModel | None = None,
     vocabulary: Tokenizer | None = None,
     on_event: EventHandler,
 ) -> Prepared:
@@ -257,7 +266,7 @@ def prepare_run(
     file = out / "recipe.toml"
     if recover(out / "prepared") and file.is_file():
         changed = [k for k in differences(load_recipe(file), recipe) if k.startswith(_CORPUS)]
-        if resume or (not changed and fits(recipe, out, start=start)):
+        if resume or (not changed and is_up_to_date(recipe, out, start=start)):
             on_event(LogMessage(text=f"the corpus is prepared already, in {out / 'prepared'}"))
             prepared = open_prepared(out)
             if start and start.sha256 not in prepared.started_from.values():
@@ -291,7 +300,7 @@ def _train(
     prepared: Prepared,
     process: Process,
     on_event: EventHandler,
-) -> Trained:
+) -> TrainResult:
     """Train `model` in place, validating on loss and greedy BLEU; best/ follows the lowest loss."""
     greedy = replace(recipe.search, beam=1)
 
@@ -324,7 +333,7 @@ def _train(
                 prepared.store.lengths,
                 config=batch,
                 seed=recipe.train.seed,
-                world=process.world,
+                world=process.world_size,
             ),
             tokenizer=prepared.tokenizer,
             sampling=recipe.batch.subword_sampling,
@@ -356,28 +365,30 @@ def _micro_tokens(
     store, sampled = prepared.store, recipe.batch.subword_sampling > 0
     longest = store.facts.max_pieces if sampled else int(store.lengths.max())
 
-    def find() -> Found:
-        return find_micro_tokens(model, longest=longest + 1, training=recipe.train, process=process)
+    def find() -> BatchSizeEstimate:
+        return estimate_batch_size(
+            model, longest=longest + 1, training=recipe.train, process=process
+        )
 
     found = (
-        settled(out, model.embedding.weight.device, find=find, on_event=on_event)
-        if process.first
+        load_or_measure_batch_size(out, model.embedding.weight.device, find=find, on_event=on_event)
+        if process.is_rank_zero
         else 0
     )
-    return int(process.from_first(float(found)))
+    return int(process.broadcast_from_rank_zero(float(found)))
 
 
 def _choose(
-    recipe: Recipe, out: Path, *, trained: Trained, model: Transformer, prepared: Prepared
+    recipe: Recipe, out: Path, *, trained: TrainResult, model: Transformer, prepared: Prepared
 ) -> _Chosen:
     """Choose on validation: the checkpoints' average, the best one, or the running mean."""
     model.eval()
-    model.load_state_dict(average([load_weights(path) for path in trained.checkpoints]))
+    model.load_state_dict(average_weights([load_weights(path) for path in trained.checkpoints]))
     candidates = {f"the average of the last {len(trained.checkpoints)} checkpoints": model}
-    if trained.mean:
-        candidates["the running mean of the weights"] = trained.mean
-    if not trained.mean or trained.state.best_update != trained.state.update:
-        kind = "running mean" if trained.mean else "single checkpoint"
+    if trained.ema_model:
+        candidates["the running mean of the weights"] = trained.ema_model
+    if not trained.ema_model or trained.state.best_update != trained.state.update:
+        kind = "running mean" if trained.ema_model else "single checkpoint"
         single = Bundle.load(out / "best", device=model.embedding.weight.device).model
         candidates[f"the best {kind} (update {trained.state.best_update})"] = single
     chosen: list[_Chosen] = []
@@ -393,7 +404,7 @@ def _choose(
 
 
 def _evaluate(
-    recipe: Recipe, out: Path, *, chosen: _Chosen, trained: Trained, prepared: Prepared
+    recipe: Recipe, out: Path, *, chosen: _Chosen, trained: TrainResult, prepared: Prepared
 ) -> RunResult:
     """Score the chosen weights; writes results.json and hypotheses.*."""
     model, tokenizer, language = chosen.model, prepared.tokenizer, recipe.languages.target
@@ -421,7 +432,7 @@ def _evaluate(
     return finished
 
 
-def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> None:
+def average_to_bundle(checkpoints: Sequence[Path], out: Path) -> None:
     """Average training checkpoints of one run, or bundles, into a bundle.
 
     Raises:
@@ -432,7 +443,9 @@ def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> None:
         first = bundles[0]
         if {bundle.tokenizer.checksum for bundle in bundles} != {first.tokenizer.checksum}:
             raise ValueError("the bundles have different tokenizers: average bundles of one run")
-        first.model.load_state_dict(average([bundle.model.state_dict() for bundle in bundles]))
+        first.model.load_state_dict(
+            average_weights([bundle.model.state_dict() for bundle in bundles])
+        )
         replace(first, provenance=replace(first.provenance, scores={})).save(out)
         return
     for path in checkpoints:
@@ -442,7 +455,7 @@ def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> None:
         raise ValueError("the checkpoints are of different runs: average those of one run")
     recipe, prepared = load_recipe((run := runs.pop()) / "recipe.toml"), open_prepared(run)
     model = Transformer(replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size))
-    model.load_state_dict(average([load_weights(path) for path in checkpoints]))
+    model.load_state_dict(average_weights([load_weights(path) for path in checkpoints]))
     _as_bundle(recipe, model, prepared=prepared, scores={}).save(out)
 
 
@@ -495,7 +508,7 @@ def _as_bundle(
         tokenizer=prepared.tokenizer,
         languages=recipe.languages,
         search=recipe.search,
-        provenance=Provenance.here_and_now(
+        provenance=Provenance.current(
             commit=commit(),
             data_sha256=prepared.data_sha256,
             recipe=to_toml(recipe),

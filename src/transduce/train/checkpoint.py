@@ -21,13 +21,13 @@ from transduce.data.sampler import Place
 from transduce.data.store import Count
 from transduce.io.atomic_folder import check_folder, quoted, whole_folder
 from transduce.model.transformer import Transformer
-from transduce.train.distributed import ALONE, Process
-from transduce.train.ema import RunningMean
+from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage
+from transduce.train.optimizer import WeightEMA
 
 WEIGHTS = "model.safetensors"
-MEAN = "mean.safetensors"
-NUMBERS = "state.json"
+EMA_WEIGHTS = "mean.safetensors"
+STATE = "state.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +57,7 @@ class TrainState:
     """Those that it was planned to have then; with another plan the former number is forgotten."""
 
     @property
-    def place(self) -> Place:
+    def sampler_state(self) -> Place:
         """Where the sampler goes on."""
         return Place(epoch=self.epoch, update=self.epoch_update)
 
@@ -68,8 +68,8 @@ def save_state(
     *,
     model: Transformer,
     optimizers: Sequence[torch.optim.Optimizer],
-    mean: RunningMean | None = None,
-    process: Process = ALONE,
+    ema: WeightEMA | None = None,
+    process: Process = SINGLE_PROCESS,
 ) -> Path:
     """Write a checkpoint below `folder` and return where it lies.
 
@@ -77,19 +77,19 @@ def save_state(
     together first.
     """
     checkpoint = folder / f"update-{state.update:08d}"
-    weights = whole_weights(model, process)
-    tensors = {name: process.whole(each) for name, each in _optimizer_tensors(optimizers).items()}
-    if not process.first:
+    weights = full_state_dict(model, process)
+    tensors = {name: process.gather(each) for name, each in _optimizer_tensors(optimizers).items()}
+    if not process.is_rank_zero:
         return checkpoint
     with whole_folder(checkpoint) as fresh:
         write_tensors(weights, fresh / WEIGHTS)
-        if mean:
-            write_tensors(mean.model.state_dict(), fresh / MEAN)
+        if ema:
+            write_tensors(ema.model.state_dict(), fresh / EMA_WEIGHTS)
         tensors["random.cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
             tensors["random.cuda"] = torch.cuda.get_rng_state()
         write_tensors(tensors, fresh / "optimizer.safetensors")
-        (fresh / NUMBERS).write_text(json.dumps(asdict(state), indent=2) + "\n")
+        (fresh / STATE).write_text(json.dumps(asdict(state), indent=2) + "\n")
     return checkpoint
 
 
@@ -98,8 +98,8 @@ def load_state(
     *,
     model: Transformer,
     optimizers: Sequence[torch.optim.Optimizer],
-    mean: RunningMean | None = None,
-    process: Process = ALONE,
+    ema: WeightEMA | None = None,
+    process: Process = SINGLE_PROCESS,
 ) -> TrainState:
     """Read a checkpoint back into model, optimizers, running mean and the random generators.
 
@@ -111,12 +111,15 @@ def load_state(
         held = model.state_dict()
         loaded = load_weights(checkpoint)
         model.load_state_dict(
-            {name: process.part(each, like=held.get(name, each)) for name, each in loaded.items()}
+            {
+                name: process.shard_like(each, like=held.get(name, each))
+                for name, each in loaded.items()
+            }
         )
-        if mean:
-            mean.model.load_state_dict(load_weights(checkpoint, name=MEAN))
+        if ema:
+            ema.model.load_state_dict(load_weights(checkpoint, name=EMA_WEIGHTS))
         tensors = read_tensors(checkpoint / "optimizer.safetensors")
-        state = _read_numbers(checkpoint / NUMBERS)
+        state = _read_numbers(checkpoint / STATE)
         torch.set_rng_state(tensors.pop("random.cpu"))
         cuda = tensors.pop("random.cuda", None)
         if cuda is not None and torch.cuda.is_available():
@@ -128,13 +131,13 @@ def load_state(
     return state
 
 
-def go_on(
+def resume_from_latest(
     folder: Path,
     *,
     model: Transformer,
     optimizers: Sequence[torch.optim.Optimizer],
-    mean: RunningMean | None = None,
-    process: Process = ALONE,
+    ema: WeightEMA | None = None,
+    process: Process = SINGLE_PROCESS,
     on_event: EventHandler,
 ) -> TrainState:
     """Read the newest whole checkpoint below `folder` back; a damaged one is named and left out.
@@ -142,22 +145,22 @@ def go_on(
     Raises:
         ValueError: one line, if there are checkpoints and none is whole, or it is of another model.
     """
-    checkpoints = checkpoints_of(folder)
+    checkpoints = list_checkpoints(folder)
     if not checkpoints:
         return TrainState()
-    if not (whole := whole_ones(checkpoints, on_event=on_event)):
+    if not (whole := intact_checkpoints(checkpoints, on_event=on_event)):
         raise ValueError(f"no checkpoint in {folder} is whole: train anew with another --out")
-    state = load_state(whole[-1], model=model, optimizers=optimizers, mean=mean, process=process)
+    state = load_state(whole[-1], model=model, optimizers=optimizers, ema=ema, process=process)
     on_event(LogMessage(text=f"going on after update {state.update:,}"))
     return state
 
 
-def whole_weights(model: Transformer, process: Process) -> dict[str, Tensor]:
+def full_state_dict(model: Transformer, process: Process) -> dict[str, Tensor]:
     """A model's weights by name, those that the processes hold in parts put together by all."""
-    return {name: process.whole(each) for name, each in model.state_dict().items()}
+    return {name: process.gather(each) for name, each in model.state_dict().items()}
 
 
-def whole_ones(checkpoints: Sequence[Path], *, on_event: EventHandler) -> list[Path]:
+def intact_checkpoints(checkpoints: Sequence[Path], *, on_event: EventHandler) -> list[Path]:
     """Those checkpoints every byte of which is as it was written; the others are named."""
     whole: list[Path] = []
     for checkpoint in checkpoints:
@@ -180,14 +183,14 @@ def load_weights(checkpoint: Path, *, name: str = WEIGHTS) -> dict[str, Tensor]:
     return weights
 
 
-def checkpoints_of(folder: Path) -> list[Path]:
+def list_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints below `folder`, oldest first."""
     return sorted(path for path in folder.glob("update-*") if path.is_dir())
 
 
-def keep_last(folder: Path, count: int) -> None:
+def delete_old_checkpoints(folder: Path, count: int) -> None:
     """Delete all but the newest `count` checkpoints, and the one before where that would be one."""
-    for checkpoint in checkpoints_of(folder)[: -max(2, count)]:
+    for checkpoint in list_checkpoints(folder)[: -max(2, count)]:
         shutil.rmtree(checkpoint)
 
 
@@ -223,6 +226,6 @@ def _restore(
             raise ValueError("its optimizer is another one")
         for number, values in state.items():
             for name, tensor in values.items():
-                values[name] = process.part(tensor, like=parameters[number])
+                values[name] = process.shard_like(tensor, like=parameters[number])
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -161,13 +161,13 @@ class TrainConfig:
                 f"train.warmup must be below train.updates {under}: {self.warmup} is not below "
                 f"{self.updates}"
             )
-        if self.schedule == "wsd" and self.warmup + self.descent > self.updates:
+        if self.schedule == "wsd" and self.warmup + self.decay_updates > self.updates:
             raise ValueError(
-                f"train.warmup {self.warmup} and the {self.descent} updates of train.decay "
+                f"train.warmup {self.warmup} and the {self.decay_updates} updates of train.decay "
                 f"{self.decay} do not fit into train.updates {self.updates}: lower one of the two"
             )
 
     @property
-    def descent(self) -> int:
+    def decay_updates(self) -> int:
         """Updates of the final descent of "wsd": `decay` of them all, and at least one."""
         return max(1, round(self.decay * self.updates))

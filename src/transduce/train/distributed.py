@@ -32,24 +32,24 @@ class Process:
 
     rank: int = 0
     """Which one it is, of all machines; the first, 0, alone prepares, validates and writes."""
-    world: int = 1
+    world_size: int = 1
     """How many there are."""
-    local: int = 0
+    local_rank: int = 0
     """Which one it is on this machine, and so which of its GPUs it takes."""
-    here: int = 1
+    local_world_size: int = 1
     """How many of them this machine has."""
     restarts: int = 0
     """How often torchrun started them all anew, after one of them had died."""
     sharded: bool = False
     """Whether each holds a part of the weights alone, so that all must pass forward together."""
-    waited: float = 0.0
+    communication_seconds: float = 0.0
     """Seconds that the processes, on average, waited for each other in updates so far, adding up
     included; those of the last update are not known yet."""
     _waited: float = 0.0
     _patient: "dist.ProcessGroup | None" = None
 
     @property
-    def first(self) -> bool:
+    def is_rank_zero(self) -> bool:
         """Whether this is the one that writes."""
         return self.rank == 0
 
@@ -58,26 +58,26 @@ class Process:
 
         A process of one keeps drawing from where it stands, as checkpoints remember it.
         """
-        if self.world > 1:
+        if self.world_size > 1:
             torch.manual_seed(Random(f"{seed}/{self.rank}/{update}").getrandbits(63))
 
-    def count(self, tokens: int) -> int:
+    def sum_tokens(self, tokens: int) -> int:
         """The target tokens of all processes. The numbers never visit a GPU."""
-        if self.world == 1:
+        if self.world_size == 1:
             return tokens
         both = torch.tensor([tokens, self._waited], dtype=torch.float64)
         self._waited = 0.0
         self._sum(both)
-        self.waited += both[1].item() / self.world
+        self.communication_seconds += both[1].item() / self.world_size
         return int(both[0])
 
-    def add_up(self, model: nn.Module, nats: Tensor) -> None:
+    def all_reduce_gradients(self, model: nn.Module, nats: Tensor) -> None:
         """Put the sum over all processes in the place of each gradient, and of `nats`.
 
         All go in one piece, in the order of the parameters, so that all processes get the same
         bits. One that had no rows, and so no gradient, adds zeros.
         """
-        if self.world == 1:
+        if self.world_size == 1:
             return
         if self.sharded:  # the backward passes have added the gradients up
             return self._sum(nats)
@@ -91,11 +91,11 @@ class Process:
         for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
-    def align(self, *models: nn.Module) -> None:
+    def broadcast_weights(self, *models: nn.Module) -> None:
         """Give every process the first one's weights."""
-        if self.world == 1:
+        if self.world_size == 1:
             return
-        with _answered():
+        with _report_lost_peer():
             for model in models:
                 for tensor in model.state_dict().values():
                     dist.broadcast(tensor, src=0)
@@ -106,12 +106,12 @@ class Process:
         A layer's weights come together when it is passed, and part again. What all layers share,
         the embedding, stays together from the forward pass to the end of the backward pass.
         """
-        if self.world == 1:
+        if self.world_size == 1:
             return
         from torch.distributed import fsdp  # half a second that few runs need
         from torch.distributed.device_mesh import init_device_mesh
 
-        mesh = init_device_mesh(model.embedding.weight.device.type, (self.world,))
+        mesh = init_device_mesh(model.embedding.weight.device.type, (self.world_size,))
         # The views that it warns of are never written to.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
         for layer in model.decoder_layers():  # remembers the source before it is passed itself
@@ -127,25 +127,25 @@ class Process:
                 module.set_force_sum_reduction_for_comms(True)
         self.sharded = True
 
-    def most(self, number: int) -> int:
+    def max(self, number: int) -> int:
         """The largest of the processes' numbers, where all must do something equally often."""
         if not self.sharded:
             return number
-        numbers = torch.zeros(self.world, dtype=torch.float64)
+        numbers = torch.zeros(self.world_size, dtype=torch.float64)
         numbers[self.rank] = number
         self._sum(numbers)
         return int(numbers.max())
 
-    def whole(self, tensor: Tensor) -> Tensor:
+    def gather(self, tensor: Tensor) -> Tensor:
         """A tensor of which each process may hold a part; all must ask for it."""
         if not self.sharded:
             return tensor
         from torch.distributed.tensor import DTensor
 
-        with _answered():
+        with _report_lost_peer():
             return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
-    def part(self, tensor: Tensor, *, like: Tensor) -> Tensor:
+    def shard_like(self, tensor: Tensor, *, like: Tensor) -> Tensor:
         """Of a whole tensor what this process holds, as it does of another of that shape."""
         if not self.sharded:
             return tensor
@@ -157,24 +157,24 @@ class Process:
             tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None
         )
 
-    def meeting(self) -> AbstractContextManager[None]:
+    def collective(self) -> AbstractContextManager[None]:
         """Around passes in which the processes may need each other."""
-        return _answered() if self.sharded else nullcontext()
+        return _report_lost_peer() if self.sharded else nullcontext()
 
-    def from_first(self, number: float) -> float:
+    def broadcast_from_rank_zero(self, number: float) -> float:
         """The first process's number, waited for by the others as long as it takes."""
-        if self.world == 1:
+        if self.world_size == 1:
             return number
         told = torch.tensor(number, dtype=torch.float64)
-        with _answered():
+        with _report_lost_peer():
             dist.broadcast(told, src=0, group=self._patient)
         return told.item()
 
-    def once(self, call: Callable[[], object]) -> None:
+    def on_rank_zero(self, call: Callable[[], object]) -> None:
         """Let the first process alone do something; the others wait until it is done."""
-        if self.first:
+        if self.is_rank_zero:
             call()
-        self.from_first(0.0)
+        self.broadcast_from_rank_zero(0.0)
 
     def find_device(self, name: str) -> torch.device:
         """The device of that name; of CUDA devices each process on a machine takes its own.
@@ -183,43 +183,43 @@ class Process:
             ValueError: if torch knows no such device here, or there are too few of them.
         """
         device = find_device(name)
-        if self.world == 1 or device.type != "cuda":
+        if self.world_size == 1 or device.type != "cuda":
             return device
         if ":" in name:
             raise ValueError(
-                f'train.device {name!r} is one device, for {self.world} processes: say "cuda"'
+                f'train.device {name!r} is one device, for {self.world_size} processes: say "cuda"'
             )
-        if self.local >= (there := torch.cuda.device_count()):
+        if self.local_rank >= (there := torch.cuda.device_count()):
             raise ValueError(
                 f"there are {there} CUDA devices here, too few for this process, number "
-                f"{self.local} of this machine: start fewer, torchrun --nproc-per-node {there}"
+                f"{self.local_rank} of this machine: start fewer, torchrun --nproc-per-node {there}"
             )
-        torch.cuda.set_device(self.local)
-        return torch.device("cuda", self.local)
+        torch.cuda.set_device(self.local_rank)
+        return torch.device("cuda", self.local_rank)
 
     def _sum(self, tensor: Tensor) -> None:
         """Put the sum over all processes in a tensor's place, and time it."""
         if tensor.is_cuda:
             torch.cuda.synchronize(tensor.device)
         began = time.perf_counter()
-        with _answered():
+        with _report_lost_peer():
             dist.all_reduce(tensor)
             if tensor.is_cuda:
                 torch.cuda.synchronize(tensor.device)
         self._waited += time.perf_counter() - began
 
 
-ALONE = Process()
+SINGLE_PROCESS = Process()
 """A process of one."""
 
 
-def is_first() -> bool:
+def is_rank_zero() -> bool:
     """Whether this process is the one that speaks and writes, as torchrun has it."""
-    return _number("WORLD_SIZE", 1) == 1 or _number("RANK", 0) == 0
+    return _environment_integer("WORLD_SIZE", 1) == 1 or _environment_integer("RANK", 0) == 0
 
 
 @contextmanager
-def joined() -> Generator[Process]:
+def process_group() -> Generator[Process]:
     """Meet the other processes that torchrun started, and yield which of them this is.
 
     Outside of torchrun it is the only one. When the block ends by an exception nobody is called any
@@ -229,16 +229,19 @@ def joined() -> Generator[Process]:
         ValueError: if the environment says that there are others, and not how to find them.
         OSError: if they cannot be reached.
     """
-    world, restarts = _number("WORLD_SIZE", 1), _number("TORCHELASTIC_RESTART_COUNT", 0)
+    world, restarts = (
+        _environment_integer("WORLD_SIZE", 1),
+        _environment_integer("TORCHELASTIC_RESTART_COUNT", 0),
+    )
     if world == 1:
         yield Process(restarts=restarts)
         return
-    rank, local = _number("RANK"), _number("LOCAL_RANK")
-    here = max(1, _number("LOCAL_WORLD_SIZE", world))
+    rank, local = _environment_integer("RANK"), _environment_integer("LOCAL_RANK")
+    here = max(1, _environment_integer("LOCAL_WORLD_SIZE", world))
     if not dist.is_available():
         raise ValueError("this torch was built for one process only: install another build")
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    with _answered():
+    with _report_lost_peer():
         store, _, _ = next(rendezvous("env://"))
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             # torchrun keeps it from one start to the next, with where those who died were found.
@@ -249,14 +252,19 @@ def joined() -> Generator[Process]:
         dist.all_reduce(most, op=dist.ReduceOp.MAX, group=patient)
     assert isinstance(patient, dist.ProcessGroup), "a group of all holds this process"
     yield Process(
-        rank=rank, world=world, local=local, here=here, restarts=int(most), _patient=patient
+        rank=rank,
+        world_size=world,
+        local_rank=local,
+        local_world_size=here,
+        restarts=int(most),
+        _patient=patient,
     )
     dist.destroy_process_group()
 
 
 @contextmanager
-def computing(
-    *, device: str = "auto", threads: int = 0, process: Process = ALONE
+def compute_device(
+    *, device: str = "auto", threads: int = 0, process: Process = SINGLE_PROCESS
 ) -> Generator[torch.device]:
     """Arrange this process for training, yield its device, put its threads back afterwards.
 
@@ -286,7 +294,7 @@ def find_device(name: str) -> torch.device:
 
 
 @contextmanager
-def _answered() -> Generator[None]:
+def _report_lost_peer() -> Generator[None]:
     """Say in one line that a process of the run does not answer."""
     try:
         yield
@@ -299,7 +307,7 @@ def _answered() -> Generator[None]:
         ) from None
 
 
-def _number(name: str, default: int | None = None) -> int:
+def _environment_integer(name: str, default: int | None = None) -> int:
     """A number of the environment, where torchrun tells a process which one it is."""
     said = os.environ.get(name, "" if default is None else str(default))
     if not said.isdecimal():

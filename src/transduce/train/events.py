@@ -22,11 +22,11 @@ class Progress:
     """Label-smoothed nats per target token, over the updates since the last such event."""
     tokens_per_second: float
     """Target tokens without padding, over the same updates, validation not counted."""
-    rate: float
+    learning_rate: float
     grad_norm: float
     seconds_left: float
     processes: int = 1
-    working: float = 1.0
+    compute_share: float = 1.0
     """Share of the time that the processes, on average, did not wait for each other or add up their
     gradients: of N processes' speed over N times one's, as much as a run can know of itself."""
 

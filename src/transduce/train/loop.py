@@ -13,23 +13,21 @@ from transduce.data.loader import Loader
 from transduce.model.transformer import Transformer
 from transduce.train.checkpoint import (
     TrainState,
-    checkpoints_of,
-    go_on,
-    keep_last,
+    delete_old_checkpoints,
+    full_state_dict,
+    intact_checkpoints,
+    list_checkpoints,
+    resume_from_latest,
     save_state,
-    whole_ones,
-    whole_weights,
 )
-from transduce.train.compiling import as_written, compile_layers
 from transduce.train.config import TrainConfig
-from transduce.train.distributed import ALONE, Process
-from transduce.train.ema import RunningMean
+from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage, Validated
-from transduce.train.metrics_log import Log, diverged
-from transduce.train.optimizer import make_optimizers
-from transduce.train.precision import working_copy
-from transduce.train.schedule import rates
-from transduce.train.step import Update, make_update
+from transduce.train.metrics_log import MetricsLog, divergence_error
+from transduce.train.optimizer import WeightEMA, make_optimizers
+from transduce.train.precision import compile_layers, eager_mode, make_replica
+from transduce.train.schedule import learning_rates
+from transduce.train.step import StepResult, train_step
 
 
 class Validation(NamedTuple):
@@ -48,17 +46,17 @@ OnBest = Callable[[Transformer, Validation], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trained:
+class TrainResult:
     """How training ended."""
 
     state: TrainState
-    early: bool
+    stopped_early: bool
     """Whether it stopped because validation no longer got better."""
     checkpoints: tuple[Path, ...]
     """The last checkpoints, oldest first: those to average."""
     model: Transformer
     """The model in the first process, whole, which any weights can be put into."""
-    mean: Transformer | None
+    ema_model: Transformer | None
     """The running mean of the weights, where the recipe keeps one."""
 
 
@@ -72,8 +70,8 @@ def train(
     on_best: OnBest,
     on_event: EventHandler,
     micro_tokens: int = 0,
-    process: Process = ALONE,
-) -> Trained:
+    process: Process = SINGLE_PROCESS,
+) -> TrainResult:
     """Train `model` in place until the recipe's last update, or until validation stops improving.
 
     A folder that holds checkpoints is gone on with, from the newest that is whole: the run ends in
@@ -99,41 +97,41 @@ def train(
             or the validation loss is no number; it names the last checkpoint, which stays whole.
     """
     whole = model
-    if config.fsdp and process.world > 1:
-        process.align(model)
-        whole = copy.deepcopy(model) if process.first else model
+    if config.fsdp and process.world_size > 1:
+        process.broadcast_weights(model)
+        whole = copy.deepcopy(model) if process.is_rank_zero else model
         process.shard(model)
     optimizers = make_optimizers(model, config)
-    working = working_copy(model, config)
+    working = make_replica(model, config)
     if config.compile:
         compile_layers(working.model if working else model)
-    mean = RunningMean(model, decay=config.ema) if config.ema else None
+    mean = WeightEMA(model, decay=config.ema) if config.ema else None
     judged = mean.model if mean else whole
     checkpoints = folder / "checkpoints"
-    state = go_on(
+    state = resume_from_latest(
         checkpoints,
         model=model,
         optimizers=optimizers,
-        mean=mean,
+        ema=mean,
         process=process,
         on_event=on_event,
     )
     if state.planned_micro_tokens != micro_tokens:
         state = replace(state, planned_micro_tokens=micro_tokens, micro_tokens=0)
     if not process.sharded:
-        process.align(model, judged)
+        process.broadcast_weights(model, judged)
     folder.mkdir(parents=True, exist_ok=True)
-    log = Log(
+    log = MetricsLog(
         folder / "metrics.jsonl", config=config, state=state, on_event=on_event, process=process
     )
     model.train()
-    with closing(loader.updates(state.place)) as updates, naming_the_last(checkpoints):
+    with closing(loader.updates(state.sampler_state)) as updates, naming_the_last(checkpoints):
         while state.update < config.updates and not out_of_patience(state, config):
             loaded = next(updates)
             number = state.update + 1
-            now = rates(number, config=config, d_model=model.config.d_model)
+            now = learning_rates(number, config=config, d_model=model.config.d_model)
             process.seed(config.seed, update=number)
-            done = make_update(
+            done = train_step(
                 model,
                 loaded.batches,
                 optimizers=optimizers,
@@ -152,7 +150,7 @@ def train(
                     )
                 )
             if mean and not done.skipped:
-                mean.follow(model, update=number)
+                mean.update(model, update=number)
             state = replace(
                 state,
                 update=number,
@@ -164,15 +162,15 @@ def train(
                 skipped_in_a_row=state.skipped_in_a_row + 1 if done.skipped else 0,
             )
             if done.skipped:
-                log.skipped(state, done, lines=loaded.lines())
-            log.updated(state, done, rate=now[0])
+                log.log_skipped(state, done, lines=loaded.lines())
+            log.log_update(state, done, rate=now[0])
             if number % config.validate_every == 0 or number == config.updates:
-                log.pause()
+                log.pause_clock()
                 if process.sharded:
-                    weights = whole_weights(model, process)
-                    if process.first:
+                    weights = full_state_dict(model, process)
+                    if process.is_rank_zero:
                         whole.load_state_dict(weights)
-                with as_written(config.compile):
+                with eager_mode(config.compile):
                     state = check(
                         judged, state, validate=validate, on_best=on_best, log=log, process=process
                     )
@@ -182,21 +180,23 @@ def train(
                     state,
                     model=model,
                     optimizers=optimizers,
-                    mean=mean,
+                    ema=mean,
                     process=process,
                 )
-                process.once(partial(keep_last, checkpoints, config.average_checkpoints))
-                log.go_on()
-    return Trained(
+                process.on_rank_zero(
+                    partial(delete_old_checkpoints, checkpoints, config.average_checkpoints)
+                )
+                log.resume_clock()
+    return TrainResult(
         state=state,
-        early=state.update < config.updates,
+        stopped_early=state.update < config.updates,
         checkpoints=tuple(
-            whole_ones(
-                checkpoints_of(checkpoints)[-config.average_checkpoints :], on_event=on_event
+            intact_checkpoints(
+                list_checkpoints(checkpoints)[-config.average_checkpoints :], on_event=on_event
             )
         ),
         model=whole,
-        mean=mean.model if mean else None,
+        ema_model=mean.model if mean else None,
     )
 
 
@@ -206,21 +206,21 @@ def check(
     *,
     validate: Validate,
     on_best: OnBest,
-    log: Log,
-    process: Process = ALONE,
+    log: MetricsLog,
+    process: Process = SINGLE_PROCESS,
 ) -> TrainState:
     """Validate, keep the model if it is the best so far, and return the state with that in it.
 
     The first process validates; the others wait for the loss that it finds.
     """
     model.eval()
-    found = validate(model) if process.first else _UNKNOWN
-    found = found._replace(loss=process.from_first(found.loss))
+    found = validate(model) if process.is_rank_zero else _UNKNOWN
+    found = found._replace(loss=process.broadcast_from_rank_zero(found.loss))
     if not math.isfinite(found.loss):
-        raise diverged(found.loss, state.update)
+        raise divergence_error(found.loss, state.update)
     best = found.loss < state.best_loss
     if best:
-        process.once(partial(on_best, model, found))
+        process.on_rank_zero(partial(on_best, model, found))
         state = replace(
             state, best_loss=found.loss, best_update=state.update, validations_since_best=0
         )
@@ -234,11 +234,11 @@ def check(
         signature=found.signature,
         best=best,
     )
-    log.validated(state, event)
+    log.log_validation(state, event)
     return replace(state, seconds=log.seconds())
 
 
-def _smaller(done: Update, update: int, *, before: int) -> str:
+def _smaller(done: StepResult, update: int, *, before: int) -> str:
     """Say that memory ran out, and what was done about it."""
     was = f" in place of {before:,}" if before else ""
     return (
@@ -253,7 +253,7 @@ def naming_the_last(checkpoints: Path) -> Generator[None]:
     try:
         yield
     except FloatingPointError as error:
-        kept = checkpoints_of(checkpoints)
+        kept = list_checkpoints(checkpoints)
         left = f"{kept[-1]} is good, and --resume goes on from it" if kept else "none was saved yet"
         raise FloatingPointError(f"{error}; of the checkpoints {left}") from None
 

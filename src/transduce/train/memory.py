@@ -26,8 +26,8 @@ from transduce.train.config import TrainConfig
 from transduce.train.distributed import Process
 from transduce.train.events import EventHandler, LogMessage
 from transduce.train.oom_retry import out_of_memory
-from transduce.train.precision import working_copy
-from transduce.train.step import batch_nats
+from transduce.train.precision import make_replica
+from transduce.train.step import batch_loss
 
 _SHARE = 0.8
 _HEAP = 1.4  # of a CPU's memory for what lives in it: freed pieces do not fit what comes next
@@ -39,20 +39,20 @@ FILE = "micro_tokens.json"
 Loss = Callable[[Batch], Tensor]
 
 
-class Need(NamedTuple):
+class MemoryCost(NamedTuple):
     """Bytes that forward and backward of a micro-batch take at most at one time."""
 
-    always: float
+    fixed_bytes: float
     """Whatever its size."""
-    each: float
+    bytes_per_position: float
     """For each of its positions."""
 
 
-class Found(NamedTuple):
+class BatchSizeEstimate(NamedTuple):
     """What a micro-batch may hold."""
 
     micro_tokens: int
-    why: str
+    reason: str
     """A clause for the person."""
 
 
@@ -66,9 +66,9 @@ class _Kept:
     device: str
 
 
-def find_micro_tokens(
+def estimate_batch_size(
     model: Transformer, *, longest: int, training: TrainConfig, process: Process
-) -> Found:
+) -> BatchSizeEstimate:
     """Measure how many positions a micro-batch may have; model and random numbers stay as they are.
 
     Args:
@@ -78,30 +78,43 @@ def find_micro_tokens(
         process: of several on one machine each gets an equal part of a CPU's memory.
     """
     device = model.embedding.weight.device
-    free = _free_there(device) if device.type == "cuda" else free_here()
+    free = _free_there(device) if device.type == "cuda" else free_memory()
     if free is None or device.type not in ("cpu", "cuda"):
-        return Found(max(longest, MICRO_TOKENS), "how much memory is free cannot be known here")
+        return BatchSizeEstimate(
+            max(longest, MICRO_TOKENS), "how much memory is free cannot be known here"
+        )
     if device.type == "cpu":
-        free //= process.here
+        free //= process.local_world_size
     weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
-    copies = 2 + bool(training.ema) + (process.world > 1)  # Adam's two, the mean, the one piece
-    working = working_copy(model, training)
-    passed, beside = (working.model, working.beside) if working else (model, 0)
+    copies = (
+        2 + bool(training.ema) + (process.world_size > 1)
+    )  # Adam's two, the mean, the one piece
+    working = make_replica(model, training)
+    passed, beside = (working.model, working.extra_bytes) if working else (model, 0)
     try:
-        need = measure(passed, longest=longest, training=training)
+        need = measure_cost(passed, longest=longest, training=training)
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
         passed.zero_grad(set_to_none=True)
-        return Found(longest, "memory runs out on four times as many already")
-    fits = int((_SHARE * free - copies * weights - beside - need.always) / need.each)
+        return BatchSizeEstimate(longest, "memory runs out on four times as many already")
+    fits = int(
+        (_SHARE * free - copies * weights - beside - need.fixed_bytes) / need.bytes_per_position
+    )
     most = min(fits, MICRO_TOKENS) if device.type == "cpu" else fits
-    room = f"a position takes {need.each / 1e3:,.0f} kB, and {free / 1e6:,.0f} MB are free"
-    return Found(max(longest, most - most % _STEP), room)
+    room = (
+        f"a position takes {need.bytes_per_position / 1e3:,.0f} kB, "
+        f"and {free / 1e6:,.0f} MB are free"
+    )
+    return BatchSizeEstimate(max(longest, most - most % _STEP), room)
 
 
-def settled(
-    run: Path, device: torch.device, *, find: Callable[[], Found], on_event: EventHandler
+def load_or_measure_batch_size(
+    run: Path,
+    device: torch.device,
+    *,
+    find: Callable[[], BatchSizeEstimate],
+    on_event: EventHandler,
 ) -> int:
     """The number that this run was begun with on such a device, or else one that is found now.
 
@@ -122,14 +135,14 @@ def settled(
             on_event(LogMessage(text=f"micro-batches of {kept.micro_tokens:,} tokens, as before"))
             return kept.micro_tokens
     found = find()
-    on_event(LogMessage(text=f"micro-batches of {found.micro_tokens:,} tokens: {found.why}"))
+    on_event(LogMessage(text=f"micro-batches of {found.micro_tokens:,} tokens: {found.reason}"))
     with whole_file(file) as stream:
         kept = _Kept(micro_tokens=found.micro_tokens, device=name)
         stream.write(f"{json.dumps(asdict(kept))}\n".encode())
     return found.micro_tokens
 
 
-def measure(model: Transformer, *, longest: int, training: TrainConfig) -> Need:
+def measure_cost(model: Transformer, *, longest: int, training: TrainConfig) -> MemoryCost:
     """Measure what a micro-batch of the longest sentences takes, by the line through two of them.
 
     Raises:
@@ -139,7 +152,7 @@ def measure(model: Transformer, *, longest: int, training: TrainConfig) -> Need:
 
     def loss(batch: Batch) -> Tensor:
         smoothing, r_drop = training.label_smoothing, training.r_drop
-        return batch_nats(model, batch, smoothing=smoothing, r_drop=r_drop)
+        return batch_loss(model, batch, smoothing=smoothing, r_drop=r_drop)
 
     few = chunk(model.embedding.weight) // longest + 1  # so that the loss fills a chunk in both
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -147,10 +160,10 @@ def measure(model: Transformer, *, longest: int, training: TrainConfig) -> Need:
             _peak(model, loss, _longest(rows, longest).to(device)) for rows in (few, _TIMES * few)
         )
     each = (high - low) / ((_TIMES - 1) * few * longest)
-    return Need(always=max(0.0, low - each * few * longest), each=each)
+    return MemoryCost(fixed_bytes=max(0.0, low - each * few * longest), bytes_per_position=each)
 
 
-def free_here(root: Path = Path("/")) -> int | None:
+def free_memory(root: Path = Path("/")) -> int | None:
     """Bytes of memory that this process may still take, or None where the system does not say.
 
     The least of what the machine has and what the process' control groups leave of their limits;

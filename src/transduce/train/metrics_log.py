@@ -1,11 +1,14 @@
 """What a run leaves behind for later eyes: metrics.jsonl, and a word to whoever watches now."""
 
+import importlib.util
 import json
 import math
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -13,9 +16,9 @@ from torch import Tensor
 from transduce.io.atomic_folder import whole_file
 from transduce.train.checkpoint import TrainState
 from transduce.train.config import TrainConfig
-from transduce.train.distributed import ALONE, Process
-from transduce.train.events import EventHandler, LogMessage, Progress, Validated
-from transduce.train.step import Update
+from transduce.train.distributed import SINGLE_PROCESS, Process
+from transduce.train.events import Event, EventHandler, LogMessage, Progress, Validated
+from transduce.train.step import StepResult
 
 _SPIKE = 1.5  # times the lowest of the last so many lines, and
 _RISE = 0.3  # nats a token above it: near zero a loss may double and mean nothing
@@ -24,7 +27,7 @@ _FEW = 8  # line numbers that a message names
 _ADVICE = "lower train.learning_rate or raise train.warmup"
 
 
-class Log:
+class MetricsLog:
     """Appends to metrics.jsonl and tells the watcher; sums stay on the device between two lines.
 
     Going on with a run first drops the lines after the checkpoint, so that no update stands twice.
@@ -38,7 +41,7 @@ class Log:
         config: TrainConfig,
         state: TrainState,
         on_event: EventHandler,
-        process: Process = ALONE,
+        process: Process = SINGLE_PROCESS,
     ) -> None:
         self._path = path
         self._config = config
@@ -47,7 +50,7 @@ class Log:
         self._before = state.seconds
         self._started = time.perf_counter()
         self._losses: deque[float] = deque(maxlen=_RECENT)
-        if process.first:
+        if process.is_rank_zero:
             _forget_after(path, state.update)
         self._begin()
 
@@ -55,23 +58,23 @@ class Log:
         """Seconds of training so far, earlier sittings included."""
         return self._before + time.perf_counter() - self._started
 
-    def updated(self, state: TrainState, done: Update, *, rate: float) -> None:
+    def log_update(self, state: TrainState, done: StepResult, *, rate: float) -> None:
         """Count one update; every `log_every` of them make a line."""
         self._updates += 1
         if not done.skipped:
-            self._nats.append(done.nats)
+            self._nats.append(done.loss_sum)
             self._tokens += done.tokens
         last = state.update == self._config.updates
         if state.update % self._config.log_every == 0 or last:
             self._progress(state, done, rate)
 
-    def skipped(self, state: TrainState, done: Update, *, lines: Sequence[int]) -> None:
+    def log_skipped(self, state: TrainState, done: StepResult, *, lines: Sequence[int]) -> None:
         """Write and tell that an update was skipped, and what it would have learned from.
 
         Raises:
             FloatingPointError: if that makes too many in a row.
         """
-        loss, norm = float(done.nats) / done.tokens, float(done.grad_norm)
+        loss, norm = float(done.loss_sum) / done.tokens, float(done.grad_norm)
         self._write(
             {
                 "update": state.update,
@@ -90,7 +93,7 @@ class Log:
             )
         self._on_event(LogMessage(text=f"update {state.update:,} is skipped: {what}"))
 
-    def validated(self, state: TrainState, found: Validated) -> None:
+    def log_validation(self, state: TrainState, found: Validated) -> None:
         """Write and tell what a validation found."""
         self._write(
             {
@@ -107,15 +110,15 @@ class Log:
         )
         self._on_event(found)
 
-    def pause(self) -> None:
+    def pause_clock(self) -> None:
         """Stop the clock: what follows does not count as training speed."""
         self._paused = time.perf_counter()
 
-    def go_on(self) -> None:
+    def resume_clock(self) -> None:
         """Let the clock run again."""
         self._since += time.perf_counter() - self._paused
 
-    def _progress(self, state: TrainState, done: Update, rate: float) -> None:
+    def _progress(self, state: TrainState, done: StepResult, rate: float) -> None:
         if not self._nats:  # all were skipped
             return self._begin()
         loss = float(torch.stack(self._nats).sum()) / self._tokens
@@ -127,11 +130,13 @@ class Log:
             epoch=state.epoch + 1,
             loss=loss,
             tokens_per_second=self._tokens / spent,
-            rate=rate,
+            learning_rate=rate,
             grad_norm=float(done.grad_norm),
             seconds_left=(self._config.updates - state.update) * spent / self._updates,
-            processes=self._process.world,
-            working=max(0.0, 1.0 - (self._process.waited - self._waited) / spent),
+            processes=self._process.world_size,
+            compute_share=max(
+                0.0, 1.0 - (self._process.communication_seconds - self._waited) / spent
+            ),
         )
         self._write(
             {
@@ -162,11 +167,11 @@ class Log:
     def _begin(self) -> None:
         self._nats: list[Tensor] = []
         self._tokens = self._updates = 0
-        self._waited = self._process.waited
+        self._waited = self._process.communication_seconds
         self._since = time.perf_counter()
 
     def _write(self, line: Mapping[str, object]) -> None:
-        if not self._process.first:
+        if not self._process.is_rank_zero:
             return
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
@@ -180,11 +185,11 @@ def _of_several(event: Progress) -> dict[str, object]:
     return {
         "processes": event.processes,
         "tokens_per_second_each": round(each, 1),
-        "working": round(event.working, 4),
+        "working": round(event.compute_share, 4),
     }
 
 
-def diverged(loss: float, update: int) -> FloatingPointError:
+def divergence_error(loss: float, update: int) -> FloatingPointError:
     """What is raised when the validation loss is no number any more."""
     return FloatingPointError(f"the validation loss is {loss} at update {update}: {_ADVICE}")
 
@@ -204,3 +209,99 @@ def _forget_after(path: Path, update: int) -> None:
         kept.append(line + "\n")
     with whole_file(path) as stream:
         stream.write("".join(kept).encode())
+
+
+TENSORBOARD = "tensorboard"
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """What is used of torch's SummaryWriter."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Add a point to the curve called `tag`."""
+
+    def flush(self) -> None:
+        """Write out what was added."""
+
+    def close(self) -> None:
+        """Write out what was added, and end."""
+
+
+OpenWriter = Callable[[Path, int], Writer]
+"""Opens a writer on a folder; what an earlier one wrote there from that update on is hidden."""
+
+
+def check_tensorboard() -> None:
+    """Make sure that the package is here.
+
+    Raises:
+        ValueError: one line that says what to install.
+    """
+    if importlib.util.find_spec("tensorboard") is None:
+        raise ValueError(
+            "train.tensorboard needs a package that is not here: python -m pip install tensorboard"
+        )
+
+
+def summary_writer(folder: Path, update: int) -> Writer:
+    """Open torch's own writer."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder), purge_step=update)
+
+
+@contextmanager
+def tensorboard_writer(
+    run: Path, *, wanted: bool, on_event: EventHandler, open: OpenWriter = summary_writer
+) -> Generator[EventHandler]:
+    """Yield a `tell` that also draws the curves below `run`, if they are wanted.
+
+    Going on with a run makes the same updates again that no checkpoint kept, and tells of them; the
+    first to be told hides what was drawn of them before, so that no update stands twice.
+    """
+    if not wanted:
+        yield on_event
+        return
+    board = _Board(run / TENSORBOARD, on_event=on_event, open=open)
+    try:
+        yield board
+    finally:
+        board.close()
+
+
+class _Board:
+    def __init__(self, folder: Path, *, on_event: EventHandler, open: OpenWriter) -> None:
+        self._folder = folder
+        self._on_event = on_event
+        self._open = open
+        self._writer: Writer | None = None
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Progress | Validated):
+            if self._writer is None:  # only now is it known where the run goes on
+                self._writer = self._open(self._folder, event.update)
+            for tag, value in _curves(event):
+                self._writer.add_scalar(tag, value, event.update)
+            if isinstance(event, Validated):
+                self._writer.flush()  # there follows a checkpoint
+        self._on_event(event)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _curves(event: Progress | Validated) -> tuple[tuple[str, float], ...]:
+    if isinstance(event, Progress):
+        return (
+            ("train/loss", event.loss),
+            ("train/rate", event.learning_rate),
+            ("train/tokens_per_second", event.tokens_per_second),
+            ("train/grad_norm", event.grad_norm),
+        )
+    return (
+        ("validation/loss", event.loss),
+        ("validation/perplexity", event.perplexity),
+        ("validation/BLEU", event.bleu),
+    )

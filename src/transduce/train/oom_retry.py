@@ -37,7 +37,7 @@ def positions(batch: Batch) -> int:
     return len(batch.source) * batch.width
 
 
-def halved(batch: Batch) -> int:
+def halve_limit(batch: Batch) -> int:
     """The positions that one half of a batch may have.
 
     Raises:
@@ -52,7 +52,7 @@ def halved(batch: Batch) -> int:
     return -(-rows // 2) * batch.width
 
 
-def cut(batches: Iterable[Batch], *, most: int, pad: int) -> Iterator[Batch]:
+def split_batch(batches: Iterable[Batch], *, most: int, pad: int) -> Iterator[Batch]:
     """The same rows in batches of at most so many positions; one row always may be a batch.
 
     Args:
@@ -66,7 +66,7 @@ def cut(batches: Iterable[Batch], *, most: int, pad: int) -> Iterator[Batch]:
             continue
         half = -(-len(batch.source) // 2)
         parts = (_rows(batch, part, pad=pad) for part in (slice(half), slice(half, None)))
-        yield from cut(parts, most=most, pad=pad)
+        yield from split_batch(parts, most=most, pad=pad)
 
 
 def _rows(batch: Batch, rows: slice, *, pad: int) -> Batch:

@@ -5,6 +5,7 @@ singular values, so that an update moves all directions alike. Embeddings, biase
 are left to Adam.
 """
 
+import copy
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -12,8 +13,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
-from transduce.train.precision import choose
+from transduce.train.precision import choose_precision
 
 QUINTICS = (
     (8.09337, -23.62043, 17.44615),
@@ -24,7 +26,7 @@ QUINTICS = (
 all that the steps before it leave of [0.01, 1] (as Amsel et al. 2025 compose them); the last leaves
 [0.73, 1.27]."""
 
-ROOM = 1.025
+BOUND_MARGIN = 1.025
 """Left between the bound and 1 for what rounding to bfloat16 adds to a singular value that is all
 there is: beyond 1 the polynomials rise without end, and a few parts in a thousand become hundreds
 of per cent."""
@@ -94,7 +96,7 @@ def orthogonalise(
         return orthogonalise(momenta.mT).mT
     x = momenta / (momenta.norm(dim=(1, 2), keepdim=True) + 1e-7)
     square = x @ x.mT
-    bound = ROOM * square.norm(dim=(1, 2), keepdim=True).sqrt() + 1e-7
+    bound = BOUND_MARGIN * square.norm(dim=(1, 2), keepdim=True).sqrt() + 1e-7
     x, square = x / bound, square / bound**2
     for number, (a, b, c) in enumerate(QUINTICS):
         if number:
@@ -128,7 +130,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
     )
     if not matrices:
         return [adam]
-    short = choose(config, matrices[0].device).name == "bfloat16"
+    short = choose_precision(config, matrices[0].device).name == "bfloat16"
     muon = Muon(
         matrices,
         rate=0.0,
@@ -137,3 +139,23 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
         iterate_in=torch.bfloat16 if short else None,
     )
     return [adam, muon]
+
+
+class WeightEMA:
+    """The mean of a model's weights: each update moves it by 1 - `decay` of the way to them.
+
+    Early on it moves faster, (1 + n) / (10 + n) being the largest decay after n updates, so that
+    the initial weights are soon forgotten.
+    """
+
+    def __init__(self, model: Transformer, *, decay: float) -> None:
+        self.model = copy.deepcopy(model).requires_grad_(False).eval()
+        """A model of its own, always ready to be validated."""
+        self._decay = decay
+
+    @torch.no_grad()
+    def update(self, model: Transformer, *, update: int) -> None:
+        """Take in the weights after `update`, counted from 1."""
+        share = 1.0 - min(self._decay, (1 + update) / (10 + update))
+        for mean, weight in zip(self.model.parameters(), model.parameters(), strict=True):
+            mean.lerp_(weight, share)

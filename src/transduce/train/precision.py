@@ -15,6 +15,7 @@ optimizers, running mean, checkpoints  float32
 =====================================  ========
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, NamedTuple
 
 import torch
@@ -33,29 +34,31 @@ _SMALL = 1 << 27  # positions x d_model²: 8,192 positions of a model of width 1
 _FEWEST = 16  # rows of a batch that is filled up: to fewer, too large a share would be added
 
 
-class Chosen(NamedTuple):
+class Precision(NamedTuple):
     """The precision that a run computes in."""
 
     name: Literal["float32", "bfloat16"]
-    why: str
+    reason: str
     """A clause for the person; empty where nothing was left open."""
 
 
-def choose(config: TrainConfig, device: torch.device) -> Chosen:
+def choose_precision(config: TrainConfig, device: torch.device) -> Precision:
     """Take the precision that the recipe says; "auto" is bfloat16 where a device has the units."""
-    units = units_of(device)
+    units = bfloat16_units(device)
     if config.precision == "bfloat16":
-        return Chosen("bfloat16", "" if units else f"{_named(device)} has no units for it: slow")
+        return Precision("bfloat16", "" if units else f"{_named(device)} has no units for it: slow")
     if config.precision == "float32":
-        return Chosen("float32", "")
+        return Precision("float32", "")
     if config.fsdp:
-        return Chosen("float32", "weights are shared out (train.fsdp)")
+        return Precision("float32", "weights are shared out (train.fsdp)")
     if not units:
-        return Chosen("float32", f"{_named(device)} has no units for bfloat16")
-    return Chosen("bfloat16", f"{_named(device)} has units for it ({units}), weights stay float32")
+        return Precision("float32", f"{_named(device)} has no units for bfloat16")
+    return Precision(
+        "bfloat16", f"{_named(device)} has units for it ({units}), weights stay float32"
+    )
 
 
-def units_of(device: torch.device) -> str:
+def bfloat16_units(device: torch.device) -> str:
     """What multiplies in bfloat16 on a device; empty where nothing does."""
     if device.type == "cuda":
         there = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -66,7 +69,7 @@ def units_of(device: torch.device) -> str:
     return next((said for name, said in CPU_UNITS.items() if has.get(name)), "")
 
 
-class Working:
+class Bf16Replica:
     """A model for the passes of an update, whose linear maps are copies in bfloat16.
 
     All its other weights are the masters themselves, so their gradients are where they belong. In
@@ -82,14 +85,14 @@ class Working:
         self._masters, self._copies = _linear_weights(masters), _linear_weights(self.model)
 
     @property
-    def beside(self) -> int:
+    def extra_bytes(self) -> int:
         """Bytes of the copies, and of the gradients that they hand over."""
         return sum(
             each.numel() * (each.element_size() + master.element_size())
             for each, master in zip(self._copies, self._masters, strict=True)
         )
 
-    def shaped(self, batch: Batch) -> Batch:
+    def pad_to_bucket(self, batch: Batch) -> Batch:
         """A batch as it should be passed: a small one on a CPU in one of few shapes.
 
         There products in bfloat16 are compiled for each shape they are of, and what is compiled
@@ -101,12 +104,12 @@ class Working:
         return filled(batch, pad=config.pad) if small and fits and on_cpu else batch
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def sync_from_master(self) -> None:
         """Round the masters into the copies."""
         torch._foreach_copy_(self._copies, self._masters)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
     @torch.no_grad()
-    def hand_over(self) -> None:
+    def accumulate_grads_to_master(self) -> None:
         """Add the copies' gradients to those of the masters, and forget them."""
         for each, master in zip(self._copies, self._masters, strict=True):
             if each.grad is None:
@@ -118,12 +121,12 @@ class Working:
             each.grad = None
 
 
-def working_copy(masters: Transformer, config: TrainConfig) -> Working | None:
+def make_replica(masters: Transformer, config: TrainConfig) -> Bf16Replica | None:
     """Make what is to be passed in place of the model; None: the model itself."""
     weight = masters.embedding.weight
-    if weight.dtype != torch.float32 or choose(config, weight.device).name == "float32":
+    if weight.dtype != torch.float32 or choose_precision(config, weight.device).name == "float32":
         return None
-    return Working(masters)
+    return Bf16Replica(masters)
 
 
 def _linear_weights(model: Transformer) -> list[Tensor]:
@@ -133,3 +136,39 @@ def _linear_weights(model: Transformer) -> list[Tensor]:
 
 def _named(device: torch.device) -> str:
     return {"cpu": "this CPU", "cuda": "this GPU"}.get(device.type, f"the device {device}")
+
+
+def compile_layers(model: Transformer) -> None:
+    """Have each layer compiled when it is passed for the first time, once for all lengths."""
+    for layer in (*model.encoder, *model.decoder_layers()):
+        layer.compile(dynamic=True)
+
+
+def check_compiler(device: torch.device) -> None:
+    """Make sure that layers can be compiled for a device, before a run waits for its corpus.
+
+    Raises:
+        ValueError: one line that says what is missing.
+    """
+    if device.type == "cpu":
+        raise ValueError("train.compile is for GPUs, and this run has none: leave it out")
+    try:
+        torch.compile(_two_kernels)(torch.ones(2, device=device))
+    except (RuntimeError, OSError, ImportError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = next(
+            (line for line in lines if not line.endswith("raised:")), type(error).__name__
+        )
+        raise ValueError(
+            f"train.compile needs a compiler for this device, on CUDA Triton, and torch could not "
+            f"use one here ({reason}): install it, or leave train.compile out"
+        ) from None
+
+
+def eager_mode(compiled: bool) -> AbstractContextManager[object]:
+    """Around what else a model is read for: calls that its compiled layers were not made for."""
+    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
+
+
+def _two_kernels(x: Tensor) -> Tensor:
+    return (x * 2).softmax(0)

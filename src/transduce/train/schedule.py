@@ -32,7 +32,7 @@ def paper_rate(update: int, *, d_model: int, warmup: int = 4000, scale: float = 
     return scale * d_model**-0.5 * min(update**-0.5, update * warmup**-1.5)
 
 
-def rising_share(update: int, *, warmup: int) -> float:
+def warmup_share(update: int, *, warmup: int) -> float:
     """The share of its peak that a rate has while it warms up: min(1, update / warmup).
 
     This alone is the schedule "constant".
@@ -52,7 +52,7 @@ def linear_share(update: int, *, updates: int, warmup: int) -> float:
     >>> [round(linear_share(n, updates=5, warmup=2), 2) for n in range(1, 6)]
     [0.5, 1.0, 0.75, 0.5, 0.25]
     """
-    return min(rising_share(update, warmup=warmup), _left(update, updates=updates, since=warmup))
+    return min(warmup_share(update, warmup=warmup), _left(update, updates=updates, since=warmup))
 
 
 def cosine_share(update: int, *, updates: int, warmup: int) -> float:
@@ -67,7 +67,7 @@ def cosine_share(update: int, *, updates: int, warmup: int) -> float:
     [0.5, 1.0, 0.85, 0.5, 0.15]
     """
     left = _left(update, updates=updates, since=warmup)
-    return min(rising_share(update, warmup=warmup), (1.0 - math.cos(math.pi * left)) / 2.0)
+    return min(warmup_share(update, warmup=warmup), (1.0 - math.cos(math.pi * left)) / 2.0)
 
 
 def wsd_share(update: int, *, updates: int, warmup: int, descent: int) -> float:
@@ -82,10 +82,10 @@ def wsd_share(update: int, *, updates: int, warmup: int, descent: int) -> float:
     [0.5, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
     left = _left(update, updates=updates, since=updates - descent)
-    return min(rising_share(update, warmup=warmup), left)
+    return min(warmup_share(update, warmup=warmup), left)
 
 
-def rates(update: int, *, config: TrainConfig, d_model: int) -> tuple[float, float]:
+def learning_rates(update: int, *, config: TrainConfig, d_model: int) -> tuple[float, float]:
     """The rates of one update: Adam's, and Muon's for the matrices (unused without Muon)."""
     if config.schedule == "paper":
         adam = paper_rate(update, d_model=d_model, warmup=config.warmup, scale=config.learning_rate)
@@ -99,9 +99,9 @@ def rates(update: int, *, config: TrainConfig, d_model: int) -> tuple[float, flo
         case "cosine":
             share = cosine_share(update, updates=updates, warmup=warmup)
         case "constant":
-            share = rising_share(update, warmup=warmup)
+            share = warmup_share(update, warmup=warmup)
         case "wsd":
-            share = wsd_share(update, updates=updates, warmup=warmup, descent=config.descent)
+            share = wsd_share(update, updates=updates, warmup=warmup, descent=config.decay_updates)
     return config.learning_rate * share, config.muon_learning_rate * share
 
 

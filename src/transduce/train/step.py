@@ -11,16 +11,16 @@ from transduce.data.batch import Batch
 from transduce.model.loss import nats_of_hidden
 from transduce.model.r_drop import consistent_nats
 from transduce.model.transformer import OutputProjectionInputs, Transformer
-from transduce.train.distributed import ALONE, Process
-from transduce.train.oom_retry import cut, halved, out_of_memory
-from transduce.train.precision import Working
+from transduce.train.distributed import SINGLE_PROCESS, Process
+from transduce.train.oom_retry import halve_limit, out_of_memory, split_batch
+from transduce.train.precision import Bf16Replica
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Update:
+class StepResult:
     """What one update did. Tensors stay on the device until someone reads them."""
 
-    nats: Float[Tensor, ""]
+    loss_sum: Float[Tensor, ""]
     """Label-smoothed loss summed over the update's target tokens, those of all processes."""
     tokens: int
     """Target tokens of the update, those of all processes, EOS included, padding excluded."""
@@ -31,7 +31,7 @@ class Update:
     """Positions that a micro-batch may have from here on; 0: memory did not run out, ever."""
 
 
-def make_update(
+def train_step(
     model: Transformer,
     batches: Sequence[Batch],
     *,
@@ -41,9 +41,9 @@ def make_update(
     r_drop: float = 0.0,
     micro_tokens: int = 0,
     compiled: bool = False,
-    working: Working | None = None,
-    process: Process = ALONE,
-) -> Update:
+    working: Bf16Replica | None = None,
+    process: Process = SINGLE_PROCESS,
+) -> StepResult:
     """Make one update from several micro-batches, exactly as if they were one batch.
 
     Losses are summed and divided once by the tokens of the whole update, so that how the sentences
@@ -72,15 +72,15 @@ def make_update(
     Raises:
         MemoryError: if memory runs out on a single row.
     """
-    tokens = process.count(sum(batch.target_tokens for batch in batches))
+    tokens = process.sum_tokens(sum(batch.target_tokens for batch in batches))
     pad = model.config.pad
-    over = process.most(len(batches)) - len(batches)
+    over = process.max(len(batches)) - len(batches)
     passes = [*batches, *[_blank(pad)] * over]  # where processes must pass forward together
     if working:
-        working.follow()
+        working.sync_from_master()
     while True:
-        parts = cut(passes, most=micro_tokens, pad=pad)
-        with process.meeting():
+        parts = split_batch(passes, most=micro_tokens, pad=pad)
+        with process.collective():
             nats = _add_gradients(
                 model,
                 parts,
@@ -95,14 +95,14 @@ def make_update(
             break
         for each in (model, working.model) if working else (model,):
             each.zero_grad(set_to_none=True)
-        micro_tokens = halved(nats)
-    process.add_up(model, nats)
+        micro_tokens = halve_limit(nats)
+    process.all_reduce_gradients(model, nats)
     grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    grad_norm = process.whole(torch.nn.utils.get_total_norm(grads))
+    grad_norm = process.gather(torch.nn.utils.get_total_norm(grads))
     if not bool(torch.isfinite(grad_norm + nats)):
         model.zero_grad(set_to_none=True)
-        return Update(
-            nats=nats,
+        return StepResult(
+            loss_sum=nats,
             tokens=tokens,
             grad_norm=grad_norm,
             skipped=True,
@@ -113,7 +113,7 @@ def make_update(
             group["lr"] = rate
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    return Update(nats=nats, tokens=tokens, grad_norm=grad_norm, micro_tokens=micro_tokens)
+    return StepResult(loss_sum=nats, tokens=tokens, grad_norm=grad_norm, micro_tokens=micro_tokens)
 
 
 def _add_gradients(
@@ -125,7 +125,7 @@ def _add_gradients(
     r_drop: float,
     compiled: bool,
     again: bool,
-    working: Working | None,
+    working: Bf16Replica | None,
 ) -> Float[Tensor, ""] | Batch:
     """Add up the gradients of some micro-batches and return the loss, summed over target tokens.
 
@@ -137,11 +137,11 @@ def _add_gradients(
     for batch in batches:
         try:
             here = batch.to(device)
-            shaped = working.shaped(here) if working else here
-            part = batch_nats(passed, shaped, smoothing=smoothing, r_drop=r_drop, compiled=compiled)
+            shaped = working.pad_to_bucket(here) if working else here
+            part = batch_loss(passed, shaped, smoothing=smoothing, r_drop=r_drop, compiled=compiled)
             (part / tokens).backward()
             if working:
-                working.hand_over()
+                working.accumulate_grads_to_master()
             nats += part.detach()
         except (MemoryError, RuntimeError) as error:
             if not again or not out_of_memory(error):
@@ -158,7 +158,7 @@ def _blank(pad: int) -> Batch:
     )
 
 
-def batch_nats(
+def batch_loss(
     model: Transformer, batch: Batch, *, smoothing: float, r_drop: float, compiled: bool = False
 ) -> Float[Tensor, ""]:
     """The loss of one micro-batch, summed over its target tokens. R-Drop's is never compiled."""

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from transduce.bundle.bundle import Bundle, Provenance, average
+from transduce.bundle.bundle import Bundle, Provenance, average_weights
 from transduce.bundle.calibration import Calibration, Confidence
 from transduce.data.corpus_config import Languages, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
@@ -27,7 +27,7 @@ def bundle(untrained: Transformer, tokenizer: Tokenizer) -> Bundle:
         tokenizer=tokenizer,
         languages=Languages(source="en", target="de", source_name="English", target_name="German"),
         search=SearchConfig(beam=7, alpha=0.3),
-        provenance=Provenance.here_and_now(
+        provenance=Provenance.current(
             commit="0123abc",
             data_sha256={"train.en": "00ff"},
             recipe='name = "small"\n',
@@ -409,7 +409,7 @@ def test_a_device_that_is_not_there_is_named(saved: Path):
 def test_the_average_is_the_mean_in_the_stored_precision():
     states = [{"a": torch.tensor([one, 2.0 * one])} for one in (1.0, 2.0, 6.0)]
 
-    mean = average(states)
+    mean = average_weights(states)
 
     assert mean.keys() == {"a"}
     assert mean["a"].dtype == torch.float32
@@ -419,25 +419,25 @@ def test_the_average_is_the_mean_in_the_stored_precision():
 def test_the_average_is_summed_in_double_precision():
     states = [{"a": torch.tensor([one])} for one in (2.0**24, 1.0, 1.0, -(2.0**24))]
 
-    assert average(states)["a"].tolist() == [0.5]
+    assert average_weights(states)["a"].tolist() == [0.5]
 
 
 def test_the_average_leaves_the_models_alone():
     first = torch.tensor([1.0])
 
-    average([{"a": first}, {"a": torch.tensor([3.0])}])
+    average_weights([{"a": first}, {"a": torch.tensor([3.0])}])
 
     assert first.tolist() == [1.0]
 
 
 def test_models_of_other_shapes_are_not_averaged():
     with pytest.raises(ValueError, match=r"^checkpoint 2 of 2 has other tensors than the first"):
-        average([{"a": torch.ones(2)}, {"a": torch.ones(3)}])
+        average_weights([{"a": torch.ones(2)}, {"a": torch.ones(3)}])
 
 
 def test_there_is_no_average_of_nothing():
     with pytest.raises(ValueError, match="no checkpoints to average"):
-        average([])
+        average_weights([])
 
 
 NEWER = (

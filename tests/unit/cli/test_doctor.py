@@ -81,7 +81,7 @@ def test_a_package_too_old_is_a_fault_with_the_command_that_mends_it(
 
 
 def test_a_broken_self_test_is_a_fault_told_in_one_line(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(step, "make_update", broken)
+    monkeypatch.setattr(step, "train_step", broken)
 
     found = finding("a tiny model")
 
@@ -91,10 +91,12 @@ def test_a_broken_self_test_is_a_fault_told_in_one_line(monkeypatch: pytest.Monk
 
 
 def test_a_loss_that_is_no_number_is_a_fault(monkeypatch: pytest.MonkeyPatch):
-    def lost(*_: object, **__: object) -> step.Update:
-        return step.Update(nats=torch.tensor(torch.nan), tokens=1, grad_norm=torch.tensor(1.0))
+    def lost(*_: object, **__: object) -> step.StepResult:
+        return step.StepResult(
+            loss_sum=torch.tensor(torch.nan), tokens=1, grad_norm=torch.tensor(1.0)
+        )
 
-    monkeypatch.setattr(step, "make_update", lost)
+    monkeypatch.setattr(step, "train_step", lost)
 
     assert finding("a tiny model").state == "FAULT"
 

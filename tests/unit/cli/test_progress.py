@@ -14,7 +14,7 @@ PROGRESS = Progress(
     epoch=2,
     loss=3.14159,
     tokens_per_second=5321.7,
-    rate=0.00123,
+    learning_rate=0.00123,
     grad_norm=1.5,
     seconds_left=754.0,
 )
@@ -30,7 +30,7 @@ def test_progress_is_one_line_with_what_one_wants_to_know():
 
 
 def test_of_several_processes_the_speed_of_each_is_said_too():
-    several = replace(PROGRESS, processes=4, working=0.913)
+    several = replace(PROGRESS, processes=4, compute_share=0.913)
 
     assert " 5,322 tokens/s (4 processes, 1,330 each, 91% at work), rate " in describe(several)
 

@@ -163,11 +163,11 @@ def test_sentences_are_fitted_on_their_chrf():
 
 def test_a_model_that_was_not_calibrated_has_no_confidence():
     assert words_with_confidence(Confidence(), ["▁a"], [-0.1]) == ()
-    assert Confidence().of_sentence([-0.1]) is None
+    assert Confidence().sentence_confidence([-0.1]) is None
 
 
 def test_a_blank_translation_has_no_confidence():
-    assert Confidence(sentences=LINE).of_sentence([]) is None
+    assert Confidence(sentences=LINE).sentence_confidence([]) is None
 
 
 def test_words_and_sentences_have_their_own_calibration():
@@ -177,11 +177,11 @@ def test_words_and_sentences_have_their_own_calibration():
     said = words_with_confidence(both, ["▁a", "b", "</s>"], [-0.5, -2.0, -7.0])
 
     assert said == (("ab", 0.5),)
-    assert both.of_sentence([-1.0, -3.0]) == 0.25
+    assert both.sentence_confidence([-1.0, -3.0]) == 0.25
 
 
 def test_a_sentence_is_as_likely_as_its_pieces_are_on_average():
-    assert Confidence(sentences=LINE).of_sentence([-1.0, -3.0]) == pytest.approx(0.5)
+    assert Confidence(sentences=LINE).sentence_confidence([-1.0, -3.0]) == pytest.approx(0.5)
 
 
 def test_what_is_written_is_read():

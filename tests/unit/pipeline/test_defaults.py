@@ -9,7 +9,15 @@ from transduce.config import load_recipe
 from transduce.data.corpus import Pair
 from transduce.data.corpus_config import CorpusConfig
 from transduce.pipeline import defaults
-from transduce.pipeline.defaults import ROWS, Choice, Size, choose, measure, opening, take
+from transduce.pipeline.defaults import (
+    CORPUS_DEFAULTS,
+    CorpusSize,
+    RecipeChoice,
+    choose_recipe,
+    measure_corpus,
+    recipe_for_corpus,
+    with_first_message,
+)
 from transduce.train.events import Event, LogMessage
 
 
@@ -21,24 +29,24 @@ def corpus(tmp_path: Path) -> str:
 
 def chosen(
     monkeypatch: pytest.MonkeyPatch, corpus: str, *settings: str, pairs: int, tokens: int
-) -> Choice:
+) -> RecipeChoice:
     """The choice for a corpus of another size than the one that is there."""
-    monkeypatch.setattr(defaults, "measure", lambda data: Size(pairs, tokens))
-    return choose([corpus, *settings])
+    monkeypatch.setattr(defaults, "measure_corpus", lambda data: CorpusSize(pairs, tokens))
+    return recipe_for_corpus([corpus, *settings])
 
 
 def test_pairs_are_counted_and_target_tokens_estimated(tmp_path: Path):
     files = write_sides(tmp_path, "train", [Pair("a", "Ein Hund."), Pair("b", "Ja.")])
 
-    size = measure(CorpusConfig(train=tuple(map(str, files))))
+    size = measure_corpus(CorpusConfig(train=tuple(map(str, files))))
 
-    assert size == Size(2, round(1.3 * 3) + 2)
+    assert size == CorpusSize(2, round(1.3 * 3) + 2)
 
 
 def test_where_no_spaces_stand_letters_are_counted(tmp_path: Path):
     files = write_sides(tmp_path, "train", [Pair("a", "的" * 60)])
 
-    assert measure(CorpusConfig(train=tuple(map(str, files)))) == Size(1, 11)
+    assert measure_corpus(CorpusConfig(train=tuple(map(str, files)))) == CorpusSize(1, 11)
 
 
 def test_no_more_is_read_than_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -46,7 +54,7 @@ def test_no_more_is_read_than_decides(tmp_path: Path, monkeypatch: pytest.Monkey
     source, target = write_sides(tmp_path, "train", sentences(5))
     target.write_text(target.read_text() + "a line too many\n")
 
-    assert measure(CorpusConfig(train=(str(source), str(target)))).pairs == 3
+    assert measure_corpus(CorpusConfig(train=(str(source), str(target)))).pairs == 3
 
 
 @pytest.mark.parametrize(
@@ -55,7 +63,7 @@ def test_no_more_is_read_than_decides(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_size_chooses_a_row(monkeypatch: pytest.MonkeyPatch, corpus: str, pairs: int, row: int):
     recipe = chosen(monkeypatch, corpus, pairs=pairs, tokens=15 * pairs).recipe
 
-    wanted = ROWS[row]
+    wanted = CORPUS_DEFAULTS[row]
     assert recipe.tokenizer.vocab_size == recipe.model.vocab_size == wanted.vocab_size
     assert (recipe.model.dropout, recipe.batch.tokens) == (wanted.dropout, wanted.tokens)
     assert recipe.train.updates == pytest.approx(wanted.epochs * 15 * pairs / wanted.tokens, abs=50)
@@ -73,7 +81,7 @@ def test_a_large_corpus_gets_the_paper_and_is_told_of_a_gpu(
 
 
 def test_a_small_corpus_is_still_trained_for_some_hundred_updates(corpus: str):
-    recipe = choose([corpus]).recipe
+    recipe = recipe_for_corpus([corpus]).recipe
 
     assert recipe.train.updates == 300
     assert recipe.train.warmup == 20
@@ -81,14 +89,14 @@ def test_a_small_corpus_is_still_trained_for_some_hundred_updates(corpus: str):
 
 
 def test_the_line_says_what_was_chosen_and_why(monkeypatch: pytest.MonkeyPatch, corpus: str):
-    row = ROWS[2]
+    row = CORPUS_DEFAULTS[2]
 
-    why = chosen(monkeypatch, corpus, pairs=29_000, tokens=464_000).why
+    why = chosen(monkeypatch, corpus, pairs=29_000, tokens=464_000).summary
 
     updates = round(row.epochs * 464_000 / row.tokens, -2)
     assert why == (
         f"29,000 pairs: 4+4 layers of width 128, {row.vocab_size:,} pieces, dropout "
-        f"{row.dropout:g}, {updates:,.0f} updates (about {row.epochs} epochs), since {row.since}; "
+        f"{row.dropout:g}, {updates:,.0f} updates (about {row.epochs} epochs), since {row.reason}; "
         f"name a recipe or --set to choose otherwise"
     )
 
@@ -96,7 +104,7 @@ def test_the_line_says_what_was_chosen_and_why(monkeypatch: pytest.MonkeyPatch, 
 def test_what_is_set_wins_and_the_line_says_it(corpus: str):
     by_hand = ("model.dropout=0.05", "tokenizer.vocab_size=97", "train.validate_every=31")
 
-    recipe, why = choose([corpus, *by_hand])
+    recipe, why = recipe_for_corpus([corpus, *by_hand])
 
     assert (recipe.model.dropout, recipe.tokenizer.vocab_size) == (0.05, 97)
     assert recipe.train.validate_every == 31
@@ -104,7 +112,7 @@ def test_what_is_set_wins_and_the_line_says_it(corpus: str):
 
 
 def test_warmup_and_validations_follow_the_updates_that_are_set(corpus: str):
-    train = choose([corpus, "train.updates=7"]).recipe.train
+    train = recipe_for_corpus([corpus, "train.updates=7"]).recipe.train
 
     assert (train.updates, train.warmup, train.validate_every) == (7, 1, 1)
 
@@ -112,7 +120,7 @@ def test_warmup_and_validations_follow_the_updates_that_are_set(corpus: str):
 def test_updates_follow_the_tokens_of_one_that_are_set(
     monkeypatch: pytest.MonkeyPatch, corpus: str
 ):
-    row = ROWS[2]
+    row = CORPUS_DEFAULTS[2]
 
     setting = f"batch.tokens={2 * row.tokens}"
     recipe = chosen(monkeypatch, corpus, setting, pairs=29_000, tokens=464_000).recipe
@@ -121,36 +129,38 @@ def test_updates_follow_the_tokens_of_one_that_are_set(
 
 
 def test_a_preset_that_is_set_is_a_shape_of_its_own(corpus: str):
-    model = choose([corpus, "model.preset=base"]).recipe.model
+    model = recipe_for_corpus([corpus, "model.preset=base"]).recipe.model
 
     assert (model.encoder_layers, model.d_model) == (6, 512)
-    assert model.dropout == ROWS[0].dropout
+    assert model.dropout == CORPUS_DEFAULTS[0].dropout
 
 
 @pytest.mark.parametrize("setting", ["train.updates=many", "batch.tokens=-3", "train.updates=1.5"])
 def test_a_setting_that_cannot_be_has_its_own_error(corpus: str, setting: str):
     with pytest.raises(ValueError, match=setting.partition("=")[0]):
-        choose([corpus, setting])
+        recipe_for_corpus([corpus, setting])
 
 
 def test_a_line_that_is_not_utf8_is_left_to_the_reading(tmp_path: Path):
     files = write_sides(tmp_path, "train", [Pair("A dog.", "sch\udcf6n"), Pair("B", "C")])
 
-    assert measure(CorpusConfig(train=tuple(map(str, files)))).pairs == 2
+    assert measure_corpus(CorpusConfig(train=tuple(map(str, files)))).pairs == 2
 
 
 def test_without_a_corpus_there_is_nothing_to_say():
-    assert choose() == Choice(load_recipe("tiny"), "")
+    assert recipe_for_corpus() == RecipeChoice(load_recipe("tiny"), "")
 
 
 def test_a_recipe_that_is_named_is_taken_as_it_is(corpus: str):
-    assert take("multi30k", [corpus]) == Choice(load_recipe("multi30k", [corpus]), "")
+    assert choose_recipe("multi30k", [corpus]) == RecipeChoice(
+        load_recipe("multi30k", [corpus]), ""
+    )
 
 
 def test_the_line_comes_before_the_first_event_and_once():
     told: list[Event] = []
 
-    on_event = opening("chosen", told.append)
+    on_event = with_first_message("chosen", told.append)
     assert told == []
     on_event(LogMessage(text="a"))
     on_event(LogMessage(text="b"))
@@ -161,12 +171,12 @@ def test_the_line_comes_before_the_first_event_and_once():
 def test_no_line_is_no_event():
     told: list[Event] = []
 
-    opening("", told.append)(LogMessage(text="a"))
+    with_first_message("", told.append)(LogMessage(text="a"))
 
     assert told == [LogMessage(text="a")]
 
 
 def test_rows_rise():
-    bounds = [row.below for row in ROWS]
+    bounds = [row.below for row in CORPUS_DEFAULTS]
 
     assert bounds == sorted(set(bounds))

@@ -14,14 +14,14 @@ from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.data.tokenizer_extension import extend
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
-from transduce.pipeline.finetune import Start, follow, grow
+from transduce.pipeline.finetune import StartModel, adopt_model, extend_vocabulary
 from transduce.search.config import SearchConfig
 
 NEW = ["der Żubr lehnt am Fluss", "a Żubr leans on the river"] * 3
 
 
 @pytest.fixture
-def start(untrained: Transformer, tokenizer: Tokenizer) -> Start:
+def start(untrained: Transformer, tokenizer: Tokenizer) -> StartModel:
     bundle = Bundle(
         model=untrained,
         tokenizer=tokenizer,
@@ -29,31 +29,31 @@ def start(untrained: Transformer, tokenizer: Tokenizer) -> Start:
         search=SearchConfig(beam=3, alpha=0.875),
         provenance=Provenance(),
     )
-    return Start(name="runs/first", sha256="a checksum", bundle=bundle)
+    return StartModel(name="runs/first", sha256="a checksum", bundle=bundle)
 
 
-def followed(start: Start, *settings: str, recipe: str = "finetune"):
+def followed(start: StartModel, *settings: str, recipe: str = "finetune"):
     chosen = load_recipe(recipe, settings)
-    return follow(
+    return adopt_model(
         chosen,
         start,
-        said=explicit_settings(recipe, settings),
-        named=explicit_settings(None, settings),
+        explicit=explicit_settings(recipe, settings),
+        by_hand=explicit_settings(None, settings),
     )
 
 
-def test_the_shape_is_the_models(start: Start):
+def test_the_shape_is_the_models(start: StartModel):
     shape = start.bundle.model.config
 
     assert followed(start).model == shape
     assert followed(start, recipe="base").model == replace(shape, dropout=ModelConfig().dropout)
 
 
-def test_dropout_may_differ(start: Start):
+def test_dropout_may_differ(start: StartModel):
     assert followed(start, "model.dropout=0.375").model.dropout == 0.375
 
 
-def test_the_vocabulary_is_the_models(start: Start):
+def test_the_vocabulary_is_the_models(start: StartModel):
     recipe = followed(start, recipe="base")
 
     assert (recipe.tokenizer.kind, recipe.tokenizer.vocab_size) == (
@@ -62,7 +62,7 @@ def test_the_vocabulary_is_the_models(start: Start):
     )
 
 
-def test_an_extended_vocabulary_counts_what_is_added(start: Start):
+def test_an_extended_vocabulary_counts_what_is_added(start: StartModel):
     recipe = followed(start, "tokenizer.extend=13")
 
     size = start.bundle.tokenizer.vocab_size + 13
@@ -80,18 +80,18 @@ def test_an_extended_vocabulary_counts_what_is_added(start: Start):
         "tokenizer.character_coverage=0.99",
     ],
 )
-def test_a_setting_that_contradicts_the_model_is_refused_by_name(start: Start, setting: str):
+def test_a_setting_that_contradicts_the_model_is_refused_by_name(start: StartModel, setting: str):
     key = "model.encoder_layers" if "preset" in setting else setting.partition("=")[0]
 
     with pytest.raises(ValueError, match=rf"^{key} cannot be .* in runs/first, .* leave it out"):
         followed(start, setting)
 
 
-def test_a_setting_that_says_what_the_model_has_is_no_contradiction(start: Start):
+def test_a_setting_that_says_what_the_model_has_is_no_contradiction(start: StartModel):
     followed(start, "model.d_model=22", 'tokenizer.kind="bpe"')
 
 
-def test_what_two_rooms_contradict_in_is_refused_with_the_models_shape(start: Start):
+def test_what_two_rooms_contradict_in_is_refused_with_the_models_shape(start: StartModel):
     shape = replace(start.bundle.model.config, positions="learned", max_positions=51)
     start = replace(start, bundle=replace(start.bundle, model=Transformer(shape)))
 
@@ -111,37 +111,39 @@ def test_what_two_rooms_contradict_in_is_refused_with_the_models_shape(start: St
     ids=["nothing said", "the same", "others"],
 )
 def test_languages_are_the_models_unless_others_are_said(
-    start: Start, settings: Sequence[str], expected: tuple[str, ...]
+    start: StartModel, settings: Sequence[str], expected: tuple[str, ...]
 ):
     found = followed(start, *settings).languages
 
     assert (found.source, found.target, found.target_name) == expected
 
 
-def test_search_is_the_models_unless_it_is_said(start: Start):
+def test_search_is_the_models_unless_it_is_said(start: StartModel):
     assert followed(start).search == start.bundle.search
     assert followed(start, "search.beam=5").search == SearchConfig(beam=5)
 
 
-def test_a_recipe_that_followed_once_stays_as_it_is(start: Start):
+def test_a_recipe_that_followed_once_stays_as_it_is(start: StartModel):
     """As when a run is gone on with, which writes every setting to its recipe.toml."""
     recipe = followed(start, "tokenizer.extend=13", "search.beam=5")
     every = {f"{room}.{key}" for room in ("model", "search", "languages") for key in ("dropout",)}
 
-    assert follow(recipe, start, said=every | {"search.beam"}, named=frozenset()) == recipe
+    assert (
+        adopt_model(recipe, start, explicit=every | {"search.beam"}, by_hand=frozenset()) == recipe
+    )
 
 
-def test_the_same_vocabulary_leaves_the_weights_as_they_are(start: Start):
-    grown = grow(start.bundle, start.bundle.tokenizer)
+def test_the_same_vocabulary_leaves_the_weights_as_they_are(start: StartModel):
+    grown = extend_vocabulary(start.bundle, start.bundle.tokenizer)
 
     ours, theirs = grown.model.state_dict(), start.bundle.model.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 @torch.no_grad()
-def test_old_text_has_the_same_logits_and_the_new_pieces_theirs_behind(start: Start):
+def test_old_text_has_the_same_logits_and_the_new_pieces_theirs_behind(start: StartModel):
     old = start.bundle
-    new = grow(old, extend(old.tokenizer, NEW, count=11))
+    new = extend_vocabulary(old, extend(old.tokenizer, NEW, count=11))
     more = new.tokenizer.vocab_size - old.tokenizer.vocab_size
     ids = old.tokenizer.encode("the old man reads a book")
     source, target = torch.tensor([ids]), torch.tensor([ids[:3]])
@@ -156,8 +158,8 @@ def test_old_text_has_the_same_logits_and_the_new_pieces_theirs_behind(start: St
     assert after[..., -1].abs().max() == 0  # PAD's logit is zero, wherever PAD is
 
 
-def test_pad_stays_zero_at_the_new_end(start: Start):
-    new = grow(start.bundle, extend(start.bundle.tokenizer, NEW, count=11))
+def test_pad_stays_zero_at_the_new_end(start: StartModel):
+    new = extend_vocabulary(start.bundle, extend(start.bundle.tokenizer, NEW, count=11))
 
     weight = new.model.embedding.weight
     assert new.model.embedding.padding_idx == new.tokenizer.pad == len(weight) - 1
@@ -165,9 +167,9 @@ def test_pad_stays_zero_at_the_new_end(start: Start):
     assert weight[:-1].abs().sum(dim=1).min() > 0
 
 
-def test_a_new_row_is_the_mean_of_the_rows_that_spelled_it(start: Start):
+def test_a_new_row_is_the_mean_of_the_rows_that_spelled_it(start: StartModel):
     old = start.bundle.tokenizer
-    new = grow(start.bundle, extend(old, ["the river leans", "leans"], count=11))
+    new = extend_vocabulary(start.bundle, extend(old, ["the river leans", "leans"], count=11))
     piece = new.tokenizer.pieces(new.tokenizer.encode("leans"))[0]
     assert piece == "▁leans"
 
@@ -177,9 +179,9 @@ def test_a_new_row_is_the_mean_of_the_rows_that_spelled_it(start: Start):
     torch.testing.assert_close(row, spelled.mean(dim=0))
 
 
-def test_a_character_that_nothing_spelled_starts_from_the_mean_of_all_pieces(start: Start):
+def test_a_character_that_nothing_spelled_starts_from_the_mean_of_all_pieces(start: StartModel):
     old = start.bundle.tokenizer
-    new = grow(start.bundle, extend(old, ["ж"], count=1))
+    new = extend_vocabulary(start.bundle, extend(old, ["ж"], count=1))
 
     row = new.model.embedding.weight[old.pad]
 
@@ -187,21 +189,21 @@ def test_a_character_that_nothing_spelled_starts_from_the_mean_of_all_pieces(sta
     torch.testing.assert_close(row, every.mean(dim=0))
 
 
-def test_growing_costs_a_run_none_of_its_random_numbers(start: Start):
+def test_growing_costs_a_run_none_of_its_random_numbers(start: StartModel):
     torch.manual_seed(3)
     before = torch.get_rng_state()
 
-    grow(start.bundle, extend(start.bundle.tokenizer, NEW, count=11))
+    extend_vocabulary(start.bundle, extend(start.bundle.tokenizer, NEW, count=11))
 
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_bias_of_the_logits_grows_with_the_vocabulary(start: Start):
+def test_a_bias_of_the_logits_grows_with_the_vocabulary(start: StartModel):
     model = Transformer(replace(start.bundle.model.config, output_bias=True)).eval()
     torch.nn.init.normal_(model.output_bias, generator=torch.Generator().manual_seed(3))
     old = replace(start.bundle, model=model)
 
-    new = grow(old, extend(old.tokenizer, ["the river leans", "leans"], count=11))
+    new = extend_vocabulary(old, extend(old.tokenizer, ["the river leans", "leans"], count=11))
 
     bias, before = new.model.output_bias, model.output_bias
     spelled = before[old.tokenizer.encode("leans")]
@@ -211,25 +213,25 @@ def test_a_bias_of_the_logits_grows_with_the_vocabulary(start: Start):
 
 
 @pytest.fixture
-def imported() -> Start:
+def imported() -> StartModel:
     tokenizer = two_vocabularies()
     config = replace(CONFIG, vocab_size=tokenizer.vocab_size)
-    return Start(name="opus", sha256="a checksum", bundle=bundle_of(config, tokenizer))
+    return StartModel(name="opus", sha256="a checksum", bundle=bundle_of(config, tokenizer))
 
 
-def test_an_imported_vocabulary_is_followed(imported: Start):
+def test_an_imported_vocabulary_is_followed(imported: StartModel):
     recipe = followed(imported)
 
     assert recipe.tokenizer.vocab_size == recipe.model.vocab_size
     assert recipe.model.vocab_size == imported.bundle.tokenizer.vocab_size
 
 
-def test_an_imported_vocabulary_is_not_extended(imported: Start):
+def test_an_imported_vocabulary_is_not_extended(imported: StartModel):
     with pytest.raises(
         ValueError, match=r"^tokenizer\.extend cannot add to the vocabulary of opus"
     ):
         followed(imported, "tokenizer.extend=13")
 
 
-def test_an_imported_model_starts_as_it_is(imported: Start):
-    assert grow(imported.bundle, imported.bundle.tokenizer) is imported.bundle
+def test_an_imported_model_starts_as_it_is(imported: StartModel):
+    assert extend_vocabulary(imported.bundle, imported.bundle.tokenizer) is imported.bundle

@@ -47,7 +47,7 @@ def test_long_work_gives_a_sign_of_life_every_ten_seconds(monkeypatch: pytest.Mo
     clock = itertools.count(100.0, 3.0)
     monkeypatch.setattr(prepare.time, "monotonic", lambda: next(clock))
 
-    count = prepare.now_and_then(told.append, "read")
+    count = prepare.progress_reporter(told.append, "read")
     for pairs in range(1, 8):
         count(1000 * pairs)
 
@@ -59,7 +59,7 @@ def test_a_sign_of_life_says_of_how_many(monkeypatch: pytest.MonkeyPatch):
     clock = itertools.count(100.0, 11.0)
     monkeypatch.setattr(prepare.time, "monotonic", lambda: next(clock))
 
-    prepare.now_and_then(told.append, "encoded", of=70_000)(7000)
+    prepare.progress_reporter(told.append, "encoded", of=70_000)(7000)
 
     assert told == [LogMessage(text="7,000 of 70,000 pairs encoded")]
 
@@ -67,7 +67,7 @@ def test_a_sign_of_life_says_of_how_many(monkeypatch: pytest.MonkeyPatch):
 def test_short_work_gives_none():
     told: list[Event] = []
 
-    prepare.now_and_then(told.append, "read")(5)
+    prepare.progress_reporter(told.append, "read")(5)
 
     assert told == []
 

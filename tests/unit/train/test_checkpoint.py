@@ -14,16 +14,15 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.checkpoint import (
     TrainState,
-    checkpoints_of,
-    keep_last,
+    delete_old_checkpoints,
+    list_checkpoints,
     load_state,
     load_weights,
     save_state,
 )
 from transduce.train.config import TrainConfig
-from transduce.train.ema import RunningMean
-from transduce.train.optimizer import make_optimizers
-from transduce.train.step import make_update
+from transduce.train.optimizer import WeightEMA, make_optimizers
+from transduce.train.step import train_step
 
 STATE = TrainState(update=7, epoch=2, epoch_update=3, tokens=1_009, seconds=1.5, best_loss=2.25)
 
@@ -31,7 +30,7 @@ STATE = TrainState(update=7, epoch=2, epoch_update=3, tokens=1_009, seconds=1.5,
 def train_once(model: Transformer, kind: str) -> Sequence[torch.optim.Optimizer]:
     optimizers = make_optimizers(model, TrainConfig(optimizer=kind))
     batch = collate([[5, 6, 7]], [[9, 4]], pad=36, eos=0)
-    make_update(model, [batch], optimizers=optimizers, rates=[0.01, 0.02], smoothing=0.1)
+    train_step(model, [batch], optimizers=optimizers, rates=[0.01, 0.02], smoothing=0.1)
     return optimizers
 
 
@@ -92,15 +91,15 @@ def test_the_optimizers_memory_comes_back(
 
 
 def test_the_running_mean_comes_back(tiny: Transformer, config: ModelConfig, tmp_path: Path):
-    mean = RunningMean(tiny, decay=0.9)
+    mean = WeightEMA(tiny, decay=0.9)
     optimizers = train_once(tiny, "adam")
-    mean.follow(tiny, update=1)
-    checkpoint = save_state(tmp_path, STATE, model=tiny, optimizers=optimizers, mean=mean)
+    mean.update(tiny, update=1)
+    checkpoint = save_state(tmp_path, STATE, model=tiny, optimizers=optimizers, ema=mean)
     model = Transformer(config)
-    loaded = RunningMean(model, decay=0.9)
+    loaded = WeightEMA(model, decay=0.9)
 
     adam = make_optimizers(model, TrainConfig())
-    load_state(checkpoint, model=model, optimizers=adam, mean=loaded)
+    load_state(checkpoint, model=model, optimizers=adam, ema=loaded)
 
     for name, weight in loaded.model.state_dict().items():
         assert torch.equal(weight, mean.model.state_dict()[name]), name
@@ -194,22 +193,22 @@ def test_checkpoints_are_listed_oldest_first_and_only_whole_ones(tmp_path: Path)
     for name in ("update-00000100", "update-00000020", ".update-00000300.new-17", "other"):
         (tmp_path / name).mkdir()
 
-    names = [path.name for path in checkpoints_of(tmp_path)]
+    names = [path.name for path in list_checkpoints(tmp_path)]
 
     assert names == ["update-00000020", "update-00000100"]
 
 
 def test_a_run_that_has_not_begun_has_no_checkpoints(tmp_path: Path):
-    assert checkpoints_of(tmp_path / "checkpoints") == []
+    assert list_checkpoints(tmp_path / "checkpoints") == []
 
 
 def test_the_newest_checkpoints_stay(tmp_path: Path):
     for update in (1, 20, 300):
         (tmp_path / f"update-{update:08d}").mkdir()
 
-    keep_last(tmp_path, 2)
+    delete_old_checkpoints(tmp_path, 2)
 
-    assert [path.name for path in checkpoints_of(tmp_path)] == [
+    assert [path.name for path in list_checkpoints(tmp_path)] == [
         "update-00000020",
         "update-00000300",
     ]
@@ -219,9 +218,9 @@ def test_the_one_before_the_newest_always_stays(tmp_path: Path):
     for update in (1, 20, 300):
         (tmp_path / f"update-{update:08d}").mkdir()
 
-    keep_last(tmp_path, 1)
+    delete_old_checkpoints(tmp_path, 1)
 
-    assert [path.name for path in checkpoints_of(tmp_path)] == [
+    assert [path.name for path in list_checkpoints(tmp_path)] == [
         "update-00000020",
         "update-00000300",
     ]

@@ -92,7 +92,9 @@ def test_a_final_descent_that_is_no_share_is_refused(decay: float):
 
 def test_warmup_and_final_descent_must_fit_into_training():
     assert (
-        TrainConfig(schedule="wsd", learning_rate=0.001, updates=50, warmup=30, decay=0.4).descent
+        TrainConfig(
+            schedule="wsd", learning_rate=0.001, updates=50, warmup=30, decay=0.4
+        ).decay_updates
         == 20
     )
 
@@ -103,7 +105,7 @@ def test_warmup_and_final_descent_must_fit_into_training():
 
 
 def test_a_final_descent_has_an_update_at_least():
-    assert TrainConfig(updates=7, decay=0.01).descent == 1
+    assert TrainConfig(updates=7, decay=0.01).decay_updates == 1
 
 
 def test_the_papers_warmup_may_outlast_a_short_run():

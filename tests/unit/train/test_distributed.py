@@ -12,12 +12,12 @@ from transduce.io.allocator import hold_memory
 from transduce.model.transformer import Transformer
 from transduce.train import distributed as process
 from transduce.train.distributed import (
-    ALONE,
+    SINGLE_PROCESS,
     Process,
-    computing,
+    compute_device,
     find_device,
-    is_first,
-    joined,
+    is_rank_zero,
+    process_group,
 )
 
 
@@ -46,49 +46,53 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_every_process_on_a_machine_takes_a_gpu_of_its_own(two_gpus: list[int]):
-    device = Process(rank=5, world=6, local=1).find_device("auto")
+    device = Process(rank=5, world_size=6, local_rank=1).find_device("auto")
 
     assert (device, two_gpus) == (torch.device("cuda:1"), [1])
 
 
 def test_more_processes_than_gpus_are_refused_in_one_line(two_gpus: list[int]):
     with pytest.raises(ValueError, match=r"^there are 2 CUDA devices .* --nproc-per-node 2$"):
-        Process(rank=2, world=3, local=2).find_device("auto")
+        Process(rank=2, world_size=3, local_rank=2).find_device("auto")
 
 
 def test_one_gpu_for_several_processes_is_refused_in_one_line(two_gpus: list[int]):
     with pytest.raises(ValueError, match=r"^train\.device 'cuda:1' is one .*say \"cuda\"$"):
-        Process(world=2).find_device("cuda:1")
+        Process(world_size=2).find_device("cuda:1")
 
 
 def test_a_process_of_one_is_the_first_and_asks_nobody(tiny: Transformer):
     called: list[str] = []
     tiny.embedding.weight.grad = torch.ones_like(tiny.embedding.weight)
 
-    ALONE.align(tiny)
-    ALONE.add_up(tiny, torch.zeros(()))
-    ALONE.shard(tiny)
-    ALONE.once(lambda: called.append("once"))
+    SINGLE_PROCESS.broadcast_weights(tiny)
+    SINGLE_PROCESS.all_reduce_gradients(tiny, torch.zeros(()))
+    SINGLE_PROCESS.shard(tiny)
+    SINGLE_PROCESS.on_rank_zero(lambda: called.append("once"))
 
-    assert ALONE.first
-    assert (ALONE.count(7), ALONE.from_first(2.5), called) == (7, 2.5, ["once"])
-    assert (ALONE.most(3), ALONE.sharded) == (3, False)
+    assert SINGLE_PROCESS.is_rank_zero
+    assert (SINGLE_PROCESS.sum_tokens(7), SINGLE_PROCESS.broadcast_from_rank_zero(2.5), called) == (
+        7,
+        2.5,
+        ["once"],
+    )
+    assert (SINGLE_PROCESS.max(3), SINGLE_PROCESS.sharded) == (3, False)
     weight = tiny.embedding.weight
-    assert ALONE.whole(weight) is ALONE.part(weight, like=weight) is weight
+    assert SINGLE_PROCESS.gather(weight) is SINGLE_PROCESS.shard_like(weight, like=weight) is weight
     assert sum(weight.grad is not None for weight in tiny.parameters()) == 1
 
 
 def test_a_process_of_one_goes_on_drawing_from_where_it_stands():
     before = torch.get_rng_state()
 
-    ALONE.seed(1, update=3)
+    SINGLE_PROCESS.seed(1, update=3)
 
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_each_of_several_processes_draws_its_own_numbers_in_each_update():
     def drawn(rank: int, seed: int, update: int) -> float:
-        Process(rank=rank, world=2).seed(seed, update=update)
+        Process(rank=rank, world_size=2).seed(seed, update=update)
         return torch.rand(()).item()
 
     with torch.random.fork_rng(devices=[]):
@@ -123,11 +127,11 @@ def test_tokens_are_those_of_all_and_seconds_waited_their_mean(monkeypatch: pyte
     Others(monkeypatch, 5.0, 1.0)
     ticks = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) / 4)
-    process = Process(world=2, _waited=3.0)
+    process = Process(world_size=2, _waited=3.0)
 
-    assert (process.count(7), process.count(1)) == (12, 6)
+    assert (process.sum_tokens(7), process.sum_tokens(1)) == (12, 6)
 
-    assert process.waited == (3.0 + 1.0) / 2 + (0.25 + 1.0) / 2
+    assert process.communication_seconds == (3.0 + 1.0) / 2 + (0.25 + 1.0) / 2
     assert process._waited == 0.25
 
 
@@ -138,7 +142,7 @@ def test_a_process_without_a_gradient_adds_zeros(
     tiny.embedding.weight.grad = torch.full_like(tiny.embedding.weight, 3.0)
     nats = torch.tensor(5.0)
 
-    Process(world=2).add_up(tiny, nats)
+    Process(world_size=2).all_reduce_gradients(tiny, nats)
 
     assert nats == 5.0
     for name, weight in tiny.named_parameters():
@@ -149,7 +153,7 @@ def test_a_process_without_a_gradient_adds_zeros(
 def test_all_start_from_the_first_ones_weights(tiny: Transformer, monkeypatch: pytest.MonkeyPatch):
     Others(monkeypatch)
 
-    Process(rank=1, world=2).align(tiny)
+    Process(rank=1, world_size=2).broadcast_weights(tiny)
 
     assert all((weight == 7.0).all() for weight in tiny.parameters())
 
@@ -159,10 +163,10 @@ def test_what_is_done_once_the_first_does_and_the_others_wait_for_patiently(
     rank: int, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     others, patient, called = Others(monkeypatch), object(), list[str]()
-    process = Process(rank=rank, world=2)
+    process = Process(rank=rank, world_size=2)
     object.__setattr__(process, "_patient", patient)
 
-    process.once(lambda: called.append("done"))
+    process.on_rank_zero(lambda: called.append("done"))
 
     assert called == calls
     assert others.groups == [patient]
@@ -174,7 +178,7 @@ def test_where_weights_are_shared_out_the_loss_alone_is_added_up(
     Others(monkeypatch, 2.0)
     nats = torch.tensor(5.0)
 
-    Process(world=2, sharded=True).add_up(tiny, nats)
+    Process(world_size=2, sharded=True).all_reduce_gradients(tiny, nats)
 
     assert nats == 7.0
     assert all(weight.grad is None for weight in tiny.parameters())
@@ -183,13 +187,13 @@ def test_where_weights_are_shared_out_the_loss_alone_is_added_up(
 def test_all_learn_the_most_of_what_each_has_to_do(monkeypatch: pytest.MonkeyPatch):
     Others(monkeypatch, 4.0, 0.0, 1.0)
 
-    assert Process(rank=1, world=3, sharded=True).most(3) == 4
+    assert Process(rank=1, world_size=3, sharded=True).max(3) == 4
 
 
 def test_outside_of_torchrun_a_process_is_alone():
-    with joined() as found:
-        assert (found.first, found.world, found.restarts) == (True, 1, 0)
-    assert is_first()
+    with process_group() as found:
+        assert (found.is_rank_zero, found.world_size, found.restarts) == (True, 1, 0)
+    assert is_rank_zero()
 
 
 @pytest.mark.parametrize(("rank", "first"), [("0", True), ("3", False)])
@@ -199,21 +203,24 @@ def test_torchrun_says_which_process_speaks(
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", rank)
 
-    assert is_first() == first
+    assert is_rank_zero() == first
 
 
 def test_half_an_environment_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
 
-    with pytest.raises(ValueError, match=r"^.*variable LOCAL_RANK is '', .*torchrun.*$"), joined():
+    with (
+        pytest.raises(ValueError, match=r"^.*variable LOCAL_RANK is '', .*torchrun.*$"),
+        process_group(),
+    ):
         pass
 
 
 def test_threads_are_put_back():
     before = torch.get_num_threads()
 
-    with computing(device="cpu", threads=before + 2):
+    with compute_device(device="cpu", threads=before + 2):
         inside = torch.get_num_threads()
 
     assert (inside, torch.get_num_threads()) == (before + 2, before)
@@ -222,7 +229,7 @@ def test_threads_are_put_back():
 def test_threads_are_put_back_after_a_failure():
     before = torch.get_num_threads()
 
-    with pytest.raises(ZeroDivisionError), computing(device="cpu", threads=before + 2):
+    with pytest.raises(ZeroDivisionError), compute_device(device="cpu", threads=before + 2):
         raise ZeroDivisionError
 
     assert torch.get_num_threads() == before

@@ -14,12 +14,12 @@ from transduce.data.config import BatchConfig
 from transduce.data.sampler import Sampler
 from transduce.model.transformer import Transformer
 from transduce.train import step
-from transduce.train.checkpoint import TrainState, checkpoints_of, load_weights, save_state
+from transduce.train.checkpoint import TrainState, list_checkpoints, load_weights, save_state
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, LogMessage, Progress, Validated
-from transduce.train.loop import Trained, Validation, train
+from transduce.train.loop import TrainResult, Validation, train
 from transduce.train.optimizer import make_optimizers
-from transduce.train.step import Update, make_update
+from transduce.train.step import StepResult, train_step
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Run:
     modes: list[bool] = field(default_factory=list)
     validated_models: list[Transformer] = field(default_factory=list)
 
-    def train(self, config: TrainConfig) -> Trained:
+    def train(self, config: TrainConfig) -> TrainResult:
         losses = iter(self.losses)
 
         def validate(model: Transformer) -> Validation:
@@ -65,7 +65,7 @@ def run(tiny: Transformer, corpus: Corpus, tmp_path: Path) -> Run:
 def test_training_makes_the_updates_it_was_asked_for(run: Run):
     trained = run.train(TrainConfig(updates=7))
 
-    assert (trained.state.update, trained.early) == (7, False)
+    assert (trained.state.update, trained.stopped_early) == (7, False)
 
 
 def test_an_epoch_of_updates_learns_from_every_target_token_once(run: Run):
@@ -109,7 +109,7 @@ def test_no_more_checkpoints_are_averaged_than_asked_for_though_two_always_stay(
     trained = run.train(TrainConfig(updates=6, validate_every=2, average_checkpoints=1))
 
     assert [path.name for path in trained.checkpoints] == ["update-00000006"]
-    assert len(checkpoints_of(run.folder / "checkpoints")) == 2
+    assert len(list_checkpoints(run.folder / "checkpoints")) == 2
 
 
 def test_the_seconds_of_all_sittings_are_counted(run: Run):
@@ -141,7 +141,7 @@ def test_training_stops_early_when_patience_is_at_its_end(run: Run):
 
     trained = run.train(TrainConfig(updates=50, validate_every=1, patience=2))
 
-    assert (trained.state.update, trained.early) == (4, True)
+    assert (trained.state.update, trained.stopped_early) == (4, True)
     assert (trained.state.best_update, trained.state.best_loss) == (2, 2.0)
 
 
@@ -152,7 +152,7 @@ def test_a_run_that_stopped_early_stays_stopped(run: Run):
 
     again = run.train(config)
 
-    assert (again.state.update, again.early) == (2, True)
+    assert (again.state.update, again.stopped_early) == (2, True)
 
 
 def test_a_finished_run_is_not_trained_again(run: Run):
@@ -211,16 +211,16 @@ def test_a_skipped_update_leaves_the_running_mean_where_it_was(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ):
     config = TrainConfig(updates=1, ema=0.9, warmup=2)
-    first = run.train(config).mean
+    first = run.train(config).ema_model
     assert first is not None
     poison(monkeypatch, 1)
 
     trained = run.train(replace(config, updates=2))
 
     assert trained.state.skipped == 1
-    assert trained.mean is not None
-    assert not torch.equal(trained.mean.embedding.weight, run.model.embedding.weight)
-    for name, weight in trained.mean.state_dict().items():
+    assert trained.ema_model is not None
+    assert not torch.equal(trained.ema_model.embedding.weight, run.model.embedding.weight)
+    for name, weight in trained.ema_model.state_dict().items():
         assert torch.equal(weight, first.state_dict()[name]), name
 
 
@@ -229,11 +229,11 @@ def test_a_model_that_was_looked_at_is_trained_with_dropout(
 ):
     modes: list[bool] = []
 
-    def update(model: Transformer, *given: object, **rest: object) -> Update:
+    def update(model: Transformer, *given: object, **rest: object) -> StepResult:
         modes.append(model.training)
-        return make_update(model, *given, **rest)  # type: ignore[arg-type]
+        return train_step(model, *given, **rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("transduce.train.loop.make_update", update)
+    monkeypatch.setattr("transduce.train.loop.train_step", update)
     run.model.eval()
 
     run.train(TrainConfig(updates=1))
@@ -258,7 +258,7 @@ def test_too_many_bad_updates_in_a_row_stop_the_run_before_they_are_saved(
     with pytest.raises(FloatingPointError, match="3 updates in a row had no finite gradient"):
         run.train(TrainConfig(updates=50, validate_every=2, max_skipped_updates=2))
 
-    newest = checkpoints_of(run.folder / "checkpoints")[-1]
+    newest = list_checkpoints(run.folder / "checkpoints")[-1]
     assert all(weight.isfinite().all() for weight in load_weights(newest).values())
 
 
@@ -294,7 +294,9 @@ def test_a_step_in_the_dark_leaves_the_last_good_checkpoint_newest(run: Run, los
     with pytest.raises(FloatingPointError, match=r"update-00000002 is good, and --resume goes on"):
         run.train(TrainConfig(updates=9, validate_every=2, log_every=7))
 
-    assert [path.name for path in checkpoints_of(run.folder / "checkpoints")] == ["update-00000002"]
+    assert [path.name for path in list_checkpoints(run.folder / "checkpoints")] == [
+        "update-00000002"
+    ]
 
 
 def test_a_rate_that_breaks_the_model_is_complained_of(run: Run):
@@ -321,10 +323,10 @@ def test_the_running_mean_is_what_is_validated_and_kept(run: Run):
 
     trained = run.train(TrainConfig(updates=5, validate_every=5, warmup=2, ema=0.9))
 
-    assert trained.mean is not None
-    assert run.validated_models == [trained.mean]
-    assert not torch.equal(trained.mean.embedding.weight, run.model.embedding.weight)
-    assert not torch.equal(trained.mean.embedding.weight, start)
+    assert trained.ema_model is not None
+    assert run.validated_models == [trained.ema_model]
+    assert not torch.equal(trained.ema_model.embedding.weight, run.model.embedding.weight)
+    assert not torch.equal(trained.ema_model.embedding.weight, start)
 
 
 def test_a_mean_over_nothing_but_one_point_is_that_point(run: Run):
@@ -334,25 +336,25 @@ def test_a_mean_over_nothing_but_one_point_is_that_point(run: Run):
 
     trained = run.train(still)
 
-    assert trained.mean is not None
-    torch.testing.assert_close(trained.mean.embedding.weight, run.model.embedding.weight)
+    assert trained.ema_model is not None
+    torch.testing.assert_close(trained.ema_model.embedding.weight, run.model.embedding.weight)
 
 
 def test_without_a_running_mean_the_weights_themselves_are_validated(run: Run):
     trained = run.train(TrainConfig(updates=3, validate_every=3))
 
-    assert trained.mean is None
+    assert trained.ema_model is None
     assert run.validated_models == [run.model]
 
 
 def test_the_recipe_says_whether_a_batch_is_read_twice(run: Run, monkeypatch: pytest.MonkeyPatch):
     asked: list[float] = []
 
-    def update(*given: object, r_drop: float, **rest: object) -> Update:
+    def update(*given: object, r_drop: float, **rest: object) -> StepResult:
         asked.append(r_drop)
-        return make_update(*given, r_drop=r_drop, **rest)  # type: ignore[arg-type]
+        return train_step(*given, r_drop=r_drop, **rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("transduce.train.loop.make_update", update)
+    monkeypatch.setattr("transduce.train.loop.train_step", update)
 
     run.train(TrainConfig(updates=2, r_drop=5.0))
 

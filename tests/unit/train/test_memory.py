@@ -14,16 +14,16 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train import memory
 from transduce.train.config import TrainConfig
-from transduce.train.distributed import ALONE, Process
+from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import Event, LogMessage
 from transduce.train.memory import (
     FILE,
-    Found,
-    Need,
-    find_micro_tokens,
-    free_here,
-    measure,
-    settled,
+    BatchSizeEstimate,
+    MemoryCost,
+    estimate_batch_size,
+    free_memory,
+    load_or_measure_batch_size,
+    measure_cost,
 )
 
 CPU = torch.device("cpu")
@@ -49,11 +49,11 @@ OLD = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
 def test_free_is_what_the_machine_can_still_give(tmp_path: Path):
-    assert free_here(machine(tmp_path, free=503)) == 503 * 1024
+    assert free_memory(machine(tmp_path, free=503)) == 503 * 1024
 
 
 def test_where_nothing_is_said_nothing_is_known(tmp_path: Path):
-    assert free_here(tmp_path) is None
+    assert free_memory(tmp_path) is None
 
 
 @pytest.mark.parametrize("where", ["", "a", "a/b"])
@@ -64,7 +64,7 @@ def test_every_group_above_may_leave_less(tmp_path: Path, where: str):
         group(root / "sys/fs/cgroup" / each, NEW, "max", 100, "inactive_file 0\n")
     group(root / "sys/fs/cgroup" / where, NEW, "9000", 1_000, "anon 3\ninactive_file 70\n")
 
-    assert free_here(root) == 9_000 - 1_000 + 70
+    assert free_memory(root) == 9_000 - 1_000 + 70
 
 
 def test_groups_of_the_first_kind_are_read_too(tmp_path: Path):
@@ -73,7 +73,7 @@ def test_groups_of_the_first_kind_are_read_too(tmp_path: Path):
     stat = "inactive_file 1\ntotal_inactive_file 70\n"
     group(root / "sys/fs/cgroup/memory", OLD, "9000", 1_000, stat)
 
-    assert free_here(root) == 9_000 - 1_000 + 70
+    assert free_memory(root) == 9_000 - 1_000 + 70
 
 
 def test_a_group_that_is_full_leaves_nothing(tmp_path: Path):
@@ -81,7 +81,7 @@ def test_a_group_that_is_full_leaves_nothing(tmp_path: Path):
     (root / "proc/self/cgroup").write_text("0::/\n")
     group(root / "sys/fs/cgroup", NEW, "900", 1_000, "")
 
-    assert free_here(root) == 0
+    assert free_memory(root) == 0
 
 
 def test_a_device_has_what_it_has_left_and_what_torch_holds_unused(
@@ -95,11 +95,13 @@ def test_a_device_has_what_it_has_left_and_what_torch_holds_unused(
 
 
 def room(monkeypatch: pytest.MonkeyPatch, free: int | None) -> None:
-    monkeypatch.setattr(memory, "free_here", lambda: free)
+    monkeypatch.setattr(memory, "free_memory", lambda: free)
 
 
-def found(model: Transformer, *, training: TrainConfig = PLAIN, process: Process = ALONE) -> int:
-    return find_micro_tokens(model, longest=13, training=training, process=process).micro_tokens
+def found(
+    model: Transformer, *, training: TrainConfig = PLAIN, process: Process = SINGLE_PROCESS
+) -> int:
+    return estimate_batch_size(model, longest=13, training=training, process=process).micro_tokens
 
 
 def test_a_cpu_with_memory_enough_takes_the_usual_number(
@@ -113,24 +115,28 @@ def test_a_cpu_with_memory_enough_takes_the_usual_number(
 def test_with_less_memory_four_fifths_of_what_is_free_are_filled(
     tiny: Transformer, monkeypatch: pytest.MonkeyPatch
 ):
-    need, copies = measure(tiny, longest=13, training=PLAIN), 2 * 4 * tiny.size
+    need, copies = measure_cost(tiny, longest=13, training=PLAIN), 2 * 4 * tiny.size
     room(monkeypatch, 20_000_000)
 
     most = found(tiny)
 
     assert most % 64 == 0
-    assert 0 <= 16_000_000 - copies - need.always - most * need.each < 64 * need.each
+    assert (
+        0
+        <= 16_000_000 - copies - need.fixed_bytes - most * need.bytes_per_position
+        < 64 * need.bytes_per_position
+    )
 
 
 def test_what_else_will_be_kept_makes_it_less(tiny: Transformer, monkeypatch: pytest.MonkeyPatch):
     weights = 4 * tiny.size
-    need = Need(always=0.0, each=weights / 400)
-    monkeypatch.setattr(memory, "measure", lambda *_, **__: need)
-    room(monkeypatch, int((2 * weights + 2050 * need.each) / 0.8))
+    need = MemoryCost(fixed_bytes=0.0, bytes_per_position=weights / 400)
+    monkeypatch.setattr(memory, "measure_cost", lambda *_, **__: need)
+    room(monkeypatch, int((2 * weights + 2050 * need.bytes_per_position) / 0.8))
 
     whole = found(tiny)
     with_a_mean = found(tiny, training=replace(PLAIN, ema=0.9))
-    shared = found(tiny, process=Process(world=2))
+    shared = found(tiny, process=Process(world_size=2))
 
     assert (whole, with_a_mean, shared) == (2048, 1600, 1600)
 
@@ -143,7 +149,7 @@ def test_processes_of_one_machine_share_its_memory(
 
     room(monkeypatch, 90_000_000)
 
-    assert found(tiny, process=Process(here=3)) == one
+    assert found(tiny, process=Process(local_world_size=3)) == one
 
 
 def test_a_pair_alone_always_may_be_a_micro_batch(
@@ -159,9 +165,9 @@ def test_where_memory_cannot_be_known_the_usual_number_is_taken(
 ):
     room(monkeypatch, None)
 
-    most = find_micro_tokens(tiny, longest=13, training=PLAIN, process=ALONE)
+    most = estimate_batch_size(tiny, longest=13, training=PLAIN, process=SINGLE_PROCESS)
 
-    assert most == Found(4096, "how much memory is free cannot be known here")
+    assert most == BatchSizeEstimate(4096, "how much memory is free cannot be known here")
 
 
 def test_memory_that_runs_out_while_measuring_leaves_a_pair_at_a_time(
@@ -178,7 +184,7 @@ def test_memory_that_runs_out_while_measuring_leaves_a_pair_at_a_time(
 def test_measuring_leaves_no_trace(tiny: Transformer):
     before = torch.get_rng_state()
 
-    measure(tiny.train(), longest=13, training=PLAIN)
+    measure_cost(tiny.train(), longest=13, training=PLAIN)
 
     assert torch.equal(torch.get_rng_state(), before)
     assert all(weight.grad is None for weight in tiny.parameters())
@@ -186,10 +192,11 @@ def test_measuring_leaves_no_trace(tiny: Transformer):
 
 def test_reading_twice_needs_twice_as_much(tiny: Transformer):
     once, twice = (
-        measure(tiny.train(), longest=13, training=TrainConfig(r_drop=each)) for each in (0.0, 1.0)
+        measure_cost(tiny.train(), longest=13, training=TrainConfig(r_drop=each))
+        for each in (0.0, 1.0)
     )
 
-    assert twice.each == pytest.approx(2 * once.each, rel=0.1)
+    assert twice.bytes_per_position == pytest.approx(2 * once.bytes_per_position, rel=0.1)
 
 
 SHAPE = ModelConfig(
@@ -207,25 +214,25 @@ PEAK = """
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.memory import _longest
-from transduce.train.step import batch_nats
+from transduce.train.step import batch_loss
 
 def said(name):
     with open("/proc/self/status") as lines:
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
 
 model = Transformer({shape!r}).train()
-batch_nats(model, _longest(2, 65), smoothing=0.1, r_drop=0.0).backward()
+batch_loss(model, _longest(2, 65), smoothing=0.1, r_drop=0.0).backward()
 with open("/proc/self/clear_refs", "w") as peak:
     peak.write("5")
 before = said("VmRSS")
-batch_nats(model, _longest(64, 65), smoothing=0.1, r_drop=0.0).backward()
+batch_loss(model, _longest(64, 65), smoothing=0.1, r_drop=0.0).backward()
 print(said("VmHWM") - before)
 """
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak")
 def test_what_is_counted_is_near_what_a_process_takes():
-    need = measure(made(SHAPE).train(), longest=65, training=PLAIN)
+    need = measure_cost(made(SHAPE).train(), longest=65, training=PLAIN)
 
     done = subprocess.run(
         [sys.executable, "-c", PEAK.format(shape=SHAPE)], capture_output=True, check=False
@@ -233,11 +240,13 @@ def test_what_is_counted_is_near_what_a_process_takes():
 
     assert done.returncode == 0, done.stderr.decode()
     taken = int(done.stdout)
-    assert taken / 1.5 < need.always + need.each * 64 * 65 < 1.5 * taken
+    assert taken / 1.5 < need.fixed_bytes + need.bytes_per_position * 64 * 65 < 1.5 * taken
 
 
 def kept(folder: Path, count: int, told: list[Event]) -> int:
-    return settled(folder, CPU, find=lambda: Found(count, "so it is"), on_event=told.append)
+    return load_or_measure_batch_size(
+        folder, CPU, find=lambda: BatchSizeEstimate(count, "so it is"), on_event=told.append
+    )
 
 
 def test_what_was_found_is_told_and_taken_again(tmp_path: Path):

@@ -9,10 +9,10 @@ import torch
 
 from transduce.train.checkpoint import TrainState
 from transduce.train.config import TrainConfig
-from transduce.train.distributed import ALONE, Process
+from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import Event, LogMessage, Progress, Validated
-from transduce.train.metrics_log import Log
-from transduce.train.step import Update
+from transduce.train.metrics_log import MetricsLog
+from transduce.train.step import StepResult
 
 FOUND = Validated(
     update=4,
@@ -24,8 +24,8 @@ FOUND = Validated(
 )
 
 
-def made(nats: float, tokens: int) -> Update:
-    return Update(nats=torch.tensor(nats), tokens=tokens, grad_norm=torch.tensor(0.25))
+def made(nats: float, tokens: int) -> StepResult:
+    return StepResult(loss_sum=torch.tensor(nats), tokens=tokens, grad_norm=torch.tensor(0.25))
 
 
 def lines(path: Path) -> list[dict[str, float]]:
@@ -33,9 +33,13 @@ def lines(path: Path) -> list[dict[str, float]]:
 
 
 def begin(
-    path: Path, *, update: int = 0, told: list[Event] | None = None, process: Process = ALONE
-) -> Log:
-    return Log(
+    path: Path,
+    *,
+    update: int = 0,
+    told: list[Event] | None = None,
+    process: Process = SINGLE_PROCESS,
+) -> MetricsLog:
+    return MetricsLog(
         path,
         config=TrainConfig(updates=7, log_every=3),
         state=TrainState(update=update, seconds=100.0),
@@ -48,7 +52,7 @@ def test_a_line_comes_every_so_many_updates_and_at_the_last(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl")
 
     for update in range(1, 8):
-        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
 
     assert [line["update"] for line in lines(tmp_path / "metrics.jsonl")] == [3, 6, 7]
 
@@ -57,7 +61,7 @@ def test_the_loss_of_a_line_is_the_mean_over_all_its_tokens(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl")
 
     for update, (nats, tokens) in enumerate([(10.0, 2), (20.0, 3), (3.0, 6)], start=1):
-        log.updated(TrainState(update=update), made(nats, tokens), rate=0.5)
+        log.log_update(TrainState(update=update), made(nats, tokens), rate=0.5)
 
     assert lines(tmp_path / "metrics.jsonl")[0]["loss"] == 3.0
 
@@ -67,12 +71,12 @@ def test_the_watcher_is_told_what_the_file_says(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl", told=told)
 
     for update in range(1, 4):
-        log.updated(TrainState(update=update, epoch=4), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update, epoch=4), made(10.0, 5), rate=0.5)
 
     (event,) = told
     assert isinstance(event, Progress)
     assert (event.update, event.updates, event.epoch) == (3, 7, 5)
-    assert (event.loss, event.rate, event.grad_norm) == (2.0, 0.5, 0.25)
+    assert (event.loss, event.learning_rate, event.grad_norm) == (2.0, 0.5, 0.25)
 
 
 def test_the_time_left_is_for_the_updates_left(tmp_path: Path):
@@ -80,7 +84,7 @@ def test_the_time_left_is_for_the_updates_left(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl", told=told)
 
     for update in range(1, 8):
-        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
 
     left = [event.seconds_left for event in told if isinstance(event, Progress)]
     assert left[0] > 0
@@ -88,10 +92,10 @@ def test_the_time_left_is_for_the_updates_left(tmp_path: Path):
 
 
 def test_a_line_of_several_processes_says_their_number_and_the_speed_of_each(tmp_path: Path):
-    log = begin(tmp_path / "metrics.jsonl", process=Process(world=4))
+    log = begin(tmp_path / "metrics.jsonl", process=Process(world_size=4))
 
     for update in range(1, 4):
-        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
 
     (line,) = lines(tmp_path / "metrics.jsonl")
     assert line["processes"] == 4
@@ -100,15 +104,15 @@ def test_a_line_of_several_processes_says_their_number_and_the_speed_of_each(tmp
 
 def test_time_that_processes_wait_for_each_other_is_not_time_at_work(tmp_path: Path):
     told: list[Event] = []
-    process = Process(world=2, waited=50.0)
+    process = Process(world_size=2, communication_seconds=50.0)
     log = begin(tmp_path / "metrics.jsonl", told=told, process=process)
 
     log._since -= 1_000.0  # as if the updates had taken so long
-    process.waited += 250.0
+    process.communication_seconds += 250.0
     for update in range(1, 7):
-        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
 
-    shares = [event.working for event in told if isinstance(event, Progress)]
+    shares = [event.compute_share for event in told if isinstance(event, Progress)]
     assert shares == [pytest.approx(0.75, abs=0.01), 1.0]
 
 
@@ -116,7 +120,7 @@ def test_a_line_of_one_process_says_nothing_of_others(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl")
 
     for update in range(1, 4):
-        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
 
     (line,) = lines(tmp_path / "metrics.jsonl")
     assert {"processes", "tokens_per_second_each", "working"}.isdisjoint(line)
@@ -126,19 +130,19 @@ def test_only_the_first_process_touches_the_file(tmp_path: Path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"update": 3}\n{"update": 4}\n')
 
-    log = begin(path, update=3, process=Process(rank=1, world=2))
-    log.validated(TrainState(update=4), FOUND)
+    log = begin(path, update=3, process=Process(rank=1, world_size=2))
+    log.log_validation(TrainState(update=4), FOUND)
 
     assert path.read_text() == '{"update": 3}\n{"update": 4}\n'
 
 
-def skipped(log: Log, update: int, *, in_a_row: int = 1) -> None:
-    done = Update(
-        nats=torch.tensor(math.nan), tokens=5, grad_norm=torch.tensor(math.inf), skipped=True
+def skipped(log: MetricsLog, update: int, *, in_a_row: int = 1) -> None:
+    done = StepResult(
+        loss_sum=torch.tensor(math.nan), tokens=5, grad_norm=torch.tensor(math.inf), skipped=True
     )
     state = TrainState(update=update, skipped=3, skipped_in_a_row=in_a_row)
-    log.skipped(state, done, lines=[11, 13])
-    log.updated(state, done, rate=0.5)
+    log.log_skipped(state, done, lines=[11, 13])
+    log.log_update(state, done, rate=0.5)
 
 
 def test_a_skipped_update_is_written_and_told_with_its_lines(tmp_path: Path):
@@ -159,7 +163,7 @@ def test_the_loss_of_a_line_leaves_skipped_updates_out(tmp_path: Path):
 
     skipped(log, 1)
     for update in (2, 3):
-        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
 
     assert lines(tmp_path / "metrics.jsonl")[-1]["loss"] == 2.0
 
@@ -189,7 +193,7 @@ def test_a_loss_that_jumps_up_is_told_of(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl", told=told)
 
     for update in range(1, 8):
-        log.updated(TrainState(update=update), made(20.0 if update > 3 else 10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), made(20.0 if update > 3 else 10.0, 5), rate=0.5)
 
     spikes = [event.text for event in told if isinstance(event, LogMessage)]
     assert (
@@ -204,7 +208,7 @@ def spikes(tmp_path: Path, *losses: float) -> list[str]:
     log = begin(tmp_path / "metrics.jsonl", told=told)
     for line, loss in enumerate(losses):
         for update in range(3 * line + 1, 3 * line + 4):
-            log.updated(TrainState(update=update), made(5 * loss, 5), rate=0.5)
+            log.log_update(TrainState(update=update), made(5 * loss, 5), rate=0.5)
     return [event.text for event in told if isinstance(event, LogMessage)]
 
 
@@ -223,7 +227,7 @@ def test_a_small_loss_that_rises_far_is_told_of(tmp_path: Path):
 def test_a_validation_is_written_with_its_signature(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl")
 
-    log.validated(TrainState(update=4, tokens=83), FOUND)
+    log.log_validation(TrainState(update=4, tokens=83), FOUND)
 
     (line,) = lines(tmp_path / "metrics.jsonl")
     assert (line["validation_loss"], line["perplexity"]) == (1.5, 4.4817)
@@ -234,13 +238,13 @@ def test_validation_does_not_count_as_training_speed(tmp_path: Path):
     told: list[Event] = []
     log = begin(tmp_path / "metrics.jsonl", told=told)
 
-    log.pause()
+    log.pause_clock()
     log._since -= 1_000.0  # as if what follows had taken so long
     log._paused -= 1_000.0
-    log.validated(TrainState(update=2), FOUND)
-    log.go_on()
+    log.log_validation(TrainState(update=2), FOUND)
+    log.resume_clock()
     for update in range(1, 4):
-        log.updated(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
 
     speeds = [event.tokens_per_second for event in told if isinstance(event, Progress)]
     assert speeds[0] > 15

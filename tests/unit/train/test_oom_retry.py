@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from transduce.data.batch import Batch, collate
-from transduce.train.oom_retry import cut, halved, out_of_memory, positions
+from transduce.train.oom_retry import halve_limit, out_of_memory, positions, split_batch
 
 SOURCES = [[1] * length for length in (2, 3, 5, 1, 1)]
 TARGETS = [[2] * length for length in (1, 6, 2, 2, 1)]
@@ -55,24 +55,24 @@ def test_positions_are_rows_times_the_longer_side(batch: Batch):
 
 
 def test_the_larger_half_decides_how_much_a_half_may_hold(batch: Batch):
-    assert halved(batch) == 3 * 7
+    assert halve_limit(batch) == 3 * 7
 
 
 def test_one_row_that_is_too_large_is_refused_in_one_line(batch: Batch):
-    row = list(cut([batch], most=7, pad=9))[1]
+    row = list(split_batch([batch], most=7, pad=9))[1]
 
     with pytest.raises(MemoryError, match=r"^memory .* single pair of 7 positions: lower .* 6 "):
-        halved(row)
+        halve_limit(row)
 
 
 def test_what_fits_is_left_as_it_is(batch: Batch):
-    assert list(cut([batch], most=35, pad=9)) == [batch]
-    assert list(cut([batch], most=0, pad=9)) == [batch]
+    assert list(split_batch([batch], most=35, pad=9)) == [batch]
+    assert list(split_batch([batch], most=0, pad=9)) == [batch]
 
 
 @pytest.mark.parametrize("most", [1, 7, 13, 21, 34])
 def test_the_parts_are_the_rows_in_their_order_within_the_limit_or_alone(batch: Batch, most: int):
-    parts = list(cut([batch, batch], most=most, pad=9))
+    parts = list(split_batch([batch, batch], most=most, pad=9))
 
     rows = [row[: row.index(0)] for part in parts for row in part.target_out.tolist()]
     assert rows == 2 * TARGETS
@@ -82,7 +82,7 @@ def test_the_parts_are_the_rows_in_their_order_within_the_limit_or_alone(batch: 
 @pytest.mark.parametrize("most", [1, 13, 21])
 def test_a_part_is_what_would_have_been_collated(batch: Batch, most: int):
     done = 0
-    for part in cut([batch], most=most, pad=9):
+    for part in split_batch([batch], most=most, pad=9):
         rows = slice(done, done := done + len(part.source))
         fresh = collate(SOURCES[rows], TARGETS[rows], pad=9, eos=0)
 

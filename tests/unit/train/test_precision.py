@@ -12,9 +12,9 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train import memory
 from transduce.train.config import TrainConfig
-from transduce.train.distributed import ALONE
-from transduce.train.memory import Need, find_micro_tokens, measure
-from transduce.train.precision import Working, choose, units_of, working_copy
+from transduce.train.distributed import SINGLE_PROCESS
+from transduce.train.memory import MemoryCost, estimate_batch_size, measure_cost
+from transduce.train.precision import Bf16Replica, bfloat16_units, choose_precision, make_replica
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -45,36 +45,36 @@ def gpu(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> bool
 )
 @pytest.mark.usefixtures("processor")
 def test_auto_is_bfloat16_where_a_cpu_has_units_for_it(units: str):
-    chosen = choose(TrainConfig(), CPU)
+    chosen = choose_precision(TrainConfig(), CPU)
 
     assert chosen.name == ("bfloat16" if units else "float32")
-    assert (units or "no units") in chosen.why
+    assert (units or "no units") in chosen.reason
 
 
 def test_auto_is_bfloat16_where_a_gpu_has_units_for_it(gpu: bool):
-    chosen = choose(TrainConfig(), CUDA)
+    chosen = choose_precision(TrainConfig(), CUDA)
 
     assert chosen.name == ("bfloat16" if gpu else "float32")
-    assert ("A device" if gpu else "this GPU has no units") in chosen.why
+    assert ("A device" if gpu else "this GPU has no units") in chosen.reason
 
 
 def test_of_other_devices_nothing_is_known():
-    assert units_of(torch.device("mps")) == ""
+    assert bfloat16_units(torch.device("mps")) == ""
 
 
 @pytest.mark.parametrize("processor", [("amx_bf16",)], indirect=True)
 @pytest.mark.usefixtures("processor")
 def test_weights_that_are_shared_out_are_computed_with_as_they_are():
-    chosen = choose(TrainConfig(fsdp=True), CPU)
+    chosen = choose_precision(TrainConfig(fsdp=True), CPU)
 
-    assert (chosen.name, "train.fsdp" in chosen.why) == ("float32", True)
+    assert (chosen.name, "train.fsdp" in chosen.reason) == ("float32", True)
 
 
 @pytest.mark.parametrize("processor", [(), ("amx_bf16",)], indirect=True)
 @pytest.mark.usefixtures("processor")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_what_a_recipe_says_is_taken(precision: Literal["float32", "bfloat16"]):
-    assert choose(TrainConfig(precision=precision), CPU).name == precision
+    assert choose_precision(TrainConfig(precision=precision), CPU).name == precision
 
 
 @pytest.mark.parametrize(
@@ -84,20 +84,20 @@ def test_what_a_recipe_says_is_taken(precision: Literal["float32", "bfloat16"]):
 )
 @pytest.mark.usefixtures("processor")
 def test_who_asks_for_what_is_slow_is_told(why: str):
-    assert choose(TrainConfig(precision="bfloat16"), CPU).why == why
+    assert choose_precision(TrainConfig(precision="bfloat16"), CPU).reason == why
 
 
 @pytest.mark.parametrize("processor", [(), ("amx_bf16",)], indirect=True)
 @pytest.mark.usefixtures("processor")
 def test_in_float32_nothing_is_copied(tiny: Transformer):
-    assert working_copy(tiny, TrainConfig(precision="float32")) is None
+    assert make_replica(tiny, TrainConfig(precision="float32")) is None
 
 
 @pytest.mark.parametrize("processor", [("amx_bf16",)], indirect=True)
 @pytest.mark.usefixtures("processor")
 def test_a_model_in_double_precision_stays_so(tiny: Transformer):
-    assert working_copy(tiny, TrainConfig()) is not None
-    assert working_copy(tiny.double(), TrainConfig()) is None
+    assert make_replica(tiny, TrainConfig()) is not None
+    assert make_replica(tiny.double(), TrainConfig()) is None
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -110,7 +110,7 @@ def test_linear_maps_alone_are_copied(config: ModelConfig, norm: str):
         for which, _ in module.named_parameters()
     }
 
-    working = dict(Working(model).model.named_parameters())
+    working = dict(Bf16Replica(model).model.named_parameters())
 
     for name, master in model.named_parameters():
         assert master.dtype == torch.float32
@@ -124,23 +124,23 @@ def weights(module: Transformer) -> list[nn.Parameter]:
 
 
 def test_copies_follow_the_masters(tiny: Transformer):
-    working = Working(tiny)
+    working = Bf16Replica(tiny)
     with torch.no_grad():
         for weight in tiny.parameters():
             weight.add_(0.3)
 
-    working.follow()
+    working.sync_from_master()
 
     for each, master in zip(weights(working.model), weights(tiny), strict=True):
         assert torch.equal(each, master.bfloat16())
 
 
 def test_gradients_of_many_micro_batches_are_added_up_in_float32(tiny: Transformer):
-    working = Working(tiny)
+    working = Bf16Replica(tiny)
     for _ in range(300):  # in bfloat16 256 + 1 is 256
         for each in weights(working.model):
             each.grad = torch.ones_like(each)
-        working.hand_over()
+        working.accumulate_grads_to_master()
 
     assert all(each.grad is None for each in weights(working.model))
     for master in weights(tiny):
@@ -149,7 +149,7 @@ def test_gradients_of_many_micro_batches_are_added_up_in_float32(tiny: Transform
 
 
 def test_a_copy_without_a_gradient_hands_over_none(tiny: Transformer):
-    Working(tiny).hand_over()
+    Bf16Replica(tiny).accumulate_grads_to_master()
 
     assert all(weight.grad is None for weight in tiny.parameters())
 
@@ -159,9 +159,9 @@ def a_batch(rows: int, width: int) -> Batch:
 
 
 def test_small_batches_are_passed_in_few_shapes(config: ModelConfig):
-    working = Working(Transformer(replace(config, d_model=64)))
+    working = Bf16Replica(Transformer(replace(config, d_model=64)))
 
-    shaped = working.shaped(a_batch(17, 7))
+    shaped = working.pad_to_bucket(a_batch(17, 7))
 
     assert shaped.source.shape == shaped.target_in.shape == (24, 8)
 
@@ -171,32 +171,34 @@ def test_small_batches_are_passed_in_few_shapes(config: ModelConfig):
     [(15, 7, "few rows"), (17, 23, "no position behind"), (8195, 4, "large")],
 )
 def test_other_batches_are_passed_as_they_are(config: ModelConfig, rows: int, width: int, why: str):
-    working = Working(Transformer(replace(config, d_model=64, max_positions=23)))
+    working = Bf16Replica(Transformer(replace(config, d_model=64, max_positions=23)))
     batch = a_batch(rows, width)
 
-    assert working.shaped(batch) is batch, why
+    assert working.pad_to_bucket(batch) is batch, why
 
 
 def test_the_copies_take_six_bytes_a_weight_beside_the_model(tiny: Transformer):
-    assert Working(tiny).beside == 6 * sum(each.numel() for each in weights(tiny))
+    assert Bf16Replica(tiny).extra_bytes == 6 * sum(each.numel() for each in weights(tiny))
 
 
 def test_a_micro_batch_leaves_room_for_the_copies(
     tiny: Transformer, monkeypatch: pytest.MonkeyPatch
 ):
-    def need(model: Transformer, *, longest: int, training: TrainConfig) -> Need:
+    def need(model: Transformer, *, longest: int, training: TrainConfig) -> MemoryCost:
         assert weights(model)[0].dtype == torch.bfloat16
-        return Need(always=0.0, each=1000.0)
+        return MemoryCost(fixed_bytes=0.0, bytes_per_position=1000.0)
 
-    monkeypatch.setattr(memory, "free_here", lambda: 4 * 10**6)
-    monkeypatch.setattr(memory, "measure", need)
+    monkeypatch.setattr(memory, "free_memory", lambda: 4 * 10**6)
+    monkeypatch.setattr(memory, "measure_cost", need)
     found: list[int] = []
 
     for beside in (0, 640_000):
-        monkeypatch.setattr(Working, "beside", beside)
+        monkeypatch.setattr(Bf16Replica, "extra_bytes", beside)
         training = TrainConfig(precision="bfloat16")
         found.append(
-            find_micro_tokens(tiny, longest=13, training=training, process=ALONE).micro_tokens
+            estimate_batch_size(
+                tiny, longest=13, training=training, process=SINGLE_PROCESS
+            ).micro_tokens
         )
 
     assert found[0] - found[1] == 640
@@ -204,8 +206,8 @@ def test_a_micro_batch_leaves_room_for_the_copies(
 
 def test_what_a_micro_batch_takes_is_measured_in_the_precision_of_training(tiny: Transformer):
     short, exact = (
-        measure(each.train(), longest=61, training=TrainConfig())
-        for each in (Working(tiny).model, tiny)
+        measure_cost(each.train(), longest=61, training=TrainConfig())
+        for each in (Bf16Replica(tiny).model, tiny)
     )
 
-    assert short.each < 0.8 * exact.each
+    assert short.bytes_per_position < 0.8 * exact.bytes_per_position

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from transduce.train.config import TrainConfig
 from transduce.train.schedule import (
     cosine_share,
+    learning_rates,
     linear_share,
     paper_rate,
-    rates,
-    rising_share,
+    warmup_share,
     wsd_share,
 )
 
@@ -66,7 +66,7 @@ def test_the_level_share_falls_at_the_end_alone():
 
 
 def test_the_constant_share_stays():
-    assert {rising_share(update, warmup=7) for update in range(7, 54)} == {1.0}
+    assert {warmup_share(update, warmup=7) for update in range(7, 54)} == {1.0}
 
 
 PEAKED = ("linear", "cosine", "constant", "wsd")
@@ -91,7 +91,7 @@ def regimes(draw: st.DrawFn) -> TrainConfig:
 
 
 def curve(config: TrainConfig) -> list[float]:
-    return [rates(n, config=config, d_model=64)[0] for n in range(1, config.updates + 1)]
+    return [learning_rates(n, config=config, d_model=64)[0] for n in range(1, config.updates + 1)]
 
 
 @given(config=regimes())
@@ -113,7 +113,7 @@ def test_no_schedule_rises_again(config: TrainConfig):
 @given(config=regimes())
 def test_every_schedule_but_the_constant_one_ends_near_zero_and_still_learns(config: TrainConfig):
     last = curve(config)[-1] / 0.003
-    falls = config.descent if config.schedule == "wsd" else config.updates - config.warmup
+    falls = config.decay_updates if config.schedule == "wsd" else config.updates - config.warmup
 
     if config.schedule == "constant":
         assert last == 1.0
@@ -124,7 +124,7 @@ def test_every_schedule_but_the_constant_one_ends_near_zero_and_still_learns(con
 @given(config=regimes())
 def test_both_rates_move_alike(config: TrainConfig):
     for update in (1, config.warmup, config.updates):
-        adam, matrix = rates(update, config=config, d_model=64)
+        adam, matrix = learning_rates(update, config=config, d_model=64)
 
         assert matrix / 0.02 == pytest.approx(adam / 0.003)
 
@@ -132,8 +132,8 @@ def test_both_rates_move_alike(config: TrainConfig):
 @pytest.mark.parametrize("update", [3, 97, 5_003])
 def test_under_the_papers_schedule_the_matrices_rate_has_the_papers_shape(update: int):
     config = TrainConfig(learning_rate=2.0, muon_learning_rate=0.02, warmup=97)
-    adam, matrix = rates(update, config=config, d_model=64)
-    peak, matrix_peak = rates(97, config=config, d_model=64)
+    adam, matrix = learning_rates(update, config=config, d_model=64)
+    peak, matrix_peak = learning_rates(97, config=config, d_model=64)
 
     assert matrix_peak == pytest.approx(0.02)
     assert matrix / matrix_peak == pytest.approx(adam / peak)

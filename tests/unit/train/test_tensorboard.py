@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from transduce.train import tensorboard as board
+from transduce.train import metrics_log
 from transduce.train.events import Event, LogMessage, Progress, Validated
-from transduce.train.tensorboard import check_board, on_board
+from transduce.train.metrics_log import check_tensorboard, tensorboard_writer
 
 
 @dataclass
@@ -37,7 +37,7 @@ def progress(update: int) -> Progress:
         epoch=2,
         loss=1.5,
         tokens_per_second=701.0,
-        rate=0.125,
+        learning_rate=0.125,
         grad_norm=0.75,
         seconds_left=3.0,
     )
@@ -49,7 +49,9 @@ FOUND = Validated(update=20, loss=2.5, perplexity=12.2, bleu=31.25, signature="s
 def test_an_update_gives_four_points(tmp_path: Path):
     writer = FakeWriter()
 
-    with on_board(tmp_path, wanted=True, on_event=lambda event: None, open=writer.open) as on_event:
+    with tensorboard_writer(
+        tmp_path, wanted=True, on_event=lambda event: None, open=writer.open
+    ) as on_event:
         on_event(progress(40))
 
     assert writer.told[1:-1] == [
@@ -63,7 +65,9 @@ def test_an_update_gives_four_points(tmp_path: Path):
 def test_a_validation_gives_three_points_and_is_written_out(tmp_path: Path):
     writer = FakeWriter()
 
-    with on_board(tmp_path, wanted=True, on_event=lambda event: None, open=writer.open) as on_event:
+    with tensorboard_writer(
+        tmp_path, wanted=True, on_event=lambda event: None, open=writer.open
+    ) as on_event:
         on_event(FOUND)
 
     assert writer.told[1:-1] == [
@@ -77,7 +81,9 @@ def test_a_validation_gives_three_points_and_is_written_out(tmp_path: Path):
 def test_points_from_the_first_update_told_are_made_anew(tmp_path: Path):
     writer = FakeWriter()
 
-    with on_board(tmp_path, wanted=True, on_event=lambda event: None, open=writer.open) as on_event:
+    with tensorboard_writer(
+        tmp_path, wanted=True, on_event=lambda event: None, open=writer.open
+    ) as on_event:
         on_event(LogMessage(text="going on after update 40"))
         on_event(progress(60))
         on_event(progress(80))
@@ -90,7 +96,9 @@ def test_the_watcher_is_told_everything_as_before(tmp_path: Path):
     heard: list[Event] = []
     events = [LogMessage(text="a note"), progress(20), FOUND]
 
-    with on_board(tmp_path, wanted=True, on_event=heard.append, open=FakeWriter().open) as on_event:
+    with tensorboard_writer(
+        tmp_path, wanted=True, on_event=heard.append, open=FakeWriter().open
+    ) as on_event:
         for event in events:
             on_event(event)
 
@@ -101,7 +109,7 @@ def test_a_run_that_fails_keeps_its_curves(tmp_path: Path):
     writer = FakeWriter()
 
     def diverge() -> None:
-        with on_board(
+        with tensorboard_writer(
             tmp_path, wanted=True, on_event=lambda event: None, open=writer.open
         ) as on_event:
             on_event(progress(20))
@@ -116,20 +124,22 @@ def test_a_run_that_fails_keeps_its_curves(tmp_path: Path):
 def test_where_it_is_not_wanted_nothing_is_opened(tmp_path: Path):
     writer, heard = FakeWriter(), list[Event]()
 
-    with on_board(tmp_path, wanted=False, on_event=heard.append, open=writer.open) as on_event:
+    with tensorboard_writer(
+        tmp_path, wanted=False, on_event=heard.append, open=writer.open
+    ) as on_event:
         on_event(progress(20))
 
     assert (writer.told, heard) == ([], [progress(20)])
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(board.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(metrics_log.importlib.util, "find_spec", lambda name: None)
 
     with pytest.raises(ValueError, match="python -m pip install tensorboard"):
-        check_board()
+        check_tensorboard()
 
 
 def test_a_package_that_is_here_is_no_fault(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(board.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(metrics_log.importlib.util, "find_spec", lambda name: object())
 
-    check_board()
+    check_tensorboard()

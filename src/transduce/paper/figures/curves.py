@@ -7,7 +7,7 @@ from transduce.config import load_recipe
 from transduce.paper.figures.shown import Shown
 from transduce.paper.plot import MARKERS, Ink
 from transduce.train.config import TrainConfig
-from transduce.train.schedule import rates
+from transduce.train.schedule import learning_rates
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,7 +69,7 @@ def curves_figure(*, quick: bool = False) -> Shown:
 def _curve(name: str, *, d_model: int, warmup: int, last: int, every: int) -> Curve:
     config = TrainConfig(warmup=warmup)
     updates = (1, *range(every, last + 1, every))
-    made = [rates(update, config=config, d_model=d_model)[0] for update in updates]
+    made = [learning_rates(update, config=config, d_model=d_model)[0] for update in updates]
     peak = max(made)
     return Curve(
         name=name,

@@ -18,10 +18,10 @@ from transduce.io.allocator import hold_memory
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.paper.table2.cost import RUNS, Account, Lengths, Projected, account, on_gpu
-from transduce.train.distributed import computing
+from transduce.train.distributed import compute_device
 from transduce.train.events import EventHandler, LogMessage
 from transduce.train.optimizer import make_optimizers
-from transduce.train.step import make_update
+from transduce.train.step import train_step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +130,7 @@ def measure(
     )
     batch = collate(source, target, pad=config.pad, eos=1)
     regime = load_recipe("base").train
-    with computing(threads=threads) as device, torch.random.fork_rng(devices=[]):
+    with compute_device(threads=threads) as device, torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model = Transformer(config).to(device).train()
         here = batch.to(device)
@@ -139,8 +139,8 @@ def measure(
         for _ in range(updates + 1):
             model.zero_grad()
             started = time.perf_counter()
-            done = make_update(model, [here], optimizers=(), rates=(), smoothing=0.1)
-            assert float(done.nats) > 0.0  # waits for a device that works apart
+            done = train_step(model, [here], optimizers=(), rates=(), smoothing=0.1)
+            assert float(done.loss_sum) > 0.0  # waits for a device that works apart
             spent.append(time.perf_counter() - started)
         steps: list[float] = []
         for _ in range(2):  # the first one makes room for the moments

@@ -37,12 +37,12 @@ from transduce.paper.table3.rows import Scale, parameters, scaled
 from transduce.pipeline.prepare import (
     Prepared,
     check_positions,
-    fits,
+    is_up_to_date,
     open_prepared,
     prepare,
 )
 from transduce.recipes import table3
-from transduce.train.distributed import computing
+from transduce.train.distributed import compute_device
 from transduce.train.events import Event, EventHandler, LogMessage, Progress
 from transduce.train.loop import Validation, train
 
@@ -294,7 +294,7 @@ def _prepared(recipe: Recipe, folder: Path, *, on_event: EventHandler) -> Prepar
     """The corpus, prepared once for all rows."""
     if not recover(folder / PREPARED_FOLDER):
         return prepare(recipe, folder, on_event=on_event)
-    if not fits(recipe, folder):
+    if not is_up_to_date(recipe, folder):
         raise ValueError(
             f"{folder / PREPARED_FOLDER} was made of another corpus than {recipe.data.folder}: "
             f"name that one by --corpus, or another folder by --out"
@@ -307,7 +307,9 @@ def _carried_out(job: Job, prepared: Prepared, *, on_event: EventHandler) -> Out
     """Train a row, or go on with it, and score the weights after its last update."""
     recipe, tokenizer = job.recipe, prepared.tokenizer
     check_positions(recipe, prepared)
-    with computing(device=recipe.train.device, threads=recipe.train.intra_op_threads) as device:
+    with compute_device(
+        device=recipe.train.device, threads=recipe.train.intra_op_threads
+    ) as device:
         torch.manual_seed(job.seed)
         shape = replace(recipe.model, vocab_size=tokenizer.vocab_size)
         model = Transformer(shape).to(device)
