@@ -18,7 +18,7 @@ from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.ct2_model import vocabulary, write_ctranslate2
 from transduce.inference.engines.selection import choose
 from transduce.inference.engines.worker_processes import as_program
-from transduce.search.request import DecodingConstraints, Request
+from transduce.search.config import DecodingConstraints, Request
 
 BATCH = 64
 

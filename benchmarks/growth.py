@@ -33,8 +33,7 @@ from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.io.allocator import hold_memory
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
-from transduce.search.request import DecodingConstraints, Request
+from transduce.search.config import DecodingConstraints, Request, SearchConfig
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
 from transduce.train.step import train_step

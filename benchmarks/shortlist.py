@@ -34,8 +34,7 @@ from transduce.inference.engines.ct2_model import vocabulary
 from transduce.inference.engines.selection import choose
 from transduce.inference.translator import Extras, Translator
 from transduce.pipeline.prepare import open_prepared
-from transduce.search.config import SearchConfig
-from transduce.search.request import Request
+from transduce.search.config import Request, SearchConfig
 
 HELD = 1000  # validation pairs that it is learned by, at most, as in `transduce export`
 

@@ -45,7 +45,7 @@ from transduce.inference.translation import Translation
 from transduce.inference.translator import Extras, Translator
 from transduce.model.trace import trace
 from transduce.pipeline.prepare import Prepared, open_prepared
-from transduce.search.request import DecodingConstraints, Request, SamplingConfig
+from transduce.search.config import DecodingConstraints, Request, SamplingConfig
 
 Numbers = dict[str, float]
 Look = Float[Tensor, "target source"]

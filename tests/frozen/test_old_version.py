@@ -18,8 +18,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.bundle.tensors import read_tensors, read_weights
 from transduce.config import load_recipe
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.search.config import SearchConfig
-from transduce.search.request import Request
+from transduce.search.config import Request, SearchConfig
 
 OLD = Path(__file__).parent / "old_version"
 EXPECTED: dict[str, Any] = json.loads((OLD / "expected.json").read_text(encoding="utf-8"))

@@ -13,8 +13,7 @@ from transduce.data.corpus_config import TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.export.importer import import_marian
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.search.config import SearchConfig
-from transduce.search.request import Request
+from transduce.search.config import Request, SearchConfig
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed: pip install -e .[test-interop]"

@@ -15,8 +15,7 @@ from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.config import ModelConfig
 from transduce.model.positions import Positions
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
-from transduce.search.request import Request
+from transduce.search.config import Request, SearchConfig
 
 
 @pytest.fixture(params=["the paper's", "every option"])

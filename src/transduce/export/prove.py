@@ -28,7 +28,7 @@ from transduce.data.tokenizer import EOS, UNK
 from transduce.export.proof import Both, Proof, compared, missing
 from transduce.inference.engines.ct2_model import load_ctranslate2, vocabulary
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.search.request import Request
+from transduce.search.config import Request
 
 ARGOS_BEAM, ARGOS_PENALTY = 4, 0.2
 """How Argos searches; nobody can say otherwise."""

@@ -5,9 +5,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from transduce.data.tokenizer import Tokenizer
-from transduce.search.config import SearchConfig
+from transduce.search.config import Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import Request
 
 Ids = tuple[int, ...]
 

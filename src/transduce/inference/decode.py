@@ -11,9 +11,8 @@ from transduce.inference.mbr import most_agreed, shares
 from transduce.inference.repetition import better, fault, remedy
 from transduce.inference.term_placement import Wanted, ends_word, lacking, with_next_term
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 _NEXT = 200  # pieces among which one is looked for that begins another word
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints
 
 NO_REPEAT: Final = 3
 """What a second try is forbidden: a run of so many pieces twice. It leaves room for "very very

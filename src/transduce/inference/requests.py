@@ -8,8 +8,7 @@ from transduce.data.tokenizer import Tokenizer
 from transduce.inference.batching import cut
 from transduce.inference.glossary import Term, terms_in
 from transduce.inference.term_placement import Wanted, wanted
-from transduce.search.config import SearchConfig
-from transduce.search.request import Request
+from transduce.search.config import Request, SearchConfig
 
 
 class Asked(NamedTuple):

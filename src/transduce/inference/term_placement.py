@@ -16,8 +16,8 @@ from transduce.inference.alignment import agreed_look, words_of
 from transduce.inference.glossary import Term, phrases, readings
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
+from transduce.search.config import Request
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import Request
 
 
 class Wanted(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from transduce.documents.markup import Markup, Said, Together, put_together, take_apart
 from transduce.inference.translation import Translation
 from transduce.inference.translator import BATCH_TOKENS, USUAL, Extras, Translator
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints
 
 
 def translate_texts(

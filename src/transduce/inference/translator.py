@@ -28,9 +28,8 @@ from transduce.inference.requests import ask, beginning
 from transduce.inference.translation import Alternative, GoingOn, Scored, Translation
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 BATCH_TOKENS = 8192
 """Pieces of one batch by default: rows x beam x the longest source."""

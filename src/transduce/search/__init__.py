@@ -1,1 +1,1 @@
-"""From a step to hypotheses: search knows ids and logits, no model and no text."""
+"""Search: from next-token logits to ranked hypotheses. Knows ids and logits, no model, no text."""

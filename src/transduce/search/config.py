@@ -1,49 +1,132 @@
-"""How translations are searched for. Free of torch, so that `--help` stays quick."""
+"""Settings and requests of search. Free of torch, so that `--help` stays quick."""
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-_MOST = 10_000
+_MAX_BEAM = 10_000
+"""Beyond it search takes hours and all memory, and finds nothing better."""
+
+
+class Request(NamedTuple):
+    """One sentence to translate."""
+
+    source: tuple[int, ...]
+    """Ids without EOS."""
+
+    prefix: tuple[int, ...] = ()
+    """Ids that every translation starts with; they count for its length and score."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchConfig:
-    """Beam search as the paper ran it (section 6.1); a beam of 1 is greedy search.
+    """Beam search as in the paper (section 6.1); a beam of 1 is greedy search.
 
     Raises:
-        ValueError: if a value cannot be searched with; the message names the field and the value.
+        ValueError: if a value is out of range; the message names the field and the value.
     """
 
     beam: int = 4
-    """Hypotheses followed side by side for each sentence."""
+    """Beam size: hypotheses kept per sentence at each step."""
 
     alpha: float = 0.6
-    """The length penalty's exponent: 0 compares sums of log-probabilities, 1 nearly means."""
+    """Exponent of the length penalty: 0 ranks by log-probability, 1 nearly by its mean."""
 
     extra: int = 50
-    """A translation has at most this many pieces more than its source, its EOS among them."""
+    """Maximum length of a translation beyond its source's, in pieces, EOS included."""
 
     max_source: int = 1024
-    """The longest source, in pieces, that is translated in one go."""
+    """Longest source, in pieces, that is translated in one go."""
 
     long: Literal["split", "refuse"] = "split"
-    """What becomes of a longer line: "split" translates it in parts, "refuse" is an error."""
+    """What to do with a longer line: "split" translates it in parts, "refuse" is an error."""
 
     def __post_init__(self) -> None:
         for field in ("beam", "extra", "max_source"):
             if getattr(self, field) < 1:
                 raise ValueError(f"search.{field} must be at least 1, not {getattr(self, field)}")
         for field in ("beam", "extra"):
-            if getattr(self, field) > _MOST:  # hours and all memory, for nothing better
+            if getattr(self, field) > _MAX_BEAM:
                 raise ValueError(
-                    f"search.{field} must be at most {_MOST:,}, not {getattr(self, field)}"
+                    f"search.{field} must be at most {_MAX_BEAM:,}, not {getattr(self, field)}"
                 )
         if not (math.isfinite(self.alpha) and self.alpha >= 0.0):
-            raise ValueError(f"search.alpha must be a number from 0 up, not {self.alpha}")
+            raise ValueError(f"search.alpha must be finite and at least 0, not {self.alpha}")
         if self.long not in ("split", "refuse"):
             raise ValueError(f'search.long must be "split" or "refuse", not {self.long!r}')
 
     def limit(self, source_pieces: int) -> int:
-        """Return the most pieces, EOS among them, that a source of so many pieces may become."""
+        """Return the maximum length of a translation, EOS included, for this source length."""
         return source_pieces + self.extra
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplingConfig:
+    """Random sampling in place of search; a temperature near 0 is greedy search.
+
+    Raises:
+        ValueError: if a value is out of range; the message names it.
+    """
+
+    temperature: float = 1.0
+    """Divides the logits: below 1 sharpens the distribution."""
+
+    top_k: int = 0
+    """Sample from this many most probable pieces; 0 = all."""
+
+    top_p: float = 1.0
+    """Nucleus sampling: keep the smallest set of pieces with this total probability, after
+    temperature and top-k; 1 = all."""
+
+    seed: int = 1
+    """Seed, sentence and settings determine the samples, whatever else is in the batch."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature > 0.0):
+            raise ValueError(f"the temperature must be above 0, not {self.temperature}")
+        if self.top_k < 0:
+            raise ValueError(f"top-k must not be negative, not {self.top_k}: 0 keeps all pieces")
+        if not 0.0 < self.top_p <= 1.0:
+            raise ValueError(f"top-p must be above 0 and at most 1, not {self.top_p}")
+        if self.seed < 0:
+            raise ValueError(f"the seed must not be negative, not {self.seed}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecodingConstraints:
+    """What one call asks for beyond the model's `SearchConfig`. The defaults constrain nothing.
+
+    Raises:
+        ValueError: if a value is out of range; the message names it.
+    """
+
+    no_repeat: int = 0
+    """Block repeated n-grams of this size outside the prefix; 0 = off."""
+
+    min_length: int = 0
+    """Minimum length of a translation in pieces, EOS not included."""
+
+    max_length: int | None = None
+    """Maximum length of a translation in pieces, EOS included. None: the model's limit."""
+
+    sampling: SamplingConfig | None = None
+    """Draw `beam` samples a sentence; None searches."""
+
+    def __post_init__(self) -> None:
+        for name in ("no_repeat", "min_length"):
+            if getattr(self, name) < 0:
+                option = name.replace("_", "-")
+                raise ValueError(f"{option} must not be negative, not {getattr(self, name)}")
+        if self.max_length is not None and self.max_length <= self.min_length:
+            raise ValueError(
+                f"max-length must be above min-length: {self.max_length} is not above "
+                f"{self.min_length}"
+            )
+
+    def limit(self, default: int) -> int:
+        """Return the maximum length in pieces, EOS included, where `default` is the model's."""
+        return default if self.max_length is None else self.max_length
+
+
+UNCONSTRAINED = DecodingConstraints()
+"""No constraints."""

@@ -1,4 +1,4 @@
-"""What search asks of a model, and what it answers with."""
+"""The two ends of search: the decoder interface it advances, and the hypotheses it returns."""
 
 import math
 from collections.abc import Sequence
@@ -8,25 +8,55 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from transduce.search.candidates import masked_log_softmax, mean_log_probs
 
-@runtime_checkable  # the shape checks of the tests ask whether a toy is one
+
+@runtime_checkable  # the shape checks of the tests use isinstance
 class Steps(Protocol):
-    """All that search knows of a model: some sentences in mid-translation, a few rows for each.
+    """Decoder state for a batch of partly translated sentences, `beam` rows each.
 
-    Rows are sentence-major: row = sentence x beam + b. The first `step` reads PAD in every row.
+    Rows are sentence-major: row = sentence * beam + b. The first `step` reads PAD in every row.
     """
 
     def step(self, ids: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
-        """Read one more id a row and return the logits of the next; search may write into them."""
+        """Append one id to each row; return next-token logits, which search may overwrite."""
         ...
 
     def reorder(self, beam_indices: Int[Tensor, " rows"]) -> None:
-        """Let new row r go on from old row `rows[r]`, a row of the same sentence."""
+        """Make new row r a copy of old row `beam_indices[r]`, a row of the same sentence."""
         ...
 
-    def select(self, batch_indices: Int[Tensor, " kept"]) -> None:
-        """Go on with these sentences (indices into the present ones, ascending) and their rows."""
+    def select(self, batch_indices: Int[Tensor, " remaining"]) -> None:
+        """Keep only these sentences of the batch (ascending indices) with all their rows."""
         ...
+
+
+class Ensemble:
+    """Several models as one `Steps`: averages their next-token probabilities.
+
+    The members share one vocabulary and hold the same sentences and rows.
+    """
+
+    def __init__(self, members: Sequence[Steps], *, pad: int) -> None:
+        assert members, "an ensemble has at least one member"
+        self._members = members
+        self._pad = pad
+
+    def step(self, ids: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
+        """Advance every member; return the log of their mean probabilities."""
+        return mean_log_probs(
+            [masked_log_softmax(member.step(ids), pad=self._pad) for member in self._members]
+        )
+
+    def reorder(self, beam_indices: Int[Tensor, " rows"]) -> None:
+        """Reorder the rows of every member."""
+        for member in self._members:
+            member.reorder(beam_indices)
+
+    def select(self, batch_indices: Int[Tensor, " remaining"]) -> None:
+        """Select the sentences of every member."""
+        for member in self._members:
+            member.select(batch_indices)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,25 +64,32 @@ class Hypothesis:
     """One translation of one sentence, in ids."""
 
     ids: tuple[int, ...]
-    """What was said, EOS at the end if it was reached."""
+    """Generated ids, with EOS at the end if it was reached."""
 
     log_probs: tuple[float, ...]
-    """ln p of each of the ids, given the source and the ids before it."""
+    """Log-probability of each id, given the source and the ids before it."""
 
     log_prob: float
-    """Their sum: ln p of the whole."""
+    """Their sum: the log-probability of the translation."""
 
     score: float
     """`log_prob` over the length penalty; the best hypothesis has the highest."""
 
     finished: bool
-    """Whether it ends in EOS; False where the limit cut it."""
+    """True if it ends in EOS, False if the length limit cut it."""
 
     @classmethod
     def scored(
         cls, ids: Sequence[int], log_probs: Sequence[float], *, alpha: float, finished: bool
     ) -> "Hypothesis":
-        """Sum and score what was said; finished hypotheses and cut ones stand on one scale."""
+        """Build a hypothesis from its ids and their log-probabilities.
+
+        Args:
+            ids: generated ids.
+            log_probs: log-probability of each id.
+            alpha: exponent of the length penalty.
+            finished: whether it ends in EOS; the score does not depend on it.
+        """
         log_prob = math.fsum(log_probs)
         return cls(
             ids=tuple(ids),
@@ -64,11 +101,11 @@ class Hypothesis:
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """Return what a sum of log-probabilities is divided by, so that long translations can win.
+    """Return the divisor of a hypothesis's log-probability, so that long translations can win.
 
     Args:
-        length: pieces generated, EOS among them.
-        alpha: 0 makes the penalty 1 whatever the length.
+        length: generated pieces, EOS included.
+        alpha: exponent; 0 makes the penalty 1 for any length.
 
     Source:
         Wu et al. 2016 (GNMT), equation 14: ((5 + |Y|) / 6)^α; the paper takes α = 0.6 from there.
@@ -77,3 +114,24 @@ def length_penalty(length: int, alpha: float) -> float:
     (1.0, 2.0)
     """
     return ((5 + length) / 6) ** alpha
+
+
+def rank(hypotheses: list[Hypothesis], *, beam: int, constrained: bool) -> list[Hypothesis]:
+    """Return a sentence's best hypotheses, highest score first.
+
+    Args:
+        hypotheses: all that search collected for the sentence.
+        beam: number of hypotheses to return at most.
+        constrained: whether constraints applied, which decides the error's advice.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    if not hypotheses and not constrained:
+        raise ValueError("the model's logits are NaN or infinite: check its weights and precision")
+    if not hypotheses:
+        raise ValueError(
+            "a sentence has no translation that satisfies all constraints: lower no-repeat or "
+            "min-length, or use another prefix"
+        )
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:beam]

@@ -8,7 +8,7 @@ from transduce.data.corpus import tidy
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.trace import trace
-from transduce.search.request import Request
+from transduce.search.config import Request
 from transduce.visualization.attention import START, TracedText, attention_figure, mean
 from transduce.visualization.page import Section, escape, page, table
 

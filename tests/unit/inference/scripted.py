@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from transduce.data.tokenizer import EOS, Tokenizer
-from transduce.search.config import SearchConfig
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 Say = Callable[[Request, DecodingConstraints], Sequence[Sequence[int]]]
 """What follows a request's prefix, EOS left out: one list of ids a hypothesis, best first."""

@@ -17,8 +17,13 @@ from transduce.inference.engines.torch_engine import NextPiece, TorchEngine
 from transduce.inference.term_placement import Wanted
 from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request, SamplingConfig
+from transduce.search.config import (
+    UNCONSTRAINED,
+    DecodingConstraints,
+    Request,
+    SamplingConfig,
+    SearchConfig,
+)
 
 HOW = How(config=SearchConfig(beam=2, extra=30), batch_tokens=500)
 LOOP = 'says "Ball" 5 times in a row'

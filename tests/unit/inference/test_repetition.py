@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.inference.repetition import NO_REPEAT, better, fault, remedy
-from transduce.search.request import DecodingConstraints
+from transduce.search.config import DecodingConstraints
 
 
 def pieces(text: str) -> list[str]:

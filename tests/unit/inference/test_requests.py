@@ -7,8 +7,7 @@ import pytest
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.glossary import Term
 from transduce.inference.requests import ask, beginning
-from transduce.search.config import SearchConfig
-from transduce.search.request import Request
+from transduce.search.config import Request, SearchConfig
 
 CONFIG = SearchConfig(max_source=31)
 TERMS = (Term("ball", "Ball"), Term("book", "Buch"))

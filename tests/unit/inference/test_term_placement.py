@@ -19,8 +19,8 @@ from transduce.inference.term_placement import (
 )
 from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
+from transduce.search.config import Request
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import Request
 
 BALL = Term("ball", "Ball")
 

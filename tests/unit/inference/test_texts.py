@@ -11,8 +11,7 @@ from transduce.inference.texts import translate_texts
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
-from transduce.search.request import DecodingConstraints, Request
+from transduce.search.config import DecodingConstraints, Request, SearchConfig
 
 SEARCH = SearchConfig(beam=1, max_source=23)
 

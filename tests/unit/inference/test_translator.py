@@ -17,9 +17,14 @@ from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.glossary import Term
 from transduce.inference.translator import Extras, Translator
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
+from transduce.search.config import (
+    UNCONSTRAINED,
+    DecodingConstraints,
+    Request,
+    SamplingConfig,
+    SearchConfig,
+)
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request, SamplingConfig
 
 SEARCH = SearchConfig(beam=3, extra=4, max_source=23)
 SENTENCES = [

@@ -22,9 +22,8 @@ from tests.unit.search.toys import (
 )
 
 from transduce.search.beam import beam_search
-from transduce.search.config import SearchConfig
-from transduce.search.constraints import ConstraintMask
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
+from transduce.search.constraints import ConstraintMask, next_log_probs
 
 EVERYTHING = 121
 """A beam that holds all that can be said in 4 pieces."""
@@ -102,8 +101,8 @@ def test_a_barred_piece_far_likelier_than_all_others_does_no_harm():
     )
     assert rows is not None
 
-    log_probs = rows.log_probs(
-        torch.tensor([[0.0, 200.0, 0.0, 0.0, 0.0]]), torch.empty(1, 1, 0).long()
+    log_probs = next_log_probs(
+        torch.tensor([[0.0, 200.0, 0.0, 0.0, 0.0]]), torch.empty(1, 1, 0).long(), rows, pad=PAD
     )
 
     assert log_probs[0].tolist() == [-math.inf, -math.inf, -200.0, -math.inf, -math.inf]
@@ -146,10 +145,9 @@ def test_a_sentence_with_wishes_fares_the_same_alone_and_among_others(seed: int,
     requests = [
         Request((), prefix=(A, C, B)),
         Request(()),
-        Request((), prefix=(C,), phrases=((A, B),)),
-        Request((), phrases=((B,), (C, C))),
+        Request((), prefix=(C,)),
     ]
-    limits, constraints = (7, 5, 6, 11), DecodingConstraints(no_repeat=3, min_length=2)
+    limits, constraints = (7, 5, 6), DecodingConstraints(no_repeat=3, min_length=2)
     logits = random_logits(seed)
 
     together = asked(logits, requests, limits=limits, beam=beam, constraints=constraints)
@@ -162,7 +160,7 @@ def test_a_sentence_with_wishes_fares_the_same_alone_and_among_others(seed: int,
 
 
 def test_nothing_wished_is_no_rules():
-    requests = [Request((A,)), Request((), phrases=((),))]
+    requests = [Request((A,)), Request(())]
     constraints = DecodingConstraints(max_length=5)
 
     assert (
@@ -183,16 +181,15 @@ def test_rules_that_bar_nothing_find_what_is_found_without():
 
 
 @pytest.mark.parametrize("one", [EOS, PAD, -1, 7])
-@pytest.mark.parametrize("what", ["prefix", "phrase"])
-def test_an_id_that_is_no_piece_is_refused(one: int, what: str):
-    request = Request((), prefix=(A, one)) if what == "prefix" else Request((), phrases=((A, one),))
+def test_an_id_that_is_no_piece_is_refused(one: int):
+    request = Request((), prefix=(A, one))
 
-    with pytest.raises(ValueError, match=f"a {what} is made of ids below 4 .*; {one} is none"):
+    with pytest.raises(ValueError, match=f"prefix id {one} is invalid: ids must be from 0 to 3"):
         asked(random_logits(0), [request], limits=[5], beam=2)
 
 
 def test_a_prefix_as_long_as_the_limit_is_refused():
-    with pytest.raises(ValueError, match=r"prefix of 3 pieces leaves no room .* at most 3:"):
+    with pytest.raises(ValueError, match=r"prefix of 3 pieces does not fit .* at most 3:"):
         asked(random_logits(0), [Request((), prefix=(A, B, C))], limits=[3], beam=2)
 
 

@@ -22,10 +22,15 @@ from tests.unit.search.toys import (
     table,
 )
 
-from transduce.search.config import SearchConfig
+from transduce.search.config import (
+    UNCONSTRAINED,
+    DecodingConstraints,
+    Request,
+    SamplingConfig,
+    SearchConfig,
+)
 from transduce.search.constraints import ConstraintMask
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request, SamplingConfig
 from transduce.search.sampling import TokenSampler, sample
 
 CHANCES = {EOS: 0.1, A: 0.45, B: 0.3, C: 0.15}
@@ -243,7 +248,7 @@ def test_draws_that_all_come_to_nothing_are_refused():
 
 
 def test_logits_that_are_not_numbers_are_refused():
-    with pytest.raises(ValueError, match="logits are not numbers"):
+    with pytest.raises(ValueError, match="logits are NaN or infinite"):
         drawn(lambda *_: [math.nan] * 5, [Request(())], limits=[3], beam=2, draw=SamplingConfig())
 
 

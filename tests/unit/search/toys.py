@@ -9,11 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transduce.search.beam import beam_search
-from transduce.search.config import SearchConfig
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.constraints import ConstraintMask
+from transduce.search.fast_paths import fast_search
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 EOS, A, B, C, PAD = range(5)
 Logits = Callable[[int, tuple[int, ...]], Sequence[float]]
@@ -103,7 +102,7 @@ def asked(
     constraints: DecodingConstraints = UNCONSTRAINED,
 ) -> list[list[Hypothesis]]:
     """Search by the rules of these requests; their sources say nothing to a toy."""
-    return beam_search(
+    return fast_search(
         Toy(logits, sentences=len(limits), beam=beam),
         limits=limits,
         config=SearchConfig(beam=beam, alpha=alpha),

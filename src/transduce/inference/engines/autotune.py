@@ -23,7 +23,7 @@ from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.ct2_calls import Batch, Calls, Plan
 from transduce.inference.engines.ct2_model import load_ctranslate2
 from transduce.io import machine
-from transduce.search.request import DecodingConstraints, Request
+from transduce.search.config import DecodingConstraints, Request
 
 COMPUTE_TYPES = (
     *("float32", "float16", "bfloat16", "int16"),

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from transduce.search.config import SearchConfig
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 
 @runtime_checkable  # the shape checks of the tests ask whether something is one

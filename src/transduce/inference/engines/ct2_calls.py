@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from transduce.inference.engines.ct2_model import load_ctranslate2
 from transduce.inference.engines.shortlist import VMAP
 from transduce.inference.engines.threads import threads_kept
-from transduce.search.request import DecodingConstraints, Request
+from transduce.search.config import DecodingConstraints, Request
 
 READ_AT_ONCE = 64
 """Translations of one batch that is read to be scored."""

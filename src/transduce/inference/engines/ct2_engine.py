@@ -14,7 +14,7 @@ stops when `beam` hypotheses have finished, as `search.beam` does. The rest is a
   translations reach their own are searched again with their like.
 - It bars pieces before it takes ln p, we do so after it. For PAD both come to the same. Prefixes,
   repeats and early ends come to the same in greedy search alone, whose sums are then taken from a
-  second reading; with a beam they are refused. Phrases and sampling are refused always.
+  second reading; with a beam they are refused. Sampling is always refused.
 
 What is left are ties: candidates whose sums differ in the sixth digit may change places.
 
@@ -44,9 +44,8 @@ from transduce.inference.engines.ct2_model import (
     write_ctranslate2,
 )
 from transduce.inference.engines.shortlist import Shortlist
-from transduce.search.config import SearchConfig
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis, length_penalty
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
 
 ROWS = 64
 """Sentences of one batch, at most: with more a CPU is no quicker, and workers end less evenly."""
@@ -151,8 +150,6 @@ class Ct2Engine:
         """Say what of this it cannot do, or not by our rule."""
         if constraints.sampling is not None:
             return "sampling"
-        if any(any(request.phrases) for request in requests):
-            return "phrases that must occur"
         if self._shortlist and (constraints.no_repeat or any(one.prefix for one in requests)):
             return "a prefix or no-repeat with a shortlist"  # it would bar other pieces than meant
         if any(not request.source for request in requests):

@@ -7,7 +7,6 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -19,14 +18,11 @@ from transduce.data.batch import Batch, collate, pad_source
 from transduce.inference.engines.threads import one_thread, side_by_side
 from transduce.inference.engines.worker_processes import Helpers, may_fork
 from transduce.model.transformer import Transformer
-from transduce.search.beam import beam_search
-from transduce.search.candidates import masked_log_softmax
-from transduce.search.config import SearchConfig
+from transduce.search.candidates import masked_log_softmax, mean_log_probs
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.constraints import ConstraintMask
-from transduce.search.ensemble import Ensemble, mean_log_probs
-from transduce.search.hypothesis import Hypothesis, Steps
-from transduce.search.phrases import width
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
+from transduce.search.fast_paths import fast_search
+from transduce.search.hypothesis import Ensemble, Hypothesis, Steps
 from transduce.search.sampling import TokenSampler, sample
 
 SCORED_AT_ONCE = 1 << 24
@@ -117,28 +113,19 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """Search the translations of one batch. A model in training is back in training after it.
 
-        See `Engine.search`; here ln p of each piece costs nothing and is always there. Sentences
-        with phrases are searched by a wider beam (`search.phrases.width`), apart from the others
-        and fewer at a time, so that they need no more memory.
+        See `Engine.search`; log-probabilities of each piece cost nothing here and are always given.
         """
-        if constraints.sampling is not None and any(any(request.phrases) for request in requests):
-            raise ValueError("phrases cannot be drawn at random: leave out sampling or the phrases")
-        batches = [
-            (beam, batch)
-            for beam, places in _groups(requests, config.beam)
-            for batch in _shares(places, requests, self.together)
-        ]
+        batches = list(_shares(range(len(requests)), requests, self.together)) if requests else []
         jobs = [
-            _Job([requests[place] for place in places], replace(config, beam=beam), constraints)
-            for beam, places in batches
+            _Job([requests[place] for place in places], config, constraints) for places in batches
         ]
         found: list[list[Hypothesis]] = [[] for _ in requests]
         small = len(jobs) == 1 and self._small(requests, config.beam)
         with self._evaluating(), one_thread() if small else nullcontext():
             results = self._side_by_side(jobs)
-        for (_, places), result in zip(batches, results, strict=True):
+        for places, result in zip(batches, results, strict=True):
             for place, best in zip(places, result, strict=True):
-                found[place] = best[: config.beam]
+                found[place] = best
         return found
 
     @torch.inference_mode()
@@ -169,7 +156,7 @@ class TorchEngine:
     def next_pieces(self, request: Request, k: int) -> list[NextPiece]:
         """Return the `k` likeliest pieces behind the request's prefix, EOS among them, best first.
 
-        Its phrases are not looked at. The vocabulary may hold fewer than `k`.
+        The vocabulary may hold fewer than `k`.
 
         Raises:
             ValueError: if `k` is below 1, or the prefix leaves the model no position.
@@ -209,7 +196,7 @@ class TorchEngine:
         )
         steps = self._start(sources, beam=config.beam)
         if constraints.sampling is None:
-            return beam_search(
+            return fast_search(
                 steps,
                 limits=limits,
                 config=config,
@@ -289,14 +276,3 @@ def _shares(
     for start, end in itertools.pairwise([0, *cuts, len(places)]):
         if start < end:
             yield places[start:end]
-
-
-def _groups(requests: Sequence[Request], beam: int) -> Iterator[tuple[int, list[int]]]:
-    """Gather the places of sentences that are searched with the same beam: all, mostly."""
-    widths: dict[int, list[int]] = {}
-    for place, request in enumerate(requests):
-        widths.setdefault(width(request, beam), []).append(place)
-    for wide, places in widths.items():
-        rows = max(1, len(requests) * beam // wide)
-        for start in range(0, len(places), rows):
-            yield wide, places[start : start + rows]

@@ -18,9 +18,8 @@ from transduce.inference.engines.ct2_calls import Plan
 from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.config import ModelConfig
-from transduce.search.config import SearchConfig
+from transduce.search.config import DecodingConstraints, Request, SamplingConfig, SearchConfig
 from transduce.search.hypothesis import Hypothesis, length_penalty
-from transduce.search.request import DecodingConstraints, Request, SamplingConfig
 
 SOURCES = [(5, 7, 11), (13, 2, 3, 17, 19), (23,), (29, 31)]
 REQUESTS = [Request(source) for source in SOURCES]
@@ -182,7 +181,6 @@ def test_greedy_wishes_are_honoured_as_torch_honours_them(
     ("request_", "beam", "constraints", "said"),
     [
         (Request((5,)), 1, DecodingConstraints(sampling=SamplingConfig()), "sampling"),
-        (Request((5,), phrases=((7,),)), 1, DecodingConstraints(), "phrases that must occur"),
         (Request((5,), prefix=(7,)), 2, DecodingConstraints(), "a prefix with a beam above 1"),
         (Request((5,)), 2, DecodingConstraints(no_repeat=3), "no-repeat with a beam above 1"),
         (Request((5,)), 2, DecodingConstraints(min_length=3), "min-length with a beam above 1"),

@@ -18,8 +18,7 @@ from transduce.io.atomic_folder import check_folder
 from transduce.model.config import ModelConfig
 from transduce.model.positions import sinusoids
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
-from transduce.search.request import Request
+from transduce.search.config import Request, SearchConfig
 
 SOURCE = (5, 7, 11, 13, 17)
 

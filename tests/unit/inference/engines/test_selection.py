@@ -13,8 +13,7 @@ from transduce.inference.engines.ct2_calls import Plan
 from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.selection import choose
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
-from transduce.search.request import Request
+from transduce.search.config import Request, SearchConfig
 
 REQUEST, CONFIG = Request(source=(5, 7, 6)), SearchConfig(beam=2)
 

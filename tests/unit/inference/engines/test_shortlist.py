@@ -12,8 +12,7 @@ from transduce.inference.engines.ct2_model import vocabulary
 from transduce.inference.engines.selection import choose
 from transduce.inference.engines.shortlist import VMAP, Shortlist, read_shortlist
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.search.config import SearchConfig
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, Request
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 
 ONE, OTHER = Request((5, 7, 11)), Request((13, 2, 3, 17))
 SHORT = Shortlist(

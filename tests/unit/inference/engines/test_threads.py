@@ -8,8 +8,7 @@ from transduce.inference.engines import torch_engine
 from transduce.inference.engines.threads import one_thread, side_by_side
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
-from transduce.search.request import Request
+from transduce.search.config import Request, SearchConfig
 
 pytestmark = pytest.mark.usefixtures("two_threads")
 

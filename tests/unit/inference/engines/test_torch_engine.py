@@ -12,8 +12,7 @@ from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines import torch_engine
 from transduce.inference.engines.torch_engine import TorchEngine, _shares
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
-from transduce.search.request import DecodingConstraints, Request, SamplingConfig
+from transduce.search.config import DecodingConstraints, Request, SamplingConfig, SearchConfig
 
 SOURCES = [[5, 7, 11], [13, 2, 3, 17, 19], [23], []]
 REQUESTS = [Request(tuple(source)) for source in SOURCES]
@@ -125,7 +124,7 @@ def two(untrained: Transformer, tokenizer: Tokenizer) -> TorchEngine:
 def test_what_is_wished_comes_about(engine: TorchEngine):
     requests = [
         Request((5, 7, 11), prefix=PREFIX),
-        Request((13, 2), phrases=((17, 19), (23,))),
+        Request((13, 2)),
         Request((3,)),
     ]
     constraints = DecodingConstraints(no_repeat=2, min_length=3, max_length=11)
@@ -134,20 +133,8 @@ def test_what_is_wished_comes_about(engine: TorchEngine):
 
     every = [one.ids for hypotheses in found for one in hypotheses]
     assert all(one.ids[:2] == PREFIX for one in found[0])
-    assert all((17, 19) in itertools.pairwise(one.ids) and 23 in one.ids for one in found[1])
     assert all(len(set(itertools.pairwise(ids))) == len(ids) - 1 for ids in every)
     assert all(4 <= len(ids) <= 11 for ids in every)
-
-
-def test_sentences_with_phrases_do_not_disturb_the_others(engine: TorchEngine):
-    phrased = [Request((5, 7), phrases=((17, 19, 23),)), Request((3,), phrases=((29,),))]
-    config = SearchConfig(beam=2, extra=5)
-
-    mixed = engine.search([phrased[0], *REQUESTS, phrased[1]], config)
-
-    expected = [engine.search([one], config)[0] for one in (phrased[0], *REQUESTS, phrased[1])]
-    assert [[h.ids for h in one] for one in mixed] == [[h.ids for h in one] for one in expected]
-    assert all(1 <= len(hypotheses) <= 2 for hypotheses in mixed)
 
 
 def test_draws_of_a_sentence_are_the_same_alone_and_among_others(engine: TorchEngine):
@@ -161,15 +148,6 @@ def test_draws_of_a_sentence_are_the_same_alone_and_among_others(engine: TorchEn
     alone = [engine.search([request], config, constraints)[0] for request in REQUESTS]
     assert [[h.ids for h in one] for one in alone] == [[h.ids for h in one] for one in together]
     assert len({h.ids for h in together[1]}) == 3
-
-
-def test_phrases_cannot_be_drawn(engine: TorchEngine):
-    with pytest.raises(ValueError, match="phrases cannot be drawn at random"):
-        engine.search(
-            [Request((5,), phrases=((7,),))],
-            SearchConfig(),
-            DecodingConstraints(sampling=SamplingConfig()),
-        )
 
 
 def test_what_was_found_is_scored_alike(engine: TorchEngine):

@@ -17,9 +17,8 @@ from transduce.inference.engines import worker_processes as helpers
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.engines.worker_processes import Helpers, as_program, may_fork
 from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
+from transduce.search.config import DecodingConstraints, Request, SamplingConfig, SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.request import DecodingConstraints, Request, SamplingConfig
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.search.request import UNCONSTRAINED, DecodingConstraints, SamplingConfig
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, SamplingConfig
 
 
 @pytest.mark.parametrize(

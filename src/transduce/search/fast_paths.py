@@ -1,0 +1,186 @@
+"""Quicker equivalents of `beam_search` where there is little bookkeeping.
+
+Both return the hypotheses that `beam_search` returns; tests/parity/test_quick_search.py holds them
+to it. Neither supports constraints.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from transduce.search.beam import beam_search
+from transduce.search.candidates import argmax, topk_single
+from transduce.search.config import SearchConfig
+from transduce.search.constraints import ConstraintMask
+from transduce.search.hypothesis import Hypothesis, Steps, rank
+
+_MAX_FINISHED = 0.1
+"""Compact the batch once this fraction of rows has finished; compaction copies the KV cache."""
+
+
+@torch.no_grad()
+def fast_search(
+    steps: Steps,
+    *,
+    limits: Sequence[int],
+    config: SearchConfig,
+    eos: int,
+    pad: int,
+    device: torch.device | str,
+    constraint_mask: ConstraintMask | None = None,
+) -> list[list[Hypothesis]]:
+    """Run beam search by the quickest equivalent. Arguments and result are `beam_search`'s.
+
+    Args:
+        steps: decoder state before the first target piece, `config.beam` rows a sentence.
+        limits: maximum length of each sentence's translation in pieces, EOS included.
+        config: supplies beam and alpha.
+        eos: id that ends a translation.
+        pad: id that starts a translation; it is never generated.
+        device: device of the logits.
+        constraint_mask: forbids next pieces; None allows all.
+
+    Raises:
+        ValueError: if logits are NaN or infinite, or the constraints leave no translation.
+    """
+    assert all(limit >= 1 for limit in limits), "a translation holds at least its EOS"
+    ids = {"eos": eos, "pad": pad}
+    if constraint_mask is None and config.beam == 1:
+        per_sentence = greedy_search(steps, limits=limits, alpha=config.alpha, **ids, device=device)
+    elif constraint_mask is None and len(limits) == 1:
+        per_sentence = [
+            beam_search_single(steps, limit=limits[0], config=config, **ids, device=device)
+        ]
+    else:
+        return beam_search(
+            steps,
+            limits=limits,
+            config=config,
+            **ids,
+            device=device,
+            constraint_mask=constraint_mask,
+        )
+    return [rank(hypotheses, beam=config.beam, constrained=False) for hypotheses in per_sentence]
+
+
+def greedy_search(
+    steps: Steps,
+    *,
+    limits: Sequence[int],
+    alpha: float,
+    eos: int,
+    pad: int,
+    device: torch.device | str,
+) -> list[list[Hypothesis]]:
+    """Take the most probable piece at every step: nothing is sorted or reordered.
+
+    Log-probabilities stay on the device until the end and are read there all at once; the loop
+    waits for the ids only.
+
+    Args:
+        steps: decoder state before the first target piece, one row a sentence.
+        limits: maximum length of each sentence's translation in pieces, EOS included.
+        alpha: exponent of the length penalty.
+        eos: id that ends a translation.
+        pad: id that starts a translation; it is never generated.
+        device: device of the logits.
+
+    Returns:
+        For each sentence one hypothesis; none where its logits were NaN or infinite.
+    """
+    ids: list[list[int]] = [[] for _ in limits]
+    active: list[int | None] = list(range(len(limits)))  # a row's sentence; None: finished
+    log_probs: list[torch.Tensor] = []
+    owners: list[int | None] = []  # the sentence of each entry of the concatenated log_probs
+    last = torch.full((len(limits),), pad, device=device)
+    for length in range(1, max(limits, default=0) + 1):
+        last, best = argmax(steps.step(last), pad=pad)
+        log_probs.append(best)
+        owners += active
+        for row, (sentence, piece) in enumerate(zip(active, last.tolist(), strict=True)):
+            if sentence is not None:
+                ids[sentence].append(piece)
+                if piece == eos or limits[sentence] == length:
+                    active[row] = None
+        remaining = [row for row, sentence in enumerate(active) if sentence is not None]
+        if not remaining:
+            break
+        if len(remaining) <= (1.0 - _MAX_FINISHED) * len(active):
+            active = [active[row] for row in remaining]
+            rows = torch.tensor(remaining, device=device)
+            steps.select(rows)
+            last = last[rows]
+    by_sentence: list[list[float]] = [[] for _ in limits]
+    for sentence, log_prob in zip(owners, torch.cat(log_probs).tolist(), strict=True):
+        if sentence is not None:
+            by_sentence[sentence].append(log_prob)
+    return [
+        [Hypothesis.scored(pieces, values, alpha=alpha, finished=pieces[-1] == eos)]
+        if all(map(math.isfinite, values))
+        else []
+        for pieces, values in zip(ids, by_sentence, strict=True)
+    ]
+
+
+class _Beam(NamedTuple):
+    """One beam of one sentence. A dead beam has a total of -inf."""
+
+    ids: tuple[int, ...]
+    log_probs: tuple[float, ...]
+    total: float
+
+
+def beam_search_single(
+    steps: Steps,
+    *,
+    limit: int,
+    config: SearchConfig,
+    eos: int,
+    pad: int,
+    device: torch.device | str,
+) -> list[Hypothesis]:
+    """Search one sentence with Python lists for bookkeeping.
+
+    Its candidates are a handful of numbers, which Python moves in less time than the many small
+    tensor operations that a batch is worth. Totals are still added by torch in single precision,
+    so that candidates rank exactly as in `beam_search`.
+
+    Args:
+        steps: decoder state before the first target piece, `config.beam` rows.
+        limit: maximum length of the translation in pieces, EOS included.
+        config: supplies beam and alpha.
+        eos: id that ends a translation.
+        pad: id that starts a translation; it is never generated.
+        device: device of the logits.
+
+    Returns:
+        The finished hypotheses, in the order in which they finished.
+    """
+    finished: list[Hypothesis] = []
+    beams = [_Beam((), (), 0.0)] + [_Beam((), (), -math.inf)] * (config.beam - 1)
+    last, identity = torch.full((config.beam,), pad, device=device), list(range(config.beam))
+    for length in range(1, limit + 1):
+        totals = torch.tensor([[beam.total] for beam in beams], device=device)
+        candidates = topk_single(steps.step(last), totals, pad=pad)
+        for beam, piece, log_prob, total in candidates[: config.beam]:
+            if (piece == eos or length == limit) and math.isfinite(total):
+                ids, log_probs = (*beams[beam].ids, piece), (*beams[beam].log_probs, log_prob)
+                finished.append(
+                    Hypothesis.scored(ids, log_probs, alpha=config.alpha, finished=piece == eos)
+                )
+        unfinished = [candidate for candidate in candidates if candidate.id != eos][: config.beam]
+        if len(finished) >= config.beam or length == limit:
+            break
+        if not math.isfinite(unfinished[0].total):  # no beam is alive
+            break
+        parents = [candidate.beam for candidate in unfinished]
+        if parents != identity:  # else the KV cache is in order already
+            steps.reorder(torch.tensor(parents, device=device))
+        beams = [
+            _Beam((*beams[beam].ids, piece), (*beams[beam].log_probs, log_prob), total)
+            for beam, piece, log_prob, total in unfinished
+        ]
+        last = torch.tensor([candidate.id for candidate in unfinished], device=device)
+    return finished
