@@ -125,7 +125,7 @@ def test_a_setting_that_cannot_be_is_named(
     [
         (("--top-k", 5), ("--top-k", "add --sample")),
         (("--seed", 5), ("--seed", "add --sample")),
-        (("--mbr", "--nbest", 2), ("--mbr gives one translation a line", "leave out --nbest")),
+        (("--mbr", "--nbest", 2), ("--mbr gives one translation per line", "leave out --nbest")),
         (("--nbest", 2, "--confidence"), ("leave one out, or add --json",)),
     ],
 )
@@ -322,7 +322,7 @@ def test_too_little_text_to_calibrate_with_leaves_the_model_as_it_was(
         *("--source", tmp_path / "source", "--target", tmp_path / "target"),
     )
 
-    refuses(said, "17 lines are too few to learn from", "at least 100")
+    refuses(said, "17 lines are too few to calibrate", "at least 100")
     assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
 
 

@@ -45,6 +45,6 @@ def test_the_demo_replaces_an_old_one_and_shows_scores_examples_and_what_to_type
     assert any(f'echo "{line}" | transduce translate {out}' in said.out for line in tests)
     assert said.out.count("→") == 6
     assert "transduce train --source FILE --target FILE" in said.out
-    assert f"the report: {out / 'report.html'}" in said.out
+    assert f"report: {out / 'report.html'}" in said.out
     page = (out / "report.html").read_text()
     assert "The animal didn&#x27;t cross the street because it was too tired." in page

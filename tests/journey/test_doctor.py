@@ -18,9 +18,9 @@ def test_a_sound_installation_is_told_on_stdout_with_exit_code_0(transduce: Tran
 
     assert (said.code, said.err) == (0, ""), said.out
     assert said.out.isascii()
-    assert said.out.endswith("\nnothing is at fault\n")
+    assert said.out.endswith("\nno faults\n")
     headings = [line for line in said.out.split("\n") if line[:1].isupper()]
-    assert headings == ["Versions", "Machine", "Surroundings", "Optional", "Self test"]
+    assert headings == ["Versions", "Machine", "System", "Optional", "Self-test"]
 
 
 def test_it_shows_no_path_of_the_machine(transduce: Transduce):
@@ -34,7 +34,7 @@ def test_a_fault_is_exit_code_1_and_a_word(transduce: Transduce, monkeypatch: py
 
     assert (said.code, said.err) == (1, "")
     assert "  FAULT  a tiny model" in said.out
-    assert said.out.endswith("\nat fault: 1 (see FAULT)\n")
+    assert said.out.endswith("\n1 fault (see FAULT)\n")
 
 
 def test_json_is_one_object_that_counts_its_faults(
@@ -48,6 +48,6 @@ def test_json_is_one_object_that_counts_its_faults(
     last = told["checks"][-1]
     assert said.code == told["faults"] == 1
     assert (last["heading"], last["name"], last["finding"]["state"]) == (
-        *("Self test", "a tiny model"),
+        *("Self-test", "a tiny model"),
         "FAULT",
     )

@@ -152,7 +152,7 @@ def test_a_line_too_long_is_translated_in_parts_and_reported(
     said = transduce("translate", tmp_path / "short", stdin=b"1 2\n" + b"1 2 3 " * 7 + b"\n")
 
     assert said.code == 0
-    assert "\nline 2 is too long: translated in" in said.err
+    assert "\nline 2: too long, translated in" in said.err
     assert said.out.count("\n") == 2
 
 

@@ -125,7 +125,7 @@ def test_mistakes_are_one_line_and_write_nothing(folder: Path, transduce: Transd
     refuses(report("--tokenize", "spaces"), "'spaces'")
     refuses(report(to=folder), f"{folder} is a folder")
     refuses(report(to=folder / "no" / "report.html"), str(folder / "no"))
-    refuses(report(to=good), "good.en would replace what it reports on")
+    refuses(report(to=good), "good.en would replace one of its inputs")
     refuses(report(to=folder / "no" / ".." / "ref.en"), "ref.en would replace")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 

@@ -42,7 +42,7 @@ def test_what_it_leaves_out_is_not_said(run: Run, tmp_path: Path, transduce: Tra
 def test_other_programs_have_none(run: Run, tmp_path: Path, transduce: Transduce, program: str):
     said = transduce("export", run.folder, "--to", program, "--out", tmp_path / "m", "--shortlist")
 
-    refuses(said, "only ctranslate2 has a shortlist", program)
+    refuses(said, "only ctranslate2 supports a shortlist", program)
 
 
 def test_a_model_alone_has_no_pairs_to_learn_from(run: Run, tmp_path: Path, transduce: Transduce):

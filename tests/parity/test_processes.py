@@ -277,7 +277,7 @@ def test_all_leave_at_once_when_they_are_told_to(tmp_path: Path):
     codes = carried_out(tmp_path, "run", end=End(update=40, by=signal.SIGTERM, ranks=(0, 1)))
 
     assert codes == [143, 143]
-    assert "stopped; go on with: transduce train --resume" in (tmp_path / "run-0").read_text()
+    assert "interrupted; resume with: transduce train --resume" in (tmp_path / "run-0").read_text()
     assert (tmp_path / "run-1").read_text() == ""
     assert [path.name for path in list_checkpoints(tmp_path / "run" / "checkpoints")] == [
         "update-00000030"

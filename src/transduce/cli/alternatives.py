@@ -1,24 +1,23 @@
 """transduce alternatives."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from transduce.cli.app import app, say
+from transduce.cli.app import ModelFolder, app, print_stdout
 from transduce.cli.translate import load_translator
 
 
 @app.command()
 def alternatives(
-    model: Annotated[Path, typer.Argument(help="A model's folder, or a run's.")],
-    sentence: Annotated[str, typer.Argument(help="A sentence to translate.")],
-    after: Annotated[str, typer.Option(help="How the translation begins.")] = "",
-    count: Annotated[int, typer.Option(help="So many ways to go on.")] = 5,
+    model: ModelFolder,
+    sentence: Annotated[str, typer.Argument(help="Sentence to translate.")],
+    after: Annotated[str, typer.Option(help="Beginning of the translation.")] = "",
+    count: Annotated[int, typer.Option(help="Number of alternatives.")] = 5,
 ) -> None:
-    """Say how a translation could go on at one place: the likeliest next pieces, each carried on.
+    """List the most probable next pieces at a point of a translation, each with its completion.
 
-    A line is: probability of the piece, the piece, the whole translation.
+    Each line has the piece's probability, the piece and the full translation.
 
     Example:
 
@@ -26,5 +25,5 @@ def alternatives(
       transduce alternatives runs/mine "A dog runs." --after "Ein"
     """
     translator = load_translator(model, (), device="cpu", engine="torch")
-    for one in translator.alternatives(sentence, after, count=count):
-        say(f"{one.probability:.4f}\t{one.piece}\t{one.text}")
+    for option in translator.alternatives(sentence, after, count=count):
+        print_stdout(f"{option.probability:.4f}\t{option.piece}\t{option.text}")

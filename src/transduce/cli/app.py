@@ -1,6 +1,6 @@
-"""What every command shares: the application, and how it speaks.
+"""The application, and what its commands share: options, output and hints.
 
-stdout is data and stderr is talk.
+stdout carries data, stderr everything else.
 """
 
 import json
@@ -15,53 +15,71 @@ import typer
 
 app = typer.Typer(
     name="transduce",
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
-
-Set = Annotated[
+Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="a.b=c", help="Change one setting of the recipe; repeatable."),
+    typer.Option("--set", metavar="a.b=c", help="Override one setting of the recipe; repeatable."),
 ]
+ModelFolder = Annotated[Path, typer.Argument(help="Folder of a model or of a run.")]
+SourceCorpus = Annotated[
+    Path | None, typer.Option(help="Source side of the corpus, one sentence per line.")
+]
+TargetCorpus = Annotated[Path | None, typer.Option(help="Target side of the corpus, line by line.")]
+SourceText = Annotated[Path, typer.Option(help="Source text, one sentence per line.")]
+ReferenceText = Annotated[Path, typer.Option(help="Reference translations, line by line.")]
+TrainingRecipe = Annotated[
+    str | None,
+    typer.Argument(help="Name of a shipped recipe, or a TOML file [default: by corpus size]."),
+]
+RunFolder = Annotated[Path | None, typer.Option(help="Run folder [default: runs/NAME].")]
+Ensemble = Annotated[
+    list[Path] | None,
+    typer.Option("--with", help="Ensemble with this model of the same vocabulary; repeatable."),
+]
+JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Device = Annotated[str, typer.Option(help='Device: "cpu", "cuda" or "auto".')]
 
 
 def corpus_settings(source: Path | None, target: Path | None) -> list[str]:
-    """The settings that --source and --target stand for; two-letter endings name the languages."""
+    """Return the settings implied by --source and --target; two-letter suffixes name languages."""
     if (source is None) != (target is None):
         raise ValueError("--source and --target belong together: name both files")
     if source is None or target is None:
         return []
     settings = [f"data.train={json.dumps([str(source), str(target)], ensure_ascii=False)}"]
     for side, file in (("source", source), ("target", target)):
-        ending = Path(file.name.removesuffix(".gz")).suffix[1:]
-        if len(ending) == 2 and ending.isalpha():
-            settings.append(f"languages.{side}={json.dumps(ending.lower())}")
+        suffix = Path(file.name.removesuffix(".gz")).suffix[1:]
+        if len(suffix) == 2 and suffix.isalpha():
+            settings.append(f"languages.{side}={json.dumps(suffix.lower())}")
     return settings
 
 
 @contextmanager
 def hint_to_resume(out: Path) -> Generator[None]:
-    """Say how to go on where a run was stopped."""
+    """Print the command that resumes an interrupted run."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         if (out / "checkpoints").is_dir():
-            talk(f"stopped; go on with: {command_name()} train --resume --out {out}")
+            print_stderr(f"interrupted; resume with: {command_name()} train --resume --out {out}")
         raise
 
 
 def command_name() -> str:
-    """What to type for this command: its path where the shell would not find it by name."""
-    called = Path(sys.argv[0])
-    return str(called) if called.name == "transduce" and not which("transduce") else "transduce"
+    """Return how to call this program: by path if the shell does not find it by name."""
+    program = Path(sys.argv[0])
+    return str(program) if program.name == "transduce" and not which("transduce") else "transduce"
 
 
-def say(text: str) -> None:
+def print_stdout(text: str) -> None:
+    """Write a line to stdout as UTF-8, whatever the locale."""
     sys.stdout.buffer.write(f"{text}\n".encode())
 
 
-def talk(text: str) -> None:
+def print_stderr(text: str) -> None:
+    """Write a line to stderr."""
     sys.stderr.write(f"{text}\n")

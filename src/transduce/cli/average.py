@@ -10,10 +10,12 @@ from transduce.cli.app import app
 
 @app.command()
 def average(
-    checkpoints: Annotated[list[Path], typer.Argument(help="Checkpoints of a run, or bundles.")],
-    out: Annotated[Path, typer.Option(help="The bundle to write.")],
+    checkpoints: Annotated[
+        list[Path], typer.Argument(help="Checkpoints of one run, or models of one architecture.")
+    ],
+    out: Annotated[Path, typer.Option(help="Model folder to write.")],
 ) -> None:
-    """Average the weights of some checkpoints into one model.
+    """Average the weights of several checkpoints into one model.
 
     Example:
 

@@ -1,24 +1,15 @@
 """transduce calibrate."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from transduce.cli.app import app, say
+from transduce.cli.app import ModelFolder, ReferenceText, SourceText, app, print_stdout
 from transduce.io.streams import all_lines
 
 
 @app.command()
-def calibrate(
-    model: Annotated[Path, typer.Argument(help="A model's folder, or a run's.")],
-    source: Annotated[Path, typer.Option(help="Text that the model was not trained on.")],
-    target: Annotated[Path, typer.Option(help="Its translations, line by line.")],
-) -> None:
-    """Learn how far a model's translations can be believed, and keep that with the model.
+def calibrate(model: ModelFolder, source: SourceText, target: ReferenceText) -> None:
+    """Calibrate a model's confidence on held-out text, and store it with the model.
 
-    The text is translated and held against its references. `transduce train` does this by itself,
-    with the validation text.
+    The text is translated and compared with its references; it must not be training text.
+    `transduce train` calibrates on the validation set.
 
     Example:
 
@@ -41,17 +32,19 @@ def calibrate(
     folder = find_bundle(model)
     bundle = Bundle.load(folder)
     pairs = [Pair(*sides) for sides in zip(sources, targets, strict=True)]
-    found = translate_pairs(bundle.model, bundle.tokenizer, pairs=pairs, search=bundle.search)
-    bundle.confidence = fit_confidence(found, pairs)
-    learned = {"words": bundle.confidence.words, "sentences": bundle.confidence.sentences}
-    missing = [name for name, one in learned.items() if one is None]
+    translations = translate_pairs(
+        bundle.model, bundle.tokenizer, pairs=pairs, search=bundle.search
+    )
+    bundle.confidence = fit_confidence(translations, pairs)
+    curves = {"words": bundle.confidence.words, "sentences": bundle.confidence.sentences}
+    missing = [name for name, curve in curves.items() if curve is None]
     if missing:
         raise ValueError(
-            f"{len(pairs)} lines are too few to learn from, for {' and '.join(missing)}: give at "
-            f"least 100"
+            f"{len(pairs)} lines are too few to calibrate the confidence of "
+            f"{' and '.join(missing)}: use at least 100"
         )
     card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else None
     bundle.save(folder)
-    if card is not None:  # its people may have written into it
+    if card is not None:  # the model card may have been edited by hand
         (folder / CARD).write_text(card, encoding="utf-8")
-    say(f"confidence of {folder}: from {len(pairs):,} lines")
+    print_stdout(f"confidence of {folder}: calibrated on {len(pairs):,} lines")

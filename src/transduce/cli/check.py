@@ -8,29 +8,37 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import Set, app, corpus_settings, say
+from transduce.cli.app import (
+    JsonObject,
+    Overrides,
+    SourceCorpus,
+    TargetCorpus,
+    app,
+    corpus_settings,
+    print_stdout,
+)
 
 
 @app.command()
 def check(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe that names the corpus, as for train.")
+        str | None, typer.Argument(help="Recipe that names the corpus, as for train.")
     ] = None,
-    source: Annotated[Path | None, typer.Option(help="Source side of your corpus.")] = None,
-    target: Annotated[Path | None, typer.Option(help="Its translation, line by line.")] = None,
-    settings: Set = None,
+    source: SourceCorpus = None,
+    target: TargetCorpus = None,
+    settings: Overrides = None,
     write: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write the training pairs without their faults there."),
+        typer.Option(metavar="DIR", help="Write a cleaned copy of the training pairs to DIR."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: JsonObject = False,
 ) -> None:
-    """Look a corpus over before training: what is swapped, copied, twice there, odd, leaked.
+    """Check a corpus for swapped, copied, duplicate, misaligned or leaked pairs.
 
-    Every finding has a count and examples; train says them too. Nothing is changed: --write writes
-    a clean copy, with the swapped sides exchanged, and without copies, duplicates, odd lengths,
-    empty sides and pairs whose source validation or test holds. Exit code 1 means that training or
-    the scores would surely suffer.
+    Each finding has a count and examples; train reports them too. The corpus is not changed:
+    --write writes a copy in which swapped sides are exchanged and copies, duplicates, outliers in
+    length, empty sides and sources of the validation or test set are removed. Exit code 1: training
+    or evaluation would be seriously affected.
 
     Examples:
 
@@ -39,14 +47,15 @@ def check(
       transduce check multi30k --set data.folder=corpora/multi30k --json
       transduce check --source corpus.en --target corpus.de --write clean
     """
-    from transduce.cli.progress import counting
-    from transduce.corpus_check.check import check as look
+    from transduce.cli.progress import line_counter
+    from transduce.corpus_check.check import check as check_corpus
     from transduce.pipeline.defaults import choose_recipe
 
-    chosen, _ = choose_recipe(recipe, [*corpus_settings(source, target), *(settings or [])])
-    with counting(sys.stderr) as count:
-        found = look(chosen, write=write, progress=count)
-    shown = json.dumps(asdict(found), ensure_ascii=False) if as_json else str(found)
-    say(shown.encode(errors="replace").decode())  # a line that is not UTF-8 holds surrogates
-    if found.cleaned is None:
-        raise typer.Exit(1 if found.report.loud else 0)
+    selected, _ = choose_recipe(recipe, [*corpus_settings(source, target), *(settings or [])])
+    with line_counter(sys.stderr) as count:
+        result = check_corpus(selected, write=write, progress=count)
+    text = json.dumps(asdict(result), ensure_ascii=False) if as_json else str(result)
+    # Lines that are not UTF-8 contain surrogates, which stdout cannot encode.
+    print_stdout(text.encode(errors="replace").decode())
+    if result.cleaned is None:
+        raise typer.Exit(1 if result.report.loud else 0)

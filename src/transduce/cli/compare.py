@@ -7,33 +7,34 @@ from typing import Annotated, Literal
 
 import typer
 
-from transduce.cli.app import app, say
+from transduce.cli.app import JsonObject, ReferenceText, app, print_stdout
 from transduce.io.streams import all_lines
 
 
 @app.command()
 def compare(
     systems: Annotated[
-        list[Path], typer.Argument(help="Translations of each system; the first is the baseline.")
+        list[Path], typer.Argument(help="Translations of each system, the baseline first.")
     ],
-    target: Annotated[Path, typer.Option(help="What they should be, line by line.")],
+    target: ReferenceText,
     metric: Annotated[
         list[str] | None, typer.Option(help="bleu, chrf or ter; repeatable [default: all].")
     ] = None,
     language: Annotated[str, typer.Option(help="Code of the target language.")] = "",
     tokenize: Annotated[
-        str, typer.Option(help="BLEU's tokeniser over the language's; \"none\" for tokenised text.")
+        str, typer.Option(help='BLEU tokeniser [default: by language]; "none" for tokenised text.')
     ] = "",
     test: Annotated[
-        Literal["bootstrap", "randomization"], typer.Option(help="The paired test.")
+        Literal["bootstrap", "randomization"], typer.Option(help="Paired significance test.")
     ] = "bootstrap",
     samples: Annotated[
-        int | None, typer.Option(help="Resamples [1000], or trials of randomization [10000].")
+        int | None,
+        typer.Option(help="Number of resamples [default: 1000; randomization: 10000]."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same p.")] = 12345,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    seed: Annotated[int, typer.Option(help="Random seed of the test.")] = 12345,
+    as_json: JsonObject = False,
 ) -> None:
-    """Tell whether a system is better than the first one, or whether it is chance.
+    """Test whether systems differ significantly from a baseline.
 
     Example:
 
@@ -44,7 +45,7 @@ def compare(
 
     from transduce.evaluation.significance import System, compare_systems, distinct_names
 
-    found = compare_systems(
+    result = compare_systems(
         [*map(System, distinct_names(systems), lines)],
         references,
         metrics=metric or [],
@@ -54,4 +55,4 @@ def compare(
         samples=samples,
         seed=seed,
     )
-    say(json.dumps(asdict(found), ensure_ascii=False) if as_json else str(found))
+    print_stdout(json.dumps(asdict(result), ensure_ascii=False) if as_json else str(result))

@@ -6,37 +6,37 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import app, command_name, hint_to_resume, say
+from transduce.cli.app import app, command_name, hint_to_resume, print_stdout
 
 
 @app.command()
 def demo(
     out: Annotated[
-        Path, typer.Option(help="The run's folder; an earlier demo in it is replaced.")
+        Path, typer.Option(help="Run folder; an earlier demo in it is replaced.")
     ] = Path("runs/demo"),
 ) -> None:
-    """Take the whole journey, on a small corpus that it writes itself.
+    """Run the full pipeline on a generated corpus.
 
     Example:
 
     \b
       transduce demo
     """
-    from transduce.cli.progress import watching
-    from transduce.demo.journey import journey
+    from transduce.cli.progress import event_printer
+    from transduce.demo.journey import run_demo
 
-    with watching(sys.stderr) as on_event, hint_to_resume(out):
-        told = journey(out, on_event=on_event)
-    say(f"{told.finished}\n{told}")
-    say("\nSentences it has never seen:\n")
-    for shown in told.shown:
-        say(f"  {shown.source}\n    → {shown.translation}")
-        if shown.translation != shown.reference:
-            say(f"    expected: {shown.reference}")
-    say(f"\nthe report: {out / 'report.html'} (open it in a browser)")
+    with event_printer(sys.stderr) as on_event, hint_to_resume(out):
+        result = run_demo(out, on_event=on_event)
+    print_stdout(f"{result.run}\n{result}")
+    print_stdout("\nSentences not in the training set:\n")
+    for example in result.shown:
+        print_stdout(f"  {example.source}\n    → {example.translation}")
+        if example.translation != example.reference:
+            print_stdout(f"    expected: {example.reference}")
+    print_stdout(f"\nreport: {out / 'report.html'} (open it in a browser)")
     command = command_name()
-    say("\nTry your own sentence, made of words like these, then train on your own two files:\n")
-    say(f'  echo "{told.shown[0].source}" | {command} translate {out}')
-    say(f"  {command} train --source FILE --target FILE --out runs/mine")
-    say("\nOr look inside this one, in a browser:\n")
-    say(f"  {command} serve {out}")
+    print_stdout("\nTry a sentence of your own with these words, then train on your own corpus:\n")
+    print_stdout(f'  echo "{result.shown[0].source}" | {command} translate {out}')
+    print_stdout(f"  {command} train --source FILE --target FILE --out runs/mine")
+    print_stdout("\nOr use and inspect this model in a browser:\n")
+    print_stdout(f"  {command} serve {out}")

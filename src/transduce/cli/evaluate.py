@@ -7,116 +7,12 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from transduce.cli.app import app, say, talk
+from transduce.cli.app import app, print_stderr, print_stdout
 from transduce.io.streams import all_lines, lines_of, whole_output
 
 
-@app.command()
-def evaluate(
-    model: Annotated[
-        Path | None, typer.Argument(help="A model's folder, or a run's; none with --hypotheses.")
-    ] = None,
-    source: Annotated[Path | None, typer.Option(help="Text to translate.")] = None,
-    target: Annotated[
-        Path | None, typer.Option(help="What it should become, line by line.")
-    ] = None,
-    hypotheses: Annotated[
-        Path | None, typer.Option(help="Score these translations in place of a model's.")
-    ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(help="Only this: bleu, chrf, ter or perplexity; repeatable [default: all]."),
-    ] = None,
-    language: Annotated[
-        str, typer.Option(help="Code of the target language [default: the model's].")
-    ] = "",
-    tokenize: Annotated[
-        str, typer.Option(help="BLEU's tokeniser over the language's; \"none\" for tokenised text.")
-    ] = "",
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.html", help="Write a page: lengths, rare words, worst lines …"),
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="Another system's translations, beside these in the report.")
-    ] = None,
-    train: Annotated[
-        Path | None,
-        typer.Option(help="Training text, target side; says which words are rare [the run's]."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
-) -> None:
-    """Score translations: BLEU, chrF, TER, with signatures; perplexity.
-
-    They are made by a model from --source, or read from --hypotheses. A report breaks them down by
-    length and by how rare words are, and lists copies, repetitions and the worst sentences.
-
-    Examples:
-
-    \b
-      transduce evaluate runs/mine --source test.en --target test.de
-      transduce evaluate --hypotheses out.de --target test.de --language de --metric bleu
-      transduce evaluate runs/mine --source test.en --target test.de --report report.html
-    """
-    if target is None:
-        raise ValueError("there is nothing to compare with: name the references with --target FILE")
-    if report is None and (against is not None or train is not None):
-        raise ValueError(
-            "--against and --train belong to a report: name its file with --report FILE.html"
-        )
-    if hypotheses is not None:
-        if model is not None or (source is not None and report is None):
-            raise ValueError(
-                "--hypotheses takes the place of a model and --source: leave those out"
-            )
-        if metric and "perplexity" in metric:
-            raise ValueError("perplexity is a model's: name a model and --source FILE for it")
-    elif model is None or source is None:
-        raise ValueError("name a model and its input, MODEL --source FILE, or --hypotheses FILE")
-    if report is not None:
-        asked = _Asked(model, hypotheses, source, target, against, train)
-        say(_write_report(report, asked, scoring=(language, tokenize, metric), as_json=as_json))
-        talk(f"report: {report}")
-        return
-    if model is None:
-        assert hypotheses is not None
-        lines, references = all_lines(hypotheses), all_lines(target)
-
-        from transduce.evaluation.scoring import score_lines, select_metrics
-
-        scores = score_lines(
-            lines,
-            references,
-            language=language,
-            tokenize=tokenize,
-            metrics=select_metrics(metric or []),
-        )
-    else:
-        assert source is not None
-        sources, references = all_lines(source), all_lines(target)
-
-        from transduce.bundle.bundle import Bundle
-        from transduce.evaluation.scoring import score_model, select_metrics
-        from transduce.inference.engines.worker_processes import as_program
-
-        as_program()
-        scores = score_model(
-            Bundle.load(model),
-            sources,
-            references=references,
-            language=language,
-            tokenize=tokenize,
-            metrics=select_metrics(metric or []),
-        )
-    if as_json:
-        say(json.dumps([asdict(score) for score in scores], ensure_ascii=False))
-    else:
-        for score in scores:
-            say(str(score))
-
-
-class _Asked(NamedTuple):
-    """The files that `evaluate` makes a report of."""
+class _Inputs(NamedTuple):
+    """Files that `evaluate` reads."""
 
     model: Path | None
     hypotheses: Path | None
@@ -126,19 +22,123 @@ class _Asked(NamedTuple):
     train: Path | None
 
 
+@app.command()
+def evaluate(
+    model: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of a model or of a run; none with --hypotheses."),
+    ] = None,
+    source: Annotated[Path | None, typer.Option(help="Source text, one sentence per line.")] = None,
+    target: Annotated[
+        Path | None, typer.Option(help="Reference translations, line by line.")
+    ] = None,
+    hypotheses: Annotated[
+        Path | None, typer.Option(help="Score these translations instead of a model's.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="bleu, chrf, ter or perplexity; repeatable [default: all]."),
+    ] = None,
+    language: Annotated[
+        str, typer.Option(help="Code of the target language [default: the model's].")
+    ] = "",
+    tokenize: Annotated[
+        str, typer.Option(help='BLEU tokeniser [default: by language]; "none" for tokenised text.')
+    ] = "",
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write an HTML report with a breakdown of errors."),
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another system's translations, to compare in the report.")
+    ] = None,
+    train: Annotated[
+        Path | None,
+        typer.Option(help="Target side of the training text, for word frequencies [the run's]."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
+) -> None:
+    """Score translations: BLEU, chrF and TER with signatures, and perplexity.
+
+    Translations are made by a model from --source or read from --hypotheses. A report breaks the
+    scores down by sentence length and word frequency, and lists copied text, repetitions and the
+    worst sentences.
+
+    Examples:
+
+    \b
+      transduce evaluate runs/mine --source test.en --target test.de
+      transduce evaluate --hypotheses out.de --target test.de --language de --metric bleu
+      transduce evaluate runs/mine --source test.en --target test.de --report report.html
+    """
+    if target is None:
+        raise ValueError("evaluation needs references: name them with --target FILE")
+    if report is None and (against is not None or train is not None):
+        raise ValueError(
+            "--against and --train belong to a report: name its file with --report FILE.html"
+        )
+    if hypotheses is not None:
+        if model is not None or (source is not None and report is None):
+            raise ValueError("--hypotheses replaces a model and --source: leave those out")
+        if metric and "perplexity" in metric:
+            raise ValueError("perplexity needs a model: name a model and --source FILE")
+    elif model is None or source is None:
+        raise ValueError("name a model and its input, MODEL --source FILE, or --hypotheses FILE")
+    inputs = _Inputs(model, hypotheses, source, target, against, train)
+    scoring = (language, tokenize, metric or [])
+    if report is not None:
+        print_stdout(_write_report(report, inputs, scoring=scoring, as_json=as_json))
+        print_stderr(f"report: {report}")
+    else:
+        print_stdout(_scores(inputs, scoring=scoring, as_json=as_json))
+
+
+def _scores(inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bool) -> str:
+    """Score a model's or given translations and return what is printed."""
+    language, tokenize, metric = scoring
+    # Read all files before torch is imported: a wrong name fails at once.
+    sources = all_lines(inputs.source) if inputs.source and inputs.model else []
+    hypotheses = all_lines(inputs.hypotheses) if inputs.hypotheses else []
+    references = all_lines(inputs.target)
+
+    from transduce.evaluation.scoring import score_lines, score_model, select_metrics
+
+    metrics = select_metrics(metric)
+    if inputs.model is None:
+        scores = score_lines(
+            hypotheses, references, language=language, tokenize=tokenize, metrics=metrics
+        )
+    else:
+        from transduce.bundle.bundle import Bundle
+        from transduce.inference.engines.worker_processes import as_program
+
+        as_program()
+        scores = score_model(
+            Bundle.load(inputs.model),
+            sources,
+            references=references,
+            language=language,
+            tokenize=tokenize,
+            metrics=metrics,
+        )
+    if as_json:
+        return json.dumps([asdict(score) for score in scores], ensure_ascii=False)
+    return "\n".join(map(str, scores))
+
+
 def _write_report(
-    file: Path, asked: _Asked, *, scoring: tuple[str, str, list[str] | None], as_json: bool
+    file: Path, inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bool
 ) -> str:
-    """Write the page of a report, whole or not at all, and return what stdout gets of it."""
+    """Write the HTML report atomically and return what is printed."""
     if file.is_dir():
         raise ValueError(f"{file} is a folder: name a file for the page, such as report.html")
-    if any(given is not None and given.resolve() == file.resolve() for given in asked):
-        raise ValueError(f"--report {file} would replace what it reports on: name another file")
+    if any(path is not None and path.resolve() == file.resolve() for path in inputs):
+        raise ValueError(f"--report {file} would replace one of its inputs: name another file")
     texts: dict[Path | None, list[str]] = {}
-    for given in (asked.target, asked.source, asked.hypotheses, asked.against):
-        if given is not None:
-            texts[given] = all_lines(given)
-    references, sources = texts[asked.target], texts.get(asked.source)
+    for path in (inputs.target, inputs.source, inputs.hypotheses, inputs.against):
+        if path is not None:
+            texts[path] = all_lines(path)
+    references, sources = texts[inputs.target], texts.get(inputs.source)
     with whole_output(file) as page:
         from transduce.data.words import count_words
         from transduce.evaluation.breakdown import check_line_counts
@@ -154,35 +154,36 @@ def _write_report(
         from transduce.evaluation.significance import System, distinct_names
 
         language, tokenize, metric = scoring
-        metrics = select_metrics(metric or [])
-        ours = asked.model.resolve() if asked.model else asked.hypotheses
-        names = distinct_names([one for one in (ours, asked.against) if one is not None])
-        against = System(names[1], texts[asked.against]) if asked.against else None
+        metrics = select_metrics(metric)
+        system = inputs.model.resolve() if inputs.model else inputs.hypotheses
+        names = distinct_names([path for path in (system, inputs.against) if path is not None])
+        against = System(names[1], texts[inputs.against]) if inputs.against else None
         check_line_counts([against] if against else [], references, sources=sources)
-        if asked.model:
+        if inputs.model:
             from transduce.inference.engines.worker_processes import as_program
 
             as_program()
-            made = translate_test_set(
-                asked.model,
+            output = translate_test_set(
+                inputs.model,
                 names[0],
                 sources=sources or [],
                 references=references,
                 perplexity="perplexity" in metrics,
             )
         else:
-            made = SystemOutput(System(names[0], texts[asked.hypotheses]))
-        if asked.train:
-            with lines_of(asked.train) as lines:
-                made = made._replace(training=TrainingText(asked.train.name, count_words(lines)))
-        found = build_report(
-            made,
+            output = SystemOutput(System(names[0], texts[inputs.hypotheses]))
+        if inputs.train:
+            with lines_of(inputs.train) as lines:
+                training = TrainingText(inputs.train.name, count_words(lines))
+            output = output._replace(training=training)
+        report = build_report(
+            output,
             references,
             sources=sources,
             against=against,
             scoring=ScoringOptions(language, tokenize, metrics),
         )
-        page.write(to_html(found).encode())
+        page.write(to_html(report).encode())
     if as_json:
-        return json.dumps(asdict(found), ensure_ascii=False)
-    return "\n".join(map(str, found.systems[0].scores))
+        return json.dumps(asdict(report), ensure_ascii=False)
+    return "\n".join(map(str, report.systems[0].scores))

@@ -5,20 +5,20 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import app, say
+from transduce.cli.app import app, print_stdout
 
 
 @app.command("import")
 def import_(
-    folder: Annotated[Path, typer.Argument(help="A Hugging Face Marian or OPUS-MT folder.")],
-    out: Annotated[Path, typer.Option(help="The bundle to write, whole or not at all.")],
-    source: Annotated[str | None, typer.Option(help="Code of its source language.")] = None,
-    target: Annotated[str | None, typer.Option(help="Code of its target language.")] = None,
+    folder: Annotated[Path, typer.Argument(help="Folder of a Hugging Face Marian model.")],
+    out: Annotated[Path, typer.Option(help="Model folder to write, atomically.")],
+    source: Annotated[str | None, typer.Option(help="Code of the source language.")] = None,
+    target: Annotated[str | None, typer.Option(help="Code of the target language.")] = None,
 ) -> None:
-    """Make a bundle of a Marian model, to translate with, look into, and train further.
+    """Convert a Marian model, to translate with, inspect and fine-tune.
 
-    Nothing in the folder is run: weights are read from safetensors, or from a pytorch_model.bin
-    as plain numbers.
+    No code of the folder is executed: weights are read from safetensors, or from
+    pytorch_model.bin with weights_only.
 
     Examples:
 
@@ -27,9 +27,9 @@ def import_(
       transduce train --from models/en-de --source mine.en --target mine.de
     """
     if out.exists():
-        raise ValueError(f"{out} is there already: name another folder for the bundle")
+        raise ValueError(f"{out} already exists: name another folder for the model")
 
     from transduce.export.importer import import_marian
 
     import_marian(folder, source=source, target=target).save(out)
-    say(f"model: {out}")
+    print_stdout(f"model: {out}")

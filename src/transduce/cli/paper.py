@@ -1,4 +1,4 @@
-"""transduce paper: the paper's tables, figures and claims, measured on this machine."""
+"""transduce paper: reproduce the paper's tables and figures."""
 
 import sys
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import Set, say, talk
+from transduce.cli.app import Overrides, print_stderr, print_stdout
 
 paper = typer.Typer(
     name="paper",
-    help="Measure the paper again: its tables, its figures, its model.",
+    help="Reproduce the paper: its tables, figures and architecture.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -22,30 +22,30 @@ def table4(
     treebank: Annotated[
         Path | None,
         typer.Option(
-            help="The Penn Treebank's WSJ: a folder that holds the folders 02 to 23. "
-            "Without it a grammar writes a treebank."
+            help="WSJ part of the Penn Treebank, a folder with the sections 02 to 23 "
+            "[default: a generated treebank]."
         ),
     ] = None,
     also: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="<path>",
-            help="More trees to train on: a file, or a folder of .mrg files; repeatable.",
+            help="Additional training trees: a file, or a folder of .mrg files; repeatable.",
         ),
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help="table4-small, table4-wsj or table4-semi, or a file; else what fits."),
+        typer.Option(help="table4-small, -wsj or -semi, or a TOML file [default: by treebank]."),
     ] = None,
-    settings: Set = None,
+    settings: Overrides = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only try it: seconds, and hardly a right tree.")
+        bool, typer.Option("--quick", help="Smoke test in seconds; the parses are poor.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Where all of it goes.")] = Path("runs/paper/table4"),
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/paper/table4"),
 ) -> None:
-    """Parse sentences by translating them into trees, and score the brackets (Table 4).
+    """Train a constituency parser and score its brackets with F1 (Table 4).
 
-    Given again, the command goes on with what it had begun.
+    To resume an interrupted run, repeat the command.
 
     Example:
 
@@ -53,38 +53,40 @@ def table4(
       transduce paper table4
       transduce paper table4 --treebank wsj --out runs/wsj
     """
-    from transduce.cli.progress import watching
+    from transduce.cli.progress import event_printer
     from transduce.paper.table4.run import Trees
-    from transduce.paper.table4.run import table4 as parse
+    from transduce.paper.table4.run import table4 as run_table4
 
     trees = Trees(treebank=treebank, also=tuple(also or ()), quick=quick)
-    with watching(sys.stderr) as on_event:
-        found = parse(out, trees, recipe=recipe, overrides=settings or (), on_event=on_event)
-    say(str(found))
-    talk(f"\nthe trees drawn: {out / 'table4.md'}")
+    with event_printer(sys.stderr) as on_event:
+        result = run_table4(out, trees, recipe=recipe, overrides=settings or (), on_event=on_event)
+    print_stdout(str(result))
+    print_stderr(f"\nparse trees: {out / 'table4.md'}")
 
 
 @paper.command()
 def table2(
     hypotheses: Annotated[
-        Path | None, typer.Option(help="Translations to score both ways, not tokenised.")
+        Path | None, typer.Option(help="Detokenised translations to score.")
     ] = None,
-    references: Annotated[Path | None, typer.Option(help="What they should be.")] = None,
-    language: Annotated[str, typer.Option(help="Code of their language.")] = "de",
+    references: Annotated[Path | None, typer.Option(help="Reference translations.")] = None,
+    language: Annotated[str, typer.Option(help="Code of the target language.")] = "de",
     mean_length: Annotated[
-        int, typer.Option(help="Pieces of an average sentence, EOS counted.")
+        int, typer.Option(help="Mean sentence length in pieces, EOS included.")
     ] = 28,
-    gpu_tflops: Annotated[float, typer.Option(help="Sustained by one modern GPU.")] = 400.0,
-    gpu_hour_price: Annotated[float, typer.Option(help="Of that GPU.")] = 3.0,
-    hour_price: Annotated[float, typer.Option(help="Of this machine.")] = 0.1,
-    threads: Annotated[int, typer.Option(help="Of a matrix product; 0: all cores.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Time one small update of each.")] = False,
-    out: Annotated[Path, typer.Option(help="Where all of it goes.")] = Path("runs/paper/table2"),
+    gpu_tflops: Annotated[float, typer.Option(help="Sustained TFLOPS of a modern GPU.")] = 400.0,
+    gpu_hour_price: Annotated[float, typer.Option(help="Price of a GPU hour.")] = 3.0,
+    hour_price: Annotated[float, typer.Option(help="Price of an hour of this machine.")] = 0.1,
+    threads: Annotated[int, typer.Option(help="Intra-op threads (0 = all cores).")] = 0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Time one small update per model.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/paper/table2"),
 ) -> None:
-    """Account for the cost of Table 2's models, and score translations as it did.
+    """Estimate the training cost of Table 2's models, and score translations with its BLEU.
 
-    Operations are counted from the shapes, a few updates are timed, and hours and prices follow
-    for this machine and for one GPU. Nothing is trained; that is transduce train wmt14-base-de.
+    FLOPs are computed from the shapes and a few updates are timed, which gives hours and prices for
+    this machine and for a GPU. To train a model: transduce train wmt14-base-de.
 
     Examples:
 
@@ -95,11 +97,11 @@ def table2(
     if (hypotheses is None) != (references is None):
         raise ValueError("--hypotheses and --references belong together: name both files")
 
-    from transduce.cli.progress import watching
+    from transduce.cli.progress import event_printer
     from transduce.io.streams import all_lines
     from transduce.paper.table2.page import markdown, write
     from transduce.paper.table2.run import Assumed
-    from transduce.paper.table2.run import table2 as measure
+    from transduce.paper.table2.run import table2 as run_table2
     from transduce.paper.table2.scoring import both_ways
 
     scores = ()
@@ -112,35 +114,35 @@ def table2(
         gpu_hour_price=gpu_hour_price,
         hour_price=hour_price,
     )
-    with watching(sys.stderr) as on_event:
-        found = measure(assumed, quick=quick, threads=threads, scores=scores, on_event=on_event)
-    write(found, out)
-    say(markdown(found))
+    with event_printer(sys.stderr) as on_event:
+        result = run_table2(assumed, quick=quick, threads=threads, scores=scores, on_event=on_event)
+    write(result, out)
+    print_stdout(markdown(result))
 
 
 @paper.command()
 def table3(
     corpus: Annotated[
-        Path, typer.Option(help="The folder of Multi30k, as the recipe multi30k has it.")
+        Path, typer.Option(help="Multi30k folder, laid out as for the recipe multi30k.")
     ] = Path("data/multi30k"),
     rows: Annotated[
         str, typer.Option(help="Rows, such as base,A1,C5, or all [default: all but big].")
     ] = "",
-    seeds: Annotated[str, typer.Option(help="Every row with each of them: 1,2,3.")] = "1",
-    updates: Annotated[int, typer.Option(help="Of each row; the big one makes more.")] = 3600,
-    warmup: Annotated[int, typer.Option(help="Of equation (3).")] = 1000,
-    tokens: Annotated[int, typer.Option(help="Target tokens of an update.")] = 512,
-    vocab_size: Annotated[int, typer.Option(help="Pieces.")] = 2000,
-    width_divisor: Annotated[int, typer.Option(help="Of d_model, d_ff, d_k and d_v.")] = 8,
-    depth_divisor: Annotated[int, typer.Option(help="Of N.")] = 2,
-    big_times: Annotated[int, typer.Option(help="Updates of the row big over the others'.")] = 3,
-    threads: Annotated[int, typer.Option(help="Of a matrix product; 0: all cores.")] = 0,
-    out: Annotated[Path, typer.Option(help="Where all of it goes.")] = Path("runs/paper/table3"),
+    seeds: Annotated[str, typer.Option(help="Random seeds, such as 1,2,3.")] = "1",
+    updates: Annotated[int, typer.Option(help="Updates per row; more for big.")] = 3600,
+    warmup: Annotated[int, typer.Option(help="Warmup updates of equation (3).")] = 1000,
+    tokens: Annotated[int, typer.Option(help="Batch size in target tokens.")] = 512,
+    vocab_size: Annotated[int, typer.Option(help="Vocabulary size in pieces.")] = 2000,
+    width_divisor: Annotated[int, typer.Option(help="Divisor of d_model, d_ff, d_k and d_v.")] = 8,
+    depth_divisor: Annotated[int, typer.Option(help="Divisor of the number of layers N.")] = 2,
+    big_times: Annotated[int, typer.Option(help="Factor on the updates of the row big.")] = 3,
+    threads: Annotated[int, typer.Option(help="Intra-op threads (0 = all cores).")] = 0,
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/paper/table3"),
 ) -> None:
-    """Train the rows of Table 3 in small, and rank them beside the paper's.
+    """Train scaled-down variants of Table 3's models, and compare their ranking with the paper's.
 
-    Stopped anywhere, the same command goes on; rows, seeds and updates may be added later. Each
-    row is a recipe of its own in the paper's size too: transduce train table3-c5.
+    To resume an interrupted run, repeat the command; rows, seeds and updates can be added later.
+    Each row in its original size is a recipe: transduce train table3-c5.
 
     Examples:
 
@@ -148,7 +150,7 @@ def table3(
       transduce paper table3 --corpus corpora/multi30k
       transduce paper table3 --corpus corpora/multi30k --rows base,A1,A4 --seeds 1,2,3
     """
-    from transduce.cli.progress import watching
+    from transduce.cli.progress import event_printer
     from transduce.paper.table3.page import markdown, write
     from transduce.paper.table3.report import report
     from transduce.paper.table3.run import Settings, measure, named_rows, named_seeds, references
@@ -163,7 +165,7 @@ def table3(
         depth_divisor=depth_divisor,
     )
     chosen, drawn = named_rows(rows), named_seeds(seeds)
-    with watching(sys.stderr) as on_event:
+    with event_printer(sys.stderr) as on_event:
         try:
             outcomes = measure(
                 corpus,
@@ -175,31 +177,31 @@ def table3(
                 on_event=on_event,
             )
         except (KeyboardInterrupt, SystemExit):
-            talk("stopped; the same command goes on")
+            print_stderr("interrupted; repeat the command to resume")
             raise
-    found = report(outcomes, references=references(out), settings=shared)
-    write(found, out)
-    say(markdown(found))
-    talk(f"the plot: {out / 'table3.svg'}")
+    result = report(outcomes, references=references(out), settings=shared)
+    write(result, out)
+    print_stdout(markdown(result))
+    print_stderr(f"plot: {out / 'table3.svg'}")
 
 
 @paper.command()
 def figures(
     only: Annotated[
-        list[str] | None, typer.Option(help="Only this figure; repeatable [default: all].")
+        list[str] | None, typer.Option(help="Make only this figure; repeatable [default: all].")
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help='A model of the demo, for the figure "it".')
+        Path | None, typer.Option(help='Model or run folder of the demo, for the figure "it".')
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only try it: seconds, and nothing learned.")
+        bool, typer.Option("--quick", help="Smoke test in seconds, without training.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Where all of it goes.")] = Path("runs/paper/figures"),
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/paper/figures"),
 ) -> None:
-    """Measure what the paper says of scaling, heads, masks and positions, and draw it.
+    """Test the paper's claims on scaling, heads, masks and positions, and plot the results.
 
-    The figures are scaling, compatibility, heads, masks, order, lengths, waves, rate, and it: which
-    head of the demo's model knows what "it" stands for. All of them take six minutes of one core.
+    The figures are scaling, compatibility, heads, masks, order, lengths, waves, rate and it: which
+    head of the demo's model resolves "it". All of them take six minutes on one core.
 
     Examples:
 
@@ -214,27 +216,26 @@ def figures(
     names = chosen(only or [], model=model is not None)
     bundle = Bundle.load(model) if model is not None else None
     if bundle is None and not only:
-        talk('the figure "it" is left out: it needs a model of the demo, --model runs/demo')
-    say(make_figures(names, out, bundle=bundle, quick=quick, tell=talk))
-    talk(f"\nthe figures: {out / 'figures.md'}")
+        print_stderr('skipping the figure "it", which needs a model of the demo: --model runs/demo')
+    print_stdout(make_figures(names, out, bundle=bundle, quick=quick, tell=print_stderr))
+    print_stderr(f"\nfigures: {out / 'figures.md'}")
 
 
 @paper.command()
 def table1(
     learning: Annotated[
         bool,
-        typer.Option(help="Train the layer types on what stood far back, the longer half of it."),
+        typer.Option(help="Also train each layer type on long-range recall (half of the time)."),
     ] = True,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only try it: seconds, and sizes that show nothing.")
+        bool, typer.Option("--quick", help="Smoke test in seconds, with tiny sizes.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Where all of it goes.")] = Path("runs/paper/table1"),
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/paper/table1"),
 ) -> None:
-    """Measure self-attention, recurrence and convolution against length and width (Table 1).
+    """Benchmark self-attention, recurrent and convolutional layers by length and width (Table 1).
 
-    Times, operations, the crossing where self-attention stops being the cheaper one, sequential
-    operations, path lengths, and what is learned over a distance, with one thread. Nothing else
-    should run meanwhile.
+    Measures time, FLOPs, the length at which self-attention stops being cheaper, sequential
+    operations, path length and long-range recall, with one thread. Keep the machine otherwise idle.
 
     Example:
 
@@ -244,27 +245,28 @@ def table1(
     """
     from transduce.paper.table1.measure import QUICK, QUICK_RECALL, Sizes
     from transduce.paper.table1.recall import Recall
-    from transduce.paper.table1.run import table1 as measured
+    from transduce.paper.table1.run import table1 as run_table1
 
     recall = QUICK_RECALL if quick else Recall()
     sizes = QUICK if quick else Sizes()
-    say(measured(out, sizes, recall if learning else None, tell=talk))
-    talk(f"\nthe table and its plots: {out / 'table1.md'}")
+    print_stdout(run_table1(out, sizes, recall if learning else None, tell=print_stderr))
+    print_stderr(f"\ntable and plots: {out / 'table1.md'}")
 
 
 @paper.command()
 def model(
     name: Annotated[
-        str, typer.Argument(metavar="[MODEL]", help="A model's folder, or a run's; or a recipe.")
+        str, typer.Argument(metavar="[MODEL]", help="Folder of a model or of a run, or a recipe.")
     ] = "base",
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it too: .svg or .html; or .md.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a diagram (.svg, .html), or .md."),
     ] = None,
 ) -> None:
-    """Take a model apart, and draw it as the paper's Figure 1 shows its own.
+    """List a model's layers with shapes and parameters, and draw it like the paper's Figure 1.
 
-    Shapes and parameters of every part are read off the live model. An SVG is written for light
-    pages and, as FILE-dark.svg, for dark ones; a page follows its reader's scheme.
+    Shapes and parameters come from the instantiated model. An SVG is written in light and, as
+    FILE-dark.svg, in dark colours; an HTML page follows the reader's colour scheme.
 
     Examples:
 
@@ -276,8 +278,8 @@ def model(
     from transduce.paper.architecture.parts import parts_table
     from transduce.paper.architecture.run import named_model, write_model
 
-    found = named_model(name)
-    written = write_model(out, found) if out else []
-    say(parts_table(found.anatomy))
-    for file in written:
-        talk(f"written: {file}")
+    result = named_model(name)
+    files = write_model(out, result) if out else []
+    print_stdout(parts_table(result.anatomy))
+    for file in files:
+        print_stderr(f"written: {file}")

@@ -2,25 +2,27 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from transduce.cli.app import Set, app, corpus_settings
+from transduce.cli.app import (
+    Overrides,
+    RunFolder,
+    SourceCorpus,
+    TargetCorpus,
+    TrainingRecipe,
+    app,
+    corpus_settings,
+)
 
 
 @app.command()
 def prepare(
-    recipe: Annotated[
-        str | None,
-        typer.Argument(help="A shipped recipe's name, or a TOML file [default: by corpus size]."),
-    ] = None,
-    source: Annotated[Path | None, typer.Option(help="Source side of your corpus.")] = None,
-    target: Annotated[Path | None, typer.Option(help="Its translation, line by line.")] = None,
-    settings: Set = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder [default: runs/NAME].")] = None,
+    recipe: TrainingRecipe = None,
+    source: SourceCorpus = None,
+    target: TargetCorpus = None,
+    settings: Overrides = None,
+    out: RunFolder = None,
 ) -> None:
-    """Clean a corpus, train its tokenizer and encode it, for `train`.
+    """Preprocess a corpus for `train`: clean it, train a tokenizer, encode it.
 
     Example:
 
@@ -29,13 +31,13 @@ def prepare(
     """
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
-    chosen, why = choose_recipe(recipe, [*corpus_settings(source, target), *(settings or [])])
-    folder = out or Path("runs") / chosen.name
+    selected, reason = choose_recipe(recipe, [*corpus_settings(source, target), *(settings or [])])
+    folder = out or Path("runs") / selected.name
 
-    from transduce.cli.progress import watching
+    from transduce.cli.progress import event_printer
     from transduce.io.lock import alone
     from transduce.pipeline.run import check_output_folder, prepare_run
 
-    with alone(folder), watching(sys.stderr) as on_event:
-        check_output_folder(chosen, folder, resume=False)
-        prepare_run(chosen, folder, on_event=with_first_message(why, on_event))
+    with alone(folder), event_printer(sys.stderr) as on_event:
+        check_output_folder(selected, folder, resume=False)
+        prepare_run(selected, folder, on_event=with_first_message(reason, on_event))

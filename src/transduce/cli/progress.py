@@ -1,7 +1,6 @@
-"""A run on the screen: one line that is rewritten at a terminal, plain lines now and then in a log.
+"""Progress of a run: a live line on a terminal, occasional plain lines elsewhere.
 
-All of it goes to the stream it is given, stderr as a rule: stdout is for data. rich draws at a
-terminal, and is read only there: a pipe need not wait for it.
+rich is imported only for terminals, to keep pipes fast.
 """
 
 import time
@@ -12,15 +11,15 @@ from typing import TextIO
 from transduce.train.events import Event, EventHandler, LogMessage, Progress, Validated
 
 _EVERY = 15.0
-"""Seconds between two plain progress lines."""
+"""Seconds between plain progress lines."""
 
-_LONG = 2.0
-"""Seconds without a sign of life that nobody minds."""
+_DELAY = 2.0
+"""Seconds before a line count is displayed."""
 
 
 @contextmanager
-def watching(stream: TextIO) -> Generator[EventHandler]:
-    """Yield something to tell a run's events to, for as long as the run lasts."""
+def event_printer(stream: TextIO) -> Generator[EventHandler]:
+    """Yield an event handler that prints a run's events to `stream`."""
     if not stream.isatty():
         yield _PlainLines(stream)
         return
@@ -41,8 +40,8 @@ def watching(stream: TextIO) -> Generator[EventHandler]:
 
 
 @contextmanager
-def counting(stream: TextIO) -> Generator[Callable[[int], None]]:
-    """Yield something to tell the number of lines done to; a terminal shows it after a while."""
+def line_counter(stream: TextIO) -> Generator[Callable[[int], None]]:
+    """Yield a callback for the number of finished lines, displayed on terminals after a delay."""
     if not stream.isatty():
         yield lambda lines: None
         return
@@ -54,8 +53,8 @@ def counting(stream: TextIO) -> Generator[Callable[[int], None]]:
 
     def count(lines: int) -> None:
         spent = time.monotonic() - started
-        if spent > _LONG:
-            status.update(f"{lines:,} lines, {lines / spent:,.1f} a second")
+        if spent > _DELAY:
+            status.update(f"{lines:,} lines, {lines / spent:,.1f}/s")
             status.start()
 
     try:
@@ -65,7 +64,7 @@ def counting(stream: TextIO) -> Generator[Callable[[int], None]]:
 
 
 class _PlainLines:
-    """Writes every event but most of the progress."""
+    """Event handler that writes one line per event and throttles progress."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -82,7 +81,7 @@ class _PlainLines:
 
 
 def describe(event: Event) -> str:
-    """Say an event in one line.
+    """Format an event as one line.
 
     >>> describe(LogMessage(text="9 pairs"))
     '9 pairs'
@@ -93,36 +92,36 @@ def describe(event: Event) -> str:
         case Progress():
             return (
                 f"update {event.update:,} of {event.updates:,}, loss {event.loss:.3f}, "
-                f"{event.tokens_per_second:,.0f} tokens/s{_of_several(event)}, "
-                f"rate {event.learning_rate:.2e}, {_duration(event.seconds_left)} left"
+                f"{event.tokens_per_second:,.0f} tokens/s{_per_process(event)}, "
+                f"learning rate {event.learning_rate:.2e}, {_duration(event.seconds_left)} left"
             )
         case Validated():
-            best = ", the best so far" if event.best else ""
+            best = ", best so far" if event.best else ""
             return (
                 f"validation at update {event.update:,}: loss {event.loss:.4f}, perplexity "
                 f"{event.perplexity:.2f}, BLEU {event.bleu:.2f} (greedy; {event.signature}){best}"
             )
 
 
-def _of_several(event: Progress) -> str:
+def _per_process(event: Progress) -> str:
     if event.processes == 1:
         return ""
-    each = event.tokens_per_second / event.processes
-    return f" ({event.processes} processes, {each:,.0f} each, {event.compute_share:.0%} at work)"
+    rate = event.tokens_per_second / event.processes
+    return f" ({event.processes} processes, {rate:,.0f} each, {event.compute_share:.0%} busy)"
 
 
 def _duration(seconds: float) -> str:
-    """Seconds as people say them, to about one part in sixty.
+    """Format a duration in its two largest units.
 
     >>> [_duration(seconds) for seconds in (7.2, 130.0, 3900.0, 180000.0)]
     ['7 s', '2 min 10 s', '1 h 05 min', '2 d 02 h']
     """
-    whole = round(seconds)
-    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    total = round(seconds)
+    minutes, hours, days = total // 60, total // 3600, total // 86400
     if not minutes:
-        return f"{whole} s"
+        return f"{total} s"
     if not hours:
-        return f"{minutes} min {whole % 60:02} s"
+        return f"{minutes} min {total % 60:02} s"
     if not days:
         return f"{hours} h {minutes % 60:02} min"
     return f"{days} d {hours % 24:02} h"

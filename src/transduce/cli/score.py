@@ -2,31 +2,36 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from transduce.cli.app import app, say
+from transduce.cli.app import (
+    Device,
+    Ensemble,
+    ModelFolder,
+    ReferenceText,
+    SourceText,
+    app,
+    print_stdout,
+)
 from transduce.cli.translate import load_translator
 from transduce.io.streams import all_lines
 
 
 @app.command()
 def score(
-    model: Annotated[Path, typer.Argument(help="A model's folder, or a run's.")],
-    source: Annotated[Path, typer.Option(help="Text, a sentence a line.")],
-    target: Annotated[Path, typer.Option(help="Its translations, line by line.")],
-    also: Annotated[
-        list[Path] | None,
-        typer.Option("--with", help="A further model of the same vocabulary: an ensemble."),
-    ] = None,
+    model: ModelFolder,
+    source: SourceText,
+    target: ReferenceText,
+    also: Ensemble = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line, with each piece's ln p.")
+        bool,
+        typer.Option("--json", help="One JSON object per line, with each piece's log-probability."),
     ] = False,
-    device: Annotated[str, typer.Option(help='Where to compute: "cpu", "cuda" or "auto".')] = "cpu",
+    device: Device = "cpu",
 ) -> None:
-    """Say how likely given translations are: ln p of each line, and its mean over the pieces.
+    """Compute the log-probability of given translations: per line, total and mean per piece.
 
     Examples:
 
@@ -36,9 +41,9 @@ def score(
     """
     sources, targets = all_lines(source), all_lines(target)
     translator = load_translator(model, also or (), device=device, engine="torch")
-    for number, one in enumerate(translator.score(sources, targets), start=1):
+    for number, scored in enumerate(translator.score(sources, targets), start=1):
         if as_json:
-            whole = {"log_prob": one.log_prob, "mean": one.mean}
-            say(json.dumps({"line": number, **asdict(one), **whole}, ensure_ascii=False))
+            fields = {**asdict(scored), "log_prob": scored.log_prob, "mean": scored.mean}
+            print_stdout(json.dumps({"line": number, **fields}, ensure_ascii=False))
         else:
-            say(f"{one.log_prob:.4f}\t{one.mean:.4f}")
+            print_stdout(f"{scored.log_prob:.4f}\t{scored.mean:.4f}")

@@ -1,6 +1,7 @@
-"""transduce serve: a server for LibreTranslate's and DeepL's clients, with a page of its own.
+"""transduce serve.
 
-LT_THREADS means something else to LibreTranslate, so --workers and --threads have no variables.
+--workers and --threads have no environment variables: LT_THREADS has another meaning in
+LibreTranslate.
 """
 
 from importlib.util import find_spec
@@ -9,96 +10,107 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import app, talk
+from transduce.cli.app import app, print_stderr
 from transduce.cli.translate import EngineName
 from transduce.serve.settings import ServerSettings, read_keys
 
-_USUAL = ServerSettings()
-_NEEDED = ("starlette", "uvicorn", "prometheus_client", "python_multipart")
+_DEFAULTS = ServerSettings()
+_REQUIRED_PACKAGES = ("starlette", "uvicorn", "prometheus_client", "python_multipart")
 
 
 @app.command()
 def serve(
     models: Annotated[
-        list[Path], typer.Argument(help="Models' folders, or runs', each of another direction.")
+        list[Path], typer.Argument(help="Folders of models or runs, one per direction.")
     ],
     host: Annotated[
-        str, typer.Option(envvar="LT_HOST", help="Address; 0.0.0.0 answers other machines too.")
-    ] = _USUAL.host,
-    port: Annotated[int, typer.Option(envvar="LT_PORT", help="0 takes a free one.")] = _USUAL.port,
+        str, typer.Option(envvar="LT_HOST", help="Address to bind; 0.0.0.0: all interfaces.")
+    ] = _DEFAULTS.host,
+    port: Annotated[
+        int, typer.Option(envvar="LT_PORT", help="TCP port; 0: a free one.")
+    ] = _DEFAULTS.port,
     beam: Annotated[
-        int | None, typer.Option(envvar="LT_BEAM", help="Hypotheses followed [the model's].")
-    ] = _USUAL.beam,
+        int | None, typer.Option(envvar="LT_BEAM", help="Beam size [default: the model's].")
+    ] = _DEFAULTS.beam,
     engine: Annotated[
         EngineName,
-        typer.Option(envvar="LT_ENGINE", help="Who computes; auto takes the fastest that can."),
+        typer.Option(envvar="LT_ENGINE", help="Inference engine; auto: the fastest available."),
     ] = "auto",
     compute_type: Annotated[
         str,
-        typer.Option(envvar="LT_COMPUTE_TYPE", help="CTranslate2's: float32, int8 or auto."),
+        typer.Option(envvar="LT_COMPUTE_TYPE", help="CTranslate2: float32, int8 or auto."),
     ] = "float32",
-    workers: Annotated[int | None, typer.Option(help="Batches side by side [measured].")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of each worker [measured].")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Parallel batches [default: measured].")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads per worker [default: measured].")
+    ] = None,
     char_limit: Annotated[
-        int, typer.Option(envvar="LT_CHAR_LIMIT", help="Most characters of a text; -1: any.")
-    ] = _USUAL.char_limit,
+        int,
+        typer.Option(envvar="LT_CHAR_LIMIT", help="Maximum characters per text (-1 = any)."),
+    ] = _DEFAULTS.char_limit,
     batch_limit: Annotated[
-        int, typer.Option(envvar="LT_BATCH_LIMIT", help="Most texts of a request; -1: any.")
-    ] = _USUAL.batch_limit,
+        int,
+        typer.Option(envvar="LT_BATCH_LIMIT", help="Maximum texts per request (-1 = any)."),
+    ] = _DEFAULTS.batch_limit,
     alternatives_limit: Annotated[
         int,
-        typer.Option(envvar="LT_ALTERNATIVES_LIMIT", help="Most alternatives a text; -1: any."),
-    ] = _USUAL.alternatives_limit,
+        typer.Option(
+            envvar="LT_ALTERNATIVES_LIMIT", help="Maximum alternatives per text (-1 = any)."
+        ),
+    ] = _DEFAULTS.alternatives_limit,
     body_limit: Annotated[
-        int, typer.Option(envvar="LT_BODY_LIMIT", help="Most bytes of a request's body.")
-    ] = _USUAL.body_limit,
+        int, typer.Option(envvar="LT_BODY_LIMIT", help="Maximum size of a request body in bytes.")
+    ] = _DEFAULTS.body_limit,
     time_limit: Annotated[
-        float, typer.Option(envvar="LT_TIME_LIMIT", help="Most seconds for an answer.")
-    ] = _USUAL.time_limit_s,
+        float, typer.Option(envvar="LT_TIME_LIMIT", help="Response timeout in seconds.")
+    ] = _DEFAULTS.time_limit_s,
     queue: Annotated[
-        int, typer.Option(envvar="LT_QUEUE", help="Requests that may wait for a direction.")
-    ] = _USUAL.queue,
+        int, typer.Option(envvar="LT_QUEUE", help="Maximum queued requests per direction.")
+    ] = _DEFAULTS.queue,
     batch_sentences: Annotated[
-        int, typer.Option(envvar="LT_BATCH_SENTENCES", help="Most sentences computed together.")
-    ] = _USUAL.batch_sentences,
+        int, typer.Option(envvar="LT_BATCH_SENTENCES", help="Maximum batch size in sentences.")
+    ] = _DEFAULTS.batch_sentences,
     wait_ms: Annotated[
-        float, typer.Option(envvar="LT_WAIT_MS", help="Most time a batch waits for others.")
-    ] = _USUAL.wait_ms,
+        float, typer.Option(envvar="LT_WAIT_MS", help="Maximum wait for a batch to fill, in ms.")
+    ] = _DEFAULTS.wait_ms,
     client_time: Annotated[
         float,
-        typer.Option(envvar="LT_CLIENT_TIME", help="Seconds in which a client sends a body."),
-    ] = _USUAL.body_timeout_s,
+        typer.Option(envvar="LT_CLIENT_TIME", help="Request body timeout in seconds."),
+    ] = _DEFAULTS.body_timeout_s,
     head_time: Annotated[
-        float, typer.Option(envvar="LT_HEAD_TIME", help="Seconds in which it sends a head.")
-    ] = _USUAL.header_timeout_s,
+        float, typer.Option(envvar="LT_HEAD_TIME", help="Request header timeout in seconds.")
+    ] = _DEFAULTS.header_timeout_s,
     keep_alive: Annotated[
-        float, typer.Option(envvar="LT_KEEP_ALIVE", help="Seconds a connection may idle.")
-    ] = _USUAL.keep_alive_s,
+        float, typer.Option(envvar="LT_KEEP_ALIVE", help="Idle timeout of a connection in seconds.")
+    ] = _DEFAULTS.keep_alive_s,
     drain_time: Annotated[
-        float, typer.Option(envvar="LT_DRAIN_TIME", help="Seconds for finishing when stopped.")
-    ] = _USUAL.drain_s,
+        float, typer.Option(envvar="LT_DRAIN_TIME", help="Seconds to finish requests on shutdown.")
+    ] = _DEFAULTS.drain_s,
     api_keys: Annotated[
         Path | None,
         typer.Option(
-            envvar="LT_API_KEYS", help="A file: a key a line, and behind it its char limit if any."
+            envvar="LT_API_KEYS",
+            help="API keys, one per line, each optionally followed by its character limit.",
         ),
     ] = None,
     get_api_key_link: Annotated[
-        str, typer.Option(envvar="LT_GET_API_KEY_LINK", help="Where keys can be had.")
-    ] = _USUAL.get_api_key_link,
+        str, typer.Option(envvar="LT_GET_API_KEY_LINK", help="URL where users get an API key.")
+    ] = _DEFAULTS.get_api_key_link,
     metrics_auth_token: Annotated[
-        str, typer.Option(envvar="LT_METRICS_AUTH_TOKEN", help="What /metrics wants as Bearer.")
-    ] = _USUAL.metrics_auth_token,
+        str, typer.Option(envvar="LT_METRICS_AUTH_TOKEN", help="Bearer token required by /metrics.")
+    ] = _DEFAULTS.metrics_auth_token,
     frontend_timeout: Annotated[
-        int, typer.Option(envvar="LT_FRONTEND_TIMEOUT", help="Milliseconds the page waits to type.")
-    ] = _USUAL.frontend_timeout,
+        int, typer.Option(envvar="LT_FRONTEND_TIMEOUT", help="Typing delay of the page in ms.")
+    ] = _DEFAULTS.frontend_timeout,
     quiet: Annotated[
-        bool, typer.Option("--quiet", envvar="LT_QUIET", help="Log no line for each request.")
+        bool, typer.Option("--quiet", envvar="LT_QUIET", help="Do not log requests.")
     ] = False,
 ) -> None:
-    """Answer LibreTranslate's and DeepL's clients, and browsers, over HTTP.
+    """Serve models over HTTP: LibreTranslate's API, DeepL's API and a web page.
 
-    The first signal to stop lets it finish what it accepted; it then exits with 0.
+    The first SIGINT or SIGTERM finishes accepted requests and exits with 0.
 
     Examples:
 
@@ -141,17 +153,17 @@ def _serve(
     compute_type: str,
     plan: tuple[int | None, int | None],
 ) -> int:
-    """Take the address first, and load models then: a wrong port need not wait for torch."""
-    missing = [name for name in _NEEDED if find_spec(name) is None]
+    """Bind the address before loading models, so that a wrong port fails at once."""
+    missing = [name for name in _REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         raise ValueError(
-            f"a server needs {missing[0]}, which is not installed: pip install 'transduce[serve]'"
+            f"serving needs {missing[0]}, which is not installed: pip install 'transduce[serve]'"
         )
     from transduce.serve.server import bind, run, url_of
 
     bound = bind(settings)
     with bound:
-        from transduce.cli.translate import plan_of
+        from transduce.cli.translate import make_plan
         from transduce.serve.app import make_app
         from transduce.serve.model_registry import load_models
 
@@ -160,15 +172,17 @@ def _serve(
             settings,
             engine=engine,
             compute_type=compute_type,
-            plan=plan_of(*plan, compute_type),
+            plan=make_plan(*plan, compute_type),
         )
-        served = ", ".join(f"{way.name} ({way.translator.why})" for way in registry.directions)
+        served = ", ".join(
+            f"{direction.name} ({direction.translator.why})" for direction in registry.directions
+        )
         try:
             return run(
                 make_app(registry, settings),
                 settings,
                 bound=bound,
-                on_ready=lambda: talk(f"ready at {url_of(bound)}: {served}"),
+                on_ready=lambda: print_stderr(f"ready at {url_of(bound)}: {served}"),
             )
         finally:
             registry.close()

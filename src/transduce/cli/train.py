@@ -6,30 +6,35 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import Set, app, corpus_settings, hint_to_resume, say
+from transduce.cli.app import (
+    Overrides,
+    RunFolder,
+    SourceCorpus,
+    TargetCorpus,
+    TrainingRecipe,
+    app,
+    corpus_settings,
+    hint_to_resume,
+    print_stdout,
+)
 
 
 @app.command()
 def train(
-    recipe: Annotated[
-        str | None,
-        typer.Argument(help="A shipped recipe's name, or a TOML file [default: by corpus size]."),
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option(help="Source side of your corpus; short for --set data.train=…")
-    ] = None,
-    target: Annotated[Path | None, typer.Option(help="Its translation, line by line.")] = None,
-    settings: Set = None,
+    recipe: TrainingRecipe = None,
+    source: SourceCorpus = None,
+    target: TargetCorpus = None,
+    settings: Overrides = None,
     origin: Annotated[
         Path | None,
-        typer.Option("--from", help="Start from this model's weights, or a run's: fine-tuning."),
+        typer.Option("--from", help="Fine-tune: start from the weights of this model or run."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder [default: runs/NAME].")] = None,
+    out: RunFolder = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run that the folder holds.")
+        bool, typer.Option("--resume", help="Resume from the latest checkpoint in the run folder.")
     ] = False,
 ) -> None:
-    """Train a translator: prepare, train, average, evaluate, bundle.
+    """Train a model: preprocess, train, average checkpoints, evaluate, bundle.
 
     Examples:
 
@@ -39,15 +44,16 @@ def train(
       transduce train --resume --out runs/mine
       transduce train --from runs/mine --source more.en --target more.de --out runs/more
 
-    With --from the shape and the vocabulary are the model's, and RECIPE is finetune by default;
-    tokenizer.extend=500 adds up to 500 pieces for what the new corpus has and the old had not.
+    With --from, architecture and vocabulary are those of the model, and RECIPE defaults to
+    finetune; tokenizer.extend=500 adds up to 500 pieces that only the new corpus needs.
 
-    Without RECIPE layers, pieces, dropout and updates follow from the number of pairs, which stderr
-    says; the recipe that a setting is then laid over is tiny, or base for a large corpus.
+    Without RECIPE, the number of layers, vocabulary size, dropout and updates follow from the
+    corpus size and are printed to stderr; with settings but no RECIPE the base is tiny, or base for
+    a large corpus.
 
-    Shipped recipes: tiny, base and big for your own two files; multi30k, multi30k-tok,
-    multi30k-fast, tatoeba-en-de and wmt14-{base,big}-{de,fr} for those corpora; finetune; demo. All
-    settings of a run are in OUT/recipe.toml; the model is OUT/model.
+    Shipped recipes: tiny, base and big for your own corpus; multi30k, multi30k-tok, multi30k-fast,
+    tatoeba-en-de and wmt14-{base,big}-{de,fr} for those corpora; finetune; demo. OUT/recipe.toml
+    holds all hyperparameters of a run, OUT/model the model.
     """
     from transduce.config import explicit_settings
     from transduce.pipeline.defaults import choose_recipe, with_first_message
@@ -57,28 +63,31 @@ def train(
     if recipe is None and origin is not None:
         recipe = "finetune"
     settings = [*corpus_settings(source, target), *(settings or [])]
-    chosen, why = choose_recipe(recipe, settings)
-    folder = out or Path("runs") / chosen.name
+    selected, reason = choose_recipe(recipe, settings)
+    folder = out or Path("runs") / selected.name
 
-    from transduce.cli.progress import watching
+    from transduce.cli.progress import event_printer
     from transduce.pipeline.finetune import StartModel, adopt_model
     from transduce.pipeline.run import run_recipe
     from transduce.train.distributed import is_rank_zero
 
     start = StartModel.load(origin) if origin else None
     if start:
-        chosen = adopt_model(
-            chosen,
+        selected = adopt_model(
+            selected,
             start,
             explicit=explicit_settings(recipe, settings),
             by_hand=explicit_settings(None, settings),
         )
-    if not is_rank_zero():  # of the processes that torchrun started one speaks
-        run_recipe(chosen, folder, resume=resume, start=start, on_event=lambda event: None)
+    if not is_rank_zero():  # under torchrun only rank 0 prints
+        run_recipe(selected, folder, resume=resume, start=start, on_event=lambda event: None)
         return
-    with watching(sys.stderr) as on_event, hint_to_resume(folder):
-        finished = run_recipe(
-            chosen, folder, resume=resume, start=start, on_event=with_first_message(why, on_event)
+    with event_printer(sys.stderr) as on_event, hint_to_resume(folder):
+        result = run_recipe(
+            selected,
+            folder,
+            resume=resume,
+            start=start,
+            on_event=with_first_message(reason, on_event),
         )
-    say(str(finished))
-    say(f"model: {folder / 'model'}")
+    print_stdout(f"{result}\nmodel: {folder / 'model'}")

@@ -1,126 +1,150 @@
-"""transduce translate: text in, translations out, with all that can be asked of a decoder."""
+"""transduce translate."""
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from transduce.cli.app import app, talk
-from transduce.cli.translate_documents import Format, read_whole, translate_whole
+from transduce.cli.app import Device, Ensemble, ModelFolder, app, print_stderr
+from transduce.cli.translate_documents import Format, read_input_document, translate_document
 from transduce.io.streams import lines_of, whole_output
 
 if TYPE_CHECKING:
     from transduce.inference.engines.ct2_calls import Plan
+    from transduce.inference.glossary import Term
     from transduce.inference.translation import Translation
     from transduce.inference.translator import Translator
 
-_CHUNK = 4096  # lines translated together, so that a long input comes out as it goes in
+_CHUNK = 4096  # lines per call, so that output streams while a long input is read
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
 
 
+class _OutputOptions(NamedTuple):
+    """Where translations go and how they are formatted."""
+
+    output: Path | None
+    align: Path | None
+    nbest: int | None
+    as_json: bool
+    confidence: bool
+    interactive: bool
+    """Whether to translate line by line, for a person who types."""
+
+
 @app.command()
 def translate(
-    model: Annotated[Path, typer.Argument(help="A model's folder, or a run's.")],
+    model: ModelFolder,
     input: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Text, a sentence a line [default: stdin].")
+        Path | None,
+        typer.Option("--input", "-i", help="Text, one sentence per line [default: stdin]."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Written whole or not at all [stdout].")
+        Path | None,
+        typer.Option("--output", "-o", help="Output file, written atomically [default: stdout]."),
     ] = None,
     form: Annotated[
-        Format, typer.Option("--format", help="A sentence a line, or what the input is as a whole.")
+        Format, typer.Option("--format", help="One sentence per line, or a document format.")
     ] = "lines",
-    also: Annotated[
-        list[Path] | None,
-        typer.Option("--with", help="A further model of the same vocabulary: an ensemble."),
-    ] = None,
+    also: Ensemble = None,
     beam: Annotated[
-        int | None, typer.Option(help="Hypotheses followed, or drawn, a sentence [the model's].")
+        int | None, typer.Option(help="Beam size, or number of samples [default: the model's].")
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Length penalty: 0 favours short ones [the model's].")
+        float | None,
+        typer.Option(help="Length penalty; 0 favours short output [default: the model's]."),
     ] = None,
     no_repeat: Annotated[
-        int, typer.Option(help="Say no run of so many pieces twice; 0 forbids nothing.")
+        int, typer.Option(help="Block repeated n-grams of this size (0 = off).")
     ] = 0,
-    min_length: Annotated[int, typer.Option(help="Say at least so many pieces.")] = 0,
+    min_length: Annotated[int, typer.Option(help="Minimum length of a translation in pieces.")] = 0,
     max_length: Annotated[
-        int | None, typer.Option(help="Say at most so many pieces, the end among them.")
+        int | None, typer.Option(help="Maximum length of a translation in pieces, EOS included.")
     ] = None,
-    prefix: Annotated[str, typer.Option(help="What every translation begins with.")] = "",
+    prefix: Annotated[str, typer.Option(help="Start every translation with this text.")] = "",
     glossary: Annotated[
         Path | None,
-        typer.Option(help="Terms, source TAB target, said where they apply; stderr has a count."),
+        typer.Option(help="Enforce terms: a file of source TAB target; stderr reports the count."),
     ] = None,
     mbr: Annotated[
         bool,
-        typer.Option(
-            "--mbr", help="Give that of the beam, or the draws, with which the rest agrees."
-        ),
+        typer.Option("--mbr", help="Minimum Bayes risk decoding over the beam or the samples."),
     ] = False,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="Leave loops as they are, and unreported.")
+        bool, typer.Option("--as-is", help="Do not report and retranslate repetitive output.")
     ] = False,
     sample: Annotated[
         bool,
         typer.Option(
-            "--sample", help="Draw pieces at random; of as many draws as the beam the likeliest."
+            "--sample", help="Sample instead of beam search; print the most probable of BEAM."
         ),
     ] = False,
-    temperature: Annotated[float, typer.Option(help="Below 1 draws likelier pieces.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Draw of so many likeliest pieces; 0: all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Draw of the fewest that have this share.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Decides what is drawn.")] = 1,
+    temperature: Annotated[
+        float, typer.Option(help="Sampling temperature; below 1 favours probable pieces.")
+    ] = 1.0,
+    top_k: Annotated[
+        int, typer.Option(help="Sample from the K most probable pieces (0 = all).")
+    ] = 0,
+    top_p: Annotated[
+        float,
+        typer.Option(
+            help="Nucleus sampling: keep the smallest set of tokens with this total probability."
+        ),
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="Random seed for sampling.")] = 1,
     nbest: Annotated[
         int | None,
-        typer.Option(help="So many translations a line, each as: line, rank, score, text."),
+        typer.Option(help="Print the N best translations, as: line, rank, score, text."),
     ] = None,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="One JSON object a line: text, score, pieces, ln p, flags."),
+        typer.Option("--json", help="One JSON object per line: text, scores, pieces, flags."),
     ] = False,
     confidence: Annotated[
         bool,
-        typer.Option(
-            "--confidence", help="Before each line, how good it may be, 0 to 1, and a tab."
-        ),
+        typer.Option("--confidence", help="Prefix each line with a confidence, 0 to 1, and a tab."),
     ] = False,
     align: Annotated[
-        Path | None, typer.Option(help="Write word alignments here, as 0-0 1-2, a line each.")
+        Path | None, typer.Option(help="Write word alignments (Pharaoh format, 0-0 1-2) here.")
     ] = None,
     engine: Annotated[
-        EngineName, typer.Option(help="Who computes; auto takes the fastest that can.")
+        EngineName, typer.Option(help="Inference engine; auto: the fastest one available.")
     ] = "auto",
     compute_type: Annotated[
         str,
         typer.Option(
-            help="CTranslate2's: float32, int8, bfloat16, float16 or auto; torch's: float32 or "
-            "bfloat16."
+            help="Precision: float32, int8, bfloat16, float16 or auto with CTranslate2; float32 "
+            "or bfloat16 with torch."
         ),
     ] = "float32",
-    workers: Annotated[int | None, typer.Option(help="Batches side by side [measured].")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of each worker [measured].")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Parallel batches [default: measured].")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads per worker [default: measured].")
+    ] = None,
     shortlist: Annotated[
-        Path | None, typer.Option(help="Say only what this vmap.txt allows: quicker, not the same.")
+        Path | None,
+        typer.Option(help="Lexical shortlist (vmap.txt): faster, with slightly different output."),
     ] = None,
     batch_tokens: Annotated[
-        int | None, typer.Option(help="Most pieces in one batch, beam and padding counted [8192].")
+        int | None,
+        typer.Option(help="Batch size in pieces, beam and padding included [default: 8192]."),
     ] = None,
-    device: Annotated[str, typer.Option(help='Where to compute: "cpu", "cuda" or "auto".')] = "cpu",
+    device: Device = "cpu",
 ) -> None:
-    """Translate text, a sentence a line, or a whole text, page or file.
+    """Translate text line by line, or a document.
 
-    As many lines come out as go in; an empty line stays empty, and a line too long for the model is
-    translated in parts, which stderr says. With --format the sentences are found, and all but them
-    comes out as it was: white space, tags, {name}, addresses, times.
+    Every input line gives one output line; empty lines stay empty, and a line too long for the
+    model is translated in parts, which stderr reports. With --format the document is segmented into
+    sentences, and everything else is kept: white space, tags, {name}, addresses, times.
 
     Examples:
 
@@ -132,32 +156,29 @@ def translate(
       transduce translate runs/mine --sample --top-k 10 --beam 8 --nbest 8 < in.txt
       transduce translate runs/a --with runs/b --with runs/c < in.txt
     """
-    _check_together(
+    _check_options(
         mbr=mbr, nbest=nbest, as_json=as_json, confidence=confidence, ensemble=bool(also)
     )
-    drawn = (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 1)
-    if drawn and not sample:
-        raise ValueError("--temperature, --top-k, --top-p and --seed are for drawing: add --sample")
+    if (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 1) and not sample:
+        raise ValueError("--temperature, --top-k, --top-p and --seed need --sample")
     if form != "lines":
-        given = {"nbest": nbest, "json": as_json, "confidence": confidence, "align": align}
-        _check_whole({**given, "prefix": prefix}, form=form)
-    document = None if form == "lines" else read_whole(input, form)
-    # A wrong name should not have to wait for torch.
+        per_line = {"nbest": nbest, "json": as_json, "confidence": confidence, "align": align}
+        _check_document_options({**per_line, "prefix": prefix}, form=form)
+    document = None if form == "lines" else read_input_document(input, form)
+    # Open the input before torch is imported: a wrong name fails at once.
     with lines_of(input) if document is None else nullcontext(iter(())) as lines:
-        from transduce.cli.progress import counting
         from transduce.inference.engines.worker_processes import as_program
         from transduce.inference.glossary import read_glossary
-        from transduce.inference.glossary_report import Honoured, honoured
         from transduce.inference.translator import BATCH_TOKENS, Extras
         from transduce.search.config import DecodingConstraints, SamplingConfig
 
         as_program()
-        draw = SamplingConfig(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        sampling = SamplingConfig(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         constraints = DecodingConstraints(
             no_repeat=no_repeat,
             min_length=min_length,
             max_length=max_length,
-            sampling=draw if sample else None,
+            sampling=sampling if sample else None,
         )
         terms = read_glossary(glossary) if glossary else ()
         translator = load_translator(
@@ -175,7 +196,7 @@ def translate(
             beam = max(nbest, translator.search.beam)
         extras = Extras(glossary=terms, agree=mbr, mend=not as_is, detail=as_json or confidence)
         batch_tokens = BATCH_TOKENS if batch_tokens is None else batch_tokens
-        work = partial(
+        run = partial(
             translator.translate,
             beam=beam,
             alpha=alpha,
@@ -185,9 +206,9 @@ def translate(
             prefix=prefix,
             batch_tokens=batch_tokens,
         )
-        work([])  # a wrong setting is wrong even where there is nothing to translate
+        run([])  # checks the settings even if the input is empty
         if document is not None:
-            translate_whole(
+            translate_document(
                 translator,
                 document,
                 output,
@@ -198,31 +219,50 @@ def translate(
                 batch_tokens=batch_tokens,
             )
             return
-        kept = Honoured()
-        together = 1 if input is None and sys.stdin.isatty() else _CHUNK
-        links = whole_output(align) if align else nullcontext()
-        with whole_output(output) as out, links as aligned, counting(sys.stderr) as count:
-            talk(translator.why)
-            done = 0
-            while chunk := list(islice(lines, together)):
-                found = work(
-                    chunk,
-                    first_line=done + 1,
-                    progress=lambda now, before=done: count(before + now),
-                )
-                for number, one in enumerate(found, done + 1):
-                    _remark(number, one)
-                    shown = _shown(number, one, nbest=nbest, as_json=as_json, sure=confidence)
-                    out.write(shown.encode())
-                    if aligned is not None:
-                        aligned.write(f"{translator.alignment(one)}\n".encode())
-                out.flush()
-                kept += honoured(
-                    ((one.source, one.text) for one in found), terms, first_line=done + 1
-                )
-                done += len(chunk)
-        if terms:
-            talk(kept.summary())
+        interactive = input is None and sys.stdin.isatty()
+        options = _OutputOptions(output, align, nbest, as_json, confidence, interactive)
+        _translate_lines(translator, run, lines, terms=terms, options=options)
+
+
+def _translate_lines(
+    translator: "Translator",
+    run: "Callable[..., Sequence[Translation]]",
+    lines: Iterator[str],
+    *,
+    terms: "tuple[Term, ...]",
+    options: _OutputOptions,
+) -> None:
+    """Translate lines in chunks and write each chunk as soon as it is done."""
+    from transduce.cli.progress import line_counter
+    from transduce.inference.glossary_report import Honoured, honoured
+
+    applied = Honoured()
+    chunk_size = 1 if options.interactive else _CHUNK
+    alignments = whole_output(options.align) if options.align else nullcontext()
+    with (
+        whole_output(options.output) as out,
+        alignments as links,
+        line_counter(sys.stderr) as count,
+    ):
+        print_stderr(translator.why)
+        done = 0
+        while chunk := list(islice(lines, chunk_size)):
+            translations = run(
+                chunk,
+                first_line=done + 1,
+                progress=lambda lines_done, before=done: count(before + lines_done),
+            )
+            for number, translation in enumerate(translations, done + 1):
+                _warn(number, translation)
+                out.write(_format(number, translation, options=options).encode())
+                if links is not None:
+                    links.write(f"{translator.alignment(translation)}\n".encode())
+            out.flush()
+            texts = ((translation.source, translation.text) for translation in translations)
+            applied += honoured(texts, terms, first_line=done + 1)
+            done += len(chunk)
+    if terms:
+        print_stderr(applied.summary())
 
 
 def load_translator(
@@ -235,24 +275,43 @@ def load_translator(
     plan: tuple[int | None, int | None] = (None, None),
     shortlist: Path | None = None,
 ) -> "Translator":
-    """Load a model to translate with, as the options say."""
+    """Load a model or an ensemble with the given command-line options.
+
+    Args:
+        model: folder of a model or of a run.
+        also: further models of an ensemble.
+        device: "cpu", "cuda" or "auto".
+        engine: inference engine.
+        compute_type: precision, such as "float32" or "int8".
+        plan: numbers of workers and of threads per worker; None means measured.
+        shortlist: file of a lexical shortlist.
+    """
     from transduce.inference.translator import Translator
     from transduce.train.distributed import find_device
 
-    by_hand = plan_of(*plan, compute_type)
+    fixed_plan = make_plan(*plan, compute_type)
     return Translator.load(
         model,
         also=also,
         device=find_device(device),
         engine=engine,
         compute_type=compute_type,
-        plan=by_hand,
+        plan=fixed_plan,
         shortlist=shortlist,
     )
 
 
-def plan_of(workers: int | None, threads: int | None, compute_type: str) -> "Plan | None":
-    """How CTranslate2 shall compute, where the options say; what is left unsaid is 1."""
+def make_plan(workers: int | None, threads: int | None, compute_type: str) -> "Plan | None":
+    """Return CTranslate2's execution plan, or None to measure the best one.
+
+    Args:
+        workers: parallel batches; 1 if only `threads` is given.
+        threads: threads per worker; 1 if only `workers` is given.
+        compute_type: precision, such as "float32" or "int8".
+
+    Raises:
+        ValueError: for a number below 1.
+    """
     from transduce.inference.engines.ct2_calls import Plan
 
     for name, count in (("workers", workers), ("threads", threads)):
@@ -263,62 +322,58 @@ def plan_of(workers: int | None, threads: int | None, compute_type: str) -> "Pla
     return Plan(compute_type, workers or 1, threads or 1)
 
 
-def _check_together(
+def _check_options(
     *, mbr: bool, nbest: int | None, as_json: bool, confidence: bool, ensemble: bool
 ) -> None:
-    """Refuse options of which one would be ignored."""
+    """Refuse combinations in which one option would be ignored."""
     if nbest is not None and nbest < 1:
         raise ValueError(f"--nbest must be at least 1, not {nbest}")
     if nbest is not None and mbr:
-        raise ValueError("--mbr gives one translation a line: leave out --nbest")
+        raise ValueError("--mbr gives one translation per line: leave out --nbest")
     if nbest is not None and confidence and not as_json:
-        raise ValueError("--nbest shows scores, not --confidence: leave one out, or add --json")
+        raise ValueError("--nbest prints scores, not confidences: leave one out, or add --json")
     if confidence and ensemble:
         raise ValueError(
-            "--confidence is learned of one model, not of several together: leave out --with"
+            "--confidence is calibrated for a single model, not an ensemble: leave out --with"
         )
 
 
-def _check_whole(options: Mapping[str, object], *, form: Format) -> None:
-    """Refuse what is for lines."""
+def _check_document_options(options: Mapping[str, object], *, form: Format) -> None:
+    """Refuse options for single lines."""
     for name, value in options.items():
         if value:
-            raise ValueError(f"--{name} is for single lines: leave it out, or --format {form}")
+            raise ValueError(
+                f"--{name} works on single lines: leave it out, or leave out --format {form}"
+            )
 
 
 def _check_calibrated(translator: "Translator", model: Path) -> None:
     if translator.confidence is None or translator.confidence.sentences is None:
         raise ValueError(
-            f"nobody has learned how far {model} can be believed: run transduce calibrate {model} "
-            f"--source FILE --target FILE with text that it was not trained on"
+            f"{model} has no confidence calibration: run `transduce calibrate {model} --source "
+            f"FILE --target FILE` on held-out text"
         )
 
 
-def _remark(number: int, one: "Translation") -> None:
-    """Say on stderr what is odd about a line."""
-    if one.parts > 1:
-        talk(f"line {number} is too long: translated in {one.parts} parts")
-    if one.flag:
-        again = " and was translated again" if one.mended else ""
-        talk(f"line {number} came out as a loop{again}: it {one.flag}")
+def _warn(number: int, translation: "Translation") -> None:
+    """Report a split or repetitive line on stderr."""
+    if translation.parts > 1:
+        print_stderr(f"line {number}: too long, translated in {translation.parts} parts")
+    if translation.flag:
+        retried = ", retranslated" if translation.mended else ""
+        print_stderr(f"line {number}: {translation.flag}{retried}")
 
 
-def _shown(number: int, one: "Translation", *, nbest: int | None, as_json: bool, sure: bool) -> str:
-    """One translation as its lines of the output."""
-    if as_json:
-        return json.dumps({"line": number, **asdict(one)}, ensure_ascii=False) + "\n"
-    if nbest is not None:
-        others = [(other.score, other.text) for other in one.others]
-        return _ranked(number, [(one.score, one.text), *others])
-    if sure:
-        said = "" if one.confidence is None else f"{one.confidence:.2f}"
-        return f"{said}\t{one.text}\n"
-    return f"{one.text}\n"
-
-
-def _ranked(number: int, found: Sequence[tuple[float, str]]) -> str:
-    """The translations of one line, best first: line number, rank, score, text."""
-    return "".join(
-        f"{number}\t{rank}\t{score:.4f}\t{text}\n"
-        for rank, (score, text) in enumerate(found, start=1)
-    )
+def _format(number: int, translation: "Translation", *, options: _OutputOptions) -> str:
+    """Format a translation as lines of the output."""
+    if options.as_json:
+        return json.dumps({"line": number, **asdict(translation)}, ensure_ascii=False) + "\n"
+    if options.nbest is not None:
+        return "".join(
+            f"{number}\t{rank}\t{candidate.score:.4f}\t{candidate.text}\n"
+            for rank, candidate in enumerate([translation, *translation.others], start=1)
+        )
+    if options.confidence:
+        confidence = translation.confidence
+        return f"{'' if confidence is None else f'{confidence:.2f}'}\t{translation.text}\n"
+    return f"{translation.text}\n"

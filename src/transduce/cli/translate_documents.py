@@ -1,11 +1,11 @@
-"""transduce translate --format: a whole text, page or file in, the same translated out."""
+"""transduce translate --format: documents."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from transduce.cli.app import talk
+from transduce.cli.app import print_stderr
 from transduce.io.streams import whole_output
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 Format = Literal["lines", "text", "html", "srt", "vtt", "po"]
 
-_SHOWN = 20  # lost placeholders that are named
+_MAX_LISTED = 20  # lost placeholders listed by name
 
 
-def read_whole(file: Path | None, form: Format) -> "Document":
-    """Read a file, or stdin, to its end.
+def read_input_document(file: Path | None, form: Format) -> "Document":
+    """Read a document from a file, or from stdin if `file` is None.
 
     Raises:
-        ValueError: for a broken file.
+        ValueError: for a malformed file.
         OSError: if the file cannot be read.
     """
     from transduce.documents.formats import read_document
@@ -34,7 +34,7 @@ def read_whole(file: Path | None, form: Format) -> "Document":
     return read_document(name, content, ending=".txt" if form == "text" else f".{form}")
 
 
-def translate_whole(
+def translate_document(
     translator: "Translator",
     document: "Document",
     output: Path | None,
@@ -45,15 +45,26 @@ def translate_whole(
     extras: "Extras",
     batch_tokens: int,
 ) -> None:
-    """Translate a document, and say what is not as it was."""
-    from transduce.cli.progress import counting
+    """Translate a document, and report split sentences and lost placeholders on stderr.
+
+    Args:
+        translator: the model.
+        document: the parsed input.
+        output: output file; None means stdout.
+        beam: beam size; None means the model's.
+        alpha: length penalty; None means the model's.
+        constraints: constraints of the search.
+        extras: glossary and other steps around the search.
+        batch_tokens: batch size in pieces.
+    """
+    from transduce.cli.progress import line_counter
     from transduce.inference.glossary_report import honoured
     from transduce.inference.texts import translate_texts
 
-    found: list[Translation] = []
-    with whole_output(output) as out, counting(sys.stderr) as count:
-        talk(translator.why)
-        together = translate_texts(
+    sentences: list[Translation] = []
+    with whole_output(output) as out, line_counter(sys.stderr) as count:
+        print_stderr(translator.why)
+        segments = translate_texts(
             translator,
             [segment.text for segment in document.segments],
             markup=document.markup,
@@ -63,32 +74,33 @@ def translate_whole(
             extras=extras,
             batch_tokens=batch_tokens,
             progress=count,
-            seen=found.append,
+            seen=sentences.append,
         )
-        out.write(document.rebuild([one.text for one in together]))
+        out.write(document.rebuild([segment.text for segment in segments]))
         out.flush()
-    _report_sentences(found)
-    _report_lost(together)
+    _report_sentences(sentences)
+    _report_lost(segments)
     if extras.glossary:
-        talk(honoured([(one.source, one.text) for one in found], extras.glossary).summary())
+        texts = [(sentence.source, sentence.text) for sentence in sentences]
+        print_stderr(honoured(texts, extras.glossary).summary())
 
 
-def _report_sentences(found: "Sequence[Translation]") -> None:
-    """Say what is odd about a sentence; it has no line that could be named."""
-    for one in found:
-        begins = one.source if len(one.source) <= 40 else f"{one.source[:39]}…"
-        if one.parts > 1:
-            talk(f"too long, translated in {one.parts} parts: {begins}")
-        if one.flag:
-            again = " and was translated again" if one.mended else ""
-            talk(f"came out as a loop{again}, it {one.flag}: {begins}")
+def _report_sentences(sentences: "Sequence[Translation]") -> None:
+    """Report split and repetitive sentences; they have no line number to name."""
+    for sentence in sentences:
+        excerpt = sentence.source if len(sentence.source) <= 40 else f"{sentence.source[:39]}…"
+        if sentence.parts > 1:
+            print_stderr(f"too long, translated in {sentence.parts} parts: {excerpt}")
+        if sentence.flag:
+            retried = ", retranslated" if sentence.mended else ""
+            print_stderr(f"{sentence.flag}{retried}: {excerpt}")
 
 
-def _report_lost(together: "Sequence[Together]") -> None:
-    lost = [(number, one) for number, text in enumerate(together, 1) for one in text.lost]
+def _report_lost(segments: "Sequence[Together]") -> None:
+    lost = [(number, name) for number, text in enumerate(segments, 1) for name in text.lost]
     if not lost:
         return
-    where = [f"{one} in text {number}" if len(together) > 1 else one for number, one in lost]
-    more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-    count = f"{len(lost)} placeholder{'s are' if len(lost) > 1 else ' is'}"
-    talk(f"{count} not there as often as before: {', '.join(where[:_SHOWN])}{more}")
+    names = [f"{name} in text {number}" if len(segments) > 1 else name for number, name in lost]
+    more = f" and {len(lost) - _MAX_LISTED} more" if len(lost) > _MAX_LISTED else ""
+    plural = "s" if len(lost) > 1 else ""
+    print_stderr(f"{len(lost)} placeholder{plural} lost: {', '.join(names[:_MAX_LISTED])}{more}")

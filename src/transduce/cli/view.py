@@ -5,28 +5,25 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import app, say
+from transduce.cli.app import ModelFolder, app, print_stdout
 from transduce.io.streams import whole_output
 
-_VIEWS = {".html": "page", ".htm": "page", ".svg": "picture", ".json": "weights"}
-"""What each file name's end makes of it."""
+_FORMATS = {".html": "page", ".htm": "page", ".svg": "picture", ".json": "weights"}
 
 
 @app.command()
 def view(
-    model: Annotated[Path, typer.Argument(help="A model's folder, or a run's.")],
-    sentence: Annotated[str, typer.Argument(help="A sentence to translate.")],
-    out: Annotated[
-        Path, typer.Option(help="The file to write, whole or not at all: .html, .svg or .json.")
-    ],
+    model: ModelFolder,
+    sentence: Annotated[str, typer.Argument(help="Sentence to translate.")],
+    out: Annotated[Path, typer.Option(help="Output file, written atomically: .html, .svg, .json.")],
     target: Annotated[
         str | None, typer.Option(help="Its translation [default: the model's own].")
     ] = None,
 ) -> None:
-    """Show what a model looks at as it translates a sentence: a page for any browser.
+    """Visualize a model's attention weights as it translates a sentence.
 
-    Every attention of every layer and head, in one file that needs no network; as .json the same
-    weights for programs; as .svg one picture, the last layer's look at the source.
+    .html: a self-contained page with every head of every layer; .json: the same weights for
+    programs; .svg: a picture of the last layer's cross-attention.
 
     Examples:
 
@@ -35,10 +32,11 @@ def view(
       transduce view runs/mine "A dog runs." --target "Ein Hund rennt." --out map.html
       transduce view runs/mine "A dog runs." --out map.svg
     """
+    suffix = out.suffix.lower()
     if out.is_dir():
         raise ValueError(f"{out} is a folder: name a file for the page, as {out / 'map.html'}")
-    if out.suffix.lower() not in _VIEWS:
-        raise ValueError(f"--out ends in {', '.join(_VIEWS)}, which say what is written; not {out}")
+    if suffix not in _FORMATS:
+        raise ValueError(f"--out must end in {', '.join(_FORMATS)}, not {out}")
     if not out.parent.is_dir():
         raise ValueError(f"{out.parent} does not exist: make that folder, or name another file")
 
@@ -47,13 +45,13 @@ def view(
     from transduce.visualization.traced import sentence_page, traced_text
 
     bundle = Bundle.load(model)
-    match out.suffix.lower():
+    match suffix:
         case ".svg":
-            shown = traced_svg(traced_text(bundle, sentence, target))
+            text = traced_svg(traced_text(bundle, sentence, target))
         case ".json":
-            shown = traced_json(traced_text(bundle, sentence, target)) + "\n"
+            text = traced_json(traced_text(bundle, sentence, target)) + "\n"
         case _:
-            shown = sentence_page(bundle, sentence, target)
+            text = sentence_page(bundle, sentence, target)
     with whole_output(out) as file:
-        file.write(shown.encode())
-    say(f"{_VIEWS[out.suffix.lower()]}: {out}")
+        file.write(text.encode())
+    print_stdout(f"{_FORMATS[suffix]}: {out}")

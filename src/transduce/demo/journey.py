@@ -7,7 +7,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe, to_toml
 from transduce.demo.corpus import write_corpus
 from transduce.demo.pronoun import read_cases, score_pronouns
-from transduce.demo.report import Example, Found, report
+from transduce.demo.report import DemoResult, ExampleTranslation, render_report
 from transduce.io.lock import LOCK, alone
 from transduce.io.streams import whole_output
 from transduce.pipeline.run import run_recipe
@@ -17,7 +17,7 @@ _SHOWN = 6
 REPORT = "report.html"
 
 
-def journey(out: Path, *, on_event: EventHandler) -> Found:
+def run_demo(out: Path, *, on_event: EventHandler) -> DemoResult:
     """Write the corpus, train on it, and look closely at the translations of its test set.
 
     Args:
@@ -36,25 +36,27 @@ def journey(out: Path, *, on_event: EventHandler) -> Found:
         )  # now it is known as ours
         on_event(LogMessage(text=f"writing English and German sentences to {corpus}"))
         written = write_corpus(corpus)
-        finished = run_recipe(recipe, out, on_event=on_event)
+        run = run_recipe(recipe, out, on_event=on_event)
         files = (corpus / "test.en", out / "hypotheses.de", corpus / "test.de")
         sides = [file.read_text(encoding="utf-8").split("\n")[:-1] for file in files]
-        examples = tuple(Example(*sentence) for sentence in zip(*sides, strict=True))
+        examples = tuple(ExampleTranslation(*sentence) for sentence in zip(*sides, strict=True))
         cases = read_cases(corpus)
-        found = Found(
-            finished=finished,
+        found = DemoResult(
+            run=run,
             written=written,
             examples=examples,
             shown=_few(examples, with_it=[case.line for case in cases]),
             pronouns=score_pronouns([example.translation for example in examples], cases),
         )
-        text = report(found, bundle=Bundle.load(out), metrics=out / "metrics.jsonl")
+        text = render_report(found, bundle=Bundle.load(out), metrics=out / "metrics.jsonl")
         with whole_output(out / REPORT) as page:
             page.write(text.encode())
     return found
 
 
-def _few(examples: tuple[Example, ...], *, with_it: list[int]) -> tuple[Example, ...]:
+def _few(
+    examples: tuple[ExampleTranslation, ...], *, with_it: list[int]
+) -> tuple[ExampleTranslation, ...]:
     """Of the first sentences of each sort the longest."""
     without = sorted(set(range(len(examples))).difference(with_it))
     sorts = [[examples[line] for line in lines] for lines in (with_it, without)]

@@ -22,7 +22,7 @@ WIDE = "The animal didn't cross the street because it was too wide."
 """The pair of sentences that the paper's authors explained attention with."""
 
 
-class Example(NamedTuple):
+class ExampleTranslation(NamedTuple):
     """A sentence that training never saw."""
 
     source: str
@@ -31,15 +31,15 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class DemoResult:
     """What the demo has to show."""
 
-    finished: RunResult
+    run: RunResult
     written: Written
     """How many sentences of which sort there are."""
-    examples: tuple[Example, ...]
+    examples: tuple[ExampleTranslation, ...]
     """The whole test set."""
-    shown: tuple[Example, ...]
+    shown: tuple[ExampleTranslation, ...]
     """A few long ones, half of them with "it"."""
     pronouns: PronounScore
 
@@ -62,7 +62,7 @@ class Found:
         )
 
 
-def report(found: Found, *, bundle: Bundle, metrics: Path) -> str:
+def render_report(result: DemoResult, *, bundle: Bundle, metrics: Path) -> str:
     """Write the page.
 
     Args:
@@ -71,20 +71,20 @@ def report(found: Found, *, bundle: Bundle, metrics: Path) -> str:
         metrics: the run's metrics.jsonl.
     """
     traced = {sentence: traced_text(bundle, sentence) for sentence in (TIRED, WIDE)}
-    wrong = [example for example in found.examples if example.translation != example.reference]
+    wrong = [example for example in result.examples if example.translation != example.reference]
     return page(
         "transduce demo: er, sie or es?",
         [
-            Section("How good it is", _scores(found), _PLAIN),
-            Section("What “it” refers to", _pronouns(found), _REFERS),
+            Section("How good it is", _scores(result), _PLAIN),
+            Section("What “it” refers to", _pronouns(result), _REFERS),
             Section("What the model looks at", _looks(traced), _LOOKS),
             Section("Every attention of a sentence", attention_figure(traced[TIRED], title=TIRED)),
             Section("How it was learned", _curves(metrics)),
-            Section("Sentences it has never seen", _examples(found.shown)),
+            Section("Sentences it has never seen", _examples(result.shown)),
             Section(
                 "What it got wrong",
                 _examples(wrong[:_MISTAKES]) if wrong else "<p>Nothing.</p>",
-                f"{len(wrong)} of {len(found.examples)} translations of the test set are not, to "
+                f"{len(wrong)} of {len(result.examples)} translations of the test set are not, to "
                 f"the letter, the reference"
                 + (f"; here are {_MISTAKES}." if len(wrong) > _MISTAKES else "."),
             ),
@@ -110,8 +110,8 @@ _LOOKS = (
 _MISTAKES = 30
 
 
-def _scores(found: Found) -> str:
-    test = found.finished.test
+def _scores(found: DemoResult) -> str:
+    test = found.run.test
     assert test is not None, "the demo has a test set"
     right = sum(each.translation == each.reference for each in found.examples)
     rows = [["exact match", _percent(found.exact), f"{right} of {len(found.examples)}"]]
@@ -120,7 +120,7 @@ def _scores(found: Found) -> str:
     return table(["measure", "test set", ""], rows, numbers={1})
 
 
-def _pronouns(found: Found) -> str:
+def _pronouns(found: DemoResult) -> str:
     score, written = found.pronouns, found.written
     rows = [
         ["this model", _percent(score.accuracy), f"{score.cases}"],
@@ -152,7 +152,7 @@ def _curves(metrics: Path) -> str:
     )
 
 
-def _examples(examples: Sequence[Example]) -> str:
+def _examples(examples: Sequence[ExampleTranslation]) -> str:
     rows = [
         [
             each.source,

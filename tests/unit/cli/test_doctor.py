@@ -12,18 +12,18 @@ import torch
 
 import transduce.train.step as step
 from transduce.cli import doctor
-from transduce.cli.doctor import Check, Finding, Report, examine
+from transduce.cli.doctor import Check, Diagnosis, DoctorReport, diagnose
 from transduce.io import machine
 
 ALL = metadata.version
 
 
-def finding(name: str) -> Finding:
-    return next(check.finding for check in examine().checks if check.name == name)
+def finding(name: str) -> Diagnosis:
+    return next(check.finding for check in diagnose().checks if check.name == name)
 
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_learn_and_translate", lambda: "cpu")
+    monkeypatch.setattr(doctor, "_train_and_translate", lambda: "cpu")
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def test_every_package_that_the_metadata_want_has_its_line():
         line.split(">")[0] for line in metadata.requires("transduce") or [] if ";" not in line
     }
 
-    assert wanted <= {check.name for check in examine().checks}
+    assert wanted <= {check.name for check in diagnose().checks}
 
 
 def test_here_nothing_is_at_fault():
-    assert examine().faults == 0
+    assert diagnose().faults == 0
 
 
 def test_a_missing_package_is_a_fault_with_the_command_that_mends_it(
@@ -63,7 +63,7 @@ def test_a_missing_package_is_a_fault_with_the_command_that_mends_it(
 ):
     versions("sentencepiece", None)
 
-    assert finding("sentencepiece") == Finding(
+    assert finding("sentencepiece") == Diagnosis(
         "missing", "FAULT", 'python -m pip install "sentencepiece>=0.2.1"'
     )
 
@@ -129,10 +129,10 @@ def test_a_probe_that_fails_says_so(
     quick(monkeypatch)
     monkeypatch.setattr(room, function, broken)
 
-    assert finding(name) == Finding("could not be probed: OSError: a library is damaged", "note")
+    assert finding(name) == Diagnosis("check failed: OSError: a library is damaged", "note")
 
 
-def test_without_an_installation_the_bounds_are_not_known(monkeypatch: pytest.MonkeyPatch):
+def test_without_an_installation_the_minimums_are_unknown(monkeypatch: pytest.MonkeyPatch):
     quick(monkeypatch)
     monkeypatch.setattr(doctor.metadata, "metadata", broken)
 
@@ -174,11 +174,11 @@ def test_memory_that_a_container_may_not_use_is_not_counted(
 
 
 def test_the_table_is_aligned_under_headings_and_marks_faults_in_words():
-    report = Report(
+    report = DoctorReport(
         checks=(
-            Check(heading="First", name="a", finding=Finding("well")),
-            Check(heading="First", name="longer", finding=Finding("ill", "FAULT", "do this")),
-            Check(heading="Second", name="b", finding=Finding("so so", "note")),
+            Check(heading="First", name="a", finding=Diagnosis("well")),
+            Check(heading="First", name="longer", finding=Diagnosis("ill", "FAULT", "do this")),
+            Check(heading="Second", name="b", finding=Diagnosis("so so", "note")),
         )
     )
 
@@ -191,7 +191,7 @@ def test_the_table_is_aligned_under_headings_and_marks_faults_in_words():
         "Second",
         "  note   b       so so",
         "",
-        "at fault: 1 (see FAULT)",
+        "1 fault (see FAULT)",
     ]
 
 
@@ -232,7 +232,7 @@ def test_what_torch_warns_of_is_told(monkeypatch: pytest.MonkeyPatch):
 
     found = finding("CUDA devices")
 
-    assert (found.state, found.advice) == ("note", "warned: the driver is too old")
+    assert (found.state, found.advice) == ("note", "warning: the driver is too old")
 
 
 @pytest.mark.parametrize(("version", "state"), [(None, "note"), ("2.21.0", "ok")])

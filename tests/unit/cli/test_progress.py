@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transduce.cli.progress import describe, watching
+from transduce.cli.progress import describe, event_printer
 from transduce.train.events import LogMessage, Progress, Validated
 
 PROGRESS = Progress(
@@ -24,7 +24,9 @@ VALIDATED = Validated(
 
 
 def test_progress_is_one_line_with_what_one_wants_to_know():
-    said = "update 20 of 1,000, loss 3.142, 5,322 tokens/s, rate 1.23e-03, 12 min 34 s left"
+    said = (
+        "update 20 of 1,000, loss 3.142, 5,322 tokens/s, learning rate 1.23e-03, 12 min 34 s left"
+    )
 
     assert describe(PROGRESS) == said
 
@@ -32,15 +34,17 @@ def test_progress_is_one_line_with_what_one_wants_to_know():
 def test_of_several_processes_the_speed_of_each_is_said_too():
     several = replace(PROGRESS, processes=4, compute_share=0.913)
 
-    assert " 5,322 tokens/s (4 processes, 1,330 each, 91% at work), rate " in describe(several)
+    assert " 5,322 tokens/s (4 processes, 1,330 each, 91% busy), learning rate " in describe(
+        several
+    )
 
 
 def test_a_validation_gives_bleu_with_its_signature():
-    assert "BLEU 31.27 (greedy; nrefs:1), the best so far" in describe(VALIDATED)
+    assert "BLEU 31.27 (greedy; nrefs:1), best so far" in describe(VALIDATED)
 
 
 def test_a_log_gets_few_progress_lines_and_all_else(tmp_path: Path):
-    with (tmp_path / "log").open("w") as log, watching(log) as on_event:
+    with (tmp_path / "log").open("w") as log, event_printer(log) as on_event:
         for event in (LogMessage(text="one"), PROGRESS, PROGRESS, PROGRESS, VALIDATED):
             on_event(event)
 
@@ -54,7 +58,7 @@ def test_a_terminal_gets_one_line_that_is_written_over(
 ):
     with (tmp_path / "screen").open("w") as screen:
         monkeypatch.setattr(screen, "isatty", lambda: True)
-        with watching(screen) as on_event:
+        with event_printer(screen) as on_event:
             on_event(PROGRESS)
             on_event(VALIDATED)
 
