@@ -11,7 +11,7 @@ from tests.browsing import expect
 from tests.clients.conftest import Open
 from tests.conftest import Run, Transduce
 
-from transduce.visualization.attention import words
+from transduce.visualization.attention_view import group_words
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -33,7 +33,7 @@ def looking(open_page: Open, address: str, q: str = SENTENCE) -> "tuple[Page, Lo
     query = {"source": "en", "target": "de", "q": q}
     page = open_page(f"{address}?{urlencode(query)}")
     page.locator(".heat rect.ground").wait_for()
-    said = page.locator("#others .best .text").inner_text()
+    said = page.locator("#alternatives .best .text").inner_text()
     data = {"text": q, "translation": said, "source": "en", "target": "de"}
     return page, page.request.post(f"{address}api/attention", data=data).json()
 
@@ -53,13 +53,13 @@ def test_layer_head_and_kind_are_switched(open_page: Open, address: str):
     source, target = looks["source_pieces"], looks["target_pieces"]
 
     last = [heads[1][2] for heads in looks["cross"][-1]]
-    assert shown(page, 1, 2) == f"{target[1]} looks at {source[2]}: {sum(last) / len(last):.3f}"
+    assert shown(page, 1, 2) == f"{target[1]} attends to {source[2]}: {sum(last) / len(last):.3f}"
     layer.select_option(label="1")
     head.select_option(label="2")
     assert shown(page, 1, 2).endswith(f": {looks['cross'][0][1][1][2]:.3f}")
     attention.select_option(value="encoder")
     layer.select_option(label="2")
-    expected = f"{source[3]} looks at {source[0]}: {looks['encoder'][1][1][3][0]:.3f}"
+    expected = f"{source[3]} attends to {source[0]}: {looks['encoder'][1][1][3][0]:.3f}"
     assert shown(page, 3, 0) == expected
 
 
@@ -106,14 +106,16 @@ def test_a_pinned_piece_keeps_its_lines_until_it_is_let_go(open_page: Open, addr
 def test_pieces_become_words_with_summed_and_averaged_weights(open_page: Open, address: str):
     page, looks = looking(open_page, address, "the garden")
     page.get_by_role("combobox", name="Head").select_option(label="1")
-    rows, columns = words(looks["target_pieces"]), words(looks["source_pieces"])
+    rows, columns = group_words(looks["target_pieces"]), group_words(looks["source_pieces"])
     assert len(columns) < len(looks["source_pieces"])
 
     page.get_by_label("Whole words").check()
 
     expect(page.locator(".lines .column button")).to_have_text([word.text for word in columns])
     matrix = looks["cross"][-1][0]
-    sums = [sum(matrix[row][at] for at in columns[1].places) for row in rows[0].places]
+    sums = [
+        sum(matrix[row][at] for at in columns[1].piece_indices) for row in rows[0].piece_indices
+    ]
     assert shown(page, 0, 1).endswith(f": {sum(sums) / len(sums):.3f}")
     expect(page.locator("#attention .about")).to_contain_text("summed")
 
@@ -136,12 +138,12 @@ def test_arrow_keys_go_from_cell_to_cell_and_from_piece_to_piece(open_page: Open
     page.get_by_role("group", name="Heat map").focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
         page.keyboard.press(key)
-    expect(readout).to_contain_text(f"{target[1]} looks at {source[1]}: ")
+    expect(readout).to_contain_text(f"{target[1]} attends to {source[1]}: ")
 
     page.locator(".lines .row button").first.focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
-    expect(readout).to_contain_text(f"{source[1]} is looked at most by")
+    expect(readout).to_contain_text(f"{source[1]} is attended to most by")
 
 
 def test_all_weights_and_a_picture_can_be_taken_away(open_page: Open, address: str, tmp_path: Path):
@@ -172,7 +174,7 @@ def test_a_file_opens_without_a_server(
     page.get_by_role("combobox", name="Attention").select_option(value="decoder")
     page.locator(".lines .row button").nth(1).hover()
 
-    expect(page.locator(".readout")).to_contain_text(re.compile("▁3 looks most at .*<start> 0"))
+    expect(page.locator(".readout")).to_contain_text(re.compile("▁3 attends most to .*<start> 0"))
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     keep(page, "map-390")
 
@@ -187,4 +189,4 @@ def test_a_file_says_something_without_javascript(
 
     expect(page.locator(".heat svg")).to_be_visible()
     expect(page.get_by_text("mean of 2 heads")).to_be_visible()
-    expect(page.get_by_role("table").first).to_contain_text("looks most at")
+    expect(page.get_by_role("table").first).to_contain_text("attends most to")

@@ -18,7 +18,7 @@ from transduce.data.sampler import Place, Sampler
 from transduce.data.store import Store
 from transduce.evaluation.scoring import evaluate_perplexity
 from transduce.model.loss import nats
-from transduce.visualization.traced import traced_text
+from transduce.visualization.attention_page import trace_attention
 
 PAIR = Pair("the small ball", "der kleine Ball")
 
@@ -76,7 +76,7 @@ def test_perplexity_is_that_of_the_targets_pieces(tokenizer: PairTokenizer, bund
 
 
 def test_a_given_target_is_traced_in_the_targets_pieces(tokenizer: PairTokenizer, bundle: Bundle):
-    traced = traced_text(bundle, *PAIR)
+    traced = trace_attention(bundle, *PAIR)
 
     said = tokenizer.target.encode(PAIR.target)
     assert traced.source_pieces == (*tokenizer.pieces(tokenizer.encode(PAIR.source)), "</s>")

@@ -41,17 +41,17 @@ def view(
         raise ValueError(f"{out.parent} does not exist: make that folder, or name another file")
 
     from transduce.bundle.bundle import Bundle
-    from transduce.visualization.attention import traced_json, traced_svg
-    from transduce.visualization.traced import sentence_page, traced_text
+    from transduce.visualization.attention_page import attention_page, trace_attention
+    from transduce.visualization.attention_view import attention_json, attention_svg
 
     bundle = Bundle.load(model)
     match suffix:
         case ".svg":
-            text = traced_svg(traced_text(bundle, sentence, target))
+            text = attention_svg(trace_attention(bundle, sentence, target))
         case ".json":
-            text = traced_json(traced_text(bundle, sentence, target)) + "\n"
+            text = attention_json(trace_attention(bundle, sentence, target)) + "\n"
         case _:
-            text = sentence_page(bundle, sentence, target)
+            text = attention_page(bundle, sentence, target)
     with whole_output(out) as file:
         file.write(text.encode())
     print_stdout(f"{_FORMATS[suffix]}: {out}")

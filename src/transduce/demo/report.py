@@ -10,10 +10,14 @@ from transduce.bundle.bundle import Bundle
 from transduce.demo.corpus import Written
 from transduce.demo.pronoun import PronounScore
 from transduce.evaluation.scoring import RunResult
-from transduce.visualization.attention import TracedText, attention_figure, attention_of
+from transduce.visualization.attention_page import trace_attention
+from transduce.visualization.attention_view import (
+    AttentionTrace,
+    attention_figure,
+    word_attention_figure,
+)
 from transduce.visualization.chart import Series, line_chart
 from transduce.visualization.page import Section, page, table
-from transduce.visualization.traced import traced_text
 
 _PRONOUNS, _IT_PIECES = ("▁er", "▁sie", "▁es"), ("▁it",)
 
@@ -70,7 +74,7 @@ def render_report(result: DemoResult, *, bundle: Bundle, metrics: Path) -> str:
         bundle: the model it trained.
         metrics: the run's metrics.jsonl.
     """
-    traced = {sentence: traced_text(bundle, sentence) for sentence in (TIRED, WIDE)}
+    traced = {sentence: trace_attention(bundle, sentence) for sentence in (TIRED, WIDE)}
     wrong = [example for example in result.examples if example.translation != example.reference]
     return page(
         "transduce demo: er, sie or es?",
@@ -164,19 +168,19 @@ def _examples(examples: Sequence[ExampleTranslation]) -> str:
     return table(["English", "translation", "expected, where it differs"], rows)
 
 
-def _looks(traced: Mapping[str, TracedText]) -> str:
+def _looks(traced: Mapping[str, AttentionTrace]) -> str:
     """The pronoun's look at the source, and the look of "it" at its own sentence."""
     figures: list[str] = []
     for sentence, each in traced.items():
         place = _place(each.target_pieces, _PRONOUNS)
         if place is not None:
             title = f"{each.target_pieces[place][1:]}: {sentence}"
-            figures.append(attention_of(each, position=place, side="target", title=title))
+            figures.append(word_attention_figure(each, position=place, side="target", title=title))
     for sentence, each in traced.items():
         place = _place(each.source_pieces, _IT_PIECES)
         if place is not None:
             title = f"it: {sentence}"
-            figures.append(attention_of(each, position=place, side="source", title=title))
+            figures.append(word_attention_figure(each, position=place, side="source", title=title))
     return "".join(figures) or "<p>The model says no pronoun here.</p>"
 
 

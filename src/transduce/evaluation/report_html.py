@@ -8,7 +8,7 @@ from typing import Final
 from transduce.data.words import spans, words
 from transduce.evaluation.breakdown import RATIO_LABELS, ErrorCounts, ScoredSentence
 from transduce.evaluation.report import MAX_TESTED_LINES, Report
-from transduce.visualization.chart import Group, bar_chart
+from transduce.visualization.chart import BarSeries, bar_chart
 from transduce.visualization.page import Section, escape, page, table
 
 _FEW: Final = 10  # lines; buckets with fewer get no bar, since their BLEU is noise
@@ -176,7 +176,7 @@ def _lengths(report: Report) -> Section:
     chart = bar_chart(
         [bucket.words for bucket in charted],
         [
-            Group(name, [round(bucket.bleu[index], 1) for bucket in charted])
+            BarSeries(name, [round(bucket.bleu[index], 1) for bucket in charted])
             for index, name in enumerate(parts.systems)
         ],
         y_label="BLEU",
@@ -204,7 +204,7 @@ def _frequencies(report: Report) -> Section:
         for bucket in buckets
     ]
     groups = [
-        Group(
+        BarSeries(
             name,
             [
                 math.nan if (share := bucket.recall[index]) is None else round(100 * share, 1)

@@ -41,6 +41,7 @@ from transduce.serve.routing import (
     send_response,
 )
 from transduce.serve.settings import ServerSettings
+from transduce.visualization.attention_view import SCRIPTS
 
 CORS_HEADERS = (
     (b"access-control-allow-origin", b"*"),
@@ -217,8 +218,8 @@ class PageFile(NamedTuple):
 def page_files() -> dict[str, PageFile]:
     """Read the files of the page by name: its own and those of the attention view."""
     page, view = Path(__file__).parent / "page", Path(visualization.__file__).parent
-    own = (INDEX, "page.css", "theme.js", "page.js", "ask.js", "words.js", "inside.js")
-    shared = ("colours.css", "attention.css", "look.js", "draw.js", "attention.js")
+    own = (INDEX, "page.css", "theme.js", "page.js", "api_client.js", "output.js", "details.js")
+    shared = ("colours.css", "attention.css", *SCRIPTS)
     paths = [page / name for name in own] + [view / name for name in shared]
     return {path.name: PageFile(_MEDIA_TYPES[path.suffix], path.read_bytes()) for path in paths}
 

@@ -37,8 +37,8 @@ from transduce.serve.routing import (
 )
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import MAX_BEAM, TranslatedText, translate_in_direction
-from transduce.visualization.attention import traced_json
-from transduce.visualization.traced import traced_text
+from transduce.visualization.attention_page import trace_attention
+from transduce.visualization.attention_view import attention_json
 
 T = TypeVar("T")
 
@@ -332,7 +332,7 @@ class NativeAPI:
         direction = await self._direction(text, fields)
         translation = None if fields.translation is None else replace_nul(fields.translation)
         weights = await _run(
-            direction, lambda: traced_json(traced_text(direction.bundle, text, translation))
+            direction, lambda: attention_json(trace_attention(direction.bundle, text, translation))
         )
         return HTTPResponse(weights.encode())
 

@@ -1,1 +1,1 @@
-"""Self-contained HTML and SVG for attention and charts."""
+"""Self-contained HTML and SVG: the attention view, charts and report pages."""

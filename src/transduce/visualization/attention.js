@@ -1,372 +1,381 @@
-// The view of what a model looked at: lines between pieces, a heat map, a choice of head.
-// AttentionView.mount(container, data, choice) draws it; `choice` is kept up to date.
+// The interactive attention view: lines between pieces, a heat map, selection of a head.
+// AttentionView.mount(container, data, selection) draws it and keeps `selection` up to date.
 window.AttentionView ??= (() => {
-  const { KINDS, chosen, seen, habit, clearest } = window.Look;
-  const { make, draw, said, width, label, thumbnail, scale, save, alone } = window.Draw;
+  const { KINDS, headMatrix, selectWeights, headStatistics, sharpestHead } = window.AttentionWeights;
+  const { make, draw, formatWeight, labelWidth, label, thumbnail, opacityScale, download, standaloneSVG } =
+    window.Drawing;
   const CELL = 24;
   const ROW = 26;
-  const SLANT = Math.PI / 3;
-  const LEAST = 0.01; // a line that is fainter is not drawn
-  const REST = "Point at a piece or a cell; a click pins a piece. Keys: Tab, arrows, Enter, Esc.";
-  const WARNING = "Attention is a trace, not an explanation: what a head looks at need not be why "
-    + "the model says a word (Jain and Wallace 2019; Wiegreffe and Pinter 2019).";
+  const LABEL_ANGLE = Math.PI / 3;
+  const MIN_WEIGHT = 0.01; // fainter lines are not drawn
+  const HELP = "Hover over a piece or a cell; click to pin a piece. Keys: Tab, arrows, Enter, Esc.";
+  const WARNING = "Attention weights are not an explanation: they need not be the reason for a prediction "
+    + "(Jain and Wallace 2019; Wiegreffe and Pinter 2019).";
+
+  const percent = (share) => `${(100 * share).toFixed(0)} %`;
 
   const DEFAULTS = { kind: "cross", layer: null, head: "mean", words: false, ends: true };
 
-  const mounted = new WeakMap(); // what to end when a container is drawn into anew
+  const mounted = new WeakMap(); // container → AbortController of its document listeners
 
-  const mount = (container, data, choice = {}) => {
-    for (const [name, value] of Object.entries(DEFAULTS)) choice[name] ??= value;
-    let shown = null; // rows, columns, weights
-    let pinned = null; // { side: "row" | "column", at }
-    let pointed = null;
-    let cellAt = null;
+  const mount = (container, data, selection = {}) => {
+    for (const [name, value] of Object.entries(DEFAULTS)) selection[name] ??= value;
+    let view = null; // rows, columns, weights
+    let pinned = null; // { side: "row" | "column", index }
+    let hovered = null;
+    let hoveredCell = null; // [row, column]
 
-    const settle = () => {
-      const layers = data[choice.kind];
-      choice.layer = Math.min(choice.layer ?? layers.length - 1, layers.length - 1);
-      if (choice.head !== "mean" && choice.head >= layers[0].length) choice.head = "mean";
+    const clampSelection = () => {
+      const layers = data[selection.kind];
+      selection.layer = Math.min(selection.layer ?? layers.length - 1, layers.length - 1);
+      if (selection.head !== "mean" && selection.head >= layers[0].length) selection.head = "mean";
     };
 
-    // ---- what stands there -------------------------------------------------------------
+    // ---- elements ----------------------------------------------------------------------
     const select = (name, title) => {
       const box = make("select", { name, "aria-label": title });
       return [box, make("label", {}, make("span", {}, title), box)];
     };
-    const tick = (name, title) => {
+    const checkbox = (name, title) => {
       const box = make("input", { type: "checkbox", name });
       return [box, make("label", { class: "tick" }, box, make("span", {}, title))];
     };
-    const button = (text, what) => {
-      const one = make("button", { type: "button", class: "quiet" }, text);
-      one.addEventListener("click", what);
-      return one;
+    const button = (text, onClick) => {
+      const element = make("button", { type: "button", class: "quiet" }, text);
+      element.addEventListener("click", onClick);
+      return element;
     };
     const [kindBox, kindLabel] = select("kind", "Attention");
     const [layerBox, layerLabel] = select("layer", "Layer");
     const [headBox, headLabel] = select("head", "Head");
-    const [wordsBox, wordsLabel] = tick("words", "Whole words");
-    const [endsBox, endsLabel] = tick("ends", "Hide </s>");
+    const [wordsBox, wordsLabel] = checkbox("words", "Whole words");
+    const [endsBox, endsLabel] = checkbox("ends", "Hide </s>");
     for (const [kind, { name }] of Object.entries(KINDS)) kindBox.append(new Option(name, kind));
-    wordsBox.checked = choice.words;
-    endsBox.checked = !choice.ends;
+    wordsBox.checked = selection.words;
+    endsBox.checked = !selection.ends;
 
     const about = make("p", { class: "note about" });
     const hint = make("p", { class: "note hint" });
     const grid = make("div", { class: "heads", role: "radiogroup", "aria-label": "Layer and head" });
     const lines = make("div", { class: "lines" });
-    const map = make("div", { class: "heat" });
-    const readout = make("p", { class: "readout", role: "status" }, REST);
-    const most = make("div");
-    const saves = make("span", { class: "saves" },
-      button("Save SVG", () => save(`${name()}.svg`, alone(map.querySelector("svg")), "image/svg+xml")),
-      button("Save JSON", () => save("attention.json", JSON.stringify(data), "application/json")));
+    const heatmap = make("div", { class: "heat" });
+    const readout = make("p", { class: "readout", role: "status" }, HELP);
+    const strongest = make("div");
+    const downloads = make("span", { class: "downloads" },
+      button("Save SVG", () => download(`${fileName()}.svg`, standaloneSVG(heatmap.querySelector("svg")), "image/svg+xml")),
+      button("Save JSON", () => download("attention.json", JSON.stringify(data), "application/json")));
     const form = make("form", { class: "controls" },
-      kindLabel, layerLabel, headLabel, wordsLabel, endsLabel, saves);
+      kindLabel, layerLabel, headLabel, wordsLabel, endsLabel, downloads);
     container.replaceChildren(
       form, about,
-      make("div", { class: "panel pick" },
+      make("div", { class: "panel overview" },
         make("div", {}, make("h4", {}, "Every layer and head"), make("div", { class: "scroll" }, grid)),
         hint),
       readout,
       make("div", { class: "panels" },
-        make("div", { class: "panel" }, make("h4", {}, "Who looks at whom"), lines),
-        make("div", { class: "panel wide" }, make("h4", {}, "Weights"), map, scale())),
-      make("details", {}, make("summary", {}, "What each piece looks at most, as a table"), most),
+        make("div", { class: "panel" }, make("h4", {}, "Connections"), lines),
+        make("div", { class: "panel wide" }, make("h4", {}, "Weights"), heatmap, opacityScale())),
+      make("details", {}, make("summary", {}, "Largest weight of each piece, as a table"), strongest),
       make("p", { class: "note warning" }, WARNING));
 
     // ---- drawing -----------------------------------------------------------------------
-    const refill = (box, options, value) => {
-      box.replaceChildren(...options.map(([text, one]) => new Option(text, one)));
+    const fillSelect = (box, options, value) => {
+      box.replaceChildren(...options.map(([text, optionValue]) => new Option(text, optionValue)));
       box.value = `${value}`;
     };
-    const count = (many) => Array.from({ length: many }, (_, at) => [`${at + 1}`, at]);
+    const numbered = (length) => Array.from({ length }, (_, index) => [`${index + 1}`, index]);
 
-    const pictures = () => {
-      const layers = data[choice.kind];
+    const drawThumbnails = () => {
+      const layers = data[selection.kind];
       grid.style.setProperty("--columns", layers[0].length + 1);
-      const tops = [...count(layers[0].length).map(([text]) => text), "mean"];
+      const tops = [...numbered(layers[0].length).map(([text]) => text), "mean"];
       grid.replaceChildren(make("span"),
         ...tops.map((text) => make("span", { class: "top", "aria-hidden": "true" }, text)));
       layers.forEach((heads, layer) => {
         grid.append(make("span", { class: "side", "aria-hidden": "true" }, `L${layer + 1}`));
         [...heads.keys(), "mean"].forEach((head) => {
-          const spoken = head === "mean" ? "mean of all heads" : `head ${head + 1}`;
+          const title = head === "mean" ? "mean of all heads" : `head ${head + 1}`;
           grid.append(make("button", {
             type: "button", role: "radio", "data-layer": layer, "data-head": head,
-            "aria-label": `Layer ${layer + 1}, ${spoken}`, title: `Layer ${layer + 1}, ${spoken}`,
-          }, thumbnail(chosen(heads, head))));
+            "aria-label": `Layer ${layer + 1}, ${title}`, title: `Layer ${layer + 1}, ${title}`,
+          }, thumbnail(headMatrix(heads, head))));
         });
       });
     };
 
-    const tell = () => {
-      const layers = data[choice.kind];
-      const { bits, where, share } = habit(data, choice.kind, chosen(layers[choice.layer], choice.head));
-      const best = clearest(data, choice.kind);
-      const way = where ? ` It looks mostly ${where} (${said(share)}).` : "";
-      const go = button(`layer ${best.layer + 1}, head ${best.head + 1}`, () => {
-        Object.assign(choice, { layer: best.layer, head: best.head });
+    const describeHead = () => {
+      const layers = data[selection.kind];
+      const matrix = headMatrix(layers[selection.layer], selection.head);
+      const { bits, pattern, share } = headStatistics(data, selection.kind, matrix);
+      const sharpest = sharpestHead(data, selection.kind);
+      const name = headName();
+      const target = pattern ? ` ${percent(share)} of the weight is on ${pattern}.` : "";
+      const link = button(`layer ${sharpest.layer + 1}, head ${sharpest.head + 1}`, () => {
+        Object.assign(selection, { layer: sharpest.layer, head: sharpest.head });
         render();
       });
-      const here = which();
       hint.replaceChildren(
-        make("strong", {}, here[0].toUpperCase() + here.slice(1)),
-        ` spreads a look over ${bits.toFixed(2)} bits on average; 0 bits is one piece alone.${way}`,
-        make("br"), "The head that points most clearly is ", go,
-        `: ${said(best.share)} of a look goes to one piece.`);
-      about.textContent = `${KINDS[choice.kind].about} ${choice.words
-        ? "Words: the weights of a word's pieces are summed where it is looked at, averaged where "
-          + "it looks." : ""} ${choice.ends ? ""
-        : "Without the ends of the sentence, rows no longer sum to 1."}`.trim();
+        make("strong", {}, name[0].toUpperCase() + name.slice(1)), make("br"),
+        `Mean attention entropy: ${bits.toFixed(2)} bits (0 = all weight on one token).${target}`,
+        make("br"), "Sharpest head: ", link,
+        ` (mean largest weight ${formatWeight(sharpest.weight)}).`);
+      about.textContent = `${KINDS[selection.kind].about} ${selection.words
+        ? "Words: the weights of a word's pieces are summed over keys and averaged over queries."
+        : ""} ${selection.ends ? ""
+        : "Without the sentence ends, rows no longer sum to 1."}`.trim();
     };
 
     const render = () => {
-      settle();
-      const layers = data[choice.kind];
-      const heads = [...count(layers[0].length), ["mean", "mean"]];
-      kindBox.value = choice.kind;
-      refill(layerBox, count(layers.length), choice.layer);
-      refill(headBox, heads, choice.head);
-      if (grid.dataset.kind !== choice.kind) pictures();
-      grid.dataset.kind = choice.kind;
-      for (const one of grid.querySelectorAll("button")) {
-        const on = +one.dataset.layer === choice.layer && one.dataset.head === `${choice.head}`;
-        one.setAttribute("aria-checked", on);
-        one.tabIndex = on ? 0 : -1;
+      clampSelection();
+      const layers = data[selection.kind];
+      const heads = [...numbered(layers[0].length), ["mean", "mean"]];
+      kindBox.value = selection.kind;
+      fillSelect(layerBox, numbered(layers.length), selection.layer);
+      fillSelect(headBox, heads, selection.head);
+      if (grid.dataset.kind !== selection.kind) drawThumbnails();
+      grid.dataset.kind = selection.kind;
+      for (const cell of grid.querySelectorAll("button")) {
+        const on = +cell.dataset.layer === selection.layer && cell.dataset.head === `${selection.head}`;
+        cell.setAttribute("aria-checked", on);
+        cell.tabIndex = on ? 0 : -1;
       }
-      shown = seen(data, choice);
-      pointed = cellAt = null;
-      if (pinned && pinned.at >= (pinned.side === "row" ? shown.rows : shown.columns).length) {
+      view = selectWeights(data, selection);
+      hovered = hoveredCell = null;
+      if (pinned && pinned.index >= (pinned.side === "row" ? view.rows : view.columns).length) {
         pinned = null;
       }
-      tell();
-      table();
-      sides();
-      heat();
-      light();
+      describeHead();
+      drawTable();
+      drawLines();
+      drawHeatmap();
+      highlight();
     };
 
-    const sides = () => {
-      const side = (groups, which, title) => make("ol", { class: `side ${which}`, "aria-label": title },
-        ...groups.map((group, at) => make("li", {},
-          make("button", { type: "button", "data-side": which, "data-at": at, "aria-pressed": "false",
-            tabindex: which === "row" && at === 0 ? 0 : -1, title: group.text },
+    const drawLines = () => {
+      const list = (groups, side, title) => make("ol", { class: `side ${side}`, "aria-label": title },
+        ...groups.map((group, index) => make("li", {},
+          make("button", { type: "button", "data-side": side, "data-index": index,
+            "aria-pressed": "false", title: group.text,
+            tabindex: side === "row" && index === 0 ? 0 : -1 },
             ...label(group.text, () => make("span"))),
           make("span", { class: "value" }))));
-      const { looks, looked } = KINDS[choice.kind];
-      const high = Math.max(shown.rows.length, shown.columns.length) * ROW;
+      const { queries, keys } = KINDS[selection.kind];
+      const height = Math.max(view.rows.length, view.columns.length) * ROW;
       lines.replaceChildren(
-        make("span", { class: "head" }, looks), make("span", { class: "head" }, "looks at"),
-        make("span", { class: "head" }, looked),
-        side(shown.rows, "row", `Who looks: ${looks}`),
-        draw("svg", { class: "links", viewBox: `0 0 100 ${high}`, height: high,
+        make("span", { class: "head" }, queries), make("span", { class: "head" }, "attends to"),
+        make("span", { class: "head" }, keys),
+        list(view.rows, "row", `Queries: ${queries}`),
+        draw("svg", { class: "links", viewBox: `0 0 100 ${height}`, height,
           preserveAspectRatio: "none", "aria-hidden": "true" }),
-        side(shown.columns, "column", `Looked at: ${looked}`));
+        list(view.columns, "column", `Keys: ${keys}`));
     };
 
-    const heat = () => {
-      const { rows, columns, weights } = shown;
-      const longest = Math.max(0, ...columns.map((one) => width(one.text)));
-      const left = Math.max(0, ...rows.map((one) => width(one.text))) + 8;
-      const top = longest * Math.sin(SLANT) + 14;
-      const size = [left + columns.length * CELL + longest * Math.cos(SLANT) + 4,
-        top + rows.length * CELL + 2];
+    const drawHeatmap = () => {
+      const { rows, columns, weights } = view;
+      const widest = Math.max(0, ...columns.map((column) => labelWidth(column.text)));
+      const left = Math.max(0, ...rows.map((row) => labelWidth(row.text))) + 8;
+      const top = widest * Math.sin(LABEL_ANGLE) + 14;
+      const width = (left + columns.length * CELL + widest * Math.cos(LABEL_ANGLE) + 4).toFixed(0);
+      const height = (top + rows.length * CELL + 2).toFixed(0);
       const cells = draw("g", { class: "cells" });
-      weights.forEach((row, at) => row.forEach((weight, column) => cells.append(draw("rect", {
-        x: left + column * CELL, y: top + at * CELL, width: CELL - 1, height: CELL - 1,
-        "fill-opacity": Math.sqrt(weight).toFixed(3), "data-row": at, "data-column": column,
+      weights.forEach((line, row) => line.forEach((weight, column) => cells.append(draw("rect", {
+        x: left + column * CELL, y: top + row * CELL, width: CELL - 1, height: CELL - 1,
+        "fill-opacity": Math.sqrt(weight).toFixed(3), "data-row": row, "data-column": column,
       }))));
-      const svg = draw("svg", { role: "img", "aria-label": `${KINDS[choice.kind].name}, ${which()}`,
-        width: size[0].toFixed(0), height: size[1].toFixed(0),
-        viewBox: `0 0 ${size[0].toFixed(0)} ${size[1].toFixed(0)}` },
+      const svg = draw("svg", { role: "img", "aria-label": `${KINDS[selection.kind].name}, ${headName()}`,
+        width, height, viewBox: `0 0 ${width} ${height}` },
         draw("rect", { class: "ground", x: left, y: top, width: Math.max(0, columns.length * CELL - 1),
           height: Math.max(0, rows.length * CELL - 1) }),
-        ...rows.map((one, at) => draw("text", { class: "row", x: left - 6, "text-anchor": "end",
-          y: top + (at + 0.5) * CELL + 4.5 }, ...label(one.text, () => draw("tspan")))),
-        ...columns.map((one, at) => draw("text", { class: "column", transform:
-          `translate(${(left + (at + 0.5) * CELL + 3).toFixed(1)} ${(top - 6).toFixed(1)}) rotate(-60)` },
-          ...label(one.text, () => draw("tspan")))),
+        ...rows.map((row, index) => draw("text", { class: "row", x: left - 6, "text-anchor": "end",
+          y: top + (index + 0.5) * CELL + 4.5 }, ...label(row.text, () => draw("tspan")))),
+        ...columns.map((column, index) => draw("text", { class: "column", transform:
+          `translate(${(left + (index + 0.5) * CELL + 3).toFixed(1)} ${(top - 6).toFixed(1)}) rotate(-60)` },
+          ...label(column.text, () => draw("tspan")))),
         cells);
       const box = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label":
-        `Heat map, ${rows.length} rows by ${columns.length} columns: the arrow keys go from cell to cell` },
+        `Heat map, ${rows.length} rows by ${columns.length} columns: use the arrow keys to move between cells` },
         svg);
       cells.addEventListener("pointerover", (event) => {
         const { row, column } = event.target.dataset;
-        if (row !== undefined) { cellAt = [+row, +column]; light(); }
+        if (row !== undefined) { hoveredCell = [+row, +column]; highlight(); }
       });
-      cells.addEventListener("pointerleave", () => { cellAt = null; light(); });
-      box.addEventListener("keydown", walk);
-      box.addEventListener("blur", () => { cellAt = null; light(); });
-      map.replaceChildren(box);
+      cells.addEventListener("pointerleave", () => { hoveredCell = null; highlight(); });
+      box.addEventListener("keydown", moveCell);
+      box.addEventListener("blur", () => { hoveredCell = null; highlight(); });
+      heatmap.replaceChildren(box);
     };
 
-    const table = () => {
-      const { rows, columns, weights } = shown;
-      const body = rows.map((row, at) => {
-        const best = weights[at].indexOf(Math.max(...weights[at]));
+    const drawTable = () => {
+      const { rows, columns, weights } = view;
+      const body = rows.map((row, index) => {
+        const best = weights[index].indexOf(Math.max(...weights[index]));
         return make("tr", {}, make("td", {}, row.text), make("td", {}, columns[best]?.text ?? ""),
-          make("td", { class: "number" }, columns.length ? said(weights[at][best]) : ""));
+          make("td", { class: "number" }, columns.length ? formatWeight(weights[index][best]) : ""));
       });
-      most.replaceChildren(make("div", { class: "scroll", tabindex: "0", role: "region",
+      strongest.replaceChildren(make("div", { class: "scroll", tabindex: "0", role: "region",
         "aria-label": "Table" }, make("table", {},
-        make("thead", {}, make("tr", {}, make("th", {}, "piece"), make("th", {}, "looks most at"),
+        make("thead", {}, make("tr", {}, make("th", {}, "piece"), make("th", {}, "attends most to"),
           make("th", { class: "number" }, "weight"))), make("tbody", {}, ...body))));
     };
 
-    // What is pointed at, or else pinned, has its lines alone; its weights stand beside the others.
-    const light = () => {
-      const { rows, columns, weights } = shown;
-      const focus = cellAt ? { side: "row", at: cellAt[0] } : pointed ?? pinned;
-      const kept = (row, column) => !focus
-        || (focus.side === "row" ? row === focus.at : column === focus.at);
+    // Shows the lines of the hovered (else the pinned) piece only, and its weights beside the others.
+    const highlight = () => {
+      const { rows, columns, weights } = view;
+      const focus = hoveredCell ? { side: "row", index: hoveredCell[0] } : hovered ?? pinned;
+      const isShown = (row, column) => !focus
+        || (focus.side === "row" ? row === focus.index : column === focus.index);
       const paths = [];
       weights.forEach((line, row) => line.forEach((weight, column) => {
-        if (weight < LEAST || !kept(row, column)) return;
+        if (weight < MIN_WEIGHT || !isShown(row, column)) return;
         const [from, to] = [(row + 0.5) * ROW, (column + 0.5) * ROW];
         paths.push(draw("path", { d: `M0 ${from}C45 ${from} 55 ${to} 100 ${to}`,
           "stroke-opacity": weight.toFixed(3), "data-row": row, "data-column": column }));
       }));
       lines.querySelector(".links").replaceChildren(...paths);
       lines.classList.toggle("focused", focus !== null);
-      for (const one of lines.querySelectorAll("li button")) {
-        const { side, at } = one.dataset;
-        const own = focus?.side === side && focus.at === +at;
+      for (const piece of lines.querySelectorAll("li button")) {
+        const { side } = piece.dataset;
+        const index = +piece.dataset.index;
         const weight = focus && side !== focus.side
-          ? (side === "row" ? weights[at][focus.at] : weights[focus.at][at]) : null;
-        one.classList.toggle("on", own);
-        one.setAttribute("aria-pressed", pinned?.side === side && pinned.at === +at);
-        one.style.setProperty("--w", weight === null ? 0 : Math.sqrt(weight).toFixed(3));
-        one.nextSibling.textContent = weight !== null && weight >= LEAST ? said(weight) : "";
+          ? (side === "row" ? weights[index][focus.index] : weights[focus.index][index]) : null;
+        piece.classList.toggle("on", focus?.side === side && focus.index === index);
+        piece.setAttribute("aria-pressed", pinned?.side === side && pinned.index === index);
+        piece.style.setProperty("--w", weight === null ? 0 : Math.sqrt(weight).toFixed(3));
+        piece.nextSibling.textContent =
+          weight !== null && weight >= MIN_WEIGHT ? formatWeight(weight) : "";
       }
-      for (const one of map.querySelectorAll("rect.on, text.on")) one.classList.remove("on");
-      const mark = (what, at) => map.querySelectorAll(what)[at]?.classList.add("on");
-      if (cellAt) {
-        mark("text.row", cellAt[0]);
-        mark("text.column", cellAt[1]);
-        mark(".cells rect", cellAt[0] * columns.length + cellAt[1]);
+      for (const element of heatmap.querySelectorAll("rect.on, text.on")) element.classList.remove("on");
+      const mark = (selector, index) =>
+        heatmap.querySelectorAll(selector)[index]?.classList.add("on");
+      if (hoveredCell) {
+        mark("text.row", hoveredCell[0]);
+        mark("text.column", hoveredCell[1]);
+        mark(".cells rect", hoveredCell[0] * columns.length + hoveredCell[1]);
       } else if (focus) {
-        mark(`text.${focus.side}`, focus.at);
+        mark(`text.${focus.side}`, focus.index);
       }
-      readout.textContent = words(focus, rows, columns, weights);
+      readout.textContent = describeFocus(focus, rows, columns, weights);
     };
 
-    const words = (focus, rows, columns, weights) => {
-      if (!focus) return REST;
-      if (cellAt) {
-        const [row, column] = cellAt;
-        return `${rows[row].text} looks at ${columns[column].text}: ${weights[row][column].toFixed(3)}`;
+    const describeFocus = (focus, rows, columns, weights) => {
+      if (!focus) return HELP;
+      if (hoveredCell) {
+        const [row, column] = hoveredCell;
+        return `${rows[row].text} attends to ${columns[column].text}: ${weights[row][column].toFixed(3)}`;
       }
-      const row = focus.side === "row";
-      const others = (row ? columns : rows).map((one, at) =>
-        [one.text, row ? weights[focus.at][at] : weights[at][focus.at]])
-        .sort((one, other) => other[1] - one[1]).slice(0, 3).filter(([, weight]) => weight >= LEAST)
-        .map(([text, weight]) => `${text} ${said(weight)}`);
-      const name = (row ? rows : columns)[focus.at].text;
-      const pin = pinned && !pointed ? " · pinned, Esc lets go" : "";
-      return `${name} ${row ? "looks most at" : "is looked at most by"} ${others.join(", ") || "nothing here"}${pin}`;
+      const isRow = focus.side === "row";
+      const strongestPieces = (isRow ? columns : rows)
+        .map((group, index) =>
+          [group.text, isRow ? weights[focus.index][index] : weights[index][focus.index]])
+        .sort(([, first], [, second]) => second - first).slice(0, 3)
+        .filter(([, weight]) => weight >= MIN_WEIGHT)
+        .map(([text, weight]) => `${text} ${formatWeight(weight)}`);
+      const name = (isRow ? rows : columns)[focus.index].text;
+      const pin = pinned && !hovered ? " · pinned, Esc to unpin" : "";
+      return `${name} ${isRow ? "attends most to" : "is attended to most by"} `
+        + `${strongestPieces.join(", ") || "—"}${pin}`;
     };
 
-    // ---- hands and keys ----------------------------------------------------------------
-    const place = (event) => {
-      const one = event.target.closest?.("li button");
-      return one && { side: one.dataset.side, at: +one.dataset.at };
+    // ---- events ------------------------------------------------------------------------
+    const pieceOf = (event) => {
+      const piece = event.target.closest?.("li button");
+      return piece && { side: piece.dataset.side, index: +piece.dataset.index };
     };
-    const same = (one, other) => one?.side === other?.side && one?.at === other?.at;
-    const point = (event) => { pointed = place(event) ?? null; light(); };
-    const leave = () => { pointed = null; light(); };
-    lines.addEventListener("pointerover", point);
+    const isSame = (piece, other) => piece?.side === other?.side && piece?.index === other?.index;
+    const hover = (event) => { hovered = pieceOf(event) ?? null; highlight(); };
+    const leave = () => { hovered = null; highlight(); };
+    lines.addEventListener("pointerover", hover);
     lines.addEventListener("pointerleave", leave);
-    lines.addEventListener("focusin", point);
+    lines.addEventListener("focusin", hover);
     lines.addEventListener("focusout", leave);
     lines.addEventListener("click", (event) => {
-      const asked = place(event);
-      if (!asked) return;
-      pinned = same(pinned, asked) ? null : asked;
-      light();
+      const piece = pieceOf(event);
+      if (!piece) return;
+      pinned = isSame(pinned, piece) ? null : piece;
+      highlight();
     });
     lines.addEventListener("keydown", (event) => {
-      const asked = place(event);
-      if (!asked) return;
-      const far = { ArrowUp: -1, ArrowDown: 1 }[event.key] ?? 0;
-      const side = { ArrowLeft: "row", ArrowRight: "column" }[event.key] ?? asked.side;
-      if (far === 0 && side === asked.side) return;
+      const piece = pieceOf(event);
+      if (!piece) return;
+      const step = { ArrowUp: -1, ArrowDown: 1 }[event.key] ?? 0;
+      const side = { ArrowLeft: "row", ArrowRight: "column" }[event.key] ?? piece.side;
+      if (step === 0 && side === piece.side) return;
       event.preventDefault();
-      const all = [...lines.querySelectorAll(`[data-side="${side}"]`)];
-      const next = all[Math.min(Math.max(asked.at + far, 0), all.length - 1)];
-      lines.querySelectorAll("li button").forEach((one) => { one.tabIndex = one === next ? 0 : -1; });
+      const pieces = [...lines.querySelectorAll(`[data-side="${side}"]`)];
+      const next = pieces[Math.min(Math.max(piece.index + step, 0), pieces.length - 1)];
+      lines.querySelectorAll("li button").forEach((other) => { other.tabIndex = other === next ? 0 : -1; });
       next?.focus();
     });
-    // Esc is heard wherever the focus is: a new drawing may have taken the piece that had it.
+    // Esc works wherever the focus is: a redraw may have removed the piece that had it.
     mounted.get(container)?.abort();
-    const here = new AbortController();
-    mounted.set(container, here);
+    const listeners = new AbortController();
+    mounted.set(container, listeners);
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && pinned) { pinned = null; light(); }
-    }, { signal: here.signal });
+      if (event.key === "Escape" && pinned) { pinned = null; highlight(); }
+    }, { signal: listeners.signal });
 
-    const walk = (event) => {
+    const moveCell = (event) => {
       const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
       if (!step) return;
       event.preventDefault();
-      const next = cellAt ? [cellAt[0] + step[0], cellAt[1] + step[1]] : [0, 0];
-      if (shown.weights[next[0]]?.[next[1]] === undefined) return;
-      cellAt = next;
-      light();
-      map.querySelector("rect.on").scrollIntoView({ block: "nearest", inline: "nearest" });
+      const next = hoveredCell ? [hoveredCell[0] + step[0], hoveredCell[1] + step[1]] : [0, 0];
+      if (view.weights[next[0]]?.[next[1]] === undefined) return;
+      hoveredCell = next;
+      highlight();
+      heatmap.querySelector("rect.on").scrollIntoView({ block: "nearest", inline: "nearest" });
     };
 
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("change", () => {
       const next = {
         kind: kindBox.value,
-        layer: kindBox.value === choice.kind ? +layerBox.value : null, // the last of the new kind
+        layer: kindBox.value === selection.kind ? +layerBox.value : null, // the last layer of the new kind
         head: headBox.value === "mean" ? "mean" : +headBox.value,
         words: wordsBox.checked,
         ends: !endsBox.checked,
       };
-      // Another layer or head has the same pieces at the same places; the pin may stay.
-      if (["kind", "words", "ends"].some((one) => next[one] !== choice[one])) pinned = null;
-      Object.assign(choice, next);
+      // A change of layer or head leaves the pieces unchanged, so the pin stays.
+      if (["kind", "words", "ends"].some((name) => next[name] !== selection[name])) pinned = null;
+      Object.assign(selection, next);
       render();
     });
     grid.addEventListener("click", (event) => {
-      const one = event.target.closest("button");
-      if (!one) return;
-      const { layer, head } = one.dataset;
-      Object.assign(choice, { layer: +layer, head: head === "mean" ? "mean" : +head });
+      const cell = event.target.closest("button");
+      if (!cell) return;
+      const { layer, head } = cell.dataset;
+      Object.assign(selection, { layer: +layer, head: head === "mean" ? "mean" : +head });
       render();
     });
     grid.addEventListener("keydown", (event) => {
-      const wide = data[choice.kind][0].length + 1;
-      const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -wide, ArrowDown: wide }[event.key];
-      const all = [...grid.querySelectorAll("button")];
-      const next = all[all.indexOf(document.activeElement) + step];
+      const columns = data[selection.kind][0].length + 1;
+      const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+      const cells = [...grid.querySelectorAll("button")];
+      const next = cells[cells.indexOf(document.activeElement) + step];
       if (!step || !next) return;
       event.preventDefault();
       next.click();
       next.focus();
     });
 
-    // ---- taking away -------------------------------------------------------------------
-    const which = () => {
-      const head = choice.head === "mean" ? "mean of all heads" : `head ${choice.head + 1}`;
-      return `layer ${choice.layer + 1}, ${head}`;
+    // ---- names -------------------------------------------------------------------------
+    const headName = () => {
+      const head = selection.head === "mean" ? "mean of all heads" : `head ${selection.head + 1}`;
+      return `layer ${selection.layer + 1}, ${head}`;
     };
-    const name = () => `attention-${choice.kind}-layer${choice.layer + 1}-`
-      + (choice.head === "mean" ? "mean" : `head${choice.head + 1}`);
+    const fileName = () => `attention-${selection.kind}-layer${selection.layer + 1}-`
+      + (selection.head === "mean" ? "mean" : `head${selection.head + 1}`);
     render();
-    return { choice };
+    return { selection };
   };
 
-  // A figure of a file holds its own data; the page at / mounts what it has asked for.
-  const wake = () => {
-    for (const figure of document.querySelectorAll("figure.attention:not([data-awake])")) {
-      figure.dataset.awake = "";
-      const held = figure.querySelector('script[type="application/json"]');
-      mount(figure.querySelector(".view"), JSON.parse(held.textContent));
+  // A figure in a file embeds its data; the page of `transduce serve` mounts the server's response.
+  const mountFigures = () => {
+    for (const figure of document.querySelectorAll("figure.attention:not([data-mounted])")) {
+      figure.dataset.mounted = "";
+      const embedded = figure.querySelector('script[type="application/json"]');
+      mount(figure.querySelector(".view"), JSON.parse(embedded.textContent));
     }
   };
-  return { mount, wake };
+  return { mount, mountFigures };
 })();
-window.AttentionView.wake();
+window.AttentionView.mountFigures();

@@ -1,7 +1,7 @@
-"""A page: one HTML file that holds all it needs and asks no other host for anything.
+"""Self-contained HTML pages: one file that loads nothing from any other host.
 
-Its style lies beside this file and is written into every page. It follows the reader's
-light or dark scheme and any width; what is too wide scrolls in its own box.
+The style sheets beside this file are embedded in every page. A page follows the reader's light or
+dark scheme and any width; wide content scrolls in its own box.
 """
 
 import html
@@ -10,44 +10,47 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-_CONTENTS = 4
-"""From so many sections on, a page begins with links to them."""
-
 STYLES = ("colours.css", "page.css", "attention.css")
-"""The files beside this one that a page's looks are in."""
+"""The embedded style sheets."""
 
+_CONTENTS_SECTIONS = 4  # a page with this many sections begins with links to them
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-"""Nothing is fetched, whatever comes to stand in a page."""
+"""Content-Security-Policy: nothing can be fetched, whatever text is embedded."""
 
 
 class Section(NamedTuple):
-    """A part of a page under its own heading."""
+    """A part of a page with a heading."""
 
     title: str
     html: str
-    """Its content, as markup: from `table`, from a chart, or escaped text."""
+    """Content as markup: from `table`, a chart, or escaped text."""
     lead: str = ""
-    """Plain text under the heading."""
+    """Plain text below the heading."""
 
 
 def page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
-    """Put a whole HTML file together.
+    """Assemble a complete HTML file.
 
     Args:
-        title: of the page, plain text.
+        title: plain text.
         sections: from top to bottom.
-        lead: plain text under the title.
+        lead: plain text below the title.
     """
     folder = Path(__file__).parent
     style = "\n".join((folder / name).read_text(encoding="utf-8") for name in STYLES)
-    links = [
-        f'<li><a href="#section-{number}">{escape(section.title)}</a></li>'
-        for number, section in enumerate(sections, start=1)
-    ]
     contents = ""
-    if len(sections) >= _CONTENTS:
-        contents = f'<nav aria-label="Contents"><ol>{"".join(links)}</ol></nav>\n'
-    body = "\n".join(_section(number, one) for number, one in enumerate(sections, start=1))
+    if len(sections) >= _CONTENTS_SECTIONS:
+        links = "".join(
+            f'<li><a href="#section-{number}">{escape(section.title)}</a></li>'
+            for number, section in enumerate(sections, start=1)
+        )
+        contents = f'<nav aria-label="Contents"><ol>{links}</ol></nav>\n'
+    body = "\n".join(
+        f'<section aria-labelledby="section-{number}">\n'
+        f'<h2 id="section-{number}">{escape(section.title)}</h2>\n'
+        f"{_lead(section.lead)}{section.html}</section>"
+        for number, section in enumerate(sections, start=1)
+    )
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -75,28 +78,27 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
 def table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[int] = ()
 ) -> str:
-    """A table of plain text, in a box in which it can scroll sideways.
+    """Make a table of plain text in a box that scrolls sideways.
 
     Args:
-        headers: one a column.
+        headers: one per column.
         rows: their cells, as many as there are headers.
-        numbers: columns, counted from 0, that are set flush right, in digits of one width.
+        numbers: indices of numeric columns, which are right-aligned.
     """
     assert all(len(row) == len(headers) for row in rows), "a cell for every header"
-
-    kinds = [' class="number"' if column in numbers else "" for column in range(len(headers))]
+    classes = [' class="number"' if column in numbers else "" for column in range(len(headers))]
 
     def cells(row: Sequence[str], tag: str) -> str:
-        pairs = zip(kinds, row, strict=True)
-        return "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in pairs)
+        pairs = zip(classes, row, strict=True)
+        return "".join(f"<{tag}{css_class}>{escape(cell)}</{tag}>" for css_class, cell in pairs)
 
     head = f"<thead><tr>{cells(headers, 'th')}</tr></thead>"
     body = "\n".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    return scrolling(f"<table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table>", label="Table")
+    return scroll_box(f"<table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table>", label="Table")
 
 
-def scrolling(content: str, *, label: str) -> str:
-    """Put markup into a box of its own in which it can scroll, by keyboard too."""
+def scroll_box(content: str, *, label: str) -> str:
+    """Wrap markup in a box that scrolls, also by keyboard."""
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">\n'
         f"{content}\n</div>\n"
@@ -104,7 +106,7 @@ def scrolling(content: str, *, label: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Make plain text safe in markup and in attributes.
+    """Escape plain text for markup and attributes.
 
     >>> escape('<b> & "c"')
     '&lt;b&gt; &amp; &quot;c&quot;'
@@ -113,22 +115,14 @@ def escape(text: str) -> str:
 
 
 def text_width(text: str) -> float:
-    """Estimate the pixels that text takes in a drawing, on the generous side.
+    """Estimate the width of text in a drawing, in pixels, on the generous side.
 
-    The reader's font is not known, and room has to be left before the text is drawn.
+    The reader's font is unknown when the drawing is laid out.
 
     >>> text_width("piece"), text_width("注意")
     (37.5, 30.0)
     """
-    return sum(15.0 if unicodedata.east_asian_width(one) in "WF" else 7.5 for one in text)
-
-
-def _section(number: int, section: Section) -> str:
-    name = f"section-{number}"
-    return (
-        f'<section aria-labelledby="{name}">\n<h2 id="{name}">{escape(section.title)}</h2>\n'
-        f"{_lead(section.lead)}{section.html}</section>"
-    )
+    return sum(15.0 if unicodedata.east_asian_width(char) in "WF" else 7.5 for char in text)
 
 
 def _lead(text: str) -> str:

@@ -14,7 +14,7 @@ from transduce.serve.app import make_app
 from transduce.serve.model_registry import ModelRegistry
 from transduce.serve.native import model_info
 from transduce.serve.settings import APIKey, ServerSettings
-from transduce.visualization.traced import traced_text
+from transduce.visualization.attention_page import trace_attention
 
 DOG = "the old man reads a book"
 
@@ -188,7 +188,7 @@ def test_attention_is_the_model_s(
 
     said = real.post("/api/attention", text=DOG, translation="ein Haus").json()
 
-    traced = traced_text(bundle, DOG, "ein Haus")
+    traced = trace_attention(bundle, DOG, "ein Haus")
     assert said["source_pieces"] == list(traced.source_pieces)
     assert said["target_pieces"] == list(traced.target_pieces)
     assert said["cross"][0][0][0] == pytest.approx(traced.cross[0][0][0], abs=1e-3)

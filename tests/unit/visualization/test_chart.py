@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from transduce.visualization.chart import Group, Series, axis, bar_chart, line_chart
+from transduce.visualization.chart import BarSeries, Series, bar_chart, line_chart, make_axis
 
 NASTY = '<b>&"'
 SVG = "{http://www.w3.org/2000/svg}"
@@ -39,18 +39,18 @@ def line(*y: float, name: str = "a") -> Series:
     ],
 )
 def test_the_ticks_of_an_axis_are_round(values: list[float], labels: tuple[str, ...]):
-    assert axis(values, whole=True).labels == labels
+    assert make_axis(values, extend_to_ticks=True).labels == labels
 
 
 def test_an_axis_that_is_not_whole_ends_with_its_values():
-    found = axis([0.0, 4000.0, 4300.0], whole=False)
+    found = make_axis([0.0, 4000.0, 4300.0], extend_to_ticks=False)
 
     assert (found.low, found.high) == (0.0, 4300.0)
     assert found.ticks == (0.0, 1000.0, 2000.0, 3000.0, 4000.0)
 
 
 def test_an_axis_of_one_value_has_room_on_both_sides():
-    found = axis([3.0], whole=True)
+    found = make_axis([3.0], extend_to_ticks=True)
 
     assert found.low < 3.0 < found.high
 
@@ -73,7 +73,7 @@ def test_a_chart_without_values_says_so():
     nothing = [line(math.nan)]
 
     assert "No values." in line_chart(nothing, x_label="x", y_label="y", title="t")
-    assert "No values." in bar_chart(["a"], [Group("g", [math.nan])], y_label="y", title="t")
+    assert "No values." in bar_chart(["a"], [BarSeries("g", [math.nan])], y_label="y", title="t")
 
 
 def test_lines_are_named_where_there_are_several():
@@ -91,7 +91,7 @@ def test_axes_are_labelled():
 
 
 def test_a_bar_is_as_long_as_its_value():
-    figure = bar_chart(["a", "b"], [Group("g", [10.0, 2.5])], y_label="BLEU", title="t")
+    figure = bar_chart(["a", "b"], [BarSeries("g", [10.0, 2.5])], y_label="BLEU", title="t")
 
     bars = [(bar.get("x"), bar.get("width")) for bar in drawn(figure).iter(f"{SVG}rect")]
 
@@ -99,7 +99,7 @@ def test_a_bar_is_as_long_as_its_value():
 
 
 def test_a_bar_below_zero_ends_at_zero():
-    figure = bar_chart(["a", "b"], [Group("g", [10.0, -10.0])], y_label="BLEU", title="t")
+    figure = bar_chart(["a", "b"], [BarSeries("g", [10.0, -10.0])], y_label="BLEU", title="t")
 
     bars = [(bar.get("x"), bar.get("width")) for bar in drawn(figure).iter(f"{SVG}rect")]
 
@@ -121,7 +121,7 @@ def test_values_stand_at_their_bars_with_as_many_decimals_as_any_of_them_needs(
 ):
     labels = [f"label {number}" for number in range(len(values))]
 
-    figure = bar_chart(labels, [Group("g", values)], y_label="y", title="t")
+    figure = bar_chart(labels, [BarSeries("g", values)], y_label="y", title="t")
 
     shown = texts(figure)
     assert [shown[shown.index(label) + 1] for label in labels] == said
@@ -129,13 +129,13 @@ def test_values_stand_at_their_bars_with_as_many_decimals_as_any_of_them_needs(
 
 def test_a_bar_for_every_label_or_it_is_a_bug():
     with pytest.raises(AssertionError, match="a value for every label"):
-        bar_chart(["a", "b"], [Group("g", [1.0])], y_label="y", title="t")
+        bar_chart(["a", "b"], [BarSeries("g", [1.0])], y_label="y", title="t")
 
 
 def test_texts_of_a_chart_stay_text():
     many = [line(1.0, name=NASTY), line(2.0, name=NASTY)]
     lines = line_chart(many, x_label=NASTY, y_label=NASTY, title=NASTY)
-    bars = bar_chart([NASTY], [Group(NASTY, [1.0])], y_label=NASTY, title=NASTY)
+    bars = bar_chart([NASTY], [BarSeries(NASTY, [1.0])], y_label=NASTY, title=NASTY)
 
     assert texts(lines).count(NASTY) == 2
     assert texts(bars).count(NASTY) == 2

@@ -103,7 +103,7 @@ def test_a_row_with_too_few_cells_is_a_bug():
 def test_pages_and_pictures_need_no_torch():
     code = (
         "import sys, transduce.visualization.page, transduce.visualization.chart;"
-        "import transduce.visualization.attention;"
+        "import transduce.visualization.attention_view;"
         "sys.exit('torch' in sys.modules)"
     )
 

@@ -1,287 +1,298 @@
-// The page: what is typed is translated, and the inside of the model is shown below it.
-import { asker, Refused, useKey } from "./ask.js";
-import { remarks, showOthers, showSureness } from "./inside.js";
-import { places, popover, showWords, ways, wordsOf } from "./words.js";
+// The page: translates the text while it is typed and shows details of the translation.
+import { createRequester, RequestError, setApiKey } from "./api_client.js";
+import { showAlternatives, showConfidence, warnings } from "./details.js";
+import { continuations, createPopover, sentenceRanges, showWords, wordsOf } from "./output.js";
 
 const $ = (id) => document.getElementById(id);
-const { make } = window.Draw;
-const [q, output, source, target] = ["q", "output", "source", "target"].map($);
-const LONGEST_LINK = 2000; // characters of text that are kept in the address
-const SOON = 350; // ms from a translation to the question what was looked at
-const PATIENCE = 700; // ms after which it is said that a translation takes its time
+const { make } = window.Drawing;
+const [input, output, source, target] = ["q", "output", "source", "target"].map($);
+const MAX_URL_TEXT = 2000; // longer texts are not kept in the address
+const ATTENTION_DELAY_MS = 350; // from a translation to the request for its attention weights
+const PROGRESS_DELAY_MS = 700; // until a slow translation shows a message
 const NBEST = 4;
 
 let models = [];
-let typed = false; // before the models were known, perhaps
-let delay = 300;
-let result = null; // the answer that is shown
-let original = null; // the model's own, while a choice of words stands
-let chosen = 0; // the sentence that is looked into
-let typing = 0;
-let looking = 0;
-let slow = 0;
-const choice = { words: false }; // of kind, layer and head: kept from sentence to sentence
+let edited = false; // possibly before the models are loaded
+let typingDelay = 300; // ms
+let result = null; // the response on display
+let original = null; // the model's own translation, while an alternative is on display
+let selected = 0; // index of the sentence whose details are shown
+let typingTimer = 0;
+let attentionTimer = 0;
+let progressTimer = 0;
+const attentionSelection = { words: false }; // kind, layer and head, kept between sentences
 
-const tell = (text) => { $("state").textContent = text; };
-const askTranslation = asker(tell);
-const askAgain = asker(tell);
-const askWays = asker((text) => text && list.say(text));
-const askLooks = asker((text) => { $("attention-state").textContent = text; });
+const showStatus = (text) => { $("state").textContent = text; };
+const requestTranslation = createRequester(showStatus);
+const requestRevision = createRequester(showStatus);
+const requestAlternatives = createRequester((text) => text && popover.showMessage(text));
+const requestAttention = createRequester((text) => { $("attention-state").textContent = text; });
 
 // ---- languages ---------------------------------------------------------------------------
-const model = () => models.find((one) => one.source.code === (result?.source ?? source.value)
-  && one.target.code === target.value)
-  ?? models.find((one) => source.value === "auto" ? one.target.code === target.value
-    : one.source.code === source.value) ?? models[0];
+const hasLanguages = (model, from, to) => model.source.code === from && model.target.code === to;
 
-const unique = (languages) => [...new Map(languages.map((one) => [one.code, one])).values()];
+const currentModel = () =>
+  models.find((model) => hasLanguages(model, result?.source ?? source.value, target.value))
+  ?? models.find((model) => (source.value === "auto" ? model.target.code === target.value
+    : model.source.code === source.value)) ?? models[0];
 
-const fillBox = (box, languages, wanted) => {
-  const value = wanted ?? box.value;
+const unique = (languages) =>
+  [...new Map(languages.map((language) => [language.code, language])).values()];
+
+const fillSelect = (box, languages, requested) => {
+  const value = requested ?? box.value;
   box.replaceChildren(...languages.map(({ code, name }) => new Option(name || code, code)));
   box.value = languages.some(({ code }) => code === value) ? value : languages[0].code;
 };
 
-const fillSources = (wanted) => {
-  const all = unique(models.map((one) => one.source));
-  fillBox(source, all.length > 1 ? [{ code: "auto", name: "Detect language" }, ...all] : all, wanted);
+const fillSources = (requested) => {
+  const languages = unique(models.map((model) => model.source));
+  const auto = languages.length > 1 ? [{ code: "auto", name: "Detect language" }] : [];
+  fillSelect(source, [...auto, ...languages], requested);
 };
-const fillTargets = (wanted) => fillBox(target, unique(models
-  .filter((one) => source.value === "auto" || one.source.code === source.value)
-  .map((one) => one.target)), wanted);
+const fillTargets = (requested) => fillSelect(target, unique(models
+  .filter((model) => source.value === "auto" || model.source.code === source.value)
+  .map((model) => model.target)), requested);
 
-const other = () => {
+const reverseDirection = () => {
   const from = source.value === "auto" ? result?.source : source.value;
-  return models.some((one) => one.source.code === target.value && one.target.code === from)
+  return models.some((model) => hasLanguages(model, target.value, from))
     ? { source: target.value, target: from } : null;
 };
 
-const dress = () => {
-  const { name, parameters, engine, limits } = model();
+const updateControls = () => {
+  const { name, parameters, engine, limits } = currentModel();
   const size = parameters >= 1e6 ? `${(parameters / 1e6).toFixed(1)} M` : `${Math.round(parameters / 1e3)} k`;
   $("model").textContent = `${name} · ${size} parameters · ${engine}`;
-  const length = [...q.value].length;
+  const length = [...input.value].length;
   const limit = limits.characters;
   $("count").textContent = limit >= 0 ? `${length} / ${limit}` : `${length}`;
   $("count").classList.toggle("over", limit >= 0 && length > limit);
-  $("clear").hidden = !q.value;
-  $("swap").disabled = !other();
-  const auto = [...source.options].find((one) => one.value === "auto");
-  const found = result?.detected;
-  if (auto) {
-    const language = models.find((one) => one.source.code === found?.language)?.source.name;
-    auto.text = found && q.value
-      ? `${language || found.language} (detected, ${Math.round(found.confidence)} %)` : "Detect language";
+  $("clear").hidden = !input.value;
+  $("swap").disabled = !reverseDirection();
+  const autoOption = [...source.options].find((option) => option.value === "auto");
+  const detected = result?.detected;
+  if (autoOption) {
+    const name = models.find((model) => model.source.code === detected?.language)?.source.name;
+    autoOption.text = detected && input.value
+      ? `${name || detected.language} (detected, ${Math.round(detected.confidence)} %)` : "Detect language";
   }
 };
 
-const keep = () => {
+const updateAddress = () => {
   const state = new URLSearchParams({ source: source.value, target: target.value });
-  if (q.value && q.value.length <= LONGEST_LINK) state.set("q", q.value);
+  if (input.value && input.value.length <= MAX_URL_TEXT) state.set("q", input.value);
   history.replaceState(null, "", `?${state}`);
 };
 
-// ---- translating -------------------------------------------------------------------------
-const body = (more) => ({
+// ---- translation -------------------------------------------------------------------------
+const requestBody = (fields) => ({
   source: source.value,
   target: target.value,
-  nbest: Math.min(NBEST, ...models.map((one) => one.beam)),
+  nbest: Math.min(NBEST, ...models.map((model) => model.beam)),
   markup: "placeholders",
-  ...more,
+  ...fields,
 });
 
-const fail = (error) => {
-  if (!(error instanceof Refused)) throw error;
-  clearTimeout(slow);
-  tell(error.message);
+const showError = (error) => {
+  if (!(error instanceof RequestError)) throw error;
+  clearTimeout(progressTimer);
+  showStatus(error.message);
   output.removeAttribute("aria-busy");
   if (/API key/.test(error.message)) $("key").hidden = false;
 };
 
 const translate = async () => {
-  clearTimeout(typing);
-  clearTimeout(looking);
-  list.close();
-  askAgain.stop();
-  if (!q.value.trim() || $("count").classList.contains("over")) {
-    clearTimeout(slow);
-    askTranslation.stop();
-    askLooks.stop();
-    if (q.value.trim()) tell("The text is longer than this server takes.");
-    show(null);
+  clearTimeout(typingTimer);
+  clearTimeout(attentionTimer);
+  popover.close();
+  requestRevision.cancel();
+  if (!input.value.trim() || $("count").classList.contains("over")) {
+    clearTimeout(progressTimer);
+    requestTranslation.cancel();
+    requestAttention.cancel();
+    if (input.value.trim()) showStatus("The text exceeds the server's character limit.");
+    showResult(null);
     return;
   }
   output.setAttribute("aria-busy", "true");
-  clearTimeout(slow);
-  slow = setTimeout(() => { if (!$("state").textContent) tell("Translating…"); }, PATIENCE);
+  clearTimeout(progressTimer);
+  progressTimer = setTimeout(() => { if (!$("state").textContent) showStatus("Translating…"); }, PROGRESS_DELAY_MS);
   try {
-    const found = await askTranslation("api/translate", body({ text: q.value }));
-    if (!found) return; // a newer question is on its way
-    clearTimeout(slow);
-    tell("");
+    const response = await requestTranslation("api/translate", requestBody({ text: input.value }));
+    if (!response) return; // a newer request is running
+    clearTimeout(progressTimer);
+    showStatus("");
     original = null;
-    chosen = Math.min(chosen, Math.max(found.sentences.length - 1, 0));
-    show(found);
+    selected = Math.min(selected, Math.max(response.sentences.length - 1, 0));
+    showResult(response);
   } catch (error) {
-    fail(error);
+    showError(error);
   }
 };
 
-const soon = () => {
-  clearTimeout(typing);
-  typing = setTimeout(translate, delay);
+const translateSoon = () => {
+  clearTimeout(typingTimer);
+  typingTimer = setTimeout(translate, typingDelay);
 };
 
-// ---- showing -----------------------------------------------------------------------------
-const show = (answer, focus = null) => {
-  result = answer;
+// ---- display -----------------------------------------------------------------------------
+const showResult = (response, focus = null) => {
+  result = response;
   output.removeAttribute("aria-busy");
-  output.lang = answer?.target ?? "";
-  showWords(output, answer?.text ?? "", answer?.sentences ?? [], answer?.sentences.length > 1 ? chosen : null);
-  $("copy").hidden = !answer?.text;
+  output.lang = response?.target ?? "";
+  const sentences = response?.sentences ?? [];
+  showWords(output, response?.text ?? "", sentences, sentences.length > 1 ? selected : null);
+  $("copy").hidden = !response?.text;
   $("copy").textContent = "Copy";
   $("undo").hidden = !original;
-  $("said").textContent = answer?.text ?? "";
-  const found = answer ? remarks(answer) : [];
-  $("notes").hidden = !found.length;
-  $("notes").replaceChildren(...found.map((text) => make("li", {}, text)));
-  dress();
+  $("announcement").textContent = response?.text ?? "";
+  const texts = response ? warnings(response) : [];
+  $("notes").hidden = !texts.length;
+  $("notes").replaceChildren(...texts.map((text) => make("li", {}, text)));
+  updateControls();
   if (focus) output.querySelector(`[data-sentence="${focus.sentence}"][data-word="${focus.word}"]`)?.focus();
-  lookInside();
+  showDetails();
 };
 
-const lookInside = () => {
+const showDetails = () => {
   const sentences = result?.sentences ?? [];
-  $("inside").hidden = !sentences.length;
-  clearTimeout(looking);
+  $("details").hidden = !sentences.length;
+  clearTimeout(attentionTimer);
   if (!sentences.length) return;
-  pickSentence(sentences);
-  const one = sentences[chosen];
-  showSureness($("sure"), one, model().calibrated);
-  showOthers($("others"), one, (text) => goOn(chosen, text, null));
+  showSentenceChoice(sentences);
+  const sentence = sentences[selected];
+  showConfidence($("confidence"), sentence, currentModel().calibrated);
+  showAlternatives($("alternatives"), sentence, (text) => revise(selected, text, null));
   $("attention").setAttribute("aria-busy", "true");
-  looking = setTimeout(showLooks, SOON, one);
+  attentionTimer = setTimeout(showAttention, ATTENTION_DELAY_MS, sentence);
 };
 
-const pickSentence = (sentences) => {
+const showSentenceChoice = (sentences) => {
   const box = $("sentences");
   box.hidden = sentences.length < 2;
-  box.replaceChildren(...sentences.map((one, at) => make("button", { type: "button", role: "radio",
-    "aria-checked": at === chosen, tabindex: at === chosen ? 0 : -1, "data-at": at }, one.source)));
+  box.replaceChildren(...sentences.map((sentence, index) => make("button", { type: "button", role: "radio",
+    "aria-checked": index === selected, tabindex: index === selected ? 0 : -1, "data-index": index },
+    sentence.source)));
 };
 
-const choose = (at, focus = false) => {
-  if (at === chosen || !result?.sentences[at]) return;
-  chosen = at;
-  output.querySelectorAll(".said").forEach((word) =>
-    word.classList.toggle("chosen", +word.dataset.sentence === at));
-  lookInside();
-  if (focus) $("sentences").children[at].focus();
+const selectSentence = (index, focus = false) => {
+  if (index === selected || !result?.sentences[index]) return;
+  selected = index;
+  output.querySelectorAll(".word").forEach((word) =>
+    word.classList.toggle("selected", +word.dataset.sentence === index));
+  showDetails();
+  if (focus) $("sentences").children[index].focus();
 };
 
-const showLooks = async (one) => {
-  if (!one.text) return;
+const showAttention = async (sentence) => {
+  if (!sentence.text) return;
   try {
-    const data = await askLooks("api/attention",
-      { text: one.source, translation: one.text, source: result.source, target: result.target });
-    if (!data) return;
+    const weights = await requestAttention("api/attention", { text: sentence.source,
+      translation: sentence.text, source: result.source, target: result.target });
+    if (!weights) return;
     $("attention-state").textContent = "";
-    window.AttentionView.mount($("attention"), data, choice);
+    window.AttentionView.mount($("attention"), weights, attentionSelection);
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
+    if (!(error instanceof RequestError)) throw error;
     $("attention").replaceChildren();
     $("attention-state").textContent = error.message;
   }
   $("attention").removeAttribute("aria-busy");
 };
 
-// ---- other ways to go on -----------------------------------------------------------------
-const placeOf = (word) => {
-  const [sentence, at] = [+word.dataset.sentence, +word.dataset.word];
+// ---- alternatives ------------------------------------------------------------------------
+const positionOf = (word) => {
+  const [sentence, index] = [+word.dataset.sentence, +word.dataset.word];
   const { text } = result.sentences[sentence];
-  return { sentence, word: at, after: text.slice(0, wordsOf(text)[at].start).trimEnd() };
+  return { sentence, word: index, after: text.slice(0, wordsOf(text)[index].start).trimEnd() };
 };
 
-let asked = null; // the word whose other ways are listed
-const list = popover($("popover"), (way) => {
-  goOn(asked.sentence, way.begin, way, asked.word);
+let openPosition = null; // of the word whose alternatives are listed
+const popover = createPopover($("popover"), (continuation) => {
+  revise(openPosition.sentence, continuation.prefix, continuation, openPosition.word);
 });
 
-const offer = async (word) => {
-  asked = placeOf(word);
-  list.open(word);
-  choose(asked.sentence);
-  const one = result.sentences[asked.sentence];
+const listAlternatives = async (word) => {
+  openPosition = positionOf(word);
+  popover.open(word);
+  selectSentence(openPosition.sentence);
+  const sentence = result.sentences[openPosition.sentence];
   try {
-    const found = await askWays("api/alternatives", { text: one.source, after: asked.after, count: 6,
-      source: result.source, target: result.target });
-    if (found) list.fill(ways(found.alternatives, asked.after), word.textContent);
+    const response = await requestAlternatives("api/alternatives", { text: sentence.source,
+      after: openPosition.after, count: 6, source: result.source, target: result.target });
+    if (response) popover.fill(continuations(response.alternatives, openPosition.after), word.textContent);
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    list.say(error.message);
+    if (!(error instanceof RequestError)) throw error;
+    popover.showMessage(error.message);
   }
 };
 
-// Puts a sentence that begins as asked in the place of the one that stands there.
-const goOn = async (number, prefix, way, word = null) => {
-  const before = result;
-  const one = before.sentences[number];
-  const spot = places(before.text, before.sentences)[number];
+// Replaces a sentence by a translation that begins with `prefix`.
+const revise = async (index, prefix, continuation, word = null) => {
+  const previous = result;
+  const current = previous.sentences[index];
+  const range = sentenceRanges(previous.text, previous.sentences)[index];
   output.setAttribute("aria-busy", "true");
   try {
     let sentence = null;
-    if (way?.ends) {
-      sentence = { ...one, text: way.text, words: [], pieces: [], others: [], confidence: null, flag: "" };
+    if (continuation?.ends) {
+      sentence = { ...current, text: continuation.text, words: [], pieces: [], others: [], confidence: null, flag: "" };
     } else {
-      const { source: from, target: to } = before;
-      const asked = body({ text: one.source, source: from, target: to, prefix });
-      const found = await askAgain("api/translate", asked);
-      if (!found || result !== before) return;
-      sentence = { ...(found.sentences[0] ?? one), text: found.text, source: one.source };
+      const { source: from, target: to } = previous;
+      const response = await requestRevision("api/translate",
+        requestBody({ text: current.source, source: from, target: to, prefix }));
+      if (!response || result !== previous) return;
+      sentence = { ...(response.sentences[0] ?? current), text: response.text, source: current.source };
     }
-    tell("");
-    original ??= before;
-    const text = spot ? before.text.slice(0, spot.start) + sentence.text + before.text.slice(spot.end)
+    showStatus("");
+    original ??= previous;
+    const text = range
+      ? previous.text.slice(0, range.start) + sentence.text + previous.text.slice(range.end)
       : sentence.text;
-    show({ ...before, text, sentences: before.sentences.with(number, sentence) },
-      word === null ? null : { sentence: number, word });
+    showResult({ ...previous, text, sentences: previous.sentences.with(index, sentence) },
+      word === null ? null : { sentence: index, word });
   } catch (error) {
-    fail(error);
+    showError(error);
   }
 };
 
-// ---- hands and keys ----------------------------------------------------------------------
-q.addEventListener("input", () => {
-  typed = true;
+// ---- events ------------------------------------------------------------------------------
+input.addEventListener("input", () => {
+  edited = true;
   if (!models.length) return;
-  keep();
-  dress();
-  soon();
+  updateAddress();
+  updateControls();
+  translateSoon();
 });
 addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !models.length) return;
   event.preventDefault();
   translate();
 });
-source.addEventListener("change", () => { fillTargets(); keep(); result = null; translate(); });
-target.addEventListener("change", () => { keep(); translate(); });
-$("clear").addEventListener("click", () => { q.value = ""; keep(); translate(); q.focus(); });
-$("undo").addEventListener("click", () => { const back = original; original = null; show(back); });
+source.addEventListener("change", () => { fillTargets(); updateAddress(); result = null; translate(); });
+target.addEventListener("change", () => { updateAddress(); translate(); });
+$("clear").addEventListener("click", () => { input.value = ""; updateAddress(); translate(); input.focus(); });
+$("undo").addEventListener("click", () => {
+  const restored = original;
+  original = null;
+  showResult(restored);
+});
 $("swap").addEventListener("click", () => {
-  const next = other();
-  if (!next) return;
-  if (result?.text) q.value = result.text;
+  const reverse = reverseDirection();
+  if (!reverse) return;
+  if (result?.text) input.value = result.text;
   result = null;
-  source.value = next.source;
-  fillTargets(next.target);
-  keep();
+  source.value = reverse.source;
+  fillTargets(reverse.target);
+  updateAddress();
   translate();
 });
 
 $("copy").addEventListener("click", async () => {
   try {
     await navigator.clipboard.writeText(result.text);
-  } catch { // no clipboard on a plain connection: the older way
+  } catch { // the clipboard API needs a secure context
     getSelection().selectAllChildren(output);
     document.execCommand("copy");
     getSelection().removeAllRanges();
@@ -291,63 +302,64 @@ $("copy").addEventListener("click", async () => {
 });
 
 output.addEventListener("click", (event) => {
-  const word = event.target.closest(".said");
-  if (word && getSelection().isCollapsed) offer(word);
+  const word = event.target.closest(".word");
+  if (word && getSelection().isCollapsed) listAlternatives(word);
 });
 output.addEventListener("keydown", (event) => {
-  const word = event.target.closest(".said");
+  const word = event.target.closest(".word");
   if (!word) return;
-  const all = [...output.querySelectorAll(".said")];
-  const next = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const words = [...output.querySelectorAll(".word")];
+  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const next = step && words[words.indexOf(word) + step];
   if (event.key === "Enter" && !event.ctrlKey || event.key === " ") {
     event.preventDefault();
-    offer(word);
-  } else if (next && all[all.indexOf(word) + next]) {
+    listAlternatives(word);
+  } else if (next) {
     event.preventDefault();
     word.tabIndex = -1;
-    all[all.indexOf(word) + next].tabIndex = 0;
-    all[all.indexOf(word) + next].focus();
+    next.tabIndex = 0;
+    next.focus();
   }
 });
 $("sentences").addEventListener("click", (event) => {
-  if (event.target.dataset.at) choose(+event.target.dataset.at);
+  if (event.target.dataset.index) selectSentence(+event.target.dataset.index);
 });
 $("sentences").addEventListener("keydown", (event) => {
   const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
   if (!step) return;
   event.preventDefault();
-  choose(chosen + step, true);
+  selectSentence(selected + step, true);
 });
 $("key").addEventListener("submit", (event) => {
   event.preventDefault();
-  useKey($("key-text").value.trim());
+  setApiKey($("key-text").value.trim());
   $("key").hidden = true;
   translate();
 });
 
-// ---- the beginning -----------------------------------------------------------------------
-const begin = async () => {
-  const wanted = new URLSearchParams(location.search);
+// ---- start -------------------------------------------------------------------------------
+const start = async () => {
+  const query = new URLSearchParams(location.search);
   try {
-    models = await asker(tell)("api/models");
+    models = await createRequester(showStatus)("api/models");
   } catch (error) {
-    fail(error);
+    showError(error);
     return;
   }
-  asker()("frontend/settings").then(({ frontendTimeout }) => {
-    if (frontendTimeout > 0) delay = frontendTimeout;
+  createRequester()("frontend/settings").then(({ frontendTimeout }) => {
+    if (frontendTimeout > 0) typingDelay = frontendTimeout;
   }).catch(() => {});
-  fillSources(wanted.get("source") ?? models[0].source.code);
-  fillTargets(wanted.get("target") ?? models[0].target.code);
-  if (typed) keep();
-  else q.value = wanted.get("q") ?? "";
-  if (!q.value && !typed && model().example) {
-    q.value = model().example;
-    q.addEventListener("focus", () => q.select(), { once: true }); // typing takes the example's place
+  fillSources(query.get("source") ?? models[0].source.code);
+  fillTargets(query.get("target") ?? models[0].target.code);
+  if (edited) updateAddress();
+  else input.value = query.get("q") ?? "";
+  if (!input.value && !edited && currentModel().example) {
+    input.value = currentModel().example;
+    input.addEventListener("focus", () => input.select(), { once: true }); // typing replaces it
   }
-  dress();
+  updateControls();
   document.body.dataset.ready = "";
   translate();
 };
 
-begin();
+start();

@@ -1,28 +1,28 @@
-// Light, dark, or as the system has it: set before anything is drawn.
+// Light, dark or the system's scheme; applied before the first paint.
 (() => {
-  const kept = () => {
+  const storedTheme = () => {
     try { return localStorage.getItem("theme") ?? ""; } catch { return ""; }
   };
-  const use = (theme) => {
+  const applyTheme = (theme) => {
     if (theme) document.documentElement.dataset.theme = theme;
     else delete document.documentElement.dataset.theme;
   };
-  use(kept());
+  applyTheme(storedTheme());
   addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
-    const names = { "": ["◐ Auto", "as the system"], light: ["◐ Light", "light"], dark: ["◐ Dark", "dark"] };
-    const say = (theme) => {
+    const names = { "": ["◐ Auto", "system"], light: ["◐ Light", "light"], dark: ["◐ Dark", "dark"] };
+    const labelButton = (theme) => {
       const [text, spoken] = names[theme] ?? names[""];
       button.textContent = text;
-      button.setAttribute("aria-label", `Colours: ${spoken}`);
+      button.setAttribute("aria-label", `Colour scheme: ${spoken}`);
     };
-    say(kept());
+    labelButton(storedTheme());
     button.addEventListener("click", () => {
       const order = ["", "light", "dark"];
       const theme = order[(order.indexOf(document.documentElement.dataset.theme ?? "") + 1) % 3];
-      try { localStorage.setItem("theme", theme); } catch { /* not kept, then */ }
-      use(theme);
-      say(theme);
+      try { localStorage.setItem("theme", theme); } catch { /* storage is disabled */ }
+      applyTheme(theme);
+      labelButton(theme);
     });
   });
 })();

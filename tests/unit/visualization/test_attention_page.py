@@ -9,8 +9,8 @@ from transduce.data.tokenizer import Tokenizer
 from transduce.inference.translator import Extras, Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
-from transduce.visualization.attention import START
-from transduce.visualization.traced import MOST, sentence_page, traced_text
+from transduce.visualization.attention_page import MAX_PIECES, attention_page, trace_attention
+from transduce.visualization.attention_view import START
 
 SENTENCE = "the old man reads"
 
@@ -30,7 +30,7 @@ def test_without_a_target_the_models_own_translation_is_traced(bundle: Bundle):
     translator = Translator.from_parts(bundle.model, bundle.tokenizer, search=bundle.search)
     expected = translator.translate([SENTENCE], extras=Extras(mend=False))[0]
 
-    traced = traced_text(bundle, SENTENCE)
+    traced = trace_attention(bundle, SENTENCE)
 
     assert traced.target_pieces == expected.pieces
     assert traced.log_probs == pytest.approx(expected.log_probs, abs=1e-4)
@@ -38,7 +38,7 @@ def test_without_a_target_the_models_own_translation_is_traced(bundle: Bundle):
 
 
 def test_pieces_and_weights_are_of_one_size(bundle: Bundle):
-    traced = traced_text(bundle, SENTENCE, "der alte Mann")
+    traced = trace_attention(bundle, SENTENCE, "der alte Mann")
 
     source, target = len(traced.source_pieces), len(traced.target_pieces)
     assert (traced.source_pieces[-1], traced.target_pieces[-1]) == ("</s>", "</s>")
@@ -56,20 +56,20 @@ def test_pieces_and_weights_are_of_one_size(bundle: Bundle):
 def test_the_page_shows_both_sentences_as_text(bundle: Bundle):
     bundle.languages = Languages(source="en", target="de", target_name="Elvish")
 
-    text = parsed(sentence_page(bundle, '<b>&" the', "der </script>")).text
+    text = parsed(attention_page(bundle, '<b>&" the', "der </script>")).text
 
     assert '<b>&" the' in text
     assert "Elvish" in text
-    assert "as it was given to the model" in text
+    assert "the given translation" in text
 
 
 def test_the_page_says_how_likely_each_piece_is(bundle: Bundle):
-    traced = traced_text(bundle, SENTENCE, "der")
+    traced = trace_attention(bundle, SENTENCE, "der")
 
-    shown = sentence_page(bundle, SENTENCE, "der")
+    shown = attention_page(bundle, SENTENCE, "der")
 
     nats = -sum(traced.log_probs)
-    assert f"{nats:.2f} nats in all" in shown
+    assert f"{nats:.2f} nats in total" in shown
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_the_page_says_how_likely_each_piece_is(bundle: Bundle):
     [
         (" \t", None, "the sentence is blank"),
         (SENTENCE, "", "the target is blank"),
-        ("the " * (MOST + 1), None, "shorten it"),
+        ("the " * (MAX_PIECES + 1), None, "shorten it"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(
     bundle: Bundle, source: str, target: str | None, said: str
 ):
     with pytest.raises(ValueError, match=said):
-        traced_text(bundle, source, target)
+        trace_attention(bundle, source, target)

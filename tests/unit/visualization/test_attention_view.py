@@ -9,16 +9,16 @@ from xml.etree import ElementTree
 import pytest
 from tests.unit.visualization.test_page import parsed
 
-from transduce.visualization.attention import (
+from transduce.visualization.attention_view import (
     START,
-    TracedText,
+    AttentionTrace,
     attention_figure,
-    attention_of,
-    traced_json,
-    traced_svg,
-    words,
+    attention_json,
+    attention_svg,
+    group_words,
+    heatmap_svg,
+    word_attention_figure,
 )
-from transduce.visualization.heat import attention_map
 
 NASTY = '<b>&"'
 SOURCE = ("▁it", "▁ti", NASTY, "</s>")
@@ -32,14 +32,14 @@ def matrix(rows: int, columns: int, chance: random.Random) -> list[list[float]]:
 
 
 @pytest.fixture
-def traced() -> TracedText:
+def traced() -> AttentionTrace:
     """Two encoder layers, three of the decoder, two heads."""
     chance = random.Random(3)
 
     def heads(rows: int, columns: int) -> list[list[list[float]]]:
         return [matrix(rows, columns, chance) for _ in range(2)]
 
-    return TracedText(
+    return AttentionTrace(
         source_pieces=SOURCE,
         target_pieces=TARGET,
         target_read=(START, *TARGET[:-1]),
@@ -67,7 +67,7 @@ def inlined(figure: str) -> dict[str, object]:
 
 
 def test_a_map_says_each_weight_and_whose_it_is():
-    found = cells(attention_map(["a", "b"], ["c", "d"], [[0.25, 0.75], [1.0, 0.0]], title="t"))
+    found = cells(heatmap_svg(["a", "b"], ["c", "d"], [[0.25, 0.75], [1.0, 0.0]], title="t") + "\n")
 
     assert [cell[0].text for cell in found] == [
         *("a → c  0.250", "a → d  0.750", "b → c  1.000", "b → d  0.000"),
@@ -75,12 +75,12 @@ def test_a_map_says_each_weight_and_whose_it_is():
 
 
 def test_the_shade_of_a_cell_is_the_root_of_its_weight():
-    found = cells(attention_map(["a"], ["b", "c", "d"], [[0.25, 1.0, 0.0]], title="t"))
+    found = cells(heatmap_svg(["a"], ["b", "c", "d"], [[0.25, 1.0, 0.0]], title="t"))
 
     assert [cell.get("fill-opacity") for cell in found] == ["0.5", "1", "0"]
 
 
-def test_a_figure_is_sound_whatever_the_pieces_are(traced: TracedText):
+def test_a_figure_is_sound_whatever_the_pieces_are(traced: AttentionTrace):
     figure = attention_figure(traced, title=NASTY)
 
     parsed(figure)
@@ -88,21 +88,21 @@ def test_a_figure_is_sound_whatever_the_pieces_are(traced: TracedText):
     assert figure.count("</script>") == 2
 
 
-def test_a_figure_names_no_other_host(traced: TracedText):
+def test_a_figure_names_no_other_host(traced: AttentionTrace):
     figure = attention_figure(traced, title="t").replace("http://www.w3.org/2000/svg", "")
 
     assert re.findall(r"https?:|//\w|@import|url\(|fetch\(|XMLHttp", figure) == []
 
 
-def test_a_figure_holds_what_the_server_answers(traced: TracedText):
+def test_a_figure_holds_what_the_server_answers(traced: AttentionTrace):
     held = inlined(attention_figure(traced, title="t"))
 
-    assert held == json.loads(traced_json(traced))
+    assert held == json.loads(attention_json(traced))
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_every_weight_is_told_to_four_decimals(traced: TracedText, kind: str):
-    held = json.loads(traced_json(traced))
+def test_every_weight_is_told_to_four_decimals(traced: AttentionTrace, kind: str):
+    held = json.loads(attention_json(traced))
 
     assert held[kind] == [
         [[[round(one, 4) for one in row] for row in head] for head in layer]
@@ -110,8 +110,8 @@ def test_every_weight_is_told_to_four_decimals(traced: TracedText, kind: str):
     ]
 
 
-def test_pieces_probabilities_and_both_texts_are_told(traced: TracedText):
-    held = json.loads(traced_json(traced))
+def test_pieces_probabilities_and_both_texts_are_told(traced: AttentionTrace):
+    held = json.loads(attention_json(traced))
 
     assert held["source_pieces"] == list(SOURCE)
     assert held["target_pieces"] == list(TARGET)
@@ -121,7 +121,7 @@ def test_pieces_probabilities_and_both_texts_are_told(traced: TracedText):
 
 
 def test_without_script_the_last_look_at_the_source_is_shown_as_the_mean_of_the_heads(
-    traced: TracedText,
+    traced: AttentionTrace,
 ):
     figure = attention_figure(traced, title="t")
 
@@ -136,8 +136,8 @@ def test_without_script_the_last_look_at_the_source_is_shown_as_the_mean_of_the_
     assert "layer 3 of 3, mean of 2 heads" in figure
 
 
-def test_a_picture_alone_is_the_same_map_with_its_own_colours(traced: TracedText):
-    picture = traced_svg(traced)
+def test_a_picture_alone_is_the_same_map_with_its_own_colours(traced: AttentionTrace):
+    picture = attention_svg(traced)
 
     drawn = ElementTree.fromstring(picture)
     group = drawn.find(f"{SVG}g")
@@ -149,7 +149,7 @@ def test_a_picture_alone_is_the_same_map_with_its_own_colours(traced: TracedText
 
 
 def test_the_piece_looked_at_most_can_be_read_as_text():
-    one = TracedText(
+    one = AttentionTrace(
         source_pieces=("▁a", "▁b"),
         target_pieces=("▁c",),
         target_read=(START,),
@@ -164,11 +164,11 @@ def test_the_piece_looked_at_most_can_be_read_as_text():
 
 
 def test_words_join_their_pieces_and_leave_the_end_alone():
-    assert [word.text for word in words(SOURCE)] == ["it", f"ti{NASTY}", "</s>"]
+    assert [word.text for word in group_words(SOURCE)] == ["it", f"ti{NASTY}", "</s>"]
 
 
-def test_a_word_has_the_share_of_all_its_pieces(traced: TracedText):
-    figure = attention_of(traced, position=0, side="source", title="t")
+def test_a_word_has_the_share_of_all_its_pieces(traced: AttentionTrace):
+    figure = word_attention_figure(traced, position=0, side="source", title="t")
 
     shares = [float(one) for one in re.findall(r'title="([0-9.]+)"', figure)]
     last = traced.encoder[1][1][0]
@@ -176,18 +176,18 @@ def test_a_word_has_the_share_of_all_its_pieces(traced: TracedText):
     assert len(shares) == 3 * (2 + 2 * 2)  # words x (layers + layers x heads)
 
 
-def test_the_word_that_looks_is_marked(traced: TracedText):
-    figure = attention_of(traced, position=2, side="source", title="t")
+def test_the_word_that_looks_is_marked(traced: AttentionTrace):
+    figure = word_attention_figure(traced, position=2, side="source", title="t")
 
-    marked = set(re.findall(r'class="word asked"[^>]*>([^<]*)<', figure))
+    marked = set(re.findall(r'class="word query"[^>]*>([^<]*)<', figure))
     assert marked == {"ti&lt;b&gt;&amp;&quot;"}
 
 
-def test_a_target_piece_looks_at_the_source(traced: TracedText):
-    figure = attention_of(traced, position=1, side="target", title=NASTY)
+def test_a_target_piece_looks_at_the_source(traced: AttentionTrace):
+    figure = word_attention_figure(traced, position=1, side="target", title=NASTY)
 
     parsed(figure)
     shares = [float(one) for one in re.findall(r'title="([0-9.]+)"', figure)]
     assert shares[-1] == pytest.approx(traced.cross[2][1][1][3], abs=0.00051)
-    assert "asked" not in figure
+    assert "query" not in figure
     assert math.fsum(shares[:3]) == pytest.approx(1.0, abs=0.002)
