@@ -1,21 +1,21 @@
-# make demo       the whole journey on a small generated corpus: a translator, in minutes
-# make test       the test suite (make test-long adds the slow checks, make docs the pages' own)
-# make test-interop exports in the programs they are for: Transformers, Argos Translate (large)
-# make test-clients   the server's clients: LibreTranslate's, DeepL's, Schemathesis, a real browser
-#                 (TRANSDUCE_BROWSER=required: a missing Chromium is a failure, not a skip)
-# make test-wheel the built wheel in an empty environment away from here (downloads torch again);
-#                 TRANSDUCE_MULTI30K=FOLDER takes that corpus in place of a made-up one
-# make faults     a training run killed at fifty points and gone on with: the same bytes (minutes)
-# make docs       the site, in docs/_build/html: warnings are errors, links and pictures checked
-# make mutations  breaks the line that implements each claim of the paper, in a copy, and sees that
-#                 its test notices (minutes)
-# make check      format, lint, types, import order, doctests      (make fix mends what it can)
-# make clean      remove what these commands made, runs/ and data/ excepted
+# make demo         train and evaluate a translator on a small generated corpus (minutes)
+# make test         run the test suite
+# make test-long    run the slow tests
+# make test-interop load exports in the programs they are for: Transformers, Argos Translate (large)
+# make test-clients run the server's clients: LibreTranslate, DeepL, Schemathesis, Chromium
+#                   (TRANSDUCE_BROWSER=required fails instead of skipping when Chromium is missing)
+# make test-wheel   install the built wheel into an empty environment elsewhere (downloads torch again);
+#                   TRANSDUCE_MULTI30K=FOLDER uses that corpus instead of a generated one
+# make faults       kill a training run at fifty points, resume it, compare the bytes (minutes)
+# make docs         build the site in docs/_build/html with warnings as errors, and test its pages
+# make mutations    break the line behind each claim of the paper; its test must fail (minutes)
+# make check        check format, lint, types, import layers, doctests (make fix repairs the first two)
+# make clean        remove everything that these commands created, except runs/ and data/
 #
-# Each makes .venv when it is missing and installs the versions of constraints.txt into it.
-#   PYTHON        the Python to make .venv with (3.11 or newer):  make demo PYTHON=python3.12
-#   PIP_OPTIONS   passed on to pip. The usual torch for Linux brings gigabytes for GPUs; for the
-#                 CPU alone give PyTorch's CPU index (its address: pytorch.org, "get started"):
+# Each target creates .venv if necessary and installs the versions pinned in constraints.txt.
+#   PYTHON        interpreter to create .venv with (3.11 or newer):  make demo PYTHON=python3.12
+#   PIP_OPTIONS   passed to pip. The default torch wheel for Linux includes gigabytes of CUDA
+#                 libraries; for CPUs only, give PyTorch's CPU index (see pytorch.org, "Get started"):
 #                 make demo PIP_OPTIONS="--extra-index-url ADDRESS"
 
 PYTHON ?= python3
@@ -75,14 +75,15 @@ clean:
 	rm -rf $(VENV) build dist docs/_build src/transduce.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp a set of packages, so that a second call costs nothing.
+# One stamp per set of packages, so that a second call installs nothing.
+# tests/frozen/test_make_targets.py checks that each target installs what its tests import.
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
-	@echo "installing transduce and what it needs into $(VENV); torch is large"
+	@echo "installing transduce and its dependencies into $(VENV); torch is large"
 	@$(INSTALL) -e ".[serve]"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[test,moses,plot]"
+	@$(INSTALL) --quiet -e ".[test,detect,moses,plot]"
 	@touch $@
 
 $(VENV)/.interop: $(VENV)/.test
@@ -90,19 +91,19 @@ $(VENV)/.interop: $(VENV)/.test
 	@touch $@
 
 $(VENV)/.clients: $(VENV)/.test
-	@$(INSTALL) --quiet -e ".[test-clients,detect]"
+	@$(INSTALL) --quiet -e ".[test-clients]"
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.test
-	@$(INSTALL) --quiet -e ".[docs,plot,serve]"
+	@$(INSTALL) --quiet -e ".[docs]"
 	@touch $@
 
-# Optional packages come along: the type checker reads the code that uses them.
+# Includes the optional packages: the type checker reads the code that uses them.
 $(VENV)/.dev: $(VENV)/.core
 	@$(INSTALL) --quiet -e ".[dev,detect,moses,plot]"
 	@touch $@
 
-# pip arrives last: where it is missing, .venv is missing or was left half made.
+# venv installs pip last: if it is missing, .venv is missing or incomplete.
 $(BIN)/pip:
 	@command -v $(PYTHON) >/dev/null || { echo "make: there is no '$(PYTHON)': install Python 3.11 or newer (apt install python3 python3-venv), or name one: make $(MAKECMDGOALS) PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: transduce needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1): name a newer one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
