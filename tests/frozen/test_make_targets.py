@@ -66,8 +66,9 @@ def imports(path: Path) -> tuple[frozenset[str], frozenset[str]]:
             # A name imported from a package may be a module of it.
             imported |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.importorskip":
-            if isinstance(node.args[0], ast.Constant):
-                skipped_without.add(str(node.args[0].value))
+            skipped_without |= {
+                str(name.value) for name in node.args[:1] if isinstance(name, ast.Constant)
+            }
     return frozenset(imported), frozenset(skipped_without)
 
 
