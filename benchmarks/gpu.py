@@ -44,7 +44,7 @@ from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
 from transduce.train.precision import choose_precision, compile_layers, make_replica
-from transduce.train.step import train_step
+from transduce.train.step import LossSettings, train_step
 
 Row = dict[str, str | float | None]
 
@@ -181,10 +181,10 @@ def updating(model: Transformer, config: TrainConfig) -> Update:
             [batch],
             optimizers=optimizers,
             rates=[RATE] * len(optimizers),
-            smoothing=config.label_smoothing,
-            r_drop=config.r_drop,
-            compiled=config.compile,
-            working=working,
+            loss=LossSettings(
+                smoothing=config.label_smoothing, r_drop=config.r_drop, compiled=config.compile
+            ),
+            replica=working,
         )
 
     return update

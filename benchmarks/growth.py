@@ -120,7 +120,7 @@ def training(model: Transformer, length: int) -> Callable[[], int]:
 
     def work() -> int:
         model.train()
-        train_step(model, [batch], optimizers=optimizers, rates=[1e-4], smoothing=0.1)
+        train_step(model, [batch], optimizers=optimizers, rates=[1e-4])
         return batch.target_tokens
 
     return work
@@ -168,7 +168,7 @@ def peak(tokens: int, length: int) -> int:
     model, batch = made(), drawn(tokens, length)
     optimizers = make_optimizers(model, TrainConfig())
     for _ in range(2):
-        train_step(model, [batch], optimizers=optimizers, rates=[1e-4], smoothing=0.1)
+        train_step(model, [batch], optimizers=optimizers, rates=[1e-4])
     status = Path("/proc/self/status")  # unlike getrusage it leaves out whoever started this one
     lines = status.read_text().splitlines() if status.exists() else []
     held = [int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")]

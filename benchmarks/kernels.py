@@ -211,8 +211,7 @@ def small_updates(kind: type[Bf16Replica]) -> float:
             [batch],
             optimizers=optimizers,
             rates=[1e-3] * len(optimizers),
-            smoothing=0.1,
-            working=working,
+            replica=working,
         )
     return (time.perf_counter() - started) / 150 * 1e3
 

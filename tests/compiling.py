@@ -17,7 +17,7 @@ from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.precision import compile_layers, eager_mode
-from transduce.train.step import batch_loss
+from transduce.train.step import LossSettings, batch_loss
 
 
 def batches(pad: int) -> list[Batch]:
@@ -32,7 +32,7 @@ def gradients(model: Transformer, *, loss: bool) -> list[Tensor]:
     """Of the loss of all batches, which may be compiled too."""
     model.zero_grad()
     for batch in batches(model.config.pad):
-        batch_loss(model, batch, smoothing=0.1, r_drop=0.0, compiled=loss).backward()
+        batch_loss(model, batch, loss=LossSettings(compiled=loss)).backward()
     return [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]
 
 

@@ -30,7 +30,7 @@ from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
 from transduce.train.precision import choose_precision, make_replica
 from transduce.train.schedule import learning_rates
-from transduce.train.step import train_step
+from transduce.train.step import LossSettings, train_step
 
 WARMUP = 400
 """Of equation (3): the rate rises to the end of a short run, which ends at half of the peak."""
@@ -67,8 +67,8 @@ class Ours:
             [as_ours(batch, self.corpus)],
             optimizers=self.optimizers,
             rates=[rate],
-            smoothing=SMOOTHING,
-            working=self.working,
+            loss=LossSettings(smoothing=SMOOTHING),
+            replica=self.working,
         )
 
     def nats(self, batch: loop.Ready) -> Tensor:

@@ -11,7 +11,7 @@ from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
 from transduce.train.precision import choose_precision, make_replica
-from transduce.train.step import train_step
+from transduce.train.step import LossSettings, train_step
 
 
 def model_of(shape: Shape, vocabulary: int, *, dropout: float = DROPOUT) -> Transformer:
@@ -53,8 +53,8 @@ def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
             [as_ours(batch, corpus)],
             optimizers=optimizers,
             rates=[RATE],
-            smoothing=SMOOTHING,
-            working=working,
+            loss=LossSettings(smoothing=SMOOTHING),
+            replica=working,
         )
 
     return update

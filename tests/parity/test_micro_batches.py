@@ -38,7 +38,7 @@ class Keep(torch.optim.Optimizer):
 
 def gradients(model: Transformer, cut: Sequence[Sequence[int]]) -> list[Tensor]:
     keep = Keep(model)
-    train_step(model, batches(cut), optimizers=[keep], rates=[1.0], smoothing=0.1)
+    train_step(model, batches(cut), optimizers=[keep], rates=[1.0])
     return keep.grads
 
 
@@ -74,19 +74,14 @@ def test_updates_do_not_depend_on_the_cut(
         model = copy.deepcopy(tiny).double()
         optimizers = make_optimizers(model, config)
         for _ in range(3):
-            train_step(
-                model, batches(pieces), optimizers=optimizers, rates=[0.01, 0.02], smoothing=0.1
-            )
+            train_step(model, batches(pieces), optimizers=optimizers, rates=[0.01, 0.02])
         return torch.nn.utils.parameters_to_vector(model.parameters()).detach()
 
     torch.testing.assert_close(learned(cut), learned(CUTS[0]), rtol=0, atol=1e-10)
 
 
 def test_the_reported_loss_and_tokens_do_not_depend_on_the_cut(tiny: Transformer):
-    done = [
-        train_step(tiny, batches(cut), optimizers=[Keep(tiny)], rates=[1.0], smoothing=0.1)
-        for cut in CUTS
-    ]
+    done = [train_step(tiny, batches(cut), optimizers=[Keep(tiny)], rates=[1.0]) for cut in CUTS]
 
     assert {update.tokens for update in done} == {3 + 5 + 1 + 4 + 2 + 5}
     for update in done[1:]:

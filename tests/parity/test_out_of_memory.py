@@ -20,7 +20,7 @@ from transduce.train.config import TrainConfig
 from transduce.train.distributed import Process
 from transduce.train.events import Event, LogMessage
 from transduce.train.loop import Validation, train
-from transduce.train.step import StepResult, train_step
+from transduce.train.step import LossSettings, StepResult, train_step
 
 WHOLE = 5 * 8  # rows x the longest side, with EOS
 
@@ -34,8 +34,7 @@ def made_update(
         batches(CUTS[0]),
         optimizers=[keep],
         rates=[1.0],
-        smoothing=0.1,
-        r_drop=r_drop,
+        loss=LossSettings(r_drop=r_drop),
         micro_tokens=micro_tokens,
     )
     return done, keep.grads
@@ -123,7 +122,7 @@ def test_whatever_else_goes_wrong_is_not_survived(
 class Sharing(Process):
     """As one of several that share out the weights, but alone."""
 
-    def most(self, number: int) -> int:
+    def max(self, number: int) -> int:
         return number
 
 
@@ -139,7 +138,6 @@ def test_where_weights_are_shared_out_no_process_begins_again_by_itself(
             batches(CUTS[0]),
             optimizers=[Keep(tiny)],
             rates=[1.0],
-            smoothing=0.1,
             process=Sharing(sharded=True),
         )
 

@@ -26,7 +26,7 @@ from transduce.train.config import TrainConfig
 from transduce.train.events import Event, Progress
 from transduce.train.loop import TrainResult, Validation, train
 from transduce.train.precision import Bf16Replica
-from transduce.train.step import StepResult, train_step
+from transduce.train.step import LossSettings, StepResult, train_step
 
 LEARNING = TrainConfig(
     updates=60,
@@ -77,7 +77,7 @@ def test_learning_is_that_of_float32(
     monkeypatch: pytest.MonkeyPatch,
 ):
     # Rows that fill a batch up would draw from dropout too, and all later draws were others.
-    monkeypatch.setattr(Bf16Replica, "shaped", lambda self, batch: batch)
+    monkeypatch.setattr(Bf16Replica, "pad_to_bucket", lambda self, batch: batch)
     training = replace(LEARNING, optimizer=optimizer)
 
     short = losses(corpus, config, training, tmp_path / "bfloat16")
@@ -105,8 +105,7 @@ def moved(model: Transformer, working: Bf16Replica | None) -> dict[str, Tensor]:
             batches(CUTS[0]),
             optimizers=optimizers,
             rates=[1e-4],
-            smoothing=0.1,
-            working=working,
+            replica=working,
         )
     return {name: weight - before[name] for name, weight in model.state_dict().items()}
 
@@ -126,7 +125,7 @@ def gradients(
     model: Transformer, given: Sequence[Batch], working: Bf16Replica | None
 ) -> dict[str, Tensor]:
     keep = Keep(model)
-    train_step(model, given, optimizers=[keep], rates=[1.0], smoothing=0.1, working=working)
+    train_step(model, given, optimizers=[keep], rates=[1.0], replica=working)
     names = (name for name, _ in model.named_parameters())
     return dict(zip(names, keep.grads, strict=True))
 
@@ -210,9 +209,8 @@ def test_memory_that_runs_out_changes_no_gradient(
             batches(planned),
             optimizers=[keep],
             rates=[1.0],
-            smoothing=0.1,
-            r_drop=r_drop,
-            working=working,
+            loss=LossSettings(r_drop=r_drop),
+            replica=working,
         )
 
     update()
@@ -236,8 +234,7 @@ def test_a_gradient_that_is_no_number_changes_no_weight(tiny: Transformer, bad: 
         batches(CUTS[1]),
         optimizers=[torch.optim.SGD(tiny.parameters(), lr=0.0)],
         rates=[1.0],
-        smoothing=0.1,
-        working=working,
+        replica=working,
     )
 
     assert done.skipped

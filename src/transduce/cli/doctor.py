@@ -218,9 +218,9 @@ def _memory() -> Diagnosis:
 def _vector_units() -> Diagnosis:
     import torch
 
-    from transduce.train.precision import CPU_UNITS
+    from transduce.train.precision import CPU_UNITS, cpu_capabilities
 
-    available = torch.cpu.get_capabilities()
+    available = cpu_capabilities()
     units = {"avx2": ["avx2"], "avx512f": ["avx512_f"]} if "avx2" in available else {}
     units["bf16"] = [*CPU_UNITS, "bf16"]
     flags = [
@@ -326,7 +326,7 @@ def _train_and_translate() -> str:
         ids = tokenizer.encode_all(_LINES)
         batch = collate(ids, ids[::-1], pad=tokenizer.pad, eos=tokenizer.EOS).to(device)
         optimizers = make_optimizers(model, TrainConfig())
-        update = train_step(model, [batch], optimizers=optimizers, rates=[1e-3], smoothing=0.1)
+        update = train_step(model, [batch], optimizers=optimizers, rates=[1e-3])
         if not (math.isfinite(update.loss_sum.item()) and math.isfinite(update.grad_norm.item())):
             raise ArithmeticError("the loss or the gradient of an update is not finite")
     search = SearchConfig(beam=2, extra=3)

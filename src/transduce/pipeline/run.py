@@ -371,7 +371,9 @@ def _micro_tokens(
         )
 
     found = (
-        load_or_measure_batch_size(out, model.embedding.weight.device, find=find, on_event=on_event)
+        load_or_measure_batch_size(
+            out, model.embedding.weight.device, measure=find, on_event=on_event
+        )
         if process.is_rank_zero
         else 0
     )

@@ -1,15 +1,19 @@
-"""The training loop, from the first update to the last: it reads top to bottom."""
+"""The training loop: batches, learning rate, step, log, and now and then validation."""
 
 import copy
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
+from transduce.data.batch import Batch
 from transduce.data.loader import Loader
+from transduce.data.sampler import Place
 from transduce.model.transformer import Transformer
 from transduce.train.checkpoint import (
     TrainState,
@@ -25,13 +29,13 @@ from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage, Validated
 from transduce.train.metrics_log import MetricsLog, divergence_error
 from transduce.train.optimizer import WeightEMA, make_optimizers
-from transduce.train.precision import compile_layers, eager_mode, make_replica
+from transduce.train.precision import Bf16Replica, compile_layers, eager_mode, make_replica
 from transduce.train.schedule import learning_rates
-from transduce.train.step import StepResult, train_step
+from transduce.train.step import LossSettings, StepResult, train_step
 
 
 class Validation(NamedTuple):
-    """What the model is worth on the validation set."""
+    """Scores of a model on the validation set."""
 
     loss: float
     """Nats per target token, without label smoothing."""
@@ -51,13 +55,71 @@ class TrainResult:
 
     state: TrainState
     stopped_early: bool
-    """Whether it stopped because validation no longer got better."""
+    """Whether validation stopped improving before the last update."""
     checkpoints: tuple[Path, ...]
     """The last checkpoints, oldest first: those to average."""
     model: Transformer
-    """The model in the first process, whole, which any weights can be put into."""
+    """The unsharded model of rank 0, into which any weights can be loaded."""
     ema_model: Transformer | None
-    """The running mean of the weights, where the recipe keeps one."""
+    """The exponential moving average of the weights, where the recipe keeps one."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Training:
+    """All that a run's updates read or change."""
+
+    model: Transformer
+    """What is trained; its weights are sharded where `config.fsdp` asks for it."""
+    unsharded: Transformer
+    """The same weights in one piece on rank 0; `model` itself where nothing is sharded."""
+    optimizers: Sequence[torch.optim.Optimizer]
+    replica: Bf16Replica | None
+    ema: WeightEMA | None
+    state: TrainState
+    config: TrainConfig
+    process: Process
+    log: MetricsLog
+    checkpoints: Path
+    on_event: EventHandler
+
+    @property
+    def evaluated(self) -> Transformer:
+        """What validation and the best bundle see: the EMA where there is one."""
+        return self.ema.model if self.ema else self.unsharded
+
+    @property
+    def finished(self) -> bool:
+        """Whether all updates are made, or validation has stopped improving."""
+        return self.state.update >= self.config.updates or out_of_patience(self.state, self.config)
+
+    @property
+    def validation_due(self) -> bool:
+        """Whether validation follows the last update made."""
+        update, config = self.state.update, self.config
+        return update % config.validate_every == 0 or update == config.updates
+
+    def step(self, batches: Sequence[Batch], rates: Sequence[float]) -> StepResult:
+        """Make the next update, of the weights and of their EMA."""
+        update, config = self.state.update + 1, self.config
+        self.process.seed(config.seed, update=update)
+        result = train_step(
+            self.model,
+            batches,
+            optimizers=self.optimizers,
+            rates=rates,
+            loss=LossSettings(
+                smoothing=config.label_smoothing, r_drop=config.r_drop, compiled=config.compile
+            ),
+            micro_tokens=self.state.micro_tokens,
+            replica=self.replica,
+            process=self.process,
+        )
+        if result.micro_tokens != self.state.micro_tokens:
+            before = self.state.micro_tokens or self.state.planned_micro_tokens
+            self.on_event(LogMessage(text=_out_of_memory_notice(result, update, before=before)))
+        if self.ema and not result.skipped:
+            self.ema.update(self.model, update=update)
+        return result
 
 
 def train(
@@ -72,184 +134,200 @@ def train(
     micro_tokens: int = 0,
     process: Process = SINGLE_PROCESS,
 ) -> TrainResult:
-    """Train `model` in place until the recipe's last update, or until validation stops improving.
-
-    A folder that holds checkpoints is gone on with, from the newest that is whole: the run ends in
-    the same weights as one that never stopped (on a CPU, bit for bit). An update whose loss or
-    gradient is no number is skipped, and counted. Of several processes, each of which calls this,
-    the first alone validates and writes.
+    """Train `model` in place; every rank calls this, rank 0 alone validates and writes.
 
     Args:
         model: on its device, in its initial weights.
-        loader: reads the pairs that each update learns from.
-        validate: scores the model, or the running mean of its weights where the recipe keeps one;
-            called every `config.validate_every` updates.
-        folder: the run's folder; `checkpoints/` and `metrics.jsonl` are written below it.
-        on_best: called with what was validated when its loss is lower than any before.
-        on_event: called with each event of the run.
-        micro_tokens: positions that the loader gives a micro-batch. Where memory runs out they are
-            halved for the rest of the run; going on with another number forgets that.
-        process: which of the run's processes this is; the loader reads its share.
+        loader: yields the micro-batches of each update.
+        validate: scores the weights, or their EMA, every `config.validate_every` updates.
+        folder: of the run; if it has checkpoints, training resumes from the newest intact one.
+        on_best: called with the model that has the lowest validation loss so far.
+        on_event: called with each event.
+        micro_tokens: positions planned for a micro-batch; another number resets one that OOM cut.
+        process: this rank.
 
     Raises:
         MemoryError: if memory runs out on a single pair.
-        FloatingPointError: if more than `config.max_skipped_updates` updates in a row are skipped,
-            or the validation loss is no number; it names the last checkpoint, which stays whole.
+        FloatingPointError: if the loss stays NaN or infinite; names the last checkpoint.
     """
-    whole = model
+    run = setup(
+        model, config, folder=folder, micro_tokens=micro_tokens, on_event=on_event, process=process
+    )
+    with closing(loader.updates(run.state.sampler_state)) as updates, _naming_last(run.checkpoints):
+        while not run.finished:
+            loaded = next(updates)
+            rates = learning_rates(
+                run.state.update + 1, config=config, d_model=model.config.d_model
+            )
+            result = run.step(loaded.batches, rates)
+            run.state = _advance(run.state, result, loaded.place_after)
+            if result.skipped:
+                run.log.log_skipped(run.state, result, lines=loaded.lines())
+            run.log.log_update(run.state, result, rate=rates[0])
+            if run.validation_due:
+                validate_and_save(run, validate=validate, on_best=on_best)
+    return _training_result(run)
+
+
+def setup(
+    model: Transformer,
+    config: TrainConfig,
+    *,
+    folder: Path,
+    micro_tokens: int,
+    on_event: EventHandler,
+    process: Process,
+) -> Training:
+    """Shard the model, make what trains it, and restore the newest checkpoint.
+
+    Args:
+        model: in its initial weights; left in training mode.
+        config: how to train.
+        folder: of the run.
+        micro_tokens: positions planned for a micro-batch.
+        on_event: called with each event.
+        process: this rank.
+
+    Raises:
+        ValueError: if there are checkpoints and none can be used.
+    """
+    unsharded = model
     if config.fsdp and process.world_size > 1:
         process.broadcast_weights(model)
-        whole = copy.deepcopy(model) if process.is_rank_zero else model
+        unsharded = copy.deepcopy(model) if process.is_rank_zero else model
         process.shard(model)
     optimizers = make_optimizers(model, config)
-    working = make_replica(model, config)
+    replica = make_replica(model, config)
     if config.compile:
-        compile_layers(working.model if working else model)
-    mean = WeightEMA(model, decay=config.ema) if config.ema else None
-    judged = mean.model if mean else whole
+        compile_layers(replica.model if replica else model)
+    ema = WeightEMA(model, decay=config.ema) if config.ema else None
     checkpoints = folder / "checkpoints"
     state = resume_from_latest(
-        checkpoints,
-        model=model,
-        optimizers=optimizers,
-        ema=mean,
-        process=process,
-        on_event=on_event,
+        checkpoints, model=model, optimizers=optimizers, ema=ema, process=process, on_event=on_event
     )
-    if state.planned_micro_tokens != micro_tokens:
+    if state.planned_micro_tokens != micro_tokens:  # a new plan: forget what OOM cut from the old
         state = replace(state, planned_micro_tokens=micro_tokens, micro_tokens=0)
     if not process.sharded:
-        process.broadcast_weights(model, judged)
+        process.broadcast_weights(model, ema.model if ema else unsharded)
     folder.mkdir(parents=True, exist_ok=True)
     log = MetricsLog(
         folder / "metrics.jsonl", config=config, state=state, on_event=on_event, process=process
     )
     model.train()
-    with closing(loader.updates(state.sampler_state)) as updates, naming_the_last(checkpoints):
-        while state.update < config.updates and not out_of_patience(state, config):
-            loaded = next(updates)
-            number = state.update + 1
-            now = learning_rates(number, config=config, d_model=model.config.d_model)
-            process.seed(config.seed, update=number)
-            done = train_step(
-                model,
-                loaded.batches,
-                optimizers=optimizers,
-                rates=now,
-                smoothing=config.label_smoothing,
-                r_drop=config.r_drop,
-                micro_tokens=state.micro_tokens,
-                compiled=config.compile,
-                working=working,
-                process=process,
-            )
-            if done.micro_tokens != state.micro_tokens:
-                on_event(
-                    LogMessage(
-                        text=_smaller(done, number, before=state.micro_tokens or micro_tokens)
-                    )
-                )
-            if mean and not done.skipped:
-                mean.update(model, update=number)
-            state = replace(
-                state,
-                update=number,
-                epoch=loaded.place_after.epoch,
-                epoch_update=loaded.place_after.update,
-                tokens=state.tokens + done.tokens,
-                micro_tokens=done.micro_tokens,
-                skipped=state.skipped + done.skipped,
-                skipped_in_a_row=state.skipped_in_a_row + 1 if done.skipped else 0,
-            )
-            if done.skipped:
-                log.log_skipped(state, done, lines=loaded.lines())
-            log.log_update(state, done, rate=now[0])
-            if number % config.validate_every == 0 or number == config.updates:
-                log.pause_clock()
-                if process.sharded:
-                    weights = full_state_dict(model, process)
-                    if process.is_rank_zero:
-                        whole.load_state_dict(weights)
-                with eager_mode(config.compile):
-                    state = check(
-                        judged, state, validate=validate, on_best=on_best, log=log, process=process
-                    )
-                model.train()
-                save_state(
-                    checkpoints,
-                    state,
-                    model=model,
-                    optimizers=optimizers,
-                    ema=mean,
-                    process=process,
-                )
-                process.on_rank_zero(
-                    partial(delete_old_checkpoints, checkpoints, config.average_checkpoints)
-                )
-                log.resume_clock()
-    return TrainResult(
+    return Training(
+        model=model,
+        unsharded=unsharded,
+        optimizers=optimizers,
+        replica=replica,
+        ema=ema,
         state=state,
-        stopped_early=state.update < config.updates,
-        checkpoints=tuple(
-            intact_checkpoints(
-                list_checkpoints(checkpoints)[-config.average_checkpoints :], on_event=on_event
-            )
-        ),
-        model=whole,
-        ema_model=mean.model if mean else None,
+        config=config,
+        process=process,
+        log=log,
+        checkpoints=checkpoints,
+        on_event=on_event,
     )
 
 
-def check(
-    model: Transformer,
-    state: TrainState,
-    *,
-    validate: Validate,
-    on_best: OnBest,
-    log: MetricsLog,
-    process: Process = SINGLE_PROCESS,
-) -> TrainState:
-    """Validate, keep the model if it is the best so far, and return the state with that in it.
+def validate_and_save(run: Training, *, validate: Validate, on_best: OnBest) -> None:
+    """Validate, keep the model if it is the best so far, and write a checkpoint.
 
-    The first process validates; the others wait for the loss that it finds.
+    Every rank calls this; its time does not count as training time.
+
+    Args:
+        run: validated, and its state brought up to date.
+        validate: scores a model; called on rank 0.
+        on_best: called on rank 0 if the validation loss is the lowest so far.
+
+    Raises:
+        FloatingPointError: if the validation loss is NaN or infinite.
     """
+    process, config = run.process, run.config
+    run.log.pause_clock()
+    if process.sharded:
+        weights = full_state_dict(run.model, process)  # collective: every rank takes part
+        if process.is_rank_zero:
+            run.unsharded.load_state_dict(weights)
+    with eager_mode(config.compile):
+        run.state = _validate(run, validate=validate, on_best=on_best)
+    run.model.train()
+    save_state(
+        run.checkpoints,
+        run.state,
+        model=run.model,
+        optimizers=run.optimizers,
+        ema=run.ema,
+        process=process,
+    )
+    keep = config.average_checkpoints
+    process.on_rank_zero(partial(delete_old_checkpoints, run.checkpoints, keep))
+    run.log.resume_clock()
+
+
+def _validate(run: Training, *, validate: Validate, on_best: OnBest) -> TrainState:
+    """Validate on rank 0, while the others wait for the loss; return the state with it."""
+    model, state, process = run.evaluated, run.state, run.process
     model.eval()
-    found = validate(model) if process.is_rank_zero else _UNKNOWN
-    found = found._replace(loss=process.broadcast_from_rank_zero(found.loss))
-    if not math.isfinite(found.loss):
-        raise divergence_error(found.loss, state.update)
-    best = found.loss < state.best_loss
+    scores = validate(model) if process.is_rank_zero else _UNKNOWN
+    scores = scores._replace(loss=process.broadcast_from_rank_zero(scores.loss))
+    if not math.isfinite(scores.loss):
+        raise divergence_error(scores.loss, state.update)
+    best = scores.loss < state.best_loss
     if best:
-        process.on_rank_zero(partial(on_best, model, found))
+        process.on_rank_zero(partial(on_best, model, scores))
         state = replace(
-            state, best_loss=found.loss, best_update=state.update, validations_since_best=0
+            state, best_loss=scores.loss, best_update=state.update, validations_since_best=0
         )
     else:
         state = replace(state, validations_since_best=state.validations_since_best + 1)
     event = Validated(
         update=state.update,
-        loss=found.loss,
-        perplexity=math.exp(min(found.loss, 700.0)),
-        bleu=found.bleu,
-        signature=found.signature,
+        loss=scores.loss,
+        perplexity=math.exp(min(scores.loss, 700.0)),  # e^710 is beyond a float
+        bleu=scores.bleu,
+        signature=scores.signature,
         best=best,
     )
-    log.log_validation(state, event)
-    return replace(state, seconds=log.seconds())
+    run.log.log_validation(state, event)
+    return replace(state, seconds=run.log.seconds())
 
 
-def _smaller(done: StepResult, update: int, *, before: int) -> str:
-    """Say that memory ran out, and what was done about it."""
+def _advance(state: TrainState, result: StepResult, sampler_state: Place) -> TrainState:
+    """Return the state after one more update."""
+    return replace(
+        state,
+        update=state.update + 1,
+        epoch=sampler_state.epoch,
+        epoch_update=sampler_state.update,
+        tokens=state.tokens + result.tokens,
+        micro_tokens=result.micro_tokens,
+        skipped=state.skipped + result.skipped,
+        skipped_in_a_row=state.skipped_in_a_row + 1 if result.skipped else 0,
+    )
+
+
+def _training_result(run: Training) -> TrainResult:
+    last = list_checkpoints(run.checkpoints)[-run.config.average_checkpoints :]
+    return TrainResult(
+        state=run.state,
+        stopped_early=run.state.update < run.config.updates,
+        checkpoints=tuple(intact_checkpoints(last, on_event=run.on_event)),
+        model=run.unsharded,
+        ema_model=run.ema.model if run.ema else None,
+    )
+
+
+def _out_of_memory_notice(result: StepResult, update: int, *, before: int) -> str:
     was = f" in place of {before:,}" if before else ""
     return (
         f"memory ran out in update {update:,}: it was begun again, and micro-batches hold up to "
-        f"{done.micro_tokens:,} positions{was} from here on (batch.micro_tokens)"
+        f"{result.micro_tokens:,} positions{was} from here on (batch.micro_tokens)"
     )
 
 
 @contextmanager
-def naming_the_last(checkpoints: Path) -> Generator[None]:
-    """Let the end of a run whose numbers went wrong say what can be gone on with."""
+def _naming_last(checkpoints: Path) -> Generator[None]:
+    """Add to a FloatingPointError which checkpoint a person can resume from."""
     try:
         yield
     except FloatingPointError as error:
@@ -259,5 +337,5 @@ def naming_the_last(checkpoints: Path) -> Generator[None]:
 
 
 def out_of_patience(state: TrainState, config: TrainConfig) -> bool:
-    """Whether so many validations went by without a better one that the recipe says to stop."""
+    """Whether as many validations in a row as `config.patience` brought no better loss."""
     return 0 < config.patience <= state.validations_since_best

@@ -1,20 +1,21 @@
-"""The precision of an update: products in bfloat16 beside weights in float32, or all in float32.
+"""Mixed precision: matrix products in bfloat16 beside master weights in float32; compiled layers.
 
-A processor with units for bfloat16 makes matrix products in it several times as quickly. Its eight
-bits are too few to learn in, since most updates of a weight are smaller than its last bit. So the
-weights that are learned, the masters, stay float32, and so does all that adds up many numbers.
+A processor with units for bfloat16 multiplies matrices several times as fast in it. Its eight bits
+of mantissa are too few to learn in, since most updates of a weight are smaller than its last bit.
+So the master weights stay float32, and so does everything that sums many numbers.
 
 =====================================  ========
 linear maps, attention, dropout        bfloat16
-logits and their slopes                bfloat16
+logits and their gradients             bfloat16
 Muon's iteration                       bfloat16
 embedding, positions, normalisations   float32
 softmax of the loss, the loss          float32
-gradients, added up over micro-batches float32
-optimizers, running mean, checkpoints  float32
+gradients, summed over micro-batches   float32
+optimizers, EMA, checkpoints           float32
 =====================================  ========
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, NamedTuple
 
@@ -25,13 +26,12 @@ from transduce.data.batch import Batch, filled
 from transduce.model.bfloat16 import in_bfloat16
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
-from transduce.train.oom_retry import positions
 
 CPU_UNITS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 BF16"}
-"""What multiplies in bfloat16 on a CPU, by torch's names, and what people call it."""
+"""CPU features that multiply in bfloat16: torch's name, and the common one."""
 
-_SMALL = 1 << 27  # positions x d_model²: 8,192 positions of a model of width 128, 512 of 512
-_FEWEST = 16  # rows of a batch that is filled up: to fewer, too large a share would be added
+_SMALL_BATCH = 1 << 27  # positions x d_model²: 8,192 positions at width 128, 512 at 512
+_MIN_ROWS = 16  # rows come by eights; fewer rows than this would gain too large a share of padding
 
 
 class Precision(NamedTuple):
@@ -39,107 +39,110 @@ class Precision(NamedTuple):
 
     name: Literal["float32", "bfloat16"]
     reason: str
-    """A clause for the person; empty where nothing was left open."""
+    """A clause for the person; empty where the recipe decided."""
 
 
 def choose_precision(config: TrainConfig, device: torch.device) -> Precision:
-    """Take the precision that the recipe says; "auto" is bfloat16 where a device has the units."""
+    """Return the recipe's precision; "auto" is bfloat16 on devices that have units for it."""
     units = bfloat16_units(device)
+    name = {"cpu": "this CPU", "cuda": "this GPU"}.get(device.type, f"the device {device}")
     if config.precision == "bfloat16":
-        return Precision("bfloat16", "" if units else f"{_named(device)} has no units for it: slow")
+        return Precision("bfloat16", "" if units else f"{name} has no units for it: slow")
     if config.precision == "float32":
         return Precision("float32", "")
     if config.fsdp:
-        return Precision("float32", "weights are shared out (train.fsdp)")
+        return Precision("float32", "weights are sharded (train.fsdp)")
     if not units:
-        return Precision("float32", f"{_named(device)} has no units for bfloat16")
-    return Precision(
-        "bfloat16", f"{_named(device)} has units for it ({units}), weights stay float32"
-    )
+        return Precision("float32", f"{name} has no units for bfloat16")
+    return Precision("bfloat16", f"{name} has units for it ({units}), weights stay float32")
+
+
+def cpu_capabilities() -> Mapping[str, object]:
+    """Return the CPU's features by torch's names; none are known before torch 2.13."""
+    get_capabilities = getattr(torch.cpu, "get_capabilities", None)
+    return get_capabilities() if get_capabilities else {}
 
 
 def bfloat16_units(device: torch.device) -> str:
-    """What multiplies in bfloat16 on a device; empty where nothing does."""
+    """Name what multiplies in bfloat16 on a device; empty if nothing does."""
     if device.type == "cuda":
-        there = torch.cuda.is_bf16_supported(including_emulation=False)
-        return torch.cuda.get_device_name(device) if there else ""
+        supported = torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.cuda.get_device_name(device) if supported else ""
     if device.type != "cpu":
         return ""
-    has = torch.cpu.get_capabilities()
-    return next((said for name, said in CPU_UNITS.items() if has.get(name)), "")
+    features = cpu_capabilities()
+    return next((unit for feature, unit in CPU_UNITS.items() if features.get(feature)), "")
 
 
 class Bf16Replica:
-    """A model for the passes of an update, whose linear maps are copies in bfloat16.
+    """A model for forward and backward passes, whose linear maps are bfloat16 copies.
 
-    All its other weights are the masters themselves, so their gradients are where they belong. In
-    between everything flows in bfloat16. Where torch adds up a gradient over all tokens in the
-    precision of what it is given, it is given float32: in bfloat16 the 257th of equal addends, and
-    all after it, would be lost from the gradient of a normalisation's gain, or of a frequent piece.
+    All its other weights are the master weights themselves, so their gradients need no copying.
+    Activations are bfloat16. Where torch sums a gradient over all tokens in the precision of its
+    input, that input is float32: in bfloat16 the 257th of equal addends, and all after it, would be
+    lost from the gradient of a normalisation's gain, or of a frequent piece's embedding.
     """
 
-    def __init__(self, masters: Transformer) -> None:
-        """Copy a model in float32; it may learn from then on."""
-        self.model = in_bfloat16(masters, embedding=False).train()
-        """What is passed; it reads its weights anew when told to `follow`."""
-        self._masters, self._copies = _linear_weights(masters), _linear_weights(self.model)
+    def __init__(self, master: Transformer) -> None:
+        """Copy a float32 model, which may be trained from then on."""
+        self.model = in_bfloat16(master, embedding=False).train()
+        """Passed in place of the master; stale until `sync_from_master`."""
+        self._masters, self._copies = _linear_weights(master), _linear_weights(self.model)
 
     @property
     def extra_bytes(self) -> int:
-        """Bytes of the copies, and of the gradients that they hand over."""
+        """Bytes of the copies, and of the gradients that they pass on."""
         return sum(
-            each.numel() * (each.element_size() + master.element_size())
-            for each, master in zip(self._copies, self._masters, strict=True)
+            copied.numel() * (copied.element_size() + master.element_size())
+            for copied, master in zip(self._copies, self._masters, strict=True)
         )
 
     def pad_to_bucket(self, batch: Batch) -> Batch:
-        """A batch as it should be passed: a small one on a CPU in one of few shapes.
+        """Pad a small batch on a CPU to one of few shapes.
 
-        There products in bfloat16 are compiled for each shape they are of, and what is compiled
-        fills the memory. For a small batch that costs more than padding does.
+        There bfloat16 products are compiled for each shape, and the compiled code fills the memory.
+        For a small batch that costs more than padding does.
         """
-        config = self.model.config
-        small = positions(batch) * config.d_model**2 <= _SMALL and len(batch.source) >= _FEWEST
+        config, rows = self.model.config, len(batch.source)
+        small = rows * batch.width * config.d_model**2 <= _SMALL_BATCH and rows >= _MIN_ROWS
+        # One more column must not exceed the rows of learned positions.
         fits, on_cpu = batch.width < config.max_positions, batch.source.device.type == "cpu"
         return filled(batch, pad=config.pad) if small and fits and on_cpu else batch
 
     @torch.no_grad()
     def sync_from_master(self) -> None:
-        """Round the masters into the copies."""
+        """Round the master weights into the copies."""
         torch._foreach_copy_(self._copies, self._masters)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
     @torch.no_grad()
     def accumulate_grads_to_master(self) -> None:
-        """Add the copies' gradients to those of the masters, and forget them."""
-        for each, master in zip(self._copies, self._masters, strict=True):
-            if each.grad is None:
+        """Add the copies' gradients to the masters' in float32, and drop them."""
+        for copied, master in zip(self._copies, self._masters, strict=True):
+            if copied.grad is None:
                 continue
             if master.grad is None:
-                master.grad = each.grad.to(master.dtype)
+                master.grad = copied.grad.to(master.dtype)
             else:
-                master.grad += each.grad
-            each.grad = None
+                master.grad += copied.grad
+            copied.grad = None
 
 
-def make_replica(masters: Transformer, config: TrainConfig) -> Bf16Replica | None:
-    """Make what is to be passed in place of the model; None: the model itself."""
-    weight = masters.embedding.weight
+def make_replica(master: Transformer, config: TrainConfig) -> Bf16Replica | None:
+    """Make the bfloat16 replica of a model, or None where the model itself is to be passed."""
+    weight = master.embedding.weight
     if weight.dtype != torch.float32 or choose_precision(config, weight.device).name == "float32":
         return None
-    return Bf16Replica(masters)
-
-
-def _linear_weights(model: Transformer) -> list[Tensor]:
-    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    return [weight for module in linear for weight in module.parameters()]
-
-
-def _named(device: torch.device) -> str:
-    return {"cpu": "this CPU", "cuda": "this GPU"}.get(device.type, f"the device {device}")
+    return Bf16Replica(master)
 
 
 def compile_layers(model: Transformer) -> None:
-    """Have each layer compiled when it is passed for the first time, once for all lengths."""
+    """Have torch compile each layer on its first pass, once for all lengths.
+
+    Fewer, larger kernels; weights and checkpoints stay the same. For GPUs, where attention of any
+    length is one call: a CPU has several paths for short rows (`model/cpu`), each of which would be
+    compiled, up to a number beyond which torch compiles no more. The loss is compiled where it is
+    called (`model/loss.py`), since no module holds it.
+    """
     for layer in (*model.encoder, *model.decoder_layers()):
         layer.compile(dynamic=True)
 
@@ -166,8 +169,13 @@ def check_compiler(device: torch.device) -> None:
 
 
 def eager_mode(compiled: bool) -> AbstractContextManager[object]:
-    """Around what else a model is read for: calls that its compiled layers were not made for."""
+    """Disable compiled layers, for calls of other shapes and modes such as validation."""
     return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
+
+
+def _linear_weights(model: Transformer) -> list[Tensor]:
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    return [weight for module in linear for weight in module.parameters()]
 
 
 def _two_kernels(x: Tensor) -> Tensor:

@@ -1,7 +1,14 @@
-"""One update: the only place where a gradient is made."""
+"""One training step: losses and gradients of some micro-batches, then one optimizer update.
 
-from collections.abc import Iterable, Sequence
+Losses are summed and divided once by the target tokens of the whole update. How sentences are split
+into micro-batches, and dealt out to processes, therefore changes memory and time, not learning:
+this is gradient accumulation, and data parallelism, that agree with one large batch.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -12,23 +19,39 @@ from transduce.model.loss import nats_of_hidden
 from transduce.model.r_drop import consistent_nats
 from transduce.model.transformer import OutputProjectionInputs, Transformer
 from transduce.train.distributed import SINGLE_PROCESS, Process
-from transduce.train.oom_retry import halve_limit, out_of_memory, split_batch
 from transduce.train.precision import Bf16Replica
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossSettings:
+    """What a step minimises; by default the paper's loss (section 5.4)."""
+
+    smoothing: float = 0.1
+    """ε of label smoothing."""
+    r_drop: float = 0.0
+    """α of R-Drop; 0 passes each batch once."""
+    compiled: bool = False
+    """Whether torch compiles the loss. Layers are compiled, or not, before they come here."""
+
+
+PAPER_LOSS = LossSettings()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepResult:
-    """What one update did. Tensors stay on the device until someone reads them."""
+    """Figures of one step. Tensors stay on the device until they are read."""
 
     loss_sum: Float[Tensor, ""]
-    """Label-smoothed loss summed over the update's target tokens, those of all processes."""
+    """Label-smoothed loss summed over the update's target tokens, over all processes."""
     tokens: int
-    """Target tokens of the update, those of all processes, EOS included, padding excluded."""
+    """Target tokens of the update over all processes; EOS counts, padding does not."""
     grad_norm: Float[Tensor, ""]
     skipped: bool = False
-    """Whether it changed nothing, because loss or gradient was no number."""
+    """Whether the weights stayed as they were, because loss or gradient was NaN or infinite."""
     micro_tokens: int = 0
-    """Positions that a micro-batch may have from here on; 0: memory did not run out, ever."""
+    """Positions that a micro-batch may have from here on; 0: memory has never run out."""
 
 
 def train_step(
@@ -37,142 +60,257 @@ def train_step(
     *,
     optimizers: Sequence[torch.optim.Optimizer],
     rates: Sequence[float],
-    smoothing: float,
-    r_drop: float = 0.0,
+    loss: LossSettings = PAPER_LOSS,
     micro_tokens: int = 0,
-    compiled: bool = False,
-    working: Bf16Replica | None = None,
+    replica: Bf16Replica | None = None,
     process: Process = SINGLE_PROCESS,
 ) -> StepResult:
-    """Make one update from several micro-batches, exactly as if they were one batch.
+    """Update the weights once from several micro-batches, as if they were one batch.
 
-    Losses are summed and divided once by the tokens of the whole update, so that how the sentences
-    are cut into micro-batches and dealt out to processes changes memory and time, not learning.
-    Gradients are added up over the processes once, after the last micro-batch. A loss or a gradient
-    that is no number never reaches the weights or the optimizers' memory, in any process: the one
-    number read back from the device.
-
-    Where memory runs out, all gradients are forgotten and the update is begun again, with each
-    micro-batch of more than half the positions cut in two; dropout is then drawn anew. That happens
-    before the processes meet, so each may cut its rows as it must; where they share out the
-    weights they meet in every layer, and the error is passed on.
+    A step whose loss or gradient is NaN or infinite is skipped on every rank. Where memory runs out
+    the step starts over with smaller micro-batches, and dropout is drawn anew. Gradients are summed
+    over ranks only afterwards, so each rank may split as it needs; sharded ranks communicate in
+    every layer, so there the error is raised.
 
     Args:
         model: on its device.
-        batches: this process's micro-batches, on any device.
+        batches: this rank's micro-batches, on any device.
         optimizers: those of `make_optimizers`.
-        rates: one for each of them.
-        smoothing: of the labels.
-        r_drop: α; 0 reads each batch once.
-        micro_tokens: positions that a micro-batch may have, since memory ran out before; 0: all.
-        compiled: whether the loss is; layers are what they are.
-        working: what is passed in place of the model and hands its gradients over to it.
-        process: which of the run's processes this is.
+        rates: a learning rate for each of them; more are ignored.
+        loss: what to minimise.
+        micro_tokens: positions that a micro-batch may have, as memory ran out before; 0: no limit.
+        replica: passed in place of the model; its gradients go to the model.
+        process: this rank.
+
+    Returns:
+        The loss of the weights before the step, and what became of it.
 
     Raises:
         MemoryError: if memory runs out on a single row.
     """
     tokens = process.sum_tokens(sum(batch.target_tokens for batch in batches))
     pad = model.config.pad
-    over = process.max(len(batches)) - len(batches)
-    passes = [*batches, *[_blank(pad)] * over]  # where processes must pass forward together
-    if working:
-        working.sync_from_master()
-    while True:
-        parts = split_batch(passes, most=micro_tokens, pad=pad)
-        with process.collective():
-            nats = _add_gradients(
-                model,
-                parts,
-                tokens=tokens,
-                smoothing=smoothing,
-                r_drop=r_drop,
-                compiled=compiled,
-                again=not process.sharded,
-                working=working,
-            )
-        if not isinstance(nats, Batch):
-            break
-        for each in (model, working.model) if working else (model,):
-            each.zero_grad(set_to_none=True)
-        micro_tokens = halve_limit(nats)
-    process.all_reduce_gradients(model, nats)
+    # Sharded ranks gather weights in every pass, so all ranks must make equally many.
+    missing = process.max(len(batches)) - len(batches)
+    passes = [*batches, *[_empty_batch(pad)] * missing]
+    if replica:
+        replica.sync_from_master()
+
+    def accumulate(limit: int) -> Float[Tensor, ""]:
+        parts = split_batch(passes, most=limit, pad=pad)
+        may_retry = not process.sharded
+        return _accumulate_gradients(
+            model, parts, tokens=tokens, loss=loss, replica=replica, may_retry=may_retry
+        )
+
+    def forget_gradients() -> None:
+        for module in (model, replica.model) if replica else (model,):
+            module.zero_grad(set_to_none=True)
+
+    with process.collective():
+        loss_sum, micro_tokens = with_oom_retry(
+            accumulate, limit=micro_tokens, before_retry=forget_gradients
+        )
+    process.all_reduce_gradients(model, loss_sum)
     grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     grad_norm = process.gather(torch.nn.utils.get_total_norm(grads))
-    if not bool(torch.isfinite(grad_norm + nats)):
+    # The step's only device-to-host sync. Both terms are the same on every rank, and so is this.
+    finite = bool(torch.isfinite(grad_norm + loss_sum))
+    if finite:
+        _update_weights(optimizers, rates)
+    else:
         model.zero_grad(set_to_none=True)
-        return StepResult(
-            loss_sum=nats,
-            tokens=tokens,
-            grad_norm=grad_norm,
-            skipped=True,
-            micro_tokens=micro_tokens,
-        )
-    for optimizer, rate in zip(optimizers, rates, strict=False):
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-    return StepResult(loss_sum=nats, tokens=tokens, grad_norm=grad_norm, micro_tokens=micro_tokens)
-
-
-def _add_gradients(
-    model: Transformer,
-    batches: Iterable[Batch],
-    *,
-    tokens: int,
-    smoothing: float,
-    r_drop: float,
-    compiled: bool,
-    again: bool,
-    working: Bf16Replica | None,
-) -> Float[Tensor, ""] | Batch:
-    """Add up the gradients of some micro-batches and return the loss, summed over target tokens.
-
-    If memory runs out, return the micro-batch in which it did: some of its gradients may be there.
-    If the update cannot be begun `again`, raise the error.
-    """
-    device, passed = model.embedding.weight.device, working.model if working else model
-    nats = torch.zeros((), dtype=model.embedding.weight.dtype, device=device)
-    for batch in batches:
-        try:
-            here = batch.to(device)
-            shaped = working.pad_to_bucket(here) if working else here
-            part = batch_loss(passed, shaped, smoothing=smoothing, r_drop=r_drop, compiled=compiled)
-            (part / tokens).backward()
-            if working:
-                working.accumulate_grads_to_master()
-            nats += part.detach()
-        except (MemoryError, RuntimeError) as error:
-            if not again or not out_of_memory(error):
-                raise
-            return batch  # and with the error all that it holds on to is gone
-    return nats
-
-
-def _blank(pad: int) -> Batch:
-    """A batch with nothing to learn from."""
-    nothing = torch.full((1, 1), pad)
-    return Batch(
-        source=nothing, source_mask=None, target_in=nothing, target_out=nothing, target_tokens=0
+    return StepResult(
+        loss_sum=loss_sum,
+        tokens=tokens,
+        grad_norm=grad_norm,
+        skipped=not finite,
+        micro_tokens=micro_tokens,
     )
 
 
 def batch_loss(
-    model: Transformer, batch: Batch, *, smoothing: float, r_drop: float, compiled: bool = False
+    model: Transformer, batch: Batch, *, loss: LossSettings = PAPER_LOSS
 ) -> Float[Tensor, ""]:
-    """The loss of one micro-batch, summed over its target tokens. R-Drop's is never compiled."""
+    """Return the loss of one micro-batch, summed over its target tokens.
 
-    def read() -> OutputProjectionInputs:
+    Args:
+        model: or its replica.
+        batch: on the model's device.
+        loss: what is minimised; R-Drop's part is never compiled.
+    """
+
+    def forward() -> OutputProjectionInputs:
         return model.output_projection_inputs(
             model.hidden_states(batch.source, batch.source_mask, batch.target_in)
         )
 
-    (hidden, pieces), target_out = read(), batch.target_out
-    if r_drop:
-        again = read().hidden
+    (hidden, pieces), target_out = forward(), batch.target_out
+    if loss.r_drop:
         return consistent_nats(
-            hidden, again, pieces, target_out=target_out, smoothing=smoothing, alpha=r_drop
+            hidden,
+            forward().hidden,  # a second pass, which differs by dropout
+            pieces,
+            target_out=target_out,
+            smoothing=loss.smoothing,
+            alpha=loss.r_drop,
         )
-    sums = nats_of_hidden(hidden, pieces, target_out, smoothing=smoothing, compiled=compiled)
+    sums = nats_of_hidden(
+        hidden, pieces, target_out, smoothing=loss.smoothing, compiled=loss.compiled
+    )
     return sums.smoothed
+
+
+def _accumulate_gradients(
+    model: Transformer,
+    batches: Iterable[Batch],
+    *,
+    tokens: int,
+    loss: LossSettings,
+    replica: Bf16Replica | None,
+    may_retry: bool,
+) -> Float[Tensor, ""]:
+    """Add the gradients of each micro-batch to the weights'; return the summed loss.
+
+    Raises:
+        OutOfMemory: if memory runs out and the step may be retried; some gradients may be there.
+    """
+    weight, passed = model.embedding.weight, replica.model if replica else model
+    loss_sum = torch.zeros((), dtype=weight.dtype, device=weight.device)
+    for batch in batches:
+        try:
+            moved = batch.to(weight.device)
+            shaped = replica.pad_to_bucket(moved) if replica else moved
+            part = batch_loss(passed, shaped, loss=loss)
+            (part / tokens).backward()  # by the whole update's tokens, not the micro-batch's
+            if replica:
+                replica.accumulate_grads_to_master()
+            loss_sum += part.detach()
+        except (MemoryError, RuntimeError) as error:
+            if not may_retry or not out_of_memory(error):
+                raise
+            raise OutOfMemory(batch) from None
+    return loss_sum
+
+
+def _update_weights(optimizers: Sequence[torch.optim.Optimizer], rates: Sequence[float]) -> None:
+    for optimizer, rate in zip(optimizers, rates, strict=False):  # Muon's rate may be left over
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+def _empty_batch(pad: int) -> Batch:
+    """A batch of padding alone: it passes through the model, and its loss and gradient are 0."""
+    padding = torch.full((1, 1), pad)
+    return Batch(
+        source=padding, source_mask=None, target_in=padding, target_out=padding, target_tokens=0
+    )
+
+
+# Out of memory: the same rows again, in micro-batches half as large.
+
+_MESSAGES = (
+    "can't allocate memory",  # torch's allocator on CPUs
+    "not enough memory",  # the same on other systems
+    "out of memory",  # a device's driver
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
+
+
+class OutOfMemory(Exception):
+    """Memory ran out in the forward or backward pass of a micro-batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__("out of memory")
+        self.batch = batch
+
+
+def with_oom_retry(
+    attempt: Callable[[int], _Result], *, limit: int, before_retry: Callable[[], None]
+) -> tuple[_Result, int]:
+    """Call `attempt(limit)` until memory suffices, each time with a smaller limit.
+
+    Args:
+        attempt: takes the positions that a micro-batch may have; raises `OutOfMemory`.
+        limit: to begin with; 0 is none.
+        before_retry: undoes what a failed attempt left.
+
+    Returns:
+        What `attempt` returned, and the limit that it returned under.
+
+    Raises:
+        MemoryError: if memory runs out on a single row.
+    """
+    while True:
+        try:
+            return attempt(limit), limit
+        except OutOfMemory as error:
+            limit = halve_limit(error.batch)
+        before_retry()  # only here: until the handler ends, the traceback keeps all activations
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory ran out, on the host or on a device.
+
+    >>> out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"))
+    True
+    >>> out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    False
+    """
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _MESSAGES)
+
+
+def positions(batch: Batch) -> int:
+    """Count rows x the longest source or target, padding included."""
+    return len(batch.source) * batch.width
+
+
+def halve_limit(batch: Batch) -> int:
+    """Return the positions of the larger half of a batch.
+
+    Raises:
+        MemoryError: if the batch is one row, which cannot be split.
+    """
+    rows = len(batch.source)
+    if rows == 1:
+        raise MemoryError(
+            f"memory runs out on a single pair of {batch.width} positions: lower data.max_pieces "
+            f"below {batch.width - 1} and prepare anew, or take a smaller model"
+        )
+    return -(-rows // 2) * batch.width
+
+
+def split_batch(batches: Iterable[Batch], *, most: int, pad: int) -> Iterator[Batch]:
+    """Yield the same rows in batches of at most `most` positions, or of one row.
+
+    Args:
+        batches: as they are planned.
+        most: positions; 0 leaves every batch as it is.
+        pad: the id of padding; columns that hold nothing else are cut off.
+    """
+    for batch in batches:
+        if len(batch.source) == 1 or positions(batch) <= (most or sys.maxsize):
+            yield batch
+            continue
+        half = -(-len(batch.source) // 2)
+        parts = (_rows(batch, part, pad=pad) for part in (slice(half), slice(half, None)))
+        yield from split_batch(parts, most=most, pad=pad)
+
+
+def _rows(batch: Batch, rows: slice, *, pad: int) -> Batch:
+    """Some rows of a batch, no wider than they need."""
+    source, target_out = batch.source[rows], batch.target_out[rows]
+    is_target = target_out != pad
+    source_width, target_width = (int(real.sum(1).max()) for real in (source != pad, is_target))
+    mask = None if batch.source_mask is None else batch.source_mask[rows, ..., :source_width]
+    return Batch(
+        source=source[:, :source_width],
+        source_mask=None if mask is None or bool(mask.all()) else mask,
+        target_in=batch.target_in[rows, :target_width],
+        target_out=target_out[:, :target_width],
+        target_tokens=int(is_target.sum()),
+    )

@@ -30,7 +30,7 @@ STATE = TrainState(update=7, epoch=2, epoch_update=3, tokens=1_009, seconds=1.5,
 def train_once(model: Transformer, kind: str) -> Sequence[torch.optim.Optimizer]:
     optimizers = make_optimizers(model, TrainConfig(optimizer=kind))
     batch = collate([[5, 6, 7]], [[9, 4]], pad=36, eos=0)
-    train_step(model, [batch], optimizers=optimizers, rates=[0.01, 0.02], smoothing=0.1)
+    train_step(model, [batch], optimizers=optimizers, rates=[0.01, 0.02])
     return optimizers
 
 

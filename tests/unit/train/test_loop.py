@@ -19,7 +19,7 @@ from transduce.train.config import TrainConfig
 from transduce.train.events import Event, LogMessage, Progress, Validated
 from transduce.train.loop import TrainResult, Validation, train
 from transduce.train.optimizer import make_optimizers
-from transduce.train.step import StepResult, train_step
+from transduce.train.step import LossSettings, StepResult, train_step
 
 
 @dataclass
@@ -350,9 +350,9 @@ def test_without_a_running_mean_the_weights_themselves_are_validated(run: Run):
 def test_the_recipe_says_whether_a_batch_is_read_twice(run: Run, monkeypatch: pytest.MonkeyPatch):
     asked: list[float] = []
 
-    def update(*given: object, r_drop: float, **rest: object) -> StepResult:
-        asked.append(r_drop)
-        return train_step(*given, r_drop=r_drop, **rest)  # type: ignore[arg-type]
+    def update(*given: object, loss: LossSettings, **rest: object) -> StepResult:
+        asked.append(loss.r_drop)
+        return train_step(*given, loss=loss, **rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr("transduce.train.loop.train_step", update)
 

@@ -91,7 +91,7 @@ def test_a_device_has_what_it_has_left_and_what_torch_holds_unused(
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 700)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 300)
 
-    assert memory._free_there(CPU) == 5_400
+    assert memory._free_on_gpu(CPU) == 5_400
 
 
 def room(monkeypatch: pytest.MonkeyPatch, free: int | None) -> None:
@@ -213,7 +213,7 @@ SHAPE = ModelConfig(
 PEAK = """
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
-from transduce.train.memory import _longest
+from transduce.train.memory import _full_batch
 from transduce.train.step import batch_loss
 
 def said(name):
@@ -221,11 +221,11 @@ def said(name):
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
 
 model = Transformer({shape!r}).train()
-batch_loss(model, _longest(2, 65), smoothing=0.1, r_drop=0.0).backward()
+batch_loss(model, _full_batch(2, 65)).backward()
 with open("/proc/self/clear_refs", "w") as peak:
     peak.write("5")
 before = said("VmRSS")
-batch_loss(model, _longest(64, 65), smoothing=0.1, r_drop=0.0).backward()
+batch_loss(model, _full_batch(64, 65)).backward()
 print(said("VmHWM") - before)
 """
 
@@ -245,7 +245,7 @@ def test_what_is_counted_is_near_what_a_process_takes():
 
 def kept(folder: Path, count: int, told: list[Event]) -> int:
     return load_or_measure_batch_size(
-        folder, CPU, find=lambda: BatchSizeEstimate(count, "so it is"), on_event=told.append
+        folder, CPU, measure=lambda: BatchSizeEstimate(count, "so it is"), on_event=told.append
     )
 
 

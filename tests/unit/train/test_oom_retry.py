@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from transduce.data.batch import Batch, collate
-from transduce.train.oom_retry import halve_limit, out_of_memory, positions, split_batch
+from transduce.train.step import halve_limit, out_of_memory, positions, split_batch
 
 SOURCES = [[1] * length for length in (2, 3, 5, 1, 1)]
 TARGETS = [[2] * length for length in (1, 6, 2, 2, 1)]

@@ -58,6 +58,13 @@ def test_auto_is_bfloat16_where_a_gpu_has_units_for_it(gpu: bool):
     assert ("A device" if gpu else "this GPU has no units") in chosen.reason
 
 
+def test_before_torch_2_13_a_cpu_counts_as_having_none(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+
+    assert bfloat16_units(CPU) == ""
+    assert choose_precision(TrainConfig(), CPU).name == "float32"
+
+
 def test_of_other_devices_nothing_is_known():
     assert bfloat16_units(torch.device("mps")) == ""
 

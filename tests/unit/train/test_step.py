@@ -16,7 +16,7 @@ from transduce.model.transformer import Transformer
 from transduce.train import step
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.step import train_step
+from transduce.train.step import LossSettings, train_step
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def batch() -> Batch:
 def test_an_update_counts_target_tokens_without_padding(tiny: Transformer, batch: Batch):
     optimizers = make_optimizers(tiny, TrainConfig())
 
-    done = train_step(tiny, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1)
+    done = train_step(tiny, [batch], optimizers=optimizers, rates=[0.01])
 
     assert done.tokens == 3 + 6
 
@@ -38,7 +38,7 @@ def test_an_update_reports_the_smoothed_nats_before_it(tiny: Transformer, batch:
     before = nats(logits, batch.target_out, smoothing=0.1).smoothed.detach()
     optimizers = make_optimizers(tiny, TrainConfig())
 
-    done = train_step(tiny, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1)
+    done = train_step(tiny, [batch], optimizers=optimizers, rates=[0.01])
 
     torch.testing.assert_close(done.loss_sum, before)
 
@@ -50,7 +50,7 @@ def test_the_gradients_norm_is_that_of_the_mean_loss(tiny: Transformer, batch: B
     grads = torch.autograd.grad(loss, list(tiny.parameters()))
     optimizers = make_optimizers(tiny, TrainConfig())
 
-    done = train_step(tiny, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1)
+    done = train_step(tiny, [batch], optimizers=optimizers, rates=[0.01])
 
     by_hand = torch.cat([grad.flatten() for grad in grads]).norm()
     torch.testing.assert_close(done.grad_norm, by_hand)
@@ -59,7 +59,7 @@ def test_the_gradients_norm_is_that_of_the_mean_loss(tiny: Transformer, batch: B
 def test_an_update_leaves_no_gradient(tiny: Transformer, batch: Batch):
     optimizers = make_optimizers(tiny, TrainConfig())
 
-    train_step(tiny, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1)
+    train_step(tiny, [batch], optimizers=optimizers, rates=[0.01])
 
     assert all(weight.grad is None for weight in tiny.parameters())
 
@@ -71,11 +71,11 @@ def test_a_gradient_that_is_no_number_changes_no_weight_and_no_memory(
 ):
     optimizers = make_optimizers(tiny, TrainConfig(optimizer=optimizer))
     rates = [0.01] * len(optimizers)
-    train_step(tiny, [batch], optimizers=optimizers, rates=rates, smoothing=0.1)
+    train_step(tiny, [batch], optimizers=optimizers, rates=rates)
     before = copy.deepcopy((tiny.state_dict(), [each.state_dict() for each in optimizers]))
     hook = tiny.embedding.weight.register_hook(lambda grad: grad * bad)
 
-    done = train_step(tiny, [batch], optimizers=optimizers, rates=rates, smoothing=0.1)
+    done = train_step(tiny, [batch], optimizers=optimizers, rates=rates)
 
     hook.remove()
     after = (tiny.state_dict(), [each.state_dict() for each in optimizers])
@@ -93,9 +93,7 @@ def test_a_loss_that_is_no_number_is_enough_to_skip(
 
     monkeypatch.setattr(step, "nats_of_hidden", spoilt)
 
-    done = train_step(
-        tiny, [batch], optimizers=make_optimizers(tiny, TrainConfig()), rates=[0.01], smoothing=0.1
-    )
+    done = train_step(tiny, [batch], optimizers=make_optimizers(tiny, TrainConfig()), rates=[0.01])
 
     assert done.grad_norm.isfinite()
     assert done.skipped
@@ -108,7 +106,7 @@ def test_gradients_are_not_clipped(tiny: Transformer, batch: Batch):
     optimizers = [torch.optim.SGD(tiny.parameters(), lr=0.0)]
     before = torch.nn.utils.parameters_to_vector(tiny.parameters()).detach()
 
-    done = train_step(tiny, [batch], optimizers=optimizers, rates=[1.0], smoothing=0.1)
+    done = train_step(tiny, [batch], optimizers=optimizers, rates=[1.0])
 
     after = torch.nn.utils.parameters_to_vector(tiny.parameters()).detach()
     assert done.grad_norm > 5.0
@@ -118,7 +116,7 @@ def test_gradients_are_not_clipped(tiny: Transformer, batch: Batch):
 def test_each_optimizer_gets_its_own_rate(tiny: Transformer, batch: Batch):
     optimizers = make_optimizers(tiny, TrainConfig(optimizer="muon"))
 
-    train_step(tiny, [batch], optimizers=optimizers, rates=[0.01, 0.02], smoothing=0.1)
+    train_step(tiny, [batch], optimizers=optimizers, rates=[0.01, 0.02])
 
     said = [{group["lr"] for group in optimizer.param_groups} for optimizer in optimizers]
     assert said == [{0.01}, {0.02}]
@@ -131,7 +129,9 @@ def test_updates_learn_the_batch_by_heart(
     optimizers = make_optimizers(tiny.eval(), TrainConfig(optimizer=optimizer))
 
     losses = [
-        train_step(tiny, [batch], optimizers=optimizers, rates=rates, smoothing=0.0).loss_sum.item()
+        train_step(
+            tiny, [batch], optimizers=optimizers, rates=rates, loss=LossSettings(smoothing=0.0)
+        ).loss_sum.item()
         for _ in range(30)
     ]
 
@@ -142,7 +142,9 @@ def test_two_equal_readings_are_one_reading(tiny: Transformer, batch: Batch):
     tiny.eval()
     optimizers = make_optimizers(tiny, TrainConfig())
     once, twice = (
-        train_step(tiny, [batch], optimizers=optimizers, rates=[0.0], smoothing=0.1, r_drop=r_drop)
+        train_step(
+            tiny, [batch], optimizers=optimizers, rates=[0.0], loss=LossSettings(r_drop=r_drop)
+        )
         for r_drop in (0.0, 5.0)
     )
 
@@ -158,7 +160,11 @@ def test_readings_that_differ_by_dropout_cost_more_with_r_drop(config: ModelConf
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
             done = train_step(
-                model, [batch], optimizers=optimizers, rates=[0.0], smoothing=0.0, r_drop=r_drop
+                model,
+                [batch],
+                optimizers=optimizers,
+                rates=[0.0],
+                loss=LossSettings(smoothing=0.0, r_drop=r_drop),
             )
         return done.loss_sum.item()
 
@@ -172,7 +178,9 @@ def test_a_bias_of_the_logits_is_learned_but_for_pads(
     model = made(replace(config, vocab_size=37, output_bias=True))
     optimizers = make_optimizers(model, TrainConfig())
 
-    train_step(model, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1, r_drop=r_drop)
+    train_step(
+        model, [batch], optimizers=optimizers, rates=[0.01], loss=LossSettings(r_drop=r_drop)
+    )
 
     assert (model.output_bias[:36] != 0).all()
     assert model.output_bias[36] == 0
@@ -185,6 +193,6 @@ def test_the_gradient_of_a_bias_of_the_logits_is_autograds(config: ModelConfig, 
     norm = torch.nn.utils.get_total_norm(torch.autograd.grad(loss, list(model.parameters())))
     optimizers = make_optimizers(model, TrainConfig())
 
-    done = train_step(model, [batch], optimizers=optimizers, rates=[0.01], smoothing=0.1)
+    done = train_step(model, [batch], optimizers=optimizers, rates=[0.01])
 
     torch.testing.assert_close(done.grad_norm, norm)

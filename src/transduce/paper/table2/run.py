@@ -139,7 +139,7 @@ def measure(
         for _ in range(updates + 1):
             model.zero_grad()
             started = time.perf_counter()
-            done = train_step(model, [here], optimizers=(), rates=(), smoothing=0.1)
+            done = train_step(model, [here], optimizers=(), rates=())
             assert float(done.loss_sum) > 0.0  # waits for a device that works apart
             spent.append(time.perf_counter() - started)
         steps: list[float] = []
