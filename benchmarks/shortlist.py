@@ -26,7 +26,7 @@ from record import header, read_lines, write
 from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.evaluation.significance import System, compare_systems
-from transduce.export.shortlist import Learned, learn_shortlist
+from transduce.export.shortlist import LearnedShortlist, learn_shortlist
 from transduce.inference.engines.autotune import cores
 from transduce.inference.engines.base import Engine
 from transduce.inference.engines.ct2_calls import Plan
@@ -118,7 +118,7 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def learn(run: Path, bundle: Bundle) -> Learned:
+def learn(run: Path, bundle: Bundle) -> LearnedShortlist:
     """Learn as `transduce export` does."""
     prepared = open_prepared(run)
     held = prepared.validation[:HELD]

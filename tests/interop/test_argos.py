@@ -12,7 +12,7 @@ from tests.exports import CONFIG, SENTENCES, bundle_of, one_vocabulary, two_voca
 
 from transduce.data.tokenizer import Tokenizer
 from transduce.export.argos import write_argos
-from transduce.export.prove import prove_argos
+from transduce.export.proof import prove_argos
 
 
 @pytest.mark.skipif(

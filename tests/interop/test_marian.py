@@ -10,7 +10,7 @@ from tests.exports import CONFIG, ODD, SENTENCES, bundle_of, one_vocabulary, two
 from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.export.marian import write_marian
-from transduce.export.prove import prove_marian
+from transduce.export.proof import prove_marian
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed: pip install -e .[test-interop]"

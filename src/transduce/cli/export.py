@@ -77,9 +77,8 @@ def export(
 
     from transduce.bundle.bundle import Bundle
     from transduce.export.argos import write_argos
-    from transduce.export.destination import check_replaceable
-    from transduce.export.marian import write_marian
-    from transduce.export.prove import prove_argos, prove_ctranslate2, prove_marian
+    from transduce.export.marian import check_replaceable, write_marian
+    from transduce.export.proof import prove_argos, prove_ctranslate2, prove_marian
     from transduce.inference.engines.ct2_model import FILES, write_ctranslate2
 
     bundle = Bundle.load(model)

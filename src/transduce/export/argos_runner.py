@@ -1,9 +1,9 @@
-"""Argos Translate at work, as a program of its own: `python -m transduce.export.argos_runner JOB`.
+"""Run Argos Translate as a program of its own: `python -m transduce.export.argos_runner JOB`.
 
-Argos makes folders in its user's home when it is imported, so `export.proof` starts it apart, with
-a home that is thrown away. JOB is a JSON file: the package, the languages, the sentences, and where
-to write what became of them. Its splitters of sentences, which download models, are replaced by one
-that takes each text for one sentence; the programs behind them are not even loaded.
+Importing Argos creates folders in the user's home, so `export.proof` runs it in a process with a
+temporary one. JOB is a JSON file: package, languages, sentences and the output file. Argos's
+sentence splitters, which download models, are replaced by one that keeps each text whole; the
+libraries behind them are not even imported.
 """
 
 import json
@@ -13,18 +13,18 @@ from pathlib import Path
 from types import ModuleType
 
 
-class _Whole:
-    """Splits nothing."""
+class _NoSplitter:
+    """A sentence splitter that does not split."""
 
     def __init__(self, package: object) -> None:
-        """Take the place of a splitter that is made for a package."""
+        """Argos creates one splitter per package."""
 
     def split_sentences(self, text: str) -> list[str]:
         return [text]
 
 
-class _Empty(ModuleType):
-    """Stands for a module of which only the names are used."""
+class _StubModule(ModuleType):
+    """A module of which only the names are used."""
 
     SBDetect = None
 
@@ -33,19 +33,19 @@ class _Empty(ModuleType):
         self.models = ModuleType("models")
 
 
-def main(job: Path) -> None:
-    """Install the package, translate, write a JSON list of texts."""
-    asked = json.loads(job.read_text(encoding="utf-8"))
+def main(job_file: Path) -> None:
+    """Install the package, translate, and write a JSON list of translations."""
+    job = json.loads(job_file.read_text(encoding="utf-8"))
     for name in ("stanza", "spacy", "minisbd"):
-        sys.modules[name] = _Empty(name)
+        sys.modules[name] = _StubModule(name)
     packages, translate = (
         import_module(f"argostranslate.{name}") for name in ("package", "translate")
     )
-    vars(translate)["MiniSBDSentencizer"] = _Whole
-    packages.install_from_path(asked["package"])
-    argos = translate.get_translation_from_codes(asked["source"], asked["target"])
-    said = [argos.translate(sentence) for sentence in asked["sentences"]]
-    Path(asked["said"]).write_text(json.dumps(said), encoding="utf-8")
+    vars(translate)["MiniSBDSentencizer"] = _NoSplitter
+    packages.install_from_path(job["package"])
+    argos = translate.get_translation_from_codes(job["source"], job["target"])
+    translations = [argos.translate(sentence) for sentence in job["sentences"]]
+    Path(job["output"]).write_text(json.dumps(translations), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""A model of Hugging Face's Marian, such as those of OPUS-MT, as a bundle.
+"""Convert a Hugging Face Marian model, such as OPUS-MT's, to a bundle.
 
-What its format can say and ours can not is refused by name, before anything is written. Where it
-differs from the paper (biases of attention, SiLU, a bias of the logits) the bundle says so in its
-model settings. d_model is put into our order (`export.layout`), and ids so that ours hold: EOS 0,
-UNK 1, PAD last. Embeddings that it does not scale become smaller ones that we do; the last norm,
-which only the logits read, makes up for it.
+Unsupported features are refused by name before anything is written; departures from the paper
+(attention biases, SiLU, an output bias) become model settings. d_model is permuted to our order
+(`marian_files`), ids so that EOS is 0, UNK 1 and PAD last. Unscaled embeddings are divided by
+√d_model, which our model multiplies with; the last norm, which only the logits read, compensates.
 """
 
 import math
@@ -29,14 +28,18 @@ from transduce.data.pair_tokenizer import (
 )
 from transduce.data.tokenizer import Tokenizer
 from transduce.export.marian_files import (
-    ForeignConfig,
+    EMBEDDING,
+    OUTPUT_BIAS,
+    MarianConfig,
+    halves_to_interleaved,
+    interleaved_to_halves,
     read_json,
     read_languages,
     read_model_file,
     read_settings,
     read_weights,
+    tensor_map,
 )
-from transduce.export.marian_layout import EMBEDDING, OUTPUT_BIAS, halves, interleaved, twins
 from transduce.io.atomic_folder import sha256
 from transduce.model.config import ModelConfig
 from transduce.model.positions import sinusoids
@@ -48,35 +51,35 @@ _COPIES = (
     "model.decoder.embed_tokens.weight",
     "lm_head.weight",
 )
-"""Where the one matrix may be stored again."""
+"""Names under which the shared embedding matrix may be stored again."""
 
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-_NEAR = 2e-3  # a table of sinusoids in half precision
+_TOLERANCE = 2e-3  # of sinusoids stored in half precision
 
 
 def import_marian(folder: Path, *, source: str | None = None, target: str | None = None) -> Bundle:
-    """Read a folder of Marian's; the model comes back in eval mode, on the CPU.
+    """Convert a Marian folder; the model is returned in eval mode on the CPU.
 
     Args:
-        folder: with config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm
-            and vocab.json; tokenizer_config.json may name the languages.
-        source: code of the source language; None takes the folder's.
-        target: code of the target language; None takes the folder's.
+        folder: holds config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm,
+            vocab.json and optionally tokenizer_config.json with the languages.
+        source: code of the source language; None means the folder's.
+        target: code of the target language; None means the folder's.
 
     Raises:
-        ValueError: one line that names what is missing, damaged, or not to be expressed here.
+        ValueError: if something is missing, damaged or unsupported; the message names it.
     """
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder of a Marian model: there is no such folder")
-    theirs = read_settings(folder)
+        raise ValueError(f"{folder} does not exist: name the folder of a Marian model")
+    config = read_settings(folder)
     path, weights = read_weights(folder)
-    ids = _Ids.of(folder, theirs)
-    model = _model(weights, theirs, ids, path=path)
+    ids = _IdMap.read(folder, config)
+    model = _model(weights, config, ids, path=path)
     return Bundle(
         model=model,
         tokenizer=_tokenizer(folder, ids),
         languages=_languages(folder, source=source, target=target),
-        search=_search(folder, theirs),
+        search=_search(folder, config),
         provenance=replace(
             Provenance.current(), started_from={folder.resolve().name: sha256(path)}
         ),
@@ -84,177 +87,185 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Ids:
-    """Their ids in our order, and the pieces that these ids stand for."""
+class _IdMap:
+    """Marian's ids in our order, and their pieces."""
 
     order: tuple[int, ...]
     pieces: tuple[str, ...]
 
     @classmethod
-    def of(cls, folder: Path, theirs: ForeignConfig) -> "_Ids":
-        path, size, pad = folder / TABLE, theirs.vocab_size, theirs.pad_token_id
+    def read(cls, folder: Path, config: MarianConfig) -> "_IdMap":
+        """Read and validate vocab.json."""
+        path, size, pad = folder / TABLE, config.vocab_size, config.pad_token_id
         table = read_json(path)
         names: dict[int, str] = {}
         for piece, number in table.items():
             if type(number) is not int or not 0 <= number < size or number in names:
                 raise ValueError(
-                    f"{path}: the id of {piece!r} is {number}, which is none of 0 to {size - 1} or "
-                    f"is another piece's as well; copy the folder again"
+                    f"{path}: the id of {piece!r} is {number}, which is not in 0 to {size - 1} or "
+                    f"not unique: copy the folder again"
                 )
             names[number] = piece
         names.setdefault(pad, PAD_PIECE)
         unk = table.get(UNK_PIECE)
         if type(unk) is not int:
-            raise ValueError(f"{path} has no {UNK_PIECE}: it is no table of Marian's")
+            raise ValueError(f"{path} has no {UNK_PIECE}: it is not a Marian vocabulary")
         for number in range(size):
             if number not in names:
                 raise ValueError(
-                    f"{path} has no piece for id {number}, but config.json says vocab_size {size}: "
+                    f"{path} has no piece for id {number}, but config.json has vocab_size {size}: "
                     f"copy all files from one folder"
                 )
-        special = {theirs.eos_token_id, unk, pad}
+        eos = config.eos_token_id
+        special = {eos, unk, pad}
         if len(special) < 3 or not special <= names.keys() or max(special) >= size:
             raise ValueError(
-                f"{path}: EOS {theirs.eos_token_id}, UNK {unk} and PAD {pad} must be three of its "
-                f"ids"
+                f"{path}: EOS {eos}, UNK {unk} and PAD {pad} must be three different ids in it"
             )
-        order = [theirs.eos_token_id, unk]
-        order += [one for one in range(size) if one not in special]
-        texts = [names[one] for one in order[2:]]
-        return cls(order=(*order, pad), pieces=(EOS_PIECE, UNK_PIECE, *texts, PAD_PIECE))
+        ordinary = [number for number in range(size) if number not in special]
+        pieces = [names[number] for number in ordinary]
+        return cls(
+            order=(eos, unk, *ordinary, pad),
+            pieces=(EOS_PIECE, UNK_PIECE, *pieces, PAD_PIECE),
+        )
 
 
 def _model(
-    weights: Mapping[str, Tensor], theirs: ForeignConfig, ids: _Ids, *, path: Path
+    weights: Mapping[str, Tensor], marian: MarianConfig, ids: _IdMap, *, path: Path
 ) -> Transformer:
-    """Check every tensor, then put them into a model of ours."""
+    """Validate all tensors and load them into our model."""
     config = ModelConfig(
-        vocab_size=theirs.vocab_size,
-        encoder_layers=theirs.encoder_layers,
-        decoder_layers=theirs.decoder_layers,
-        d_model=theirs.d_model,
-        d_ff=theirs.encoder_ffn_dim,
-        heads=theirs.encoder_attention_heads,
-        d_k=theirs.d_model // theirs.encoder_attention_heads,
-        d_v=theirs.d_model // theirs.encoder_attention_heads,
-        dropout=theirs.dropout,
-        activation=theirs.activation,
+        vocab_size=marian.vocab_size,
+        encoder_layers=marian.encoder_layers,
+        decoder_layers=marian.decoder_layers,
+        d_model=marian.d_model,
+        d_ff=marian.encoder_ffn_dim,
+        heads=marian.encoder_attention_heads,
+        d_k=marian.d_model // marian.encoder_attention_heads,
+        d_v=marian.d_model // marian.encoder_attention_heads,
+        dropout=marian.dropout,
+        activation=marian.activation,
         attention_bias=True,
         output_bias=True,
     )
     check_size(weights, config, str(path))
-    held = _ours(_checked(weights, config, path=path), config, ids)
-    if held["embedding.weight"][config.pad].any():
+    state = _state_dict(_validated(weights, config, path=path), config, ids)
+    if state["embedding.weight"][config.pad].any():
         raise ValueError(
-            f"{path}: PAD's embedding is not zero, and the decoder starts from it here"
+            f"{path}: PAD's embedding is not zero, but transduce's decoder starts with a zero one"
         )
-    if not theirs.scale_embedding:
-        _scale(held, config)
-    config, held = _without_zeros(config, held)
-    with torch.random.fork_rng(devices=[]):  # the initial weights must cost nobody a seed
+    if not marian.scale_embedding:
+        _scale_embeddings(state, config)
+    config, state = _drop_zero_biases(config, state)
+    with torch.random.fork_rng(devices=[]):  # initialization must not advance the caller's RNG
         model = Transformer(config)
-    model.load_state_dict(held)
+    model.load_state_dict(state)
     return model.eval()
 
 
-def _checked(
+def _validated(
     weights: Mapping[str, Tensor], config: ModelConfig, *, path: Path
 ) -> Mapping[str, Tensor]:
-    """The tensors that are needed, each of its shape and finite; there must be no others."""
-    found = dict(weights)
-    _check_copies(found, path=path)
-    _check_positions(found, config, path=path)
-    found.setdefault(OUTPUT_BIAS, torch.zeros(1, config.vocab_size))
+    """Check that the tensors are complete, of the right shapes and finite; drop copies."""
+    tensors = dict(weights)
+    _drop_copies(tensors, path=path)
+    _drop_positions(tensors, config, path=path)
+    tensors.setdefault(OUTPUT_BIAS, torch.zeros(1, config.vocab_size))
     with torch.device("meta"):
         shapes = {name: tensor.shape for name, tensor in Transformer(config).state_dict().items()}
-    wanted = {twin.theirs: shapes[twin.ours] for twin in twins(config)}
-    wanted[OUTPUT_BIAS] = torch.Size((1, config.vocab_size))
-    for name in sorted(wanted.keys() - found.keys()):
-        raise ValueError(f"{path} has no tensor {name}, which config.json makes necessary")
-    for name in sorted(found.keys() - wanted.keys()):
+    expected = {entry.marian_name: shapes[entry.name] for entry in tensor_map(config)}
+    expected[OUTPUT_BIAS] = torch.Size((1, config.vocab_size))
+    for name in sorted(expected.keys() - tensors.keys()):
+        raise ValueError(f"{path} has no tensor {name}, which config.json requires")
+    for name in sorted(tensors.keys() - expected.keys()):
         raise ValueError(
-            f"{path} has a tensor {name}, for which this program has no place: config.json says "
-            f"{config.encoder_layers} + {config.decoder_layers} plain layers"
+            f"{path} has an unsupported tensor {name}: config.json describes "
+            f"{config.encoder_layers} + {config.decoder_layers} standard layers"
         )
-    for name, shape in wanted.items():
-        if found[name].shape != shape:
+    for name, shape in expected.items():
+        if tensors[name].shape != shape:
             raise ValueError(
-                f"{path}: tensor {name} is {list(found[name].shape)}, not {list(shape)} as "
-                f"config.json says"
+                f"{path}: tensor {name} is {list(tensors[name].shape)}, not {list(shape)} as "
+                f"config.json requires"
             )
-        if not found[name].isfinite().all():
-            raise ValueError(f"{path}: tensor {name} has values that are no finite numbers")
-    return found
+        if not tensors[name].isfinite().all():
+            raise ValueError(f"{path}: tensor {name} has NaN or infinite values")
+    return tensors
 
 
-def _check_copies(found: dict[str, Tensor], *, path: Path) -> None:
-    """Leave one of the matrices that should be one."""
+def _drop_copies(tensors: dict[str, Tensor], *, path: Path) -> None:
+    """Remove copies of the shared embedding matrix."""
     for name in _COPIES:
-        copy = found.pop(name, None)
-        if copy is not None and not torch.equal(found.setdefault(EMBEDDING, copy), copy):
+        copy = tensors.pop(name, None)
+        if copy is not None and not torch.equal(tensors.setdefault(EMBEDDING, copy), copy):
             raise ValueError(
-                f"{path}: {name} is not {EMBEDDING}: only models of one matrix for source, target "
-                f"and output can be imported"
+                f"{path}: {name} differs from {EMBEDDING}: only models that share one matrix "
+                f"between source, target and output can be imported"
             )
 
 
-def _check_positions(found: dict[str, Tensor], config: ModelConfig, *, path: Path) -> None:
-    """Take stored positions for granted where they are the sinusoids that they should be."""
+def _drop_positions(tensors: dict[str, Tensor], config: ModelConfig, *, path: Path) -> None:
+    """Remove stored position tables, which must be the sinusoids."""
     for name in _POSITIONS:
-        table = found.pop(name, None)
+        table = tensors.pop(name, None)
         if table is None:
             continue
-        usual = torch.empty(0)
+        expected = torch.empty(0)
         if table.dim() == 2 and table.size(1) == config.d_model:
-            usual = sinusoids(table.size(0), config.d_model)[:, halves(config.d_model)]
-        if table.shape != usual.shape or not torch.allclose(table, usual, atol=_NEAR, rtol=0.0):
+            order = interleaved_to_halves(config.d_model)
+            expected = sinusoids(table.size(0), config.d_model)[:, order]
+        if table.shape != expected.shape or not torch.allclose(
+            table, expected, atol=_TOLERANCE, rtol=0.0
+        ):
             raise ValueError(
-                f"{path}: {name} are not the sinusoids of the paper: not to be imported"
+                f"{path}: {name} is not the paper's sinusoids, which alone can be imported"
             )
 
 
-def _ours(found: Mapping[str, Tensor], config: ModelConfig, ids: _Ids) -> dict[str, Tensor]:
-    """Our names, d_model in our order, rows of the vocabulary in the order of our ids."""
-    order, rows = interleaved(config.d_model), torch.tensor(ids.order)
-    held = {
-        ours: found[theirs] if axis is None else found[theirs].index_select(axis, order)
-        for ours, theirs, axis in twins(config)
-    }
-    held["embedding.weight"] = held["embedding.weight"].index_select(0, rows)
-    held["output_bias"] = found[OUTPUT_BIAS][0].index_select(0, rows)
-    return held
+def _state_dict(
+    tensors: Mapping[str, Tensor], config: ModelConfig, ids: _IdMap
+) -> dict[str, Tensor]:
+    """Rename the tensors, and permute d_model and the vocabulary to our order."""
+    order, rows = halves_to_interleaved(config.d_model), torch.tensor(ids.order)
+    state: dict[str, Tensor] = {}
+    for name, marian_name, axis in tensor_map(config):
+        tensor = tensors[marian_name]
+        state[name] = tensor if axis is None else tensor.index_select(axis, order)
+    state["embedding.weight"] = state["embedding.weight"].index_select(0, rows)
+    state["output_bias"] = tensors[OUTPUT_BIAS][0].index_select(0, rows)
+    return state
 
 
-def _scale(held: dict[str, Tensor], config: ModelConfig) -> None:
-    """Make embeddings that are not scaled by √d_model into such as are."""
+def _scale_embeddings(state: dict[str, Tensor], config: ModelConfig) -> None:
+    """Convert embeddings without the factor √d_model to embeddings with it."""
     root = math.sqrt(config.d_model)
     last = f"decoder.{config.decoder_layers - 1}.feed_forward_norm.norm"
-    held["embedding.weight"] = held["embedding.weight"] / root
+    state["embedding.weight"] = state["embedding.weight"] / root
     for name in (f"{last}.weight", f"{last}.bias"):
-        held[name] = held[name] * root
+        state[name] = state[name] * root
 
 
-def _without_zeros(
-    config: ModelConfig, held: Mapping[str, Tensor]
+def _drop_zero_biases(
+    config: ModelConfig, state: Mapping[str, Tensor]
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Leave out biases where all of them are zero: the model is the paper's there."""
+    """Drop biases that are all zero, which leaves the paper's model."""
     attention = {
         name
-        for name in held
+        for name in state
         if name.endswith(".bias") and name.split(".")[2] in ("self_attention", "cross_attention")
     }
     config = replace(
         config,
-        attention_bias=any(bool(held[name].any()) for name in attention),
-        output_bias=bool(held["output_bias"][:-1].any()),  # PAD is never said
+        attention_bias=any(bool(state[name].any()) for name in attention),
+        output_bias=bool(state["output_bias"][:-1].any()),  # PAD is never output
     )
-    gone = set() if config.attention_bias else attention
-    gone |= set() if config.output_bias else {"output_bias"}
-    return config, {name: tensor for name, tensor in held.items() if name not in gone}
+    dropped = set() if config.attention_bias else attention
+    dropped |= set() if config.output_bias else {"output_bias"}
+    return config, {name: tensor for name, tensor in state.items() if name not in dropped}
 
 
-def _tokenizer(folder: Path, ids: _Ids) -> Tokenizer:
-    """Our own kind where it is one, as in a folder that came from here; else one of two models."""
+def _tokenizer(folder: Path, ids: _IdMap) -> Tokenizer:
+    """A single tokenizer if the folder was exported by us, else a pair of two models."""
     source, target = (read_model_file(folder / name) for name in (SOURCE, TARGET))
     if source == target:
         try:
@@ -275,19 +286,19 @@ def _tokenizer(folder: Path, ids: _Ids) -> Tokenizer:
 
 
 def _languages(folder: Path, *, source: str | None, target: str | None) -> Languages:
-    said = read_languages(folder)
-    usual = Languages()
+    given = read_languages(folder)
+    default = Languages()
     return Languages(
-        source=source or said.source_lang or usual.source,
-        target=target or said.target_lang or usual.target,
+        source=source or given.source_lang or default.source,
+        target=target or given.target_lang or default.target,
     )
 
 
-def _search(folder: Path, theirs: ForeignConfig) -> SearchConfig:
-    """Beam, exponent and limit, as near as ours come."""
-    longest = min(theirs.max_position_embeddings, read_languages(folder).longest)
+def _search(folder: Path, config: MarianConfig) -> SearchConfig:
+    """Beam size, length penalty and length limit, as close as ours get."""
+    max_source = min(config.max_position_embeddings, read_languages(folder).max_source)
     return SearchConfig(
-        beam=theirs.num_beams,
-        alpha=max(0.0, theirs.length_penalty),
-        max_source=max(1, longest - 1),  # EOS has a position as well
+        beam=config.num_beams,
+        alpha=max(0.0, config.length_penalty),
+        max_source=max(1, max_source - 1),  # EOS has a position as well
     )

@@ -1,64 +1,85 @@
-"""A bundle as a folder of Hugging Face's Marian: what MarianMTModel and MarianTokenizer load.
+"""Write a bundle as a Hugging Face Marian folder, for MarianMTModel and MarianTokenizer.
 
-    config.json               the shape
-    generation_config.json    how it is searched, as far as that program can say it
-    model.safetensors         the weights, d_model in Marian's order
-    source.spm, target.spm    the SentencePiece models of the sides
-    vocab.json                the id of each piece
-    tokenizer_config.json     the languages, and that control pieces in text are text
-    manifest.json             size and SHA-256 of the others
+    config.json               architecture
+    generation_config.json    search settings, as far as Marian has them
+    model.safetensors         weights, with d_model in Marian's order
+    source.spm, target.spm    SentencePiece models
+    vocab.json                id of each piece
+    tokenizer_config.json     languages; control pieces in text are plain text
+    manifest.json             size and SHA-256 of the other files
 
-Its search is another one: it divides by length to the power of `length_penalty`, where ours divides
-by ((5 + length) / 6)^α, and it stops by another rule. Greedy search says the same in both.
+Beam search differs: transformers divides by length^`length_penalty`, ours by
+((5 + length) / 6)^α, and its stopping rule is another one. Greedy search is identical.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
+import torch
 from safetensors.torch import save
 from torch import Tensor
 
 from transduce.bundle.bundle import CONFIG, WEIGHTS, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import EOS, UNK
-from transduce.export.destination import check_replaceable
-from transduce.export.marian_layout import OUTPUT_BIAS, halves, twins
+from transduce.export.marian_files import OUTPUT_BIAS, interleaved_to_halves, tensor_map
 from transduce.inference.engines.ct2_model import vocabulary
 from transduce.inference.engines.ct2_model import why_not as why_not_ctranslate2
-from transduce.io.atomic_folder import whole_folder
+from transduce.io.atomic_folder import MANIFEST, whole_folder
 
 GENERATION, TOKENIZER_CONFIG = "generation_config.json", "tokenizer_config.json"
 FILES = (CONFIG, GENERATION, WEIGHTS, SOURCE, TARGET, TABLE, TOKENIZER_CONFIG)
 
 
 def why_not(bundle: Bundle) -> str:
-    """Say in a few words what of a model Marian cannot express; empty if it can express all."""
+    """Return the first feature of a model that Marian lacks; empty if it has all."""
     shape = bundle.model.config
     if shape.norm != "post":
-        return f'model.norm "{shape.norm}": its layers normalise after the sub-layer alone'
+        return f'model.norm "{shape.norm}": the layers of Marian are post-norm'
     if shape.positions != "sinusoid":
-        return f'model.positions "{shape.positions}": its positions are sinusoids'
+        return f'model.positions "{shape.positions}": the positions of Marian are sinusoids'
     if not shape.heads * shape.d_k == shape.heads * shape.d_v == shape.d_model:
         return (
             f"model.d_k {shape.d_k} and model.d_v {shape.d_v}: both must be d_model / heads, "
             f"{shape.d_model} / {shape.heads}"
         )
     if shape.radius:
-        return f"model.radius {shape.radius}: its self-attention sees all positions"
+        return f"model.radius {shape.radius}: Marian's self-attention is not local"
     return ""
 
 
-def write_marian(bundle: Bundle, folder: Path) -> None:
-    """Write the folder, whole or not at all; an earlier one in its place is replaced.
+def check_replaceable(folder: Path, own: Collection[str]) -> None:
+    """Check that `folder` is free, or holds an earlier export that may be replaced.
+
+    Args:
+        folder: output folder of an export.
+        own: names of the export's files.
 
     Raises:
-        ValueError: if Marian cannot express the model, or `folder` holds something else.
-        OSError: if it cannot be written; what was there is still there.
+        ValueError: if it is a file, or holds anything else.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is a file: name another folder for the export")
+    names = {path.name for path in folder.iterdir()}
+    foreign = sorted(names - {*own, MANIFEST})
+    if foreign or (names and MANIFEST not in names):
+        what = f"it holds {foreign[0]}" if foreign else f"it has no {MANIFEST}"
+        raise ValueError(f"{folder} is not a replaceable export, {what}: name another folder")
+
+
+def write_marian(bundle: Bundle, folder: Path) -> None:
+    """Write the folder atomically, replacing an earlier export.
+
+    Raises:
+        ValueError: if Marian cannot express the model, or `folder` is not an export.
+        OSError: if it cannot be written; an earlier export is kept.
     """
     if reason := why_not(bundle):
-        there = not why_not_ctranslate2(bundle.model.config)
-        advice = "; export to ctranslate2 instead" if there else ""
+        supported = not why_not_ctranslate2(bundle.model.config)
+        advice = "; export to ctranslate2 instead" if supported else ""
         raise ValueError(f"Marian cannot express {reason}{advice}")
     check_replaceable(folder, FILES)
     pieces = vocabulary(bundle.tokenizer)
@@ -66,27 +87,25 @@ def write_marian(bundle: Bundle, folder: Path) -> None:
         _write_json(fresh / CONFIG, _config(bundle))
         _write_json(fresh / GENERATION, _generation(bundle))
         (fresh / WEIGHTS).write_bytes(save(_weights(bundle), metadata={"format": "pt"}))
-        for name, data in _models(bundle).items():
+        for name, data in _sentencepiece_models(bundle).items():
             (fresh / name).write_bytes(data)
         _write_json(fresh / TABLE, {piece: number for number, piece in enumerate(pieces)})
         _write_json(fresh / TOKENIZER_CONFIG, _tokenizer(bundle, pieces[-1]))
 
 
 def _weights(bundle: Bundle) -> dict[str, Tensor]:
-    """Every tensor under Marian's name and in its order; a bias that we lack is zero."""
-    held = {name: each.detach().cpu().float() for name, each in bundle.model.state_dict().items()}
+    """All tensors under Marian's names and in its order; biases that ours lacks are zero."""
+    state = bundle.model.state_dict()
+    tensors = {name: tensor.detach().cpu().float() for name, tensor in state.items()}
     config = bundle.model.config
-    order = halves(config.d_model)
+    order = interleaved_to_halves(config.d_model)
     weights: dict[str, Tensor] = {}
-    for ours, theirs, axis in twins(config):
-        tensor = held.get(ours)
-        if tensor is None:
-            tensor = held[f"{ours.removesuffix('.bias')}.weight"].new_zeros(config.d_model)
-        weights[theirs] = (
-            tensor if axis is None else tensor.index_select(axis, order)
-        ).contiguous()
-    zero = held["embedding.weight"].new_zeros(config.vocab_size)
-    weights[OUTPUT_BIAS] = held.get("output_bias", zero)[None].contiguous()
+    for name, marian_name, axis in tensor_map(config):
+        tensor = tensors.get(name, torch.zeros(config.d_model))
+        reordered = tensor if axis is None else tensor.index_select(axis, order)
+        weights[marian_name] = reordered.contiguous()
+    zeros = torch.zeros(config.vocab_size)
+    weights[OUTPUT_BIAS] = tensors.get("output_bias", zeros)[None].contiguous()
     return weights
 
 
@@ -119,11 +138,11 @@ def _config(bundle: Bundle) -> _Json:
         "normalize_before": False,
         "normalize_embedding": False,
         "add_final_layer_norm": False,
-        "max_position_embeddings": _longest(bundle),
+        "max_position_embeddings": _max_positions(bundle),
         "pad_token_id": pad,
         "decoder_start_token_id": pad,
         "eos_token_id": EOS,
-        "forced_eos_token_id": None,  # what the limit cut stays cut
+        "forced_eos_token_id": None,  # no EOS is forced at the length limit
         "bos_token_id": None,
     }
 
@@ -133,7 +152,7 @@ def _generation(bundle: Bundle) -> _Json:
     return {
         "num_beams": bundle.search.beam,
         "length_penalty": bundle.search.alpha,
-        "max_length": _longest(bundle),
+        "max_length": _max_positions(bundle),
         "bad_words_ids": [[pad]],
         "pad_token_id": pad,
         "decoder_start_token_id": pad,
@@ -142,8 +161,8 @@ def _generation(bundle: Bundle) -> _Json:
     }
 
 
-def _longest(bundle: Bundle) -> int:
-    """Positions of the longest translation of the longest source."""
+def _max_positions(bundle: Bundle) -> int:
+    """Length limit of the longest source's translation."""
     return bundle.search.limit(bundle.search.max_source)
 
 
@@ -163,7 +182,7 @@ def _tokenizer(bundle: Bundle, pad: str) -> _Json:
     }
 
 
-def _models(bundle: Bundle) -> Mapping[str, bytes]:
+def _sentencepiece_models(bundle: Bundle) -> Mapping[str, bytes]:
     if isinstance(bundle.tokenizer, PairTokenizer):
         return bundle.tokenizer.files()
     return dict.fromkeys((SOURCE, TARGET), bundle.tokenizer.to_bytes())

@@ -1,22 +1,27 @@
-"""The files of a folder of Marian's, read and believed only as far as they are checked.
+"""Read and validate a Hugging Face Marian folder; map its tensors to ours.
 
-`pytorch_model.bin` is a pickle. It is read here alone, by a loader that makes tensors and plain
-values and runs nothing else.
+`pytorch_model.bin` is a pickle, read here alone and with `weights_only`, which executes no code.
+
+Marian stores all sines of a position before all cosines, ours interleaves them (section 3.5).
+Embeddings are added to positions, so every d_model axis is permuted accordingly; queries, keys,
+values and the inner layer keep their order.
 """
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 import pydantic
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from transduce.bundle.bundle import CONFIG, WEIGHTS
 from transduce.bundle.tensors import read_tensors
+from transduce.model.config import ModelConfig
 
 GENERATION, TOKENIZER_CONFIG, PICKLE = (
     "generation_config.json",
@@ -27,8 +32,8 @@ _MARIAN = "only models of Marian's architecture, such as those of OPUS-MT, can b
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ForeignConfig:
-    """What config.json says, as far as it shapes a model; defaults are those of transformers."""
+class MarianConfig:
+    """The fields of config.json that define the architecture, with transformers' defaults."""
 
     __pydantic_config__ = pydantic.ConfigDict(extra="ignore")
 
@@ -66,15 +71,15 @@ class ForeignConfig:
 
     @property
     def activation(self) -> Literal["relu", "gelu", "silu"]:
-        """As ours names it."""
+        """The activation under our name."""
         return "silu" if self.activation_function == "swish" else self.activation_function
 
     def why_not(self) -> str:
-        """Say in a few words which of its blocks ours have no counterpart for; empty if none."""
+        """Return the first feature that our model lacks; empty if it has all."""
         table: tuple[tuple[bool, str], ...] = (
             (
                 not self.is_encoder_decoder or "MarianForCausalLM" in (self.architectures or ()),
-                "a decoder alone",
+                "a decoder without encoder",
             ),
             (self.normalize_before, "normalize_before true"),
             (self.normalize_embedding, "normalize_embedding true"),
@@ -84,34 +89,35 @@ class ForeignConfig:
             (not self.tie_word_embeddings, "tie_word_embeddings false"),
             (
                 self.decoder_vocab_size not in (None, self.vocab_size),
-                f"decoder_vocab_size {self.decoder_vocab_size} beside vocab_size {self.vocab_size}",
+                f"decoder_vocab_size {self.decoder_vocab_size} but vocab_size "
+                f"{self.vocab_size}",
             ),
             (
                 self.encoder_attention_heads != self.decoder_attention_heads,
-                f"encoder_attention_heads {self.encoder_attention_heads} beside "
+                f"encoder_attention_heads {self.encoder_attention_heads} but "
                 f"decoder_attention_heads {self.decoder_attention_heads}",
             ),
             (
                 self.encoder_ffn_dim != self.decoder_ffn_dim,
-                f"encoder_ffn_dim {self.encoder_ffn_dim} beside decoder_ffn_dim "
+                f"encoder_ffn_dim {self.encoder_ffn_dim} but decoder_ffn_dim "
                 f"{self.decoder_ffn_dim}",
             ),
             (
                 self.decoder_start_token_id != self.pad_token_id,
-                f"decoder_start_token_id {self.decoder_start_token_id} that is not pad_token_id "
+                f"decoder_start_token_id {self.decoder_start_token_id} but pad_token_id "
                 f"{self.pad_token_id}",
             ),
             (
                 bool(self.d_model % self.encoder_attention_heads),
-                f"d_model {self.d_model} that {self.encoder_attention_heads} heads do not divide",
+                f"d_model {self.d_model} not divisible by {self.encoder_attention_heads} heads",
             ),
         )
         return next((reason for holds, reason in table if holds), "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ForeignTokenizer:
-    """What tokenizer_config.json says."""
+class MarianTokenizerConfig:
+    """The fields of tokenizer_config.json that matter."""
 
     __pydantic_config__ = pydantic.ConfigDict(extra="ignore")
 
@@ -121,63 +127,63 @@ class ForeignTokenizer:
     model_max_length: float | None = None
 
     @property
-    def longest(self) -> int:
-        """Most pieces of a source, EOS counted."""
-        said = self.model_max_length
-        return sys.maxsize if said is None or said > sys.maxsize else int(said)
+    def max_source(self) -> int:
+        """Maximum source length in pieces, EOS included."""
+        limit = self.model_max_length
+        return sys.maxsize if limit is None or limit > sys.maxsize else int(limit)
 
 
-def read_settings(folder: Path) -> ForeignConfig:
-    """Read config.json, and over it what generation_config.json says of the search.
+def read_settings(folder: Path) -> MarianConfig:
+    """Read config.json and the search settings of generation_config.json.
 
     Raises:
-        ValueError: if it cannot be read, or names a block that ours have no counterpart for.
+        ValueError: if it cannot be read, or has a feature that our model lacks.
     """
     path = folder / CONFIG
-    held = read_json(path)
-    kind = held.get("model_type")
-    if kind != "marian":
-        raise ValueError(f"{path} says model_type {kind!r}: {_MARIAN}")
+    values = read_json(path)
+    model_type = values.get("model_type")
+    if model_type != "marian":
+        raise ValueError(f"{path} has model_type {model_type!r}: {_MARIAN}")
     for key in ("rope_theta", "rope_parameters", "rope_scaling"):
-        if held.get(key) is not None:
-            raise ValueError(f"{path} says {key}, rotary positions: {_MARIAN}")
+        if values.get(key) is not None:
+            raise ValueError(f"{path} has {key}, rotary positions: {_MARIAN}")
     if (folder / GENERATION).is_file():
         search = read_json(folder / GENERATION)
-        held |= {key: search[key] for key in ("num_beams", "length_penalty") if search.get(key)}
-    said = {key: value for key, value in held.items() if value is not None}
+        values |= {key: search[key] for key in ("num_beams", "length_penalty") if search.get(key)}
+    given = {key: value for key, value in values.items() if value is not None}
     try:
-        config = pydantic.TypeAdapter(ForeignConfig).validate_json(json.dumps(said), strict=True)
+        config = pydantic.TypeAdapter(MarianConfig).validate_json(json.dumps(given), strict=True)
     except pydantic.ValidationError as error:
-        raise ValueError(f"{path}: {_fault(error)}") from None
+        raise ValueError(f"{path}: {_first_error(error)}") from None
     if reason := config.why_not() or ("two vocabularies" * read_languages(folder).separate_vocabs):
-        raise ValueError(f"{path} says {reason}, which this program has no place for")
+        raise ValueError(f"{path} has {reason}, which transduce does not support")
     return config
 
 
-def read_languages(folder: Path) -> ForeignTokenizer:
-    """Read tokenizer_config.json, which need not be there.
+def read_languages(folder: Path) -> MarianTokenizerConfig:
+    """Read tokenizer_config.json; defaults if there is none.
 
     Raises:
-        ValueError: if it is there and cannot be read.
+        ValueError: if it cannot be read.
     """
     path = folder / TOKENIZER_CONFIG
     if not path.is_file():
-        return ForeignTokenizer()
+        return MarianTokenizerConfig()
     try:
-        adapter = pydantic.TypeAdapter(ForeignTokenizer)
+        adapter = pydantic.TypeAdapter(MarianTokenizerConfig)
         return adapter.validate_python(read_json(path))
     except pydantic.ValidationError as error:
-        raise ValueError(f"{path}: {_fault(error)}") from None
+        raise ValueError(f"{path}: {_first_error(error)}") from None
 
 
 def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
-    """Read the tensors, in single precision, from the safe file where there is one.
+    """Read the weights as float32, from safetensors if there is such a file.
 
     Returns:
-        Which file, and its tensors by name.
+        The file and its tensors by name.
 
     Raises:
-        ValueError: if there is none, or it is damaged.
+        ValueError: if it is missing or damaged.
     """
     path = folder / WEIGHTS
     if path.is_file():
@@ -186,49 +192,117 @@ def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
     if not path.is_file():
         raise ValueError(f"{folder} has neither {WEIGHTS} nor {PICKLE}: copy the whole folder")
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged bytes make the loader raise anything
-        reason = type(error).__name__  # its words advise to load the file in spite of that
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # damaged files raise all kinds of errors
+        reason = type(error).__name__  # torch's text advises weights_only=False
         raise ValueError(f"{path} is damaged or holds more than tensors ({reason})") from None
-    if not isinstance(found, dict) or not all(isinstance(one, Tensor) for one in found.values()):
-        raise ValueError(f"{path} holds more than tensors by name: it is no model of Marian's")
-    return path, {str(name): tensor.float() for name, tensor in found.items()}
+    named = isinstance(tensors, dict) and all(isinstance(t, Tensor) for t in tensors.values())
+    if not named:
+        raise ValueError(f"{path} holds more than named tensors: it is not a Marian model")
+    return path, {str(name): tensor.float() for name, tensor in tensors.items()}
 
 
 def read_json(path: Path) -> dict[str, object]:
-    """Read an object of JSON.
+    """Read a JSON object.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if it is missing or damaged.
     """
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(
-            f"{path} is missing: {path.parent} is no whole model of Marian's"
+            f"{path} is missing: {path.parent} is not a complete Marian model"
         ) from None
     except ValueError:
-        raise ValueError(f"{path} is damaged, it is no JSON: copy it again") from None
-    if not isinstance(held, dict):
-        raise ValueError(f"{path} is no table of names and values: copy it again")
-    return held
+        raise ValueError(f"{path} is not valid JSON: copy it again") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} is not a JSON object: copy it again")
+    return values
 
 
 def read_model_file(path: Path) -> bytes:
-    """Read a SentencePiece model's bytes.
+    """Read a SentencePiece model.
 
     Raises:
-        ValueError: if there is no such file.
+        ValueError: if it is missing.
     """
     try:
         return path.read_bytes()
     except FileNotFoundError:
         raise ValueError(
-            f"{path} is missing: {path.parent} is no whole model of Marian's"
+            f"{path} is missing: {path.parent} is not a complete Marian model"
         ) from None
 
 
-def _fault(error: pydantic.ValidationError) -> str:
-    fault = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in fault["loc"])
-    return f"{key}: {fault['msg']}"
+def _first_error(error: pydantic.ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    return f"{key}: {first['msg']}"
+
+
+EMBEDDING: Final = "model.shared.weight"
+OUTPUT_BIAS: Final = "final_logits_bias"
+"""Marian's names of the shared embedding matrix and of the output bias."""
+
+_ATTENTIONS = (("self_attention", "self_attn"), ("cross_attention", "encoder_attn"))
+_PROJECTIONS = (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"))
+
+
+class TensorMapping(NamedTuple):
+    """A tensor's name here and in Marian."""
+
+    name: str
+    marian_name: str
+    axis: int | None
+    """The axis to permute, d_model; None if there is none or its order does not matter."""
+
+
+def tensor_map(config: ModelConfig) -> Iterator[TensorMapping]:
+    """Map every tensor but the output bias, including biases that ours may lack."""
+    yield TensorMapping("embedding.weight", EMBEDDING, 1)
+    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        for number in range(layers):
+            prefix, marian_prefix = f"{side}.{number}", f"model.{side}.layers.{number}"
+            for name, marian_name, axis in _layer(side):
+                yield TensorMapping(f"{prefix}.{name}", f"{marian_prefix}.{marian_name}", axis)
+
+
+def _layer(side: str) -> Iterator[TensorMapping]:
+    for name, marian_name in _ATTENTIONS if side == "decoder" else _ATTENTIONS[:1]:
+        for part, marian_part in _PROJECTIONS:
+            yield from _linear(f"{name}.{part}", f"{marian_name}.{marian_part}", input_axis=True)
+        yield from _linear(f"{name}.out", f"{marian_name}.out_proj", input_axis=False)
+        yield from _norm(f"{name}_norm", f"{marian_name}_layer_norm")
+    yield from _linear("feed_forward.inner", "fc1", input_axis=True)
+    yield from _linear("feed_forward.outer", "fc2", input_axis=False)
+    yield from _norm("feed_forward_norm", "final_layer_norm")
+
+
+def _linear(name: str, marian_name: str, *, input_axis: bool) -> Iterator[TensorMapping]:
+    """A linear layer whose input (else output) is d_model wide; weights are output x input."""
+    yield TensorMapping(f"{name}.weight", f"{marian_name}.weight", 1 if input_axis else 0)
+    yield TensorMapping(f"{name}.bias", f"{marian_name}.bias", None if input_axis else 0)
+
+
+def _norm(name: str, marian_name: str) -> Iterator[TensorMapping]:
+    yield TensorMapping(f"{name}.norm.weight", f"{marian_name}.weight", 0)
+    yield TensorMapping(f"{name}.norm.bias", f"{marian_name}.bias", 0)
+
+
+def interleaved_to_halves(d_model: int) -> Int[Tensor, " d_model"]:
+    """Indices that turn our order of d_model into Marian's.
+
+    >>> interleaved_to_halves(6).tolist()
+    [0, 2, 4, 1, 3, 5]
+    """
+    return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
+
+
+def halves_to_interleaved(d_model: int) -> Int[Tensor, " d_model"]:
+    """Indices that turn Marian's order of d_model into ours.
+
+    >>> halves_to_interleaved(6).tolist()
+    [0, 3, 1, 4, 2, 5]
+    """
+    return interleaved_to_halves(d_model).argsort()

@@ -1,98 +1,327 @@
-"""The proof that goes with an export: a sample decoded by both sides, and where they first part.
+"""Verify an export: decode a sample with the other program and with ours, and compare.
 
-Both sides cut the text themselves and search greedily, one sentence at a time, with our limit on
-length. Of Argos, whose search has settings of its own, what it says is held against CTranslate2
-with these settings and our tokenizer.
+Both sides tokenize by themselves and search greedily, one sentence at a time, with our length
+limit. Argos has fixed search settings of its own, so it is compared with CTranslate2 under those
+settings and our tokenizer. Without the other program installed, no proof is made.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import zip_longest
+from pathlib import Path
+from types import ModuleType
 from typing import Literal, NamedTuple
 
-Format = Literal["marian", "ctranslate2", "argos"]
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from transduce.bundle.bundle import Bundle
+from transduce.data.corpus import tidy
+from transduce.data.tokenizer import EOS, UNK
+from transduce.inference.engines.ct2_model import load_ctranslate2, vocabulary
+from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.search.config import Request
+
+ARGOS_BEAM, ARGOS_PENALTY = 4, 0.2
+"""Argos's beam size and length penalty, which it does not let users change."""
+
+ExportFormat = Literal["marian", "ctranslate2", "argos"]
 
 
 class Difference(NamedTuple):
-    """Where two sides first say something else."""
+    """The first position at which the two outputs differ."""
 
     sentence: int
     """Counted from 1 in the sample."""
 
-    place: int
-    """Counted from 1 in the sentence: its source and EOS first, then what was said."""
+    position: int
+    """Counted from 1 in the sentence: source pieces and EOS first, then the translation's."""
 
-    ours: str
-    theirs: str
-    """The pieces there (of Argos, words); empty where a side has ended."""
+    piece: str
+    other_piece: str
+    """Our piece and the other program's (for Argos, words); empty where a side has ended."""
+
+
+class PiecePair(NamedTuple):
+    """The pieces of one sentence, source and translation, from both programs."""
+
+    pieces: tuple[str, ...]
+    other_pieces: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """What decoding a sample with both sides has shown."""
+    """The result of decoding a sample with both programs."""
 
-    format: Format
+    format: ExportFormat
     sentences: int = 0
     equal: int = 0
-    """Sentences that both sides cut alike and translate into the same pieces."""
+    """Sentences with identical source pieces and translations."""
 
     first_difference: Difference | None = None
     gap: float | None = None
-    """The largest difference of two logits, where the other side shows its logits."""
+    """Largest difference of two logits, if the other program exposes its logits."""
 
     not_made: str = ""
-    """Why no proof was made, and what to do about it; empty if there is one."""
+    """Why there is no proof, and the remedy; empty if there is one."""
 
     @property
     def holds(self) -> bool:
-        """Whether there is a proof and both sides agree in everything."""
+        """Whether a proof was made and all sentences are identical."""
         return not self.not_made and self.equal == self.sentences
 
     def __str__(self) -> str:
-        """The proof as a line for people."""
+        """Format as one line."""
         if self.not_made:
-            return f"{self.format}: no proof was made: {self.not_made}"
-        said = f"{self.format}: {self.equal} of {self.sentences} sentences are equal on both sides"
+            return f"{self.format}: not verified: {self.not_made}"
+        text = f"{self.format}: {self.equal} of {self.sentences} sentences identical"
         if self.gap is not None:
-            said += f", logits differ by {self.gap:.1e} at most"
+            text += f"; largest logit difference {self.gap:.1e}"
         if (first := self.first_difference) is not None:
-            said += (
-                f"; the first difference is in sentence {first.sentence}, place {first.place}: "
-                f"{first.ours!r} here, {first.theirs!r} there"
+            text += (
+                f"; first difference in sentence {first.sentence}, position {first.position}: "
+                f"{first.piece!r}, not {first.other_piece!r}"
             )
-        return said
+        return text
 
 
-class Both(NamedTuple):
-    """A sentence's pieces, source and translation, as both sides have them."""
-
-    ours: tuple[str, ...]
-    theirs: tuple[str, ...]
-
-
-def missing(format: Format, *modules: str) -> Proof | None:
-    """Say what must be installed before a proof can be made, or None if it can."""
-    lacking = [module for module in modules if find_spec(module) is None]
-    if not lacking:
+def missing_packages(format: ExportFormat, *modules: str) -> Proof | None:
+    """Return a `Proof` that names the packages to install, or None if all are available."""
+    missing = " ".join(module for module in modules if find_spec(module) is None)
+    if not missing:
         return None
-    names = " ".join(lacking)
-    return Proof(format=format, not_made=f"{names} is not installed here: pip install {names}")
+    return Proof(format=format, not_made=f"{missing} is not installed: pip install {missing}")
 
 
-def compared(format: Format, pairs: Iterable[Both], *, gap: float | None = None) -> Proof:
-    """Count the sentences that are equal, and find the first difference."""
+def compare_pieces(
+    format: ExportFormat, pairs: Iterable[PiecePair], *, gap: float | None = None
+) -> Proof:
+    """Count identical sentences and find the first difference.
+
+    Args:
+        format: the format of the export.
+        pairs: pieces of each sentence, ours and the other program's.
+        gap: largest difference of two logits, if known.
+    """
     count, equal = 0, 0
     first: Difference | None = None
-    for count, both in enumerate(pairs, 1):
-        apart = next(_differences(both), None)
-        equal += apart is None
-        if apart is not None and first is None:
-            first = Difference(count, *apart)
+    for count, pair in enumerate(pairs, 1):
+        difference = next(_differences(pair), None)
+        equal += difference is None
+        if difference is not None and first is None:
+            first = Difference(count, *difference)
     return Proof(format=format, sentences=count, equal=equal, first_difference=first, gap=gap)
 
 
-def _differences(both: Both) -> Iterator[tuple[int, str, str]]:
-    for number, (ours, theirs) in enumerate(zip_longest(*both, fillvalue=""), 1):
-        if ours != theirs:
-            yield number, ours, theirs
+def _differences(pair: PiecePair) -> Iterator[tuple[int, str, str]]:
+    for position, (piece, other) in enumerate(zip_longest(*pair, fillvalue=""), 1):
+        if piece != other:
+            yield position, piece, other
+
+
+class _Sample(NamedTuple):
+    """A sentence of the sample and our greedy translation of it."""
+
+    text: str
+    source: tuple[int, ...]
+    """Ids with EOS."""
+    target: tuple[int, ...]
+    """Ids, with EOS unless the length limit was reached."""
+    limit: int
+
+
+def prove_marian(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:
+    """Compare MarianMTModel and MarianTokenizer with our torch engine.
+
+    Args:
+        bundle: the exported model.
+        folder: the output of `write_marian`.
+        sentences: the sample; blank and overlong ones are skipped.
+    """
+    if proof := missing_packages("marian", "transformers"):
+        return proof
+    with _quiet_transformers() as transformers:
+        model = transformers.MarianMTModel.from_pretrained(folder, local_files_only=True).eval()
+        tokenize = transformers.MarianTokenizer.from_pretrained(folder, local_files_only=True)
+        gap = 0.0
+        pairs: list[PiecePair] = []
+        for sample in _samples(bundle, sentences):
+            source = torch.tensor([tokenize(sample.text)["input_ids"]])
+            output = model.generate(
+                input_ids=source,
+                attention_mask=torch.ones_like(source),
+                num_beams=1,
+                do_sample=False,
+                length_penalty=1.0,
+                max_length=sample.limit + 1,  # + the start token
+            )
+            pairs.append(_piece_pair(bundle, sample, source[0].tolist(), output[0, 1:].tolist()))
+            gap = max(gap, _logit_gap(bundle, model, sample))
+    return compare_pieces("marian", pairs, gap=gap)
+
+
+def prove_ctranslate2(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:
+    """Compare CTranslate2 with our torch engine.
+
+    Args:
+        bundle: the exported model.
+        folder: the output of `write_ctranslate2`; quantized weights may differ in some pieces.
+        sentences: the sample; blank and overlong ones are skipped.
+    """
+    if proof := missing_packages("ctranslate2", "ctranslate2"):
+        return proof
+    translator = load_ctranslate2().Translator(str(folder), inter_threads=1, intra_threads=1)
+    pieces = vocabulary(bundle.tokenizer)
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    pairs: list[PiecePair] = []
+    for sample in _samples(bundle, sentences):
+        (result,) = translator.translate_batch(
+            [[pieces[number] for number in sample.source[:-1]]],  # CTranslate2 adds EOS itself
+            beam_size=1,
+            max_input_length=0,
+            max_decoding_length=sample.limit,
+            return_end_token=True,
+        )
+        target = [ids[piece] for piece in result.hypotheses[0]]
+        pairs.append(_piece_pair(bundle, sample, sample.source, target))
+    return compare_pieces("ctranslate2", pairs)
+
+
+def prove_argos(bundle: Bundle, file: Path, sentences: Sequence[str]) -> Proof:
+    """Compare Argos Translate with CTranslate2 under Argos's settings, word by word.
+
+    The package is installed into a temporary home of a separate process.
+
+    Args:
+        bundle: the exported model.
+        file: the output of `write_argos`.
+        sentences: the sample; blank and overlong ones are skipped.
+
+    Raises:
+        ValueError: if Argos fails; the message has its last line of stderr.
+    """
+    if proof := missing_packages("argos", "argostranslate", "ctranslate2"):
+        return proof
+    texts = [text for text in map(tidy, sentences) if _fits(bundle, text)]
+    with tempfile.TemporaryDirectory() as scratch:
+        by_argos = _translate_with_argos(bundle, file, texts, home=Path(scratch))
+        by_ctranslate2 = _translate_like_argos(bundle, file, texts, scratch=Path(scratch))
+    pairs = (
+        PiecePair(tuple(text.split(" ")), tuple(other.split(" ")))
+        for text, other in zip(by_ctranslate2, by_argos, strict=True)
+    )
+    return compare_pieces("argos", pairs)
+
+
+def _fits(bundle: Bundle, text: str) -> bool:
+    return 0 < len(bundle.tokenizer.encode(text)) <= bundle.search.max_source
+
+
+def _samples(bundle: Bundle, sentences: Sequence[str]) -> Iterator[_Sample]:
+    greedy = replace(bundle.search, beam=1)
+    device = bundle.model.embedding.weight.device
+    engine = TorchEngine(bundle.model, pad=bundle.tokenizer.pad, eos=EOS, device=device)
+    for text in filter(lambda text: _fits(bundle, text), map(tidy, sentences)):
+        ids = tuple(bundle.tokenizer.encode(text))
+        ((best, *_),) = engine.search([Request(ids)], greedy)
+        yield _Sample(text, (*ids, EOS), best.ids, greedy.limit(len(ids)))
+
+
+def _piece_pair(
+    bundle: Bundle, sample: _Sample, source: Sequence[int], target: Sequence[int]
+) -> PiecePair:
+    ids, other_ids = (*sample.source, *sample.target), (*source, *target)
+    return PiecePair(tuple(bundle.tokenizer.pieces(ids)), tuple(bundle.tokenizer.pieces(other_ids)))
+
+
+@torch.inference_mode()
+def _logit_gap(bundle: Bundle, model: torch.nn.Module, sample: _Sample) -> float:
+    """Largest logit difference over our translation, teacher-forced; PAD is never output."""
+    source = torch.tensor([sample.source])
+    target = torch.tensor([[bundle.tokenizer.pad, *sample.target[:-1]]])
+    device = bundle.model.embedding.weight.device
+    logits: Float[Tensor, "1 target vocab"] = bundle.model(
+        source.to(device), None, target.to(device)
+    ).cpu()
+    other_logits = model(input_ids=source, decoder_input_ids=target).logits
+    return (logits - other_logits)[..., :-1].abs().max().item()
+
+
+@contextmanager
+def _quiet_transformers() -> Generator[ModuleType]:
+    """Import transformers, offline and with errors only on stderr."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends packages that are not needed here
+        transformers = import_module("transformers")
+        logging = transformers.utils.logging
+        verbosity = logging.get_verbosity()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield transformers
+        finally:
+            logging.set_verbosity(verbosity)
+            logging.enable_progress_bar()
+
+
+def _translate_with_argos(
+    bundle: Bundle, file: Path, texts: Sequence[str], *, home: Path
+) -> list[str]:
+    """Translate with Argos in a process of its own, whose home is `home`."""
+    job, output = home / "job.json", home / "output.json"
+    settings = {
+        "package": str(file.resolve()),
+        "source": bundle.languages.source,
+        "target": bundle.languages.target,
+        "sentences": texts,
+        "output": str(output),
+    }
+    job.write_text(json.dumps(settings), encoding="utf-8")
+    folders = ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("ARGOS_")}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "transduce.export.argos_runner", str(job)],
+        env=inherited | dict.fromkeys(folders, str(home)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        reason = (done.stderr.strip() or "no message").splitlines()[-1]
+        raise ValueError(f"Argos failed to translate with {file}: {reason}")
+    return json.loads(output.read_text(encoding="utf-8"))
+
+
+def _translate_like_argos(
+    bundle: Bundle, file: Path, texts: Sequence[str], *, scratch: Path
+) -> list[str]:
+    """Translate with CTranslate2 and our tokenizer under Argos's settings."""
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(scratch / "package")
+    (folder,) = (scratch / "package").iterdir()
+    translator = load_ctranslate2().Translator(str(folder / "model"), compute_type="auto")
+    pieces = vocabulary(bundle.tokenizer)
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    translations: list[str] = []
+    for source in map(bundle.tokenizer.encode, texts):
+        (result,) = translator.translate_batch(
+            [[pieces[number] for number in source]],
+            beam_size=ARGOS_BEAM,
+            length_penalty=ARGOS_PENALTY,
+            replace_unknowns=True,
+        )
+        text = bundle.tokenizer.decode(ids.get(piece, UNK) for piece in result.hypotheses[0])
+        translations.append(text.replace("▁", " ").replace("_", " "))  # as Argos does
+    return translations

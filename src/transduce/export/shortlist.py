@@ -1,11 +1,10 @@
-"""A shortlist learned: what pieces became, by what a model looked at while it said them.
+"""Learn a lexical shortlist from a model's cross-attention.
 
-The model reads training pairs along with their given translations. Each target piece is shared out
-among the source pieces that are looked at while it is due (`translate.alignment`); a source piece
-allows every piece that makes up enough of what it was given. What is said often is always allowed.
-How much is enough: as much as still allows almost all that the model says by itself of the
-validation sources. What people wrote there is covered less, and would ask for most of the
-vocabulary: rare words in pieces that no source piece foretells.
+The model is run, teacher-forced, over training pairs, and each target piece is distributed over the
+source pieces that it attends to (`inference.alignment`). A source piece allows the target pieces
+whose share of its mass reaches a threshold; frequent pieces are always allowed. The threshold is
+the highest that still allows almost all pieces of the model's own validation translations. The
+references are covered less: their rare words would need most of the vocabulary.
 """
 
 import math
@@ -28,134 +27,135 @@ from transduce.inference.engines.shortlist import Shortlist
 from transduce.model.trace import cross_attention_weights
 
 PAIRS = 100_000
-"""Training pairs that are read at most, spread over all of them."""
+"""Maximum number of training pairs, spread evenly over the corpus."""
 
-TOGETHER = 16
-"""Sentences of the batch whose shortlist shall be short: a middle between one and many."""
+BATCH_SENTENCES = 16
+"""Batch size for which the shortlist is minimised, a compromise between 1 and many."""
 
-GOAL = 0.99
-"""The share of the pieces of the model's own translations that shall be allowed."""
+MIN_COVERAGE = 0.99
+"""Share of the pieces of the model's own translations that must be allowed."""
 
-_POSITIONS = 4096  # of one forward pass
-_ITSELF = 2.0  # a share above all others: names and numbers may stay as they are
-_FAINT = 0.03  # a share of a target piece that is too small to count
-_MEASURED = 512  # validation sources that the size of a sentence's shortlist is measured on
+_MAX_POSITIONS = 4096  # per forward pass
+_IDENTITY = 2.0  # above every share: names and numbers may always be copied
+_MIN_ATTENTION = 0.03  # smaller attention weights are ignored
+_MEASURED = 512  # validation sources on which shortlist sizes are measured
 
 _IdPair = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Learned:
-    """A shortlist, and what it is worth on validation pairs; EOS is not counted."""
+class LearnedShortlist:
+    """A shortlist and its coverage of the validation pairs, EOS excluded."""
 
     shortlist: Shortlist
     coverage: float
-    """The share that it allows of the pieces of the model's own translations."""
+    """Allowed share of the pieces of the model's own translations."""
     references: float
-    """The share that it allows of the pieces of the given translations."""
+    """Allowed share of the pieces of the references."""
     sentence: float
-    """Pieces that one sentence may say, on average."""
+    """Mean number of pieces allowed for a sentence."""
     batch: float
-    """Pieces that a batch of `TOGETHER` like sentences may say, on average."""
+    """Mean number allowed for a batch of `BATCH_SENTENCES` sentences of similar length."""
     pieces: int
-    """Of the vocabulary."""
+    """Vocabulary size."""
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Format as one line."""
         return (
-            f"shortlist: a sentence may say {self.sentence:,.0f} of {self.pieces:,} pieces, a "
-            f"batch of {TOGETHER} {self.batch:,.0f}; that allows {self.coverage:.2%} of what the "
-            f"model says on the validation text, {self.references:.2%} of what people wrote"
+            f"shortlist: {self.sentence:,.0f} of {self.pieces:,} pieces per sentence, "
+            f"{self.batch:,.0f} per batch of {BATCH_SENTENCES}; covers {self.coverage:.2%} of the "
+            f"model's validation translations, {self.references:.2%} of the references"
         )
 
 
-class _Given(NamedTuple):
-    """Which source pieces were given which target pieces; a place has one pair of them."""
+class _Cooccurrences(NamedTuple):
+    """Attention mass of each pair of a source and a target piece."""
 
-    sources: Int64[np.ndarray, " places"]
-    targets: Int64[np.ndarray, " places"]
-    shares: Float64[np.ndarray, " places"]
-    """Of all that the source piece was given."""
+    sources: Int64[np.ndarray, " entries"]
+    targets: Int64[np.ndarray, " entries"]
+    shares: Float64[np.ndarray, " entries"]
+    """Fraction of the source piece's total mass."""
 
 
-class _Held(NamedTuple):
+class _ValidationPair(NamedTuple):
     """A validation pair in ids, without EOS."""
 
     source: Sequence[int]
     target: Sequence[int]
-    said: Sequence[int]
-    """What the model says in place of the target."""
+    translation: Sequence[int]
+    """The model's own translation."""
 
 
 def learn_shortlist(
-    bundle: Bundle, store: Store, validation: Sequence[Pair], said: Sequence[Sequence[int]]
-) -> Learned:
-    """Learn a shortlist from a model and the pairs that it was trained on.
+    bundle: Bundle, store: Store, validation: Sequence[Pair], translations: Sequence[Sequence[int]]
+) -> LearnedShortlist:
+    """Learn a shortlist from a model and its training pairs.
 
     Args:
         bundle: the model, on any device.
         store: training pairs, encoded with its tokenizer.
-        validation: pairs that it was not trained on.
-        said: ids of the model's own translation of each.
+        validation: held-out pairs.
+        translations: ids of the model's own translation of each validation source.
 
     Raises:
-        ValueError: if the pairs were encoded with another tokenizer, or there is nothing to cover.
+        ValueError: if the pairs were encoded with another tokenizer, or no validation pair is left.
     """
     tokenizer = bundle.tokenizer
     if store.facts.tokenizer != tokenizer.checksum:
-        raise ValueError("the pairs were encoded with another tokenizer than the model has")
+        raise ValueError("the training pairs were encoded with another tokenizer than the model's")
     sides = zip(
         tokenizer.encode_all([tidy(pair.source) for pair in validation]),
         tokenizer.target.encode_all([tidy(pair.target) for pair in validation]),
-        [[one for one in ids if one != EOS] for ids in said],
+        [[piece for piece in ids if piece != EOS] for ids in translations],
         strict=True,
     )
-    held = [_Held(*each) for each in sides if all(each)]
-    if not held:
-        raise ValueError("there are no validation pairs to learn a shortlist by")
+    pairs = [_ValidationPair(*ids) for ids in sides if all(ids)]
+    if not pairs:
+        raise ValueError("learning a shortlist needs at least one validation pair")
     step = -(-len(store) // PAIRS)
-    places = range(0, len(store), step)
-    given = _given(
-        bundle, [(store.source(at).tolist(), store.target(at).tolist()) for at in places]
-    )
-    usual = _most_frequent(store, tokenizer)
-    tried = (_of(given, usual, count, held) for count in _counts(len(usual)))
-    return min(tried, key=lambda learned: learned.batch)
+    training = [
+        (store.source(index).tolist(), store.target(index).tolist())
+        for index in range(0, len(store), step)
+    ]
+    counts = _cooccurrences(bundle, training)
+    frequent = _by_frequency(store, tokenizer)
+    candidates = (_build(counts, frequent, count, pairs) for count in _always_counts(len(frequent)))
+    return min(candidates, key=lambda learned: learned.batch)
 
 
-def _given(bundle: Bundle, pairs: Sequence[_IdPair]) -> _Given:
-    """Read the pairs, and share every target piece out among its source's pieces."""
+def _cooccurrences(bundle: Bundle, pairs: Sequence[_IdPair]) -> _Cooccurrences:
+    """Run the model over the pairs and sum its attention per pair of pieces."""
     size = bundle.tokenizer.vocab_size
-    found = [looked for batch in _batches(pairs) for looked in _looked(bundle, batch)]
-    keys, places = np.unique(np.concatenate([key for key, _ in found]), return_inverse=True)
-    shares = np.bincount(places, np.concatenate([share for _, share in found]))
+    weights = [entry for batch in _batches(pairs) for entry in _attention(bundle, batch)]
+    keys, entries = np.unique(np.concatenate([key for key, _ in weights]), return_inverse=True)
+    shares = np.bincount(entries, np.concatenate([weight for _, weight in weights]))
     sources, targets = keys // size, keys % size
-    return _Given(sources, targets, shares / np.bincount(sources, shares, size)[sources])
+    return _Cooccurrences(sources, targets, shares / np.bincount(sources, shares, size)[sources])
 
 
-def _looked(
+def _attention(
     bundle: Bundle, pairs: Sequence[_IdPair]
-) -> Iterator[tuple[Int64[np.ndarray, " places"], Float64[np.ndarray, " places"]]]:
-    """For each pair source x vocabulary + target, and the share that it was given."""
+) -> Iterator[tuple[Int64[np.ndarray, " entries"], Float64[np.ndarray, " entries"]]]:
+    """Yield, per pair, keys source * vocab_size + target and their attention weights."""
     model, pad = bundle.model, bundle.tokenizer.pad
     sources, targets = zip(*pairs, strict=True)
     batch = collate(sources, targets, pad=pad, eos=EOS).to(model.embedding.weight.device)
-    looks = cross_attention_weights(model, batch.source, batch.source_mask, batch.target_in).cpu()
+    weights = cross_attention_weights(model, batch.source, batch.source_mask, batch.target_in).cpu()
     for row, (source, target) in enumerate(pairs):
-        look = agreed_look(looks[:, :, row, : len(target) + 1, : len(source) + 1])
-        share = look[: len(target), : len(source)].double().numpy()  # EOS is always allowed
+        attention = agreed_look(weights[:, :, row, : len(target) + 1, : len(source) + 1])
+        mass = attention[: len(target), : len(source)].double().numpy()  # EOS is always allowed
         key = np.array(source)[None, :] * bundle.tokenizer.vocab_size + np.array(target)[:, None]
-        seen = share >= _FAINT
-        yield key[seen], share[seen]
+        kept = mass >= _MIN_ATTENTION
+        yield key[kept], mass[kept]
 
 
 def _batches(pairs: Sequence[_IdPair]) -> Iterator[list[_IdPair]]:
-    """Pairs of like length together."""
+    """Batch pairs by length."""
     batch: list[_IdPair] = []
     for pair in sorted(pairs, key=lambda pair: -max(map(len, pair))):
         if not all(pair):
             continue
-        if batch and (len(batch) + 1) * (1 + max(map(len, batch[0]))) > _POSITIONS:
+        if batch and (len(batch) + 1) * (1 + max(map(len, batch[0]))) > _MAX_POSITIONS:
             yield batch
             batch = []
         batch.append(pair)
@@ -163,58 +163,67 @@ def _batches(pairs: Sequence[_IdPair]) -> Iterator[list[_IdPair]]:
         yield batch
 
 
-def _most_frequent(store: Store, tokenizer: Tokenizer) -> list[int]:
-    """The target pieces of all training pairs, the most frequent first; those never said last."""
+def _by_frequency(store: Store, tokenizer: Tokenizer) -> list[int]:
+    """All target pieces by frequency in the training pairs, descending."""
     counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
-    for at in range(len(store)):
-        counts += np.bincount(store.target(at), minlength=tokenizer.vocab_size)
+    for index in range(len(store)):
+        counts += np.bincount(store.target(index), minlength=tokenizer.vocab_size)
     order = np.argsort(-counts, kind="stable").tolist()
-    return [one for one in order if one not in (EOS, UNK, tokenizer.pad)]
+    return [piece for piece in order if piece not in (EOS, UNK, tokenizer.pad)]
 
 
-def _counts(most: int) -> list[int]:
-    """How many may be allowed always: it is tried."""
-    return [32 << doubled for doubled in range(32) if 32 << doubled < most] or [most]
+def _always_counts(size: int) -> list[int]:
+    """Candidate numbers of always-allowed pieces: 32, 64, 128 ..."""
+    return [32 << shift for shift in range(32) if 32 << shift < size] or [size]
 
 
-def _of(given: _Given, usual: Sequence[int], count: int, held: Sequence[_Held]) -> Learned:
-    """The shortlist that always allows `count` pieces, and after a source piece what it must."""
-    always = (EOS, UNK, *usual[:count])
-    rare = ~np.isin(given.targets, always)
-    table: dict[int, dict[int, float]] = {one: {one: _ITSELF} for one in usual[count:]}
-    places = (given.sources[rare].tolist(), given.targets[rare].tolist(), given.shares[rare])
-    for source, target, share in zip(*places, strict=True):
+def _build(
+    counts: _Cooccurrences, frequent: Sequence[int], count: int, pairs: Sequence[_ValidationPair]
+) -> LearnedShortlist:
+    """Build the shortlist that always allows the `count` most frequent pieces."""
+    always = (EOS, UNK, *frequent[:count])
+    rare = ~np.isin(counts.targets, always)
+    table: dict[int, dict[int, float]] = {piece: {piece: _IDENTITY} for piece in frequent[count:]}
+    columns = (counts.sources[rare].tolist(), counts.targets[rare].tolist(), counts.shares[rare])
+    for source, target, share in zip(*columns, strict=True):
         table.setdefault(source, {}).setdefault(target, float(share))
-    least = _least(table, frozenset(always), held)
+    threshold = _threshold(table, frozenset(always), pairs)
     after = {
-        source: tuple(one for one, share in sorted(some.items(), key=_most) if share >= least)
-        for source, some in table.items()
+        source: tuple(
+            piece for piece, share in sorted(shares.items(), key=_descending) if share >= threshold
+        )
+        for source, shares in table.items()
     }
     shortlist = Shortlist(always=always, after=after)
-    measured = sorted((each.source for each in held[:_MEASURED]), key=len)
-    batches = [measured[first : first + TOGETHER] for first in range(0, len(measured), TOGETHER)]
-    return Learned(
+    measured = sorted((pair.source for pair in pairs[:_MEASURED]), key=len)
+    batches = [
+        measured[first : first + BATCH_SENTENCES]
+        for first in range(0, len(measured), BATCH_SENTENCES)
+    ]
+    return LearnedShortlist(
         shortlist=shortlist,
-        coverage=shortlist.coverage((each.source, each.said) for each in held),
-        references=shortlist.coverage((each.source, each.target) for each in held),
+        coverage=shortlist.coverage((pair.source, pair.translation) for pair in pairs),
+        references=shortlist.coverage((pair.source, pair.target) for pair in pairs),
         sentence=fmean(len(shortlist.allowed(source)) for source in measured),
         batch=fmean(len(shortlist.allowed(chain.from_iterable(batch))) for batch in batches),
-        pieces=len(usual) + 3,
+        pieces=len(frequent) + 3,
     )
 
 
-def _most(given: tuple[int, float]) -> tuple[float, int]:
-    return -given[1], given[0]
+def _descending(entry: tuple[int, float]) -> tuple[float, int]:
+    return -entry[1], entry[0]
 
 
-def _least(
-    table: Mapping[int, Mapping[int, float]], always: frozenset[int], held: Sequence[_Held]
+def _threshold(
+    table: Mapping[int, Mapping[int, float]],
+    always: frozenset[int],
+    pairs: Sequence[_ValidationPair],
 ) -> float:
-    """The least share that has to be allowed for the goal; all that was seen, if it is beyond."""
+    """The highest threshold that reaches `MIN_COVERAGE`; 0 if none does."""
     needed: list[float] = []
-    for source, _, said in held:
-        here = [table[one] for one in set(source) if one in table]
-        for one in said:
-            share = max((some.get(one, 0.0) for some in here), default=0.0)
-            needed.append(_ITSELF if one in always else share)
-    return sorted(needed)[len(needed) - math.ceil(GOAL * len(needed))]
+    for source, _, translation in pairs:
+        rows = [table[piece] for piece in set(source) if piece in table]
+        for piece in translation:
+            share = max((row.get(piece, 0.0) for row in rows), default=0.0)
+            needed.append(_IDENTITY if piece in always else share)
+    return sorted(needed)[len(needed) - math.ceil(MIN_COVERAGE * len(needed))]

@@ -65,7 +65,7 @@ def test_a_language_without_a_code_is_refused_by_name(plain: Bundle, tmp_path: P
     for code in (side, "../up", "e"):
         nameless = replace(plain, languages=replace(plain.languages, **{side: code}))
 
-        with pytest.raises(ValueError, match=rf"languages\.{side} is {code!r}: say it"):
+        with pytest.raises(ValueError, match=rf"languages\.{side} is {code!r}: set it"):
             write_argos(nameless, tmp_path / "mine.argosmodel")
     assert list(tmp_path.iterdir()) == []
 
@@ -80,7 +80,7 @@ def test_a_code_with_a_script_is_one(plain: Bundle, tmp_path: Path):
 
 
 def test_another_ending_is_refused(plain: Bundle, tmp_path: Path):
-    with pytest.raises(ValueError, match=r"let it end in \.argosmodel$"):
+    with pytest.raises(ValueError, match=r"must end in \.argosmodel"):
         write_argos(plain, tmp_path / "mine.zip")
 
 

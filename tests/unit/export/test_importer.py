@@ -182,35 +182,35 @@ def test_an_import_costs_nobody_a_random_number(folder: Path):
     [
         ({"model_type": "llama"}, "model_type 'llama': only models of Marian's architecture"),
         ({"rope_theta": 1e4}, "rope_theta, rotary positions"),
-        ({"is_encoder_decoder": False}, "a decoder alone"),
-        ({"architectures": ["MarianForCausalLM"]}, "a decoder alone"),
+        ({"is_encoder_decoder": False}, "a decoder without encoder"),
+        ({"architectures": ["MarianForCausalLM"]}, "a decoder without encoder"),
         ({"normalize_before": True}, "normalize_before true"),
         ({"normalize_embedding": True}, "normalize_embedding true"),
         ({"add_final_layer_norm": True}, "add_final_layer_norm true"),
         ({"static_position_embeddings": False}, "static_position_embeddings false"),
         ({"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings false"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings false"),
-        ({"decoder_vocab_size": 7}, "decoder_vocab_size 7 beside vocab_size"),
+        ({"decoder_vocab_size": 7}, "decoder_vocab_size 7 but vocab_size"),
         (
             {"decoder_attention_heads": 6},
-            "encoder_attention_heads 3 beside decoder_attention_heads 6",
+            "encoder_attention_heads 3 but decoder_attention_heads 6",
         ),
-        ({"decoder_ffn_dim": 19}, "encoder_ffn_dim 17 beside decoder_ffn_dim 19"),
-        ({"decoder_start_token_id": 0}, "decoder_start_token_id 0 that is not pad_token_id"),
-        ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "5 heads do not divide"),
+        ({"decoder_ffn_dim": 19}, "encoder_ffn_dim 17 but decoder_ffn_dim 19"),
+        ({"decoder_start_token_id": 0}, "decoder_start_token_id 0 but pad_token_id"),
+        ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "not divisible by 5 heads"),
         ({"encoder_attention_heads": 0}, "encoder_attention_heads and num_beams must be above 0"),
         ({"activation_function": "tanh"}, "activation_function"),
         ({"d_model": "12"}, "d_model"),
         ({"d_model": None}, "d_model"),
         ({"encoder_layers": 3}, "has no tensor model.encoder.layers.2"),
-        ({"encoder_layers": 1}, "has a tensor model.encoder.layers.1.fc1.bias, for which"),
+        ({"encoder_layers": 1}, "has an unsupported tensor model.encoder.layers.1.fc1.bias"),
         (
             {"encoder_ffn_dim": 19, "decoder_ffn_dim": 19},
-            "is [17, 12], not [19, 12] as config.json says",
+            "is [17, 12], not [19, 12] as config.json requires",
         ),
         ({"eos_token_id": 1}, "EOS 1, UNK 1 and PAD"),
         ({"eos_token_id": 997}, "EOS 997, UNK 1 and PAD"),
-        ({"pad_token_id": 997, "decoder_start_token_id": 997}, "PAD 997 must be three of its ids"),
+        ({"pad_token_id": 997, "decoder_start_token_id": 997}, "PAD 997 must be three different ids"),
     ],
 )
 def test_a_block_without_a_place_is_refused_by_name(
@@ -233,18 +233,18 @@ def test_two_vocabularies_are_refused(folder: Path):
         (lambda held: held.pop("model.decoder.layers.0.fc1.bias"), "has no tensor model.decoder"),
         (
             lambda held: held.update({"model.encoder.layernorm_embedding.weight": torch.ones(12)}),
-            "has a tensor model.encoder.layernorm_embedding.weight, for which",
+            "has an unsupported tensor model.encoder.layernorm_embedding.weight",
         ),
         (
             lambda held: held.update({"model.decoder.embed_tokens.weight": held[EMBEDDING] + 1.0}),
-            "model.decoder.embed_tokens.weight is not model.shared.weight",
+            "model.decoder.embed_tokens.weight differs from model.shared.weight",
         ),
         (
             lambda held: held.update({"model.encoder.embed_positions.weight": torch.ones(5, 12)}),
-            "model.encoder.embed_positions.weight are not the sinusoids",
+            "model.encoder.embed_positions.weight is not the paper's sinusoids",
         ),
         (lambda held: held[EMBEDDING][-1].fill_(0.5), "PAD's embedding is not zero"),
-        (lambda held: held[EMBEDDING][3].fill_(float("nan")), "no finite numbers"),
+        (lambda held: held[EMBEDDING][3].fill_(float("nan")), "NaN or infinite"),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused_by_name(
@@ -302,7 +302,7 @@ def test_a_pickle_that_would_run_something_is_refused(folder: Path, tmp_path: Pa
     [
         (lambda table: table.pop("<unk>"), "no <unk>"),
         (lambda table: table.update({"▁a": 10**6}), "the id of '▁a' is 1000000"),
-        (lambda table: table.update({"▁a": table["</s>"]}), "is another piece's as well"),
+        (lambda table: table.update({"▁a": table["</s>"]}), "not unique"),
         (lambda table: table.pop("▁a"), "has no piece for id"),
         (lambda table: table.update({"▁a": "7"}), "the id of '▁a' is 7"),
     ],
@@ -319,4 +319,4 @@ def test_a_table_that_does_not_fit_is_refused(
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path):
-    assert "there is no such folder" in refusal(tmp_path / "nowhere")
+    assert "does not exist" in refusal(tmp_path / "nowhere")

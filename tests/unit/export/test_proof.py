@@ -7,22 +7,28 @@ from pathlib import Path
 import pytest
 
 from transduce.bundle.bundle import Bundle
-from transduce.export.proof import Both, Difference, Proof, compared, missing
-from transduce.export.prove import prove_argos, prove_ctranslate2, prove_marian
+from transduce.export.proof import (
+    Difference,
+    PiecePair,
+    Proof,
+    compare_pieces,
+    missing_packages,
+    prove_argos,
+    prove_ctranslate2,
+    prove_marian,
+)
 from transduce.inference.engines.ct2_model import write_ctranslate2
 
 
-def pairs(*sides: tuple[str, str]) -> list[Both]:
-    return [Both(tuple(ours.split()), tuple(theirs.split())) for ours, theirs in sides]
+def pairs(*sides: tuple[str, str]) -> list[PiecePair]:
+    return [PiecePair(tuple(ours.split()), tuple(theirs.split())) for ours, theirs in sides]
 
 
 def test_sides_that_say_the_same_agree():
-    proof = compared("marian", pairs(("a b", "a b"), ("c", "c")), gap=1.5e-6)
+    proof = compare_pieces("marian", pairs(("a b", "a b"), ("c", "c")), gap=1.5e-6)
 
     assert proof.holds
-    assert str(proof) == (
-        "marian: 2 of 2 sentences are equal on both sides, logits differ by 1.5e-06 at most"
-    )
+    assert str(proof) == ("marian: 2 of 2 sentences identical; largest logit difference 1.5e-06")
 
 
 @pytest.mark.parametrize(
@@ -34,7 +40,7 @@ def test_sides_that_say_the_same_agree():
     ],
 )
 def test_the_first_difference_is_found(theirs: str, difference: Difference):
-    proof = compared("argos", pairs(("a b", "a b"), ("c d", theirs), ("e", "f")))
+    proof = compare_pieces("argos", pairs(("a b", "a b"), ("c d", theirs), ("e", "f")))
 
     assert not proof.holds
     assert (proof.sentences, proof.equal) == (3, 1)
@@ -42,23 +48,23 @@ def test_the_first_difference_is_found(theirs: str, difference: Difference):
 
 
 def test_a_difference_is_shown():
-    proof = compared("argos", pairs(("a b", "a c")))
+    proof = compare_pieces("argos", pairs(("a b", "a c")))
 
-    assert str(proof).endswith("sentence 1, place 2: 'b' here, 'c' there")
+    assert str(proof).endswith("sentence 1, position 2: 'b', not 'c'")
 
 
 def test_a_proof_that_was_not_made_says_what_to_install():
-    proof = missing("argos", "json", "no_such_module")
+    proof = missing_packages("argos", "json", "no_such_module")
 
     assert proof is not None
     assert not proof.holds
     assert str(proof) == (
-        "argos: no proof was made: no_such_module is not installed here: pip install no_such_module"
+        "argos: not verified: no_such_module is not installed: pip install no_such_module"
     )
 
 
 def test_what_is_installed_is_not_missing():
-    assert missing("argos", "json") is None
+    assert missing_packages("argos", "json") is None
 
 
 def test_without_the_other_program_there_is_no_proof(

@@ -12,7 +12,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.batch import collate
 from transduce.data.corpus import Pair
 from transduce.export import shortlist as learning
-from transduce.export.shortlist import Learned, learn_shortlist
+from transduce.export.shortlist import LearnedShortlist, learn_shortlist
 from transduce.inference.engines.shortlist import Shortlist
 from transduce.model.config import ModelConfig
 from transduce.model.trace import cross_attention_weights, trace
@@ -32,7 +32,7 @@ def bundle(corpus: Corpus, config: ModelConfig) -> Bundle:
 
 
 @pytest.fixture
-def learned(bundle: Bundle, corpus: Corpus) -> Learned:
+def learned(bundle: Bundle, corpus: Corpus) -> LearnedShortlist:
     return learn_shortlist(bundle, corpus.store, PAIRS, _said(bundle))
 
 
@@ -54,17 +54,17 @@ def test_the_coverage_is_the_share_of_pieces_that_their_own_source_allows():
     assert short.coverage([((5,), (7, 8, 1)), ((6, 5), (7, 8))]) == 4 / 5
 
 
-def test_what_was_learned_covers_what_the_model_says(learned: Learned, bundle: Bundle):
+def test_what_was_learned_covers_what_the_model_says(learned: LearnedShortlist, bundle: Bundle):
     cut = bundle.tokenizer.encode_all
     sources, targets = cut([s for s, _ in PAIRS]), cut([t for _, t in PAIRS])
     said = [[one for one in ids if one] for ids in _said(bundle)]
 
     covered = learned.shortlist.coverage
-    assert learned.coverage == covered(zip(sources, said, strict=True)) >= learning.GOAL
+    assert learned.coverage == covered(zip(sources, said, strict=True)) >= learning.MIN_COVERAGE
     assert learned.references == covered(zip(sources, targets, strict=True))
 
 
-def test_the_sizes_are_those_of_the_list(learned: Learned, bundle: Bundle):
+def test_the_sizes_are_those_of_the_list(learned: LearnedShortlist, bundle: Bundle):
     cut = bundle.tokenizer.encode_all([source for source, _ in PAIRS])
 
     sizes = [len(learned.shortlist.allowed(source)) for source in cut]
@@ -91,7 +91,7 @@ def test_a_piece_allows_what_it_was_looked_at_for(
     ]
     even = [(s, t) for s, t in pairs if len(s) == len(t)]
 
-    given = learning._given(bundle, even)
+    given = learning._cooccurrences(bundle, even)
 
     expected = {(a, b) for s, t in even for a, b in zip(reversed(s), t, strict=True)}
     assert set(zip(given.sources.tolist(), given.targets.tolist(), strict=True)) == expected
@@ -99,33 +99,33 @@ def test_a_piece_allows_what_it_was_looked_at_for(
 
 def test_the_least_share_is_the_one_that_the_goal_needs(monkeypatch: pytest.MonkeyPatch):
     table = {5: {7: 0.5, 8: 0.25}, 6: {8: 0.75, 9: 0.125}}
-    held = [learning._Held((5,), (1,), (7, 8)), learning._Held((5, 6), (1,), (8, 9, 2))]
+    held = [learning._ValidationPair((5,), (1,), (7, 8)), learning._ValidationPair((5, 6), (1,), (8, 9, 2))]
 
     found: list[float] = []
     for goal in (1.0, 0.8, 0.6, 0.4, 0.0001):
-        monkeypatch.setattr(learning, "GOAL", goal)
-        found.append(learning._least(table, frozenset([2]), held))
+        monkeypatch.setattr(learning, "MIN_COVERAGE", goal)
+        found.append(learning._threshold(table, frozenset([2]), held))
 
-    assert found == [0.125, 0.25, 0.5, 0.75, learning._ITSELF]
+    assert found == [0.125, 0.25, 0.5, 0.75, learning._IDENTITY]
 
 
 def test_lists_hold_what_makes_up_enough_the_most_first(monkeypatch: pytest.MonkeyPatch):
-    given = learning._Given(
+    given = learning._Cooccurrences(
         sources=np.array([5, 5, 5, 5, 6]),
         targets=np.array([7, 8, 9, 4, 9]),
         shares=np.array([0.25, 0.5, 0.125, 0.75, 1.0]),
     )
-    held = [learning._Held((5,), (9, 7), (8, 7))]
-    monkeypatch.setattr(learning, "GOAL", 1.0)
+    held = [learning._ValidationPair((5,), (9, 7), (8, 7))]
+    monkeypatch.setattr(learning, "MIN_COVERAGE", 1.0)
 
-    learned = learning._of(given, usual=[4, 9, 8, 7], count=1, held=held)
+    learned = learning._build(given, [4, 9, 8, 7], 1, held)
 
     assert learned.shortlist.always == (0, 1, 4)
     assert learned.shortlist.after == {9: (9,), 8: (8,), 7: (7,), 5: (8, 7), 6: (9,)}
     assert (learned.coverage, learned.references, learned.sentence) == (1.0, 0.5, 5.0)
 
 
-def test_every_piece_may_stay_as_it_is(learned: Learned, bundle: Bundle):
+def test_every_piece_may_stay_as_it_is(learned: LearnedShortlist, bundle: Bundle):
     for piece in range(2, bundle.tokenizer.pad):
         assert piece in learned.shortlist.allowed([piece])
 
@@ -140,8 +140,8 @@ def test_pairs_of_another_tokenizer_are_refused(bundle: Bundle, corpus: Corpus):
         corpus.store.facts = before
 
 
-def test_it_says_its_worth_in_a_line(learned: Learned, bundle: Bundle):
+def test_it_says_its_worth_in_a_line(learned: LearnedShortlist, bundle: Bundle):
     size = bundle.tokenizer.vocab_size
 
-    assert f"of {size:,} pieces, a batch of {learning.TOGETHER}" in str(learned)
-    assert f"{learned.coverage:.2%} of what the model says" in str(learned)
+    assert f"of {size:,} pieces per sentence" in str(learned)
+    assert f"{learned.coverage:.2%} of the model's validation translations" in str(learned)
