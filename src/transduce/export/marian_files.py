@@ -89,8 +89,7 @@ class MarianConfig:
             (not self.tie_word_embeddings, "tie_word_embeddings false"),
             (
                 self.decoder_vocab_size not in (None, self.vocab_size),
-                f"decoder_vocab_size {self.decoder_vocab_size} but vocab_size "
-                f"{self.vocab_size}",
+                f"decoder_vocab_size {self.decoder_vocab_size} but vocab_size {self.vocab_size}",
             ),
             (
                 self.encoder_attention_heads != self.decoder_attention_heads,

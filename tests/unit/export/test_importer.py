@@ -210,7 +210,10 @@ def test_an_import_costs_nobody_a_random_number(folder: Path):
         ),
         ({"eos_token_id": 1}, "EOS 1, UNK 1 and PAD"),
         ({"eos_token_id": 997}, "EOS 997, UNK 1 and PAD"),
-        ({"pad_token_id": 997, "decoder_start_token_id": 997}, "PAD 997 must be three different ids"),
+        (
+            {"pad_token_id": 997, "decoder_start_token_id": 997},
+            "PAD 997 must be three different ids",
+        ),
     ],
 )
 def test_a_block_without_a_place_is_refused_by_name(

@@ -99,7 +99,10 @@ def test_a_piece_allows_what_it_was_looked_at_for(
 
 def test_the_least_share_is_the_one_that_the_goal_needs(monkeypatch: pytest.MonkeyPatch):
     table = {5: {7: 0.5, 8: 0.25}, 6: {8: 0.75, 9: 0.125}}
-    held = [learning._ValidationPair((5,), (1,), (7, 8)), learning._ValidationPair((5, 6), (1,), (8, 9, 2))]
+    held = [
+        learning._ValidationPair((5,), (1,), (7, 8)),
+        learning._ValidationPair((5, 6), (1,), (8, 9, 2)),
+    ]
 
     found: list[float] = []
     for goal in (1.0, 0.8, 0.6, 0.4, 0.0001):
