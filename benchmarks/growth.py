@@ -30,7 +30,7 @@ from record import RESULTS, header, write
 
 from transduce.data.batch import Batch, collate
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.io.allocator import hold_memory
+from transduce.io.machine import keep_freed_memory
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import DecodingConstraints, Request, SearchConfig
@@ -78,7 +78,7 @@ def measure(*, lengths: list[int], tokens: list[int], turns: int) -> Record:
     """Memory first, in processes of their own, then times in this one."""
     tokens_mb = [peak_of(many, LENGTH) for many in tokens]
     lengths_mb = [peak_of(UPDATE, length) for length in lengths]
-    hold_memory()
+    keep_freed_memory()
     model = made()
     return Record(
         update=UPDATE,
@@ -164,7 +164,7 @@ def peak_of(tokens: int, length: int) -> float:
 
 def peak(tokens: int, length: int) -> int:
     """The most bytes that this process has held, after two updates: the first makes Adam's."""
-    hold_memory()
+    keep_freed_memory()
     model, batch = made(), drawn(tokens, length)
     optimizers = make_optimizers(model, TrainConfig())
     for _ in range(2):

@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/kernels.py
 
 Attention, dropout and the loss as a training update of the tiny model meets them, forward and
-backward; whole updates with and without `hold_memory`; and, where there are units for bfloat16,
-small ones whose batches are filled up to few shapes, or come in many. Updates are timed in
+backward; whole updates with and without `keep_freed_memory`; and, where there are units for
+bfloat16, small ones whose batches are filled up to few shapes, or come in many. Updates are timed in
 processes of their own. Prints one table and writes benchmarks/results/kernels/record.json. Nothing
 else should run meanwhile.
 """
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch, Ids, collate
-from transduce.io.allocator import hold_memory
+from transduce.io.machine import keep_freed_memory
 from transduce.model.attention import KeyValue, written_out
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.cpu.dropout import Dropout
@@ -157,7 +157,7 @@ def compare_updates(ours: str, plain: str) -> dict[str, float]:
 def updates(*, held: bool) -> float:
     """Milliseconds of one update, the median of eight."""
     if held:
-        assert hold_memory(), "this C library cannot be asked"
+        assert keep_freed_memory(), "this C library cannot be asked"
     torch.manual_seed(0)
     model = Transformer(ModelConfig(vocab_size=VOCAB, dropout=0.25, **PRESETS["tiny"]))
     (adam,) = make_optimizers(model, TrainConfig())
@@ -186,7 +186,7 @@ def small_updates(kind: type[Bf16Replica]) -> float:
 
     Lengths are like those of short captions, about the same within a batch.
     """
-    hold_memory()
+    keep_freed_memory()
     torch.manual_seed(0)
     chance = Random(0)
     model = Transformer(ModelConfig(vocab_size=VOCAB, dropout=0.15, **PRESETS["tiny"]))

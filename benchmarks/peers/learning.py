@@ -21,7 +21,7 @@ from shapes import BETAS, EPSILON, SHAPES, SMOOTHING, Shape
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.io.allocator import hold_memory
+from transduce.io.machine import keep_freed_memory
 from transduce.model.attention import Attention
 from transduce.model.layers import AddNorm, FeedForward
 from transduce.model.loss import nats_of_hidden
@@ -158,7 +158,7 @@ def validation(learner: Learner, corpus: loop.Corpus) -> float:
 
 def main(name: str, model: str, folder: Path, *, updates: int, dropout: float, draw: int) -> None:
     """Train one of the two and print its validation losses."""
-    hold_memory()
+    keep_freed_memory()
     shape, train, held = SHAPES[model], loop.read(folder, "train"), loop.read(folder, "validation")
     torch.manual_seed(1)
     ours = model_of(shape, train.vocabulary, dropout=dropout)

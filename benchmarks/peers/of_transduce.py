@@ -5,7 +5,7 @@ import torch
 from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, Shape
 
 from transduce.data.batch import Batch
-from transduce.io.allocator import hold_memory
+from transduce.io.machine import keep_freed_memory
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
@@ -41,7 +41,7 @@ def as_ours(batch: loop.Ready, corpus: loop.Corpus) -> Batch:
 
 def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
     """Adam as our recipes have it."""
-    hold_memory()
+    keep_freed_memory()
     model = model_of(shape, corpus.vocabulary)
     config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, precision=precision)
     optimizers, working = make_optimizers(model, config), make_replica(model, config)

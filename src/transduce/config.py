@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from transduce.data.config import BatchConfig
 from transduce.data.corpus_config import CorpusConfig, Languages, ScoreConfig, TokenizerConfig
-from transduce.io.atomic_folder import quoted
+from transduce.io.atomic_folder import sanitise
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.recipes import table3
 from transduce.search.config import SearchConfig
@@ -265,7 +265,7 @@ def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
     except RecursionError:
         raise ValueError(f"{place} is no recipe: it is nested too deeply") from None
     except ValueError as error:  # TOML's own, or Python's at a number of thousands of digits
-        raise ValueError(f"{place} is not TOML: {quoted(str(error))}") from None
+        raise ValueError(f"{place} is not TOML: {sanitise(str(error))}") from None
     return _extended(table, place, seen=seen)
 
 
@@ -456,7 +456,7 @@ def _shown(value: object) -> str:
 
 def _unknown(key: str) -> str:
     """One line for a setting nobody knows: what it may have meant."""
-    section, dot, name = quoted(key).partition(".")
+    section, dot, name = sanitise(key).partition(".")
     if not dot:
         known = [*_SECTIONS, "name", "extends"]
         near = _nearest(key, known)
@@ -470,8 +470,8 @@ def _unknown(key: str) -> str:
     elsewhere = next((known for known in every if known.endswith(f".{name}")), "")
     if near or elsewhere:
         nearest = elsewhere or f"{section}.{near}"
-        return f"unknown setting {quoted(key)}: the nearest known one is {nearest}"
-    return f"unknown setting {quoted(key)}: {section} has {', '.join(here)}"
+        return f"unknown setting {sanitise(key)}: the nearest known one is {nearest}"
+    return f"unknown setting {sanitise(key)}: {section} has {', '.join(here)}"
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.cli import main
 from transduce.data.corpus import NumberedPair, Pair
 from transduce.data.store import Store
-from transduce.io.atomic_folder import check_folder, recover, whole_file, whole_folder
+from transduce.io.atomic_folder import atomic_file, atomic_folder, check_folder, recover_interrupted
 from transduce.model.config import ModelConfig
 from transduce.train.checkpoint import TrainState, load_state, save_state
 
@@ -40,14 +40,14 @@ def test_a_folder_is_the_old_one_or_the_new_one_whatever_failed(tmp_path: Path, 
     box = tmp_path / "box"
 
     def write(text: str) -> None:
-        with whole_folder(box) as fresh:
+        with atomic_folder(box) as fresh:
             (fresh / "a").write_text(text)
             (fresh / "deep").mkdir()
             (fresh / "deep" / "b").write_bytes(b"b")
 
     def check() -> None:
-        assert recover(box)
-        check_folder(box, what="a box")
+        assert recover_interrupted(box)
+        check_folder(box, expected="a box")
         assert (box / "a").read_text() in ("old", "new")
         write("old")
         assert names(tmp_path) == {"box"}
@@ -63,7 +63,7 @@ def test_a_file_is_the_old_one_or_the_new_one_whatever_failed(tmp_path: Path, fa
     file = tmp_path / "a.txt"
 
     def write(text: str) -> None:
-        with whole_file(file) as stream:
+        with atomic_file(file) as stream:
             stream.write(text.encode())
 
     def check() -> None:
@@ -123,7 +123,7 @@ def test_a_store_is_the_old_one_or_the_new_one_whatever_failed(
         Store.write(tmp_path / "store", pairs[:count], tokenizer=corpus.tokenizer, max_pieces=9)
 
     def check() -> None:
-        assert recover(tmp_path / "store")
+        assert recover_interrupted(tmp_path / "store")
         assert len(Store.open(tmp_path / "store")) in (3, 7)
         write(3)
         assert names(tmp_path) == {"store"}
@@ -136,7 +136,7 @@ def test_a_device_is_written_to_and_not_replaced(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
 
-    with whole_file(tmp_path / "pipe") as stream:
+    with atomic_file(tmp_path / "pipe") as stream:
         stream.write(b"through")
 
     assert os.read(reader, 9) == b"through"
@@ -147,7 +147,7 @@ def test_a_device_is_written_to_and_not_replaced(tmp_path: Path):
 def test_a_file_that_a_killed_writer_left_goes_when_the_next_one_comes(tmp_path: Path):
     (tmp_path / ".a.new-99999999999999999999").write_text("half of")
 
-    with whole_file(tmp_path / "a") as stream:
+    with atomic_file(tmp_path / "a") as stream:
         stream.write(b"whole")
 
     assert names(tmp_path) == {"a"}
@@ -155,11 +155,11 @@ def test_a_file_that_a_killed_writer_left_goes_when_the_next_one_comes(tmp_path:
 
 def test_what_is_left_beside_a_folder_with_brackets_in_its_name_is_put_right(tmp_path: Path):
     box = tmp_path / "run[1]"
-    with whole_folder(box) as fresh:
+    with atomic_folder(box) as fresh:
         (fresh / "a").write_text("whole")
     box.rename(tmp_path / ".run[1].old-99999999999999999999")
 
-    assert recover(box)
+    assert recover_interrupted(box)
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_a_run_whose_files_may_not_grow_stops_with_one_line_and_can_be_gone_on_w
     assert "File too large" in log.read_text().splitlines()[-1]
     assert "Traceback" not in log.read_text()
     assert in_a_child(lambda: main([*words, *resume]), log) == 0, log.read_text()
-    check_folder(out / "model", what="a bundle")
+    check_folder(out / "model", expected="a bundle")
 
 
 @pytest.mark.slow
@@ -262,5 +262,5 @@ def test_a_run_on_a_full_disk_stops_with_one_line_and_can_be_gone_on_with(
         assert "No space left on device" in said.err.splitlines()[-1], disk.touched[-1]
         begun = ("--resume",) if (out / "recipe.toml").exists() else ()
 
-    check_folder(out / "model", what="a bundle")
+    check_folder(out / "model", expected="a bundle")
     assert not [name for name in names(out) if ".new-" in name or ".old-" in name]

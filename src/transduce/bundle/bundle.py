@@ -30,7 +30,14 @@ from transduce.bundle.tensors import check_size, check_weights, read_weights, wr
 from transduce.data.corpus_config import Languages
 from transduce.data.pair_tokenizer import PairTokenizer, read_tokenizer
 from transduce.data.tokenizer import Tokenizer
-from transduce.io.atomic_folder import CARD, MANIFEST, check_folder, quoted, recover, whole_folder
+from transduce.io.atomic_folder import (
+    CARD,
+    MANIFEST,
+    atomic_folder,
+    check_folder,
+    recover_interrupted,
+    sanitise,
+)
 from transduce.io.version import VERSION as SOURCE_VERSION
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
@@ -161,7 +168,7 @@ class Bundle:
             provenance=self.provenance,
         )
         text = json.dumps(asdict(config), indent=2, ensure_ascii=False)
-        with whole_folder(folder) as fresh:
+        with atomic_folder(folder) as fresh:
             (fresh / CONFIG).write_text(f"{text}\n", encoding="utf-8")
             write_tensors(weights, fresh / WEIGHTS)
             (fresh / TOKENIZER).write_bytes(self.tokenizer.to_bytes())
@@ -181,7 +188,7 @@ class Bundle:
             ValueError: one line that names the file at fault and what to do about it.
         """
         folder = find_bundle(Path(folder))
-        check_folder(folder, what="a model bundle, as `transduce train` writes it")
+        check_folder(folder, expected="a model bundle, as `transduce train` writes it")
         vouched = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         for name in _FILES:
             if not (folder / name).is_file():
@@ -234,7 +241,7 @@ def find_bundle(path: Path) -> Path:
     """Where the bundle of a run's folder lies; any other folder is one itself, or none at all."""
     if not (path / CONFIG).exists():
         for inner in (path / "model", path / "best"):
-            if recover(inner):
+            if recover_interrupted(inner):
                 return inner
     return path
 
@@ -261,18 +268,18 @@ def _read_config(path: Path) -> _Config:
         raise ValueError(f'{path} does not say "format": "{FORMAT}": it belongs to another program')
     if held.get("version") not in _READABLE:
         raise ValueError(
-            f"{path} has format version {quoted(str(held.get('version')))}, this program reads "
+            f"{path} has format version {sanitise(str(held.get('version')))}, this program reads "
             f"{' and '.join(map(str, _READABLE))}: install the version of transduce that wrote it"
         )
     try:
         return pydantic.TypeAdapter(_Config).validate_json(json.dumps(held), strict=True)
     except pydantic.ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        key = quoted(".".join(str(part) for part in fault["loc"]))
+        key = sanitise(".".join(str(part) for part in fault["loc"]))
         if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
             said = f"{key} is unknown here: a newer transduce may have written it"
         elif fault["type"] == "value_error":
-            said = quoted(fault["msg"].removeprefix("Value error, "))
+            said = sanitise(fault["msg"].removeprefix("Value error, "))
         else:
             said = f"{key}: {fault['msg']}"
         raise ValueError(f"{path} does not fit this version of transduce: {said}") from None
@@ -286,14 +293,14 @@ def _read_confidence(path: Path, *, vouched: bool) -> Confidence | None:
     try:
         return Confidence.from_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path}: {quoted(str(error))}") from None
+        raise ValueError(f"{path}: {sanitise(str(error))}") from None
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:
     try:
         return read_tokenizer(path.read_bytes())
     except ValueError as error:
-        raise ValueError(f"{path}: {quoted(str(error))}") from None
+        raise ValueError(f"{path}: {sanitise(str(error))}") from None
 
 
 def _read_model(path: Path, config: ModelConfig) -> Transformer:
@@ -306,7 +313,7 @@ def _read_model(path: Path, config: ModelConfig) -> Transformer:
     for name in sorted(expected.keys() | found.keys()):
         if expected.get(name) != found.get(name):
             raise ValueError(
-                f"{path} does not fit {CONFIG}: tensor {quoted(name)} is "
+                f"{path} does not fit {CONFIG}: tensor {sanitise(name)} is "
                 f"{_shown(found.get(name))}, not {_shown(expected.get(name))}: "
                 f"copy all files from one bundle"
             )

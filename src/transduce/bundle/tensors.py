@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from transduce.io.atomic_folder import quoted
+from transduce.io.atomic_folder import sanitise
 from transduce.model.config import ModelConfig
 
 MAX_WEIGHT: Final = torch.finfo(torch.float16).max
@@ -48,7 +48,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise ValueError(f"{path} is missing: copy it again") from None
     except (SafetensorError, TypeError, RuntimeError) as error:  # torch's, at an absurd shape
-        reason = quoted(str(error).partition("\n")[0])
+        reason = sanitise(str(error).partition("\n")[0])
         raise ValueError(f"{path} is no safetensors file ({reason}): copy it again") from None
 
 
@@ -123,6 +123,6 @@ def check_weights(weights: Mapping[str, Tensor], where: str) -> None:
                 else "not finite numbers"
             )
             raise ValueError(
-                f"{where} has weights that are {what}, in {quoted(name)}: training had failed by "
+                f"{where} has weights that are {what}, in {sanitise(name)}: training had failed by "
                 f"then, or the file is damaged; take an earlier checkpoint"
             )

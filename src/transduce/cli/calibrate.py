@@ -1,7 +1,7 @@
 """transduce calibrate."""
 
 from transduce.cli.app import ModelFolder, ReferenceText, SourceText, app, print_stdout
-from transduce.io.streams import all_lines
+from transduce.io.streams import read_lines
 
 
 @app.command()
@@ -17,7 +17,7 @@ def calibrate(model: ModelFolder, source: SourceText, target: ReferenceText) -> 
       transduce calibrate models/en-de --source val.en --target val.de
       transduce translate models/en-de --confidence < in.txt
     """
-    sources, targets = all_lines(source), all_lines(target)
+    sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
         raise ValueError(
             f"{source} has {len(sources)} lines but {target} has {len(targets)}: line n must "

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from transduce.cli.app import JsonObject, ReferenceText, app, print_stdout
-from transduce.io.streams import all_lines
+from transduce.io.streams import read_lines
 
 
 @app.command()
@@ -41,7 +41,7 @@ def compare(
     \b
       transduce compare --target test.de --language de baseline.de new.de
     """
-    references, lines = all_lines(target), [all_lines(file) for file in systems]
+    references, lines = read_lines(target), [read_lines(file) for file in systems]
 
     from transduce.evaluation.significance import System, compare_systems, distinct_names
 

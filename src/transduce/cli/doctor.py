@@ -27,7 +27,7 @@ import typer
 
 from transduce import __version__
 from transduce.cli.app import JsonObject, app, print_stdout
-from transduce.io.machine import cores, limit, processor
+from transduce.io.machine import cgroup_limit, processor_name, usable_cores
 from transduce.io.version import commit
 
 _GIB = 2**30
@@ -108,7 +108,7 @@ def diagnose() -> DoctorReport:
         *(("Versions", *requirement) for requirement in _requirements()),
         ("Versions", "torch build", _build),
         ("Machine", "processor", _processor),
-        ("Machine", "cores", lambda: Diagnosis(f"{cores():g} for this process")),
+        ("Machine", "cores", lambda: Diagnosis(f"{usable_cores():g} for this process")),
         ("Machine", "threads", _threads),
         ("Machine", "memory", _memory),
         ("Machine", "vector units", _vector_units),
@@ -194,13 +194,13 @@ def _build() -> Diagnosis:
 
 
 def _processor() -> Diagnosis:
-    return Diagnosis(f"{processor() or 'unknown'} ({platform.machine()}, {platform.system()})")
+    return Diagnosis(f"{processor_name() or 'unknown'} ({platform.machine()}, {platform.system()})")
 
 
 def _threads() -> Diagnosis:
     import torch
 
-    threads, available = torch.get_num_threads(), cores()
+    threads, available = torch.get_num_threads(), usable_cores()
     if threads > available:
         threads_setting = f"train.intra_op_threads={max(1, int(available))}"
         advice = f"they compete for cores; train with --set {threads_setting}"
@@ -210,7 +210,7 @@ def _threads() -> Diagnosis:
 
 def _memory() -> Diagnosis:
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    cgroup = limit("memory.max")[0]
+    cgroup = cgroup_limit("memory.max")[0]
     size = min(physical, int(cgroup)) if cgroup.isdigit() else physical
     return Diagnosis(f"{size / _GIB:.1f} GiB{' (a container limit)' if size < physical else ''}")
 

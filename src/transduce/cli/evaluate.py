@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from transduce.cli.app import app, print_stderr, print_stdout
-from transduce.io.streams import all_lines, lines_of, whole_output
+from transduce.io.streams import read_lines, open_lines, open_output
 
 
 class _Inputs(NamedTuple):
@@ -97,9 +97,9 @@ def _scores(inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bo
     """Score a model's or given translations and return what is printed."""
     language, tokenize, metric = scoring
     # Read all files before torch is imported: a wrong name fails at once.
-    sources = all_lines(inputs.source) if inputs.source and inputs.model else []
-    hypotheses = all_lines(inputs.hypotheses) if inputs.hypotheses else []
-    references = all_lines(inputs.target)
+    sources = read_lines(inputs.source) if inputs.source and inputs.model else []
+    hypotheses = read_lines(inputs.hypotheses) if inputs.hypotheses else []
+    references = read_lines(inputs.target)
 
     from transduce.evaluation.scoring import score_lines, score_model, select_metrics
 
@@ -137,9 +137,9 @@ def _write_report(
     texts: dict[Path | None, list[str]] = {}
     for path in (inputs.target, inputs.source, inputs.hypotheses, inputs.against):
         if path is not None:
-            texts[path] = all_lines(path)
+            texts[path] = read_lines(path)
     references, sources = texts[inputs.target], texts.get(inputs.source)
-    with whole_output(file) as page:
+    with open_output(file) as page:
         from transduce.data.words import count_words
         from transduce.evaluation.breakdown import check_line_counts
         from transduce.evaluation.report import (
@@ -173,7 +173,7 @@ def _write_report(
         else:
             output = SystemOutput(System(names[0], texts[inputs.hypotheses]))
         if inputs.train:
-            with lines_of(inputs.train) as lines:
+            with open_lines(inputs.train) as lines:
                 training = TrainingText(inputs.train.name, count_words(lines))
             output = output._replace(training=training)
         report = build_report(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from transduce.cli.app import ModelFolder, app, print_stderr, print_stdout
-from transduce.io.streams import all_lines
+from transduce.io.streams import read_lines
 
 if TYPE_CHECKING:
     from transduce.bundle.bundle import Bundle
@@ -71,7 +71,7 @@ def export(
         raise ValueError(
             f"a shortlist is learned from training pairs, and {model} has none: name a run's folder"
         )
-    lines = all_lines(sample) if sample is not None else None
+    lines = read_lines(sample) if sample is not None else None
     if lines is not None and not any(line.strip() for line in lines):
         raise ValueError(f"{sample} has no sentence: name another file, or leave out --sample")
 

@@ -98,7 +98,7 @@ def table2(
         raise ValueError("--hypotheses and --references belong together: name both files")
 
     from transduce.cli.progress import event_printer
-    from transduce.io.streams import all_lines
+    from transduce.io.streams import read_lines
     from transduce.paper.table2.page import markdown, write
     from transduce.paper.table2.run import Assumed
     from transduce.paper.table2.run import table2 as run_table2
@@ -106,7 +106,7 @@ def table2(
 
     scores = ()
     if hypotheses is not None and references is not None:
-        scores = both_ways(all_lines(hypotheses), all_lines(references), language=language)
+        scores = both_ways(read_lines(hypotheses), read_lines(references), language=language)
     assumed = Assumed(
         source_length=mean_length,
         target_length=mean_length,

@@ -35,9 +35,9 @@ def prepare(
     folder = out or Path("runs") / selected.name
 
     from transduce.cli.progress import event_printer
-    from transduce.io.lock import alone
+    from transduce.io.lock import exclusive_lock
     from transduce.pipeline.run import check_output_folder, prepare_run
 
-    with alone(folder), event_printer(sys.stderr) as on_event:
+    with exclusive_lock(folder), event_printer(sys.stderr) as on_event:
         check_output_folder(selected, folder, resume=False)
         prepare_run(selected, folder, on_event=with_first_message(reason, on_event))

@@ -16,7 +16,7 @@ from transduce.cli.app import (
     print_stdout,
 )
 from transduce.cli.translate import load_translator
-from transduce.io.streams import all_lines
+from transduce.io.streams import read_lines
 
 
 @app.command()
@@ -39,7 +39,7 @@ def score(
       transduce score runs/mine --source test.en --target test.de
       transduce score runs/mine --source test.en --target test.de --json
     """
-    sources, targets = all_lines(source), all_lines(target)
+    sources, targets = read_lines(source), read_lines(target)
     translator = load_translator(model, also or (), device=device, engine="torch")
     for number, scored in enumerate(translator.score(sources, targets), start=1):
         if as_json:

@@ -14,7 +14,7 @@ import typer
 
 from transduce.cli.app import Device, Ensemble, ModelFolder, app, print_stderr
 from transduce.cli.translate_documents import Format, read_input_document, translate_document
-from transduce.io.streams import lines_of, whole_output
+from transduce.io.streams import open_lines, open_output
 
 if TYPE_CHECKING:
     from transduce.inference.engines.ct2_calls import Plan
@@ -166,7 +166,7 @@ def translate(
         _check_document_options({**per_line, "prefix": prefix}, form=form)
     document = None if form == "lines" else read_input_document(input, form)
     # Open the input before torch is imported: a wrong name fails at once.
-    with lines_of(input) if document is None else nullcontext(iter(())) as lines:
+    with open_lines(input) if document is None else nullcontext(iter(())) as lines:
         from transduce.inference.engines.worker_processes import as_program
         from transduce.inference.glossary import read_glossary
         from transduce.inference.translator import BATCH_TOKENS, Extras
@@ -238,9 +238,9 @@ def _translate_lines(
 
     applied = Honoured()
     chunk_size = 1 if options.interactive else _CHUNK
-    alignments = whole_output(options.align) if options.align else nullcontext()
+    alignments = open_output(options.align) if options.align else nullcontext()
     with (
-        whole_output(options.output) as out,
+        open_output(options.output) as out,
         alignments as links,
         line_counter(sys.stderr) as count,
     ):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from transduce.cli.app import print_stderr
-from transduce.io.streams import whole_output
+from transduce.io.streams import open_output
 
 if TYPE_CHECKING:
     from transduce.documents.formats import Document
@@ -62,7 +62,7 @@ def translate_document(
     from transduce.inference.texts import translate_texts
 
     sentences: list[Translation] = []
-    with whole_output(output) as out, line_counter(sys.stderr) as count:
+    with open_output(output) as out, line_counter(sys.stderr) as count:
         print_stderr(translator.why)
         segments = translate_texts(
             translator,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.app import ModelFolder, app, print_stdout
-from transduce.io.streams import whole_output
+from transduce.io.streams import open_output
 
 _FORMATS = {".html": "page", ".htm": "page", ".svg": "picture", ".json": "weights"}
 
@@ -52,6 +52,6 @@ def view(
             text = attention_json(trace_attention(bundle, sentence, target)) + "\n"
         case _:
             text = attention_page(bundle, sentence, target)
-    with whole_output(out) as file:
+    with open_output(out) as file:
         file.write(text.encode())
     print_stdout(f"{_FORMATS[suffix]}: {out}")

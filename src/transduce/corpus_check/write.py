@@ -14,7 +14,7 @@ from transduce.config import Recipe
 from transduce.corpus_check.findings import Kind
 from transduce.corpus_check.inspect import Inspection, Pairs
 from transduce.data.corpus import Pair, tidy
-from transduce.io.atomic_folder import whole_folder
+from transduce.io.atomic_folder import atomic_folder
 
 _REMOVED: tuple[Kind, ...] = (
     "not UTF-8",
@@ -72,7 +72,7 @@ def write_cleaned(recipe: Recipe, inspection: Inspection, *, pairs: Pairs, folde
     for number, kind in reversed(list(enumerate(_REMOVED, start=1))):
         reason[inspection.marks[kind]] = number
     names = _names(recipe)
-    with whole_folder(folder) as fresh:
+    with atomic_folder(folder) as fresh:
         with ExitStack() as stack:
             files = [stack.enter_context(_open(fresh / name)) for name in names]
             for pair in _kept(inspection, reason=reason, pairs=pairs):

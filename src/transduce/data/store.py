@@ -27,8 +27,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from transduce.data.column import Column, ColumnWriter, Dtype, Packed, mapped, pack
 from transduce.data.corpus import NumberedPair, Pair
 from transduce.data.tokenizer import Tokenizer
-from transduce.io.atomic_folder import MANIFEST, check_folder, whole_folder
-from transduce.io.machine import cores
+from transduce.io.atomic_folder import MANIFEST, atomic_folder, check_folder
+from transduce.io.machine import usable_cores
 
 PREPARED_FOLDER = "prepared"
 """Folder of a run that holds its stores: `prepared/train` and, where one is cut off, others."""
@@ -110,10 +110,12 @@ class Store:
         """
         if folder.exists() and not _replaceable(folder):
             raise ValueError(f"{folder} holds something that is no store; name another folder")
-        with whole_folder(folder) as fresh:
+        with atomic_folder(folder) as fresh:
             encoder = _Encoder(tokenizer, max_pieces=max_pieces)
             with _Writer(fresh, encoder=encoder) as writer:
-                for encoded in encoder.encoded(pairs, threads=threads or max(1, int(cores()))):
+                for encoded in encoder.encoded(
+                    pairs, threads=threads or max(1, int(usable_cores()))
+                ):
                     writer.add(encoded)
                     if progress is not None:
                         progress(writer.read)
@@ -141,7 +143,7 @@ class Store:
             if not (folder / name).is_file():
                 raise ValueError(f"{folder} is not a store: it has no {name}")
         if verify:
-            check_folder(folder, what="a store")
+            check_folder(folder, expected="a store")
         facts = _read_facts(folder / _FACTS)
         if tokenizer_checksum is not None and facts.tokenizer != tokenizer_checksum:
             raise ValueError(

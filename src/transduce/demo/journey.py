@@ -8,8 +8,8 @@ from transduce.config import load_recipe, to_toml
 from transduce.demo.corpus import write_corpus
 from transduce.demo.pronoun import read_cases, score_pronouns
 from transduce.demo.report import DemoResult, ExampleTranslation, render_report
-from transduce.io.lock import LOCK, alone
-from transduce.io.streams import whole_output
+from transduce.io.lock import LOCK_FILE, exclusive_lock
+from transduce.io.streams import open_output
 from transduce.pipeline.run import run_recipe
 from transduce.train.events import EventHandler, LogMessage
 
@@ -27,7 +27,7 @@ def run_demo(out: Path, *, on_event: EventHandler) -> DemoResult:
     Raises:
         ValueError: if `out` holds anything but a demo.
     """
-    with alone(out):
+    with exclusive_lock(out):
         _clear(out)
         corpus = out / "corpus"
         recipe = load_recipe("demo", [f"data.folder={corpus}"])
@@ -49,7 +49,7 @@ def run_demo(out: Path, *, on_event: EventHandler) -> DemoResult:
             pronouns=score_pronouns([example.translation for example in examples], cases),
         )
         text = render_report(found, bundle=Bundle.load(out), metrics=out / "metrics.jsonl")
-        with whole_output(out / REPORT) as page:
+        with open_output(out / REPORT) as page:
             page.write(text.encode())
     return found
 
@@ -66,7 +66,7 @@ def _few(
 
 def _clear(out: Path) -> None:
     """Delete an earlier demo, and nothing else."""
-    held = [path for path in out.iterdir() if path.name != LOCK]
+    held = [path for path in out.iterdir() if path.name != LOCK_FILE]
     if not held:
         return
     file = out / "recipe.toml"

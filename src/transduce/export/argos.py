@@ -22,7 +22,7 @@ from transduce.data.corpus_config import Languages
 from transduce.data.pair_tokenizer import SOURCE, PairTokenizer
 from transduce.inference.engines.ct2_model import why_not as why_not_ctranslate2
 from transduce.inference.engines.ct2_model import write_ctranslate2
-from transduce.io.atomic_folder import whole_file
+from transduce.io.atomic_folder import atomic_file
 
 SUFFIX = ".argosmodel"
 MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")
@@ -66,7 +66,7 @@ def write_argos(bundle: Bundle, file: Path, *, quantization: str | None = None) 
         raise ValueError(f"Argos cannot express {reason}")
     package = _packed(_files(bundle, quantization=quantization), root=_name(bundle.languages))
     file.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(file) as stream:
+    with atomic_file(file) as stream:
         stream.write(package)
 
 

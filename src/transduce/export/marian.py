@@ -26,7 +26,7 @@ from transduce.data.tokenizer import EOS, UNK
 from transduce.export.marian_files import OUTPUT_BIAS, interleaved_to_halves, tensor_map
 from transduce.inference.engines.ct2_model import vocabulary
 from transduce.inference.engines.ct2_model import why_not as why_not_ctranslate2
-from transduce.io.atomic_folder import MANIFEST, whole_folder
+from transduce.io.atomic_folder import MANIFEST, atomic_folder
 
 GENERATION, TOKENIZER_CONFIG = "generation_config.json", "tokenizer_config.json"
 FILES = (CONFIG, GENERATION, WEIGHTS, SOURCE, TARGET, TABLE, TOKENIZER_CONFIG)
@@ -83,7 +83,7 @@ def write_marian(bundle: Bundle, folder: Path) -> None:
         raise ValueError(f"Marian cannot express {reason}{advice}")
     check_replaceable(folder, FILES)
     pieces = vocabulary(bundle.tokenizer)
-    with whole_folder(folder) as fresh:
+    with atomic_folder(folder) as fresh:
         _write_json(fresh / CONFIG, _config(bundle))
         _write_json(fresh / GENERATION, _generation(bundle))
         (fresh / WEIGHTS).write_bytes(save(_weights(bundle), metadata={"format": "pt"}))

@@ -1,9 +1,9 @@
-"""A folder, or a file, that is whole or absent: written beside its place, then renamed.
+"""Atomic writes: a folder or file appears complete or not at all (written aside, then renamed).
 
-A folder is flushed and described first. Its manifest.json holds the size and SHA-256 of its other
-files, so that a reader can tell a whole folder from a damaged or a foreign one before it believes a
-byte of it. What a killed writer leaves carries its number, `.NAME.new-PID` or, while NAME itself is
-being exchanged, `.NAME.old-PID`; whoever comes next puts it right.
+Every folder gets a manifest.json with the size and SHA-256 of its files, so that a reader can tell
+an intact folder from a damaged or foreign one before it reads any other byte. A writer that is
+killed leaves `.NAME.new-PID` or, during the exchange of two folders, `.NAME.old-PID`; the next
+writer or reader cleans up (`recover_interrupted`).
 """
 
 import errno
@@ -19,46 +19,46 @@ from typing import BinaryIO
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
-"""For people, who may edit it: the manifest leaves it out."""
+"""Written for people, who may edit it: not in the manifest."""
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Generator[Path]:
-    """Yield an empty folder to write into; when the block ends well it becomes `folder`.
+def atomic_folder(folder: Path) -> Generator[Path]:
+    """Yield an empty folder to write into; it becomes `folder` when the block succeeds.
 
-    A folder that is there already is replaced; when the block fails it stays as it was.
+    An existing folder is replaced; if the block fails, it stays as it was.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    recover(folder)
+    recover_interrupted(folder)
     fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
     fresh.mkdir()
     try:
         yield fresh
-        _describe(fresh)
-        _flush(fresh)
-        _move(fresh, folder)
+        _write_manifest(fresh)
+        _fsync(*fresh.rglob("*"), fresh, fresh.parent)
+        _swap_in(fresh, folder)
     except BaseException as error:
         shutil.rmtree(fresh, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
-            error.filename = str(folder)  # a failed write does not say of what
+        if isinstance(error, OSError) and error.errno in _DISK_FULL and error.filename is None:
+            error.filename = str(folder)  # a failed write does not name its file
         raise
 
 
 @contextmanager
-def whole_file(file: Path) -> Generator[BinaryIO]:
-    """Yield a stream to write to; when the block ends well, and then alone, it becomes `file`.
+def atomic_file(file: Path) -> Generator[BinaryIO]:
+    """Yield a stream to write to; it becomes `file` only if the block succeeds.
 
-    What is no file, such as /dev/null or a pipe, is written to as it is.
+    Anything but a regular file, such as /dev/null or a pipe, is written to directly.
     """
     if file.exists() and not file.is_file():
         with file.open("wb") as stream:
             yield stream
         return
-    for left in _left(file, "new"):
+    for leftover in _leftovers(file, "new"):
         with suppress(OSError):
-            left.unlink()
+            leftover.unlink()
     fresh = file.with_name(f".{file.name}.new-{os.getpid()}")
     try:
         with fresh.open("wb") as stream:
@@ -67,43 +67,43 @@ def whole_file(file: Path) -> Generator[BinaryIO]:
             os.fsync(stream.fileno())
         os.replace(fresh, file)
     except BaseException:
-        with suppress(OSError):  # what went wrong before says more
+        with suppress(OSError):  # the first error is the informative one
             fresh.unlink()
         raise
 
 
-def recover(folder: Path) -> bool:
-    """Put right what killed writers left beside `folder`, and say whether it is there.
+def recover_interrupted(folder: Path) -> bool:
+    """Clean up after killed writers of `folder`; return whether the folder exists.
 
-    One that was killed between the two renames of an exchange had moved the old folder away: it
-    comes back. Whatever is not whole is deleted. Nothing of a writer that lives is touched.
+    A writer killed between the two renames of an exchange had moved the old folder aside: it is
+    moved back. Incomplete folders are deleted. Those of running processes are left alone.
     """
-    for old in _left(folder, "old"):
-        with suppress(OSError):  # a medium that cannot be written to is as it is
+    for old in _leftovers(folder, "old"):
+        with suppress(OSError):  # read-only media stay as they are
             if folder.exists():
                 shutil.rmtree(old)
             else:
                 old.rename(folder)
-    for new in _left(folder, "new"):
+    for new in _leftovers(folder, "new"):
         shutil.rmtree(new, ignore_errors=True)
     return folder.is_dir()
 
 
-def check_folder(folder: Path, *, what: str) -> None:
+def check_folder(folder: Path, *, expected: str) -> None:
     """Check every file of a folder against its manifest.
 
     Args:
-        folder: where `whole_folder` wrote.
-        what: what the folder should be, such as "a model bundle"; the messages say it.
+        folder: written by `atomic_folder`.
+        expected: what the folder should be, for messages: "a model bundle".
 
     Raises:
-        ValueError: one line that names the folder or the file and what is wrong with it.
+        ValueError: if it is missing, foreign or damaged; the message names the file.
     """
-    if not folder.is_dir() and not recover(folder):
-        raise ValueError(f"{folder} is not {what}: there is no such folder")
+    if not folder.is_dir() and not recover_interrupted(folder):
+        raise ValueError(f"{folder} is not {expected}: it does not exist")
     path = folder / MANIFEST
     if not path.is_file():
-        raise ValueError(f"{folder} is not {what}: it has no {MANIFEST}")
+        raise ValueError(f"{folder} is not {expected}: it has no {MANIFEST}")
     for name, facts in _read_manifest(path).items():
         file = folder / name
         if not file.is_file():
@@ -111,7 +111,7 @@ def check_folder(folder: Path, *, what: str) -> None:
         size, checksum = facts
         if file.stat().st_size != size:
             raise ValueError(
-                f"{file} has {file.stat().st_size} bytes in place of {size}: "
+                f"{file} has {file.stat().st_size} bytes instead of {size}: "
                 f"{folder} is damaged, copy it again"
             )
         if sha256(file) != checksum:
@@ -120,44 +120,44 @@ def check_folder(folder: Path, *, what: str) -> None:
             )
 
 
-def quoted(text: str) -> str:
-    """What a file said, fit for a message: one line of characters that show, and not too long.
+def sanitise(text: str) -> str:
+    """Make text from a file fit for a message: one line, printable, at most 200 characters.
 
-    >>> quoted("tensor\\n")
+    >>> sanitise("tensor\\n")
     'tensor�'
     """
-    shown = "".join(one if one.isprintable() else "\ufffd" for one in text[:200])
-    return shown if len(text) <= 200 else f"{shown[:197]}..."
+    printable = "".join(char if char.isprintable() else "\ufffd" for char in text[:200])
+    return printable if len(text) <= 200 else f"{printable[:197]}..."
 
 
 def sha256(file: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _left(folder: Path, kind: str) -> list[Path]:
-    """What writers that are no more left beside a folder."""
-    left = folder.parent.glob(f".{glob.escape(folder.name)}.{kind}-*")
-    return [path for path in left if not _lives(path.name.rpartition("-")[2])]
+def _leftovers(folder: Path, kind: str) -> list[Path]:
+    """Temporary folders of writers that no longer run."""
+    paths = folder.parent.glob(f".{glob.escape(folder.name)}.{kind}-*")
+    return [path for path in paths if not _is_alive(path.name.rpartition("-")[2])]
 
 
-def _lives(writer: str) -> bool:
-    """Whether a process of that number is another one that is alive, as far as can be told."""
-    if not writer.isdecimal() or os.name != "posix":
+def _is_alive(pid: str) -> bool:
+    """Whether another running process has this PID; True where that cannot be determined."""
+    if not pid.isdecimal() or os.name != "posix":
         return True
-    if int(writer) == os.getpid():  # of an earlier process: numbers come again
+    if int(pid) == os.getpid():  # of an earlier process: PIDs are reused
         return False
     try:
-        os.kill(int(writer), 0)
+        os.kill(int(pid), 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # somebody else's
+    except OSError:  # it exists, under another user
         return True
     return True
 
 
-def _describe(folder: Path) -> None:
+def _write_manifest(folder: Path) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CARD)
     facts = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
@@ -167,7 +167,7 @@ def _describe(folder: Path) -> None:
 
 
 def _read_manifest(path: Path) -> dict[str, tuple[int, str]]:
-    damaged = ValueError(f"{path} is damaged or foreign: copy the folder again")
+    damaged = ValueError(f"{path} is damaged or not a manifest: copy the folder again")
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         manifest = {name: (int(fact["bytes"]), str(fact["sha256"])) for name, fact in facts.items()}
@@ -179,22 +179,13 @@ def _read_manifest(path: Path) -> dict[str, tuple[int, str]]:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a manifest may speak of a file of that name."""
-    short = all(len(part.encode(errors="replace")) < 256 for part in name.split("/"))
+    """Whether a file name of a manifest is relative, stays in its folder and is valid."""
+    valid_parts = all(len(part.encode(errors="replace")) < 256 for part in name.split("/"))
     inside = not Path(name).is_absolute() and ".." not in name
-    return inside and short and len(name) < 1024 and name.isprintable()
+    return inside and valid_parts and len(name) < 1024 and name.isprintable()
 
 
-def _flush(folder: Path) -> None:
-    for path in [*folder.rglob("*"), folder, folder.parent]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _move(fresh: Path, folder: Path) -> None:
+def _swap_in(fresh: Path, folder: Path) -> None:
     old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
     if folder.exists():
         folder.rename(old)
@@ -205,8 +196,13 @@ def _move(fresh: Path, folder: Path) -> None:
             old.rename(folder)
         raise
     shutil.rmtree(old, ignore_errors=True)
-    handle = os.open(folder.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    _fsync(folder.parent)
+
+
+def _fsync(*paths: Path) -> None:
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,75 +1,64 @@
-"""A folder for one process alone: a lock that dies with its owner, however that dies."""
+"""Exclusive use of a folder: a file lock that the system releases when its owner dies."""
 
 import os
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows has none, and no lock then
-    fcntl = None
+from filelock import FileLock, Timeout
 
-LOCK = ".lock"
-"""The file that is locked. One that a killed process left behind holds nobody up."""
+LOCK_FILE = ".lock"
+"""The locked file; it holds its owner's PID. One left by a killed process blocks nobody."""
 
-_held: set[tuple[Path, int]] = set()  # folders, and the threads that hold them
+_TIMEOUT = 0.1  # seconds: long enough to retry a file that its last owner was just deleting
 
 
 @contextmanager
-def alone(folder: Path) -> Generator[None]:
-    """Hold a folder, made if it is missing, for this thread; a folder left empty goes again.
+def exclusive_lock(folder: Path) -> Generator[None]:
+    """Hold a folder for this thread, which may lock it again.
+
+    The folder is created if missing, and removed afterwards if it is still empty.
 
     Raises:
-        ValueError: if another one holds it, or it is a file; one line that says so.
+        ValueError: if another process or thread holds it, or it is a file.
         OSError: if the folder cannot be written to.
     """
-    ours = (folder.resolve(), threading.get_ident())
-    if ours in _held:
+    file = folder.resolve() / LOCK_FILE
+    lock = FileLock(file, timeout=_TIMEOUT, thread_local=True, is_singleton=True)
+    if lock.is_locked:
         yield
         return
     if folder.is_file():
         raise ValueError(f"{folder} is a file: name a folder by --out")
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        if fcntl is None:
-            yield
-            return
-        lock = _locked(folder / LOCK)
-        _held.add(ours)
+        _acquire(lock, file)
         try:
             yield
         finally:
-            _held.discard(ours)
-            (folder / LOCK).unlink(missing_ok=True)
-            os.close(lock)
+            with suppress(OSError):  # Windows deletes no open file
+                file.unlink()  # before the release: afterwards it may be another owner's
+            lock.release()
     finally:
-        with suppress(OSError):  # something lies in it
-            for path in made:
+        with suppress(OSError):  # it is not empty
+            for path in created:
                 path.rmdir()
 
 
-def _locked(file: Path) -> int:
-    """The open, locked file; it is closed, and so unlocked, when this process ends."""
-    assert fcntl is not None
-    while True:
-        lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.read(lock, 20).decode(errors="replace") or "unknown"
-            os.close(lock)
-            raise ValueError(
-                f"{file.parent} is being written to by another process (number {owner}): wait "
-                f"until that has ended, or name another folder"
-            ) from None
-        except OSError:  # a file system that knows no locks
-            return lock
-        with suppress(FileNotFoundError):
-            if os.fstat(lock).st_ino == file.stat().st_ino:
-                os.truncate(lock, 0)
-                os.write(lock, str(os.getpid()).encode())
-                return lock
-        os.close(lock)  # its last owner deleted it meanwhile
+def _acquire(lock: FileLock, file: Path) -> None:
+    file.touch()  # so that an OSError below is about locking, not about writing
+    try:
+        lock.acquire()
+    except Timeout:
+        owner = ""
+        with suppress(OSError):  # Windows reads no locked file
+            owner = file.read_text(errors="replace")
+        raise ValueError(
+            f"{file.parent} is being written to by another process (PID {owner or 'unknown'}): "
+            f"wait until it ends, or choose another folder"
+        ) from None
+    except OSError:  # a file system without locks
+        return
+    with suppress(OSError):
+        file.write_text(str(os.getpid()))

@@ -1,31 +1,54 @@
-"""The machine that this process runs on, and what it may use of it."""
+"""The machine: its processor, what a container lets this process use, the C library's allocator."""
 
+import ctypes
 import os
 import platform
 import re
+import sys
 from pathlib import Path
 
-CONTAINER = Path("/sys/fs/cgroup")
-"""Where Linux says what a container may use, by its second version of control groups."""
+CGROUP = Path("/sys/fs/cgroup")
+"""Where Linux states a container's limits (control groups, version 2)."""
 
 
-def limit(name: str) -> list[str]:
-    """The words of a container's limit; the first is "max" where there is none."""
-    file = CONTAINER / name
+def cgroup_limit(name: str) -> list[str]:
+    """Return the fields of a container's limit; the first is "max" where there is none."""
+    file = CGROUP / name
     return (file.read_text().split() if file.is_file() else []) or ["max"]
 
 
-def processor() -> str:
-    """The processor's name; empty where nobody says it."""
+def processor_name() -> str:
+    """Return the processor's name; empty if unknown."""
     info = Path("/proc/cpuinfo")
     text = info.read_text() if info.is_file() else ""
-    named = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
-    return named[1] if named else platform.processor()
+    match = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
+    return match[1] if match else platform.processor()
 
 
-def cores() -> float:
-    """Cores that this process may use; a container may have half of one."""
+def usable_cores() -> float:
+    """Return the number of cores that this process may use; a container's may be fractional."""
     affinity = getattr(os, "sched_getaffinity", None)
-    most = len(affinity(0)) if affinity else os.cpu_count() or 1
-    quota, *period = limit("cpu.max")
-    return float(min(most, int(quota) / int(period[0])) if quota.isdigit() else most)
+    count = len(affinity(0)) if affinity else os.cpu_count() or 1
+    quota, *period = cgroup_limit("cpu.max")
+    return float(min(count, int(quota) / int(period[0])) if quota.isdigit() else count)
+
+
+def keep_freed_memory() -> bool:
+    """Make the C library keep freed blocks for the next step instead of returning them.
+
+    By default glibc maps every large tensor anew and the kernel zeroes its pages each time
+    (benchmarks/kernels.py measures the cost for training). It holds for the whole process and
+    cannot be undone: programs call it, the library never does.
+
+    Returns:
+        Whether the C library supports it (glibc does).
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):  # musl has none
+        return False
+    trim_threshold, top_pad, mmap_max, arena_max = -1, -2, -4, -8
+    settings = {mmap_max: 0, trim_threshold: 2**31 - 1, top_pad: 64 * 2**20, arena_max: 1}
+    return all(mallopt(setting, value) == 1 for setting, value in settings.items())

@@ -1,4 +1,4 @@
-"""Lines in and out of the command line: strict UTF-8, split at line feeds alone."""
+"""Text input and output of the command line: strict UTF-8, split at line feeds only."""
 
 import sys
 from collections.abc import Generator, Iterable, Iterator
@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from transduce.io.atomic_folder import whole_file
+from transduce.io.atomic_folder import atomic_file
 
 
 @contextmanager
-def lines_of(file: Path | None) -> Generator[Iterator[str]]:
-    """Open a file, or stdin, and yield its lines without their line feeds.
+def open_lines(file: Path | None) -> Generator[Iterator[str]]:
+    """Open a file, or stdin, and yield its lines without line feeds.
 
-    What can be read twice is checked to its end before the first line comes out; a pipe is not.
+    A seekable input is checked to its end before the first line is yielded; a pipe is not.
 
     Raises:
         ValueError: if a line is not UTF-8.
@@ -24,37 +24,37 @@ def lines_of(file: Path | None) -> Generator[Iterator[str]]:
     try:
         if stream.seekable():
             start = stream.tell()
-            for _ in _decoded(stream, name=name):
+            for _ in _decode_lines(stream, name=name):
                 pass
             stream.seek(start)
-        yield _decoded(stream, name=name)
+        yield _decode_lines(stream, name=name)
     finally:
         if file is not None:
             stream.close()
 
 
-def all_lines(file: Path) -> list[str]:
-    """Read the lines of a file.
+def read_lines(file: Path) -> list[str]:
+    """Read all lines of a file.
 
     Raises:
         ValueError: if a line is not UTF-8.
         OSError: if the file cannot be read.
     """
-    with lines_of(file) as lines:
+    with open_lines(file) as lines:
         return list(lines)
 
 
 @contextmanager
-def whole_output(file: Path | None) -> Generator[BinaryIO]:
-    """Open stdout, or a file that appears only when all of it is written."""
+def open_output(file: Path | None) -> Generator[BinaryIO]:
+    """Open stdout, or a file that is written atomically."""
     if file is None:
         yield sys.stdout.buffer
         return
-    with whole_file(file) as stream:
+    with atomic_file(file) as stream:
         yield stream
 
 
-def _decoded(stream: Iterable[bytes], *, name: str) -> Iterator[str]:
+def _decode_lines(stream: Iterable[bytes], *, name: str) -> Iterator[str]:
     for number, line in enumerate(stream, start=1):
         try:
             text = line.removesuffix(b"\n").decode()

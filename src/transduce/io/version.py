@@ -1,4 +1,4 @@
-"""Which source this program is: its version, and the commit where git follows it."""
+"""The version of this program, and its commit in a git checkout."""
 
 import subprocess
 from pathlib import Path
@@ -7,13 +7,17 @@ VERSION = "0.1.0"
 
 
 def commit() -> str:
-    """The commit of this source, if it is a checkout that git follows; else nothing."""
-    here = Path(__file__)
+    """Return the commit of this source if git tracks it, else an empty string."""
+    source_file = Path(__file__)
     try:
-        for words in (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"]):
-            done = subprocess.run(
-                ["git", *words], cwd=here.parent, capture_output=True, text=True, check=True
+        for arguments in (["ls-files", "--error-unmatch", source_file.name], ["rev-parse", "HEAD"]):
+            process = subprocess.run(
+                ["git", *arguments],
+                cwd=source_file.parent,
+                capture_output=True,
+                text=True,
+                check=True,
             )
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return done.stdout.strip()
+    return process.stdout.strip()

@@ -33,9 +33,9 @@ from transduce.evaluation.metrics import Score, bleu
 from transduce.evaluation.scoring import RunResult
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Extras, Translator
-from transduce.io.atomic_folder import MANIFEST, check_folder, sha256, whole_folder
-from transduce.io.lock import LOCK, alone
-from transduce.io.streams import whole_output
+from transduce.io.atomic_folder import MANIFEST, atomic_folder, check_folder, sha256
+from transduce.io.lock import LOCK_FILE, exclusive_lock
+from transduce.io.streams import open_output
 from transduce.pipeline.finetune import StartModel, tokenizer_settings
 from transduce.pipeline.prepare import Prepared, progress_reporter
 from transduce.pipeline.run import check_output_folder, has_begun, prepare_run, run_recipe
@@ -122,7 +122,7 @@ def distill(
         FloatingPointError: if the loss stops being a number.
     """
     teacher = _Teacher(path, StartModel.load(path))
-    with alone(out):
+    with exclusive_lock(out):
         begun = _check(teacher.known, recipe, out, beam=beam)
         original = _with_vocabulary(recipe, teacher.known.bundle)
         tokenizer = teacher.known.bundle.tokenizer
@@ -142,7 +142,7 @@ def distill(
             sentences=len(pairs),
             rows=_measured(_sides(path, out), pairs, recipe=student, beam=beam),
         )
-        with whole_output(out / RECORD) as file:
+        with open_output(out / RECORD) as file:
             file.write(f"{json.dumps(asdict(found), indent=2, ensure_ascii=False)}\n".encode())
     return found
 
@@ -162,7 +162,7 @@ def _check(teacher: StartModel, recipe: Recipe, out: Path, *, beam: int) -> bool
                 f"to {theirs.target!r}"
             )
     find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
-    if any(path.name != LOCK for path in out.iterdir()) and not (out / ORIGINAL).is_dir():
+    if any(path.name != LOCK_FILE for path in out.iterdir()) and not (out / ORIGINAL).is_dir():
         raise ValueError(f"{out} holds other files: name another folder by --out")
     return has_begun(out)
 
@@ -221,7 +221,7 @@ def _translate(
         "original": sha256(out / ORIGINAL / PREPARED_FOLDER / MANIFEST),
     }
     if folder.is_dir():
-        check_folder(folder, what="a distilled corpus")
+        check_folder(folder, expected="a distilled corpus")
         if json.loads((folder / _MADE).read_text(encoding="utf-8")) != made:
             raise ValueError(
                 f"{folder} was made by another teacher, with another beam or of another corpus: "
@@ -232,7 +232,7 @@ def _translate(
     translator = Translator.load(teacher.path, device=find_device(recipe.train.device))
     on_event(LogMessage(text=f"translating {len(given.store):,} sources with {teacher.known.name}"))
     on_event(LogMessage(text=translator.why))
-    with whole_folder(folder) as fresh:
+    with atomic_folder(folder) as fresh:
         said = _said(translator, given, beam=beam, on_event=on_event)
         _write(fresh, _names("train", recipe.languages), said)
         _write(fresh, _names("validation", recipe.languages), given.validation)

@@ -33,7 +33,7 @@ from transduce.data.sampler import Sampler
 from transduce.data.store import PREPARED_FOLDER, Count, Store
 from transduce.data.tokenizer import Tokenizer
 from transduce.data.tokenizer_extension import extend
-from transduce.io.atomic_folder import check_folder, quoted, sha256, whole_folder
+from transduce.io.atomic_folder import atomic_folder, check_folder, sanitise, sha256
 from transduce.pipeline.finetune import FOLDER as START
 from transduce.pipeline.finetune import StartModel, extend_vocabulary
 from transduce.train.events import EventHandler, LogMessage
@@ -130,7 +130,7 @@ def prepare(
     on_event(LogMessage(text=survey.cleaning.summary()))
     _look_over(recipe, survey, on_event=on_event)
     on_event(LogMessage(text=_of_the_vocabulary(recipe, start, given=vocabulary is not None)))
-    with whole_folder(out / PREPARED_FOLDER) as folder:
+    with atomic_folder(out / PREPARED_FOLDER) as folder:
         texts = (text for _, pair in _learned_from(recipe, survey) for text in pair)
         tokenizer = vocabulary or _tokenizer(recipe, texts, start=start)
         (folder / "tokenizer.model").write_bytes(tokenizer.to_bytes())
@@ -161,7 +161,7 @@ def open_prepared(out: Path) -> Prepared:
         ValueError: if it is not whole; one line that names the file.
     """
     folder = out / PREPARED_FOLDER
-    check_folder(folder, what="a prepared corpus")
+    check_folder(folder, expected="a prepared corpus")
     tokenizer = read_tokenizer((folder / "tokenizer.model").read_bytes())
     facts = _read_facts(folder / "prepared.json")
     return Prepared(
@@ -211,7 +211,7 @@ def _read_facts(file: Path) -> PreparationRecord:
         return TypeAdapter(PreparationRecord).validate_json(file.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        said = quoted(": ".join([*map(str, first["loc"]), first["msg"]]))
+        said = sanitise(": ".join([*map(str, first["loc"]), first["msg"]]))
         raise ValueError(f"{file} is damaged ({said}): prepare the corpus again") from None
 
 

@@ -41,9 +41,9 @@ from transduce.evaluation.scoring import (
     translation_texts,
 )
 from transduce.inference.translation import Translation
-from transduce.io.allocator import hold_memory
-from transduce.io.atomic_folder import check_folder, recover, whole_file
-from transduce.io.lock import LOCK, alone
+from transduce.io.atomic_folder import atomic_file, check_folder, recover_interrupted
+from transduce.io.lock import LOCK_FILE, exclusive_lock
+from transduce.io.machine import keep_freed_memory
 from transduce.io.version import commit
 from transduce.model.transformer import Transformer
 from transduce.pipeline.finetune import StartModel
@@ -112,7 +112,7 @@ def run_recipe(
         ValueError: if the corpus or the folder cannot be used; one line that says what to change.
         FloatingPointError: if the loss stops being a number.
     """
-    with process_group() as process, alone(out) if process.is_rank_zero else nullcontext():
+    with process_group() as process, exclusive_lock(out) if process.is_rank_zero else nullcontext():
         if not process.is_rank_zero:
             on_event = _unheard
         prepared = None
@@ -124,7 +124,7 @@ def run_recipe(
         if process.broadcast_from_rank_zero(1.0 if prepared is None else 0.0):
             return RunResult.read(out / "results.json")
         prepared = prepared or open_prepared(out)
-        hold_memory()
+        keep_freed_memory()
         settings = recipe.train
         with compute_device(
             device=settings.device, threads=settings.intra_op_threads, process=process
@@ -180,7 +180,7 @@ def _make_ready(
 ) -> Prepared | None:
     """Check that the run can be carried out, and prepare its corpus; None if it is finished."""
     check_output_folder(recipe, out, resume=resume)
-    if recover(out / "model"):
+    if recover_interrupted(out / "model"):
         on_event(LogMessage(text=f"{out} is finished: its model is {out / 'model'}"))
         return None
     device = process.find_device(recipe.train.device)  # a wrong name need not wait for the corpus
@@ -234,7 +234,7 @@ def check_output_folder(recipe: Recipe, out: Path, *, resume: bool) -> None:
         raise ValueError(
             f"{out} already holds a run: go on with it by --resume, or name another folder by --out"
         )
-    ours = ("prepared", ".prepared.", LOCK)  # what a killed `prepare` may leave
+    ours = ("prepared", ".prepared.", LOCK_FILE)  # what a killed `prepare` may leave
     if not file.is_file() and any(not path.name.startswith(ours) for path in _held(out)):
         raise ValueError(f"{out} holds other files: name another folder by --out")
     if not resume:
@@ -264,7 +264,7 @@ def prepare_run(
         ValueError: if the corpus cannot be used; then nothing is left behind.
     """
     file = out / "recipe.toml"
-    if recover(out / "prepared") and file.is_file():
+    if recover_interrupted(out / "prepared") and file.is_file():
         changed = [k for k in differences(load_recipe(file), recipe) if k.startswith(_CORPUS)]
         if resume or (not changed and is_up_to_date(recipe, out, start=start)):
             on_event(LogMessage(text=f"the corpus is prepared already, in {out / 'prepared'}"))
@@ -451,7 +451,7 @@ def average_to_bundle(checkpoints: Sequence[Path], out: Path) -> None:
         replace(first, provenance=replace(first.provenance, scores={})).save(out)
         return
     for path in checkpoints:
-        check_folder(path, what="a training checkpoint")
+        check_folder(path, expected="a training checkpoint")
     runs = {path.resolve().parent.parent for path in checkpoints}
     if len(runs) > 1:
         raise ValueError("the checkpoints are of different runs: average those of one run")
@@ -530,5 +530,5 @@ def _lines(texts: Sequence[str]) -> str:
 
 def _write(file: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    with whole_file(file) as stream:
+    with atomic_file(file) as stream:
         stream.write(text.encode())

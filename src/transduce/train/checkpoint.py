@@ -19,7 +19,7 @@ from torch import Tensor
 from transduce.bundle.tensors import check_weights, read_tensors, read_weights, write_tensors
 from transduce.data.sampler import Place
 from transduce.data.store import Count
-from transduce.io.atomic_folder import check_folder, quoted, whole_folder
+from transduce.io.atomic_folder import atomic_folder, check_folder, sanitise
 from transduce.model.transformer import Transformer
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage
@@ -81,7 +81,7 @@ def save_state(
     tensors = {name: process.gather(each) for name, each in _optimizer_tensors(optimizers).items()}
     if not process.is_rank_zero:
         return checkpoint
-    with whole_folder(checkpoint) as fresh:
+    with atomic_folder(checkpoint) as fresh:
         write_tensors(weights, fresh / WEIGHTS)
         if ema:
             write_tensors(ema.model.state_dict(), fresh / EMA_WEIGHTS)
@@ -106,7 +106,7 @@ def load_state(
     Raises:
         ValueError: one line, if a file is missing, damaged, or of another model.
     """
-    check_folder(checkpoint, what="a training checkpoint")
+    check_folder(checkpoint, expected="a training checkpoint")
     try:
         held = model.state_dict()
         loaded = load_weights(checkpoint)
@@ -165,7 +165,7 @@ def intact_checkpoints(checkpoints: Sequence[Path], *, on_event: EventHandler) -
     whole: list[Path] = []
     for checkpoint in checkpoints:
         try:
-            check_folder(checkpoint, what="a training checkpoint")
+            check_folder(checkpoint, expected="a training checkpoint")
             whole.append(checkpoint)
         except ValueError as error:
             on_event(LogMessage(text=f"a checkpoint is left out: {error}"))
@@ -200,7 +200,7 @@ def _read_numbers(file: Path) -> TrainState:
         return TypeAdapter(TrainState).validate_json(file.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        said = quoted(": ".join([*map(str, first["loc"]), first["msg"]]))
+        said = sanitise(": ".join([*map(str, first["loc"]), first["msg"]]))
         raise ValueError(f"{file.name} is damaged ({said})") from None
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.data.config import MICRO_TOKENS
-from transduce.io.atomic_folder import whole_file
+from transduce.io.atomic_folder import atomic_file
 from transduce.model.loss import chunk
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
@@ -129,7 +129,7 @@ def load_or_measure_batch_size(
             return stored.micro_tokens
     size, reason = measure()
     on_event(LogMessage(text=f"micro-batches of {size:,} tokens: {reason}"))
-    with whole_file(file) as stream:
+    with atomic_file(file) as stream:
         stored = _StoredSize(micro_tokens=size, device=name)
         stream.write(f"{json.dumps(asdict(stored))}\n".encode())
     return size

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from transduce.io.atomic_folder import whole_file
+from transduce.io.atomic_folder import atomic_file
 from transduce.train.checkpoint import TrainState
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import SINGLE_PROCESS, Process
@@ -207,7 +207,7 @@ def _forget_after(path: Path, update: int) -> None:
         if fact["update"] > update:
             break
         kept.append(line + "\n")
-    with whole_file(path) as stream:
+    with atomic_file(path) as stream:
         stream.write("".join(kept).encode())
 
 

@@ -193,7 +193,7 @@ def test_a_manifest_and_a_calibration(saved: Path, value: object):
     text = json.dumps({"config.json": value} if isinstance(value, list) else value)
     (saved / "manifest.json").write_text(text)
 
-    tame(lambda: check_folder(saved, what="a box"))
+    tame(lambda: check_folder(saved, expected="a box"))
     tame(lambda: Confidence.from_json(text))
 
 

@@ -273,7 +273,7 @@ def test_a_truncated_file_is_named(saved: Path, name: str):
     data = (saved / name).read_bytes()
     (saved / name).write_bytes(data[:-1])
 
-    assert f"{saved / name} has {len(data) - 1} bytes in place of {len(data)}" in refusal(saved)
+    assert f"{saved / name} has {len(data) - 1} bytes instead of {len(data)}" in refusal(saved)
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -159,7 +159,7 @@ def test_a_locale_that_is_not_utf_8_is_told(monkeypatch: pytest.MonkeyPatch):
 
 def test_more_threads_than_cores_are_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    monkeypatch.setattr(doctor, "cores", lambda: 2.5)
+    monkeypatch.setattr(doctor, "usable_cores", lambda: 2.5)
 
     assert "--set train.intra_op_threads=2" in doctor._threads().advice
 
@@ -167,7 +167,7 @@ def test_more_threads_than_cores_are_told(monkeypatch: pytest.MonkeyPatch):
 def test_memory_that_a_container_may_not_use_is_not_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(machine, "CONTAINER", tmp_path)
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
     (tmp_path / "memory.max").write_text("1610612736\n")
 
     assert doctor._memory().text == "1.5 GiB (a container limit)"

@@ -10,14 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from transduce.io.atomic_folder import check_folder, recover, sha256, whole_file, whole_folder
+from transduce.io.atomic_folder import (
+    atomic_file,
+    atomic_folder,
+    check_folder,
+    recover_interrupted,
+    sha256,
+)
 
 WHAT = "a box"
 
 
 @pytest.fixture
 def box(tmp_path: Path) -> Path:
-    with whole_folder(tmp_path / "box") as fresh:
+    with atomic_folder(tmp_path / "box") as fresh:
         (fresh / "a.txt").write_text("some text")
         (fresh / "deep").mkdir()
         (fresh / "deep" / "b.bin").write_bytes(bytes(range(97)))
@@ -25,13 +31,13 @@ def box(tmp_path: Path) -> Path:
 
 
 def fail_in_the_middle(folder: Path, failure: BaseException) -> None:
-    with whole_folder(folder) as fresh:
+    with atomic_folder(folder) as fresh:
         (fresh / "a.txt").write_text("half of")
         raise failure
 
 
 def test_what_was_written_is_whole(box: Path):
-    check_folder(box, what=WHAT)
+    check_folder(box, expected=WHAT)
 
     assert (box / "a.txt").read_text() == "some text"
 
@@ -46,12 +52,12 @@ def test_the_manifest_knows_size_and_checksum_of_the_files(box: Path):
 
 
 def test_the_readme_is_for_people_who_may_edit_it(tmp_path: Path):
-    with whole_folder(tmp_path / "box") as fresh:
+    with atomic_folder(tmp_path / "box") as fresh:
         (fresh / "a.txt").write_text("x")
         (fresh / "README.md").write_text("as written")
     (tmp_path / "box" / "README.md").write_text("as edited")
 
-    check_folder(tmp_path / "box", what=WHAT)
+    check_folder(tmp_path / "box", expected=WHAT)
 
 
 def test_nothing_else_is_left_beside_it(box: Path):
@@ -76,12 +82,12 @@ def test_a_failure_leaves_the_old_folder_as_it_was(box: Path):
     with pytest.raises(KeyboardInterrupt):
         fail_in_the_middle(box, KeyboardInterrupt())
 
-    check_folder(box, what=WHAT)
+    check_folder(box, expected=WHAT)
     assert (box / "a.txt").read_text() == "some text"
 
 
 def test_a_folder_is_replaced_as_a_whole(box: Path):
-    with whole_folder(box) as fresh:
+    with atomic_folder(box) as fresh:
         (fresh / "c.txt").write_text("new")
 
     assert {path.name for path in box.iterdir()} == {"c.txt", "manifest.json"}
@@ -98,7 +104,7 @@ def dead() -> int:
 def test_a_writer_killed_between_the_renames_lost_nothing(box: Path):
     box.rename(box.with_name(f".box.old-{dead()}"))
 
-    check_folder(box, what=WHAT)
+    check_folder(box, expected=WHAT)
 
     assert (box / "a.txt").read_text() == "some text"
 
@@ -108,7 +114,7 @@ def test_a_writer_killed_behind_the_renames_leaves_the_new_folder(box: Path):
     shutil.copytree(box, old)
     (box / "a.txt").write_text("new text!")
 
-    assert recover(box)
+    assert recover_interrupted(box)
 
     assert (box / "a.txt").read_text() == "new text!"
     assert [path.name for path in box.parent.iterdir()] == ["box"]
@@ -117,7 +123,7 @@ def test_a_writer_killed_behind_the_renames_leaves_the_new_folder(box: Path):
 def test_what_a_killed_writer_had_not_finished_goes_when_the_next_one_comes(box: Path):
     box.with_name(f".box.new-{dead()}").mkdir()
 
-    with whole_folder(box) as fresh:
+    with atomic_folder(box) as fresh:
         (fresh / "c.txt").write_text("new")
 
     assert [path.name for path in box.parent.iterdir()] == ["box"]
@@ -126,7 +132,7 @@ def test_what_a_killed_writer_had_not_finished_goes_when_the_next_one_comes(box:
 def test_a_number_that_comes_again_is_not_taken_for_its_former_owner(tmp_path: Path):
     (tmp_path / f".box.new-{os.getpid()}").mkdir()
 
-    with whole_folder(tmp_path / "box") as fresh:
+    with atomic_folder(tmp_path / "box") as fresh:
         (fresh / "c.txt").write_text("new")
 
     assert [path.name for path in tmp_path.iterdir()] == ["box"]
@@ -137,7 +143,7 @@ def test_nothing_of_a_writer_that_lives_is_touched(box: Path):
     theirs.mkdir()
     moved = box.rename(box.with_name(f".box.old-{os.getppid()}"))
 
-    assert not recover(box)
+    assert not recover_interrupted(box)
 
     assert theirs.is_dir()
     assert moved.is_dir()
@@ -147,7 +153,7 @@ def test_a_file_is_whole_or_absent(tmp_path: Path):
     file = tmp_path / "a.txt"
     file.write_text("old")
 
-    with suppress(ZeroDivisionError), whole_file(file) as stream:
+    with suppress(ZeroDivisionError), atomic_file(file) as stream:
         stream.write(b"half of")
         raise ZeroDivisionError
 
@@ -155,41 +161,41 @@ def test_a_file_is_whole_or_absent(tmp_path: Path):
 
 
 def test_folders_above_are_made(tmp_path: Path):
-    with whole_folder(tmp_path / "one" / "two" / "box") as fresh:
+    with atomic_folder(tmp_path / "one" / "two" / "box") as fresh:
         (fresh / "a.txt").write_text("x")
 
-    check_folder(tmp_path / "one" / "two" / "box", what=WHAT)
+    check_folder(tmp_path / "one" / "two" / "box", expected=WHAT)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"^.*box is not a box: there is no such folder$"):
-        check_folder(tmp_path / "box", what=WHAT)
+    with pytest.raises(ValueError, match=r"^.*box is not a box: it does not exist$"):
+        check_folder(tmp_path / "box", expected=WHAT)
 
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match=r"is not a box: it has no manifest\.json$"):
-        check_folder(tmp_path, what=WHAT)
+        check_folder(tmp_path, expected=WHAT)
 
 
 def test_a_missing_file_is_named(box: Path):
     (box / "deep" / "b.bin").unlink()
 
     with pytest.raises(ValueError, match=r"b\.bin is missing: .* is damaged"):
-        check_folder(box, what=WHAT)
+        check_folder(box, expected=WHAT)
 
 
 def test_a_cut_file_is_named_with_both_sizes(box: Path):
     (box / "deep" / "b.bin").write_bytes(bytes(range(89)))
 
-    with pytest.raises(ValueError, match=r"b\.bin has 89 bytes in place of 97"):
-        check_folder(box, what=WHAT)
+    with pytest.raises(ValueError, match=r"b\.bin has 89 bytes instead of 97"):
+        check_folder(box, expected=WHAT)
 
 
 def test_a_file_of_another_folder_of_the_same_size_is_named(box: Path):
     (box / "a.txt").write_text("ogre text")
 
     with pytest.raises(ValueError, match=r"a\.txt does not match its checksum"):
-        check_folder(box, what=WHAT)
+        check_folder(box, expected=WHAT)
 
 
 @pytest.mark.parametrize(
@@ -209,15 +215,15 @@ def test_a_file_of_another_folder_of_the_same_size_is_named(box: Path):
 def test_a_manifest_that_says_nothing_or_points_outside_is_refused(box: Path, manifest: str):
     (box / "manifest.json").write_text(manifest)
 
-    with pytest.raises(ValueError, match=r"manifest\.json is damaged or foreign"):
-        check_folder(box, what=WHAT)
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged or not a manifest"):
+        check_folder(box, expected=WHAT)
 
 
 def test_a_manifest_that_is_no_text_is_refused(box: Path):
     (box / "manifest.json").write_bytes(b"\xff\xfe\x00")
 
-    with pytest.raises(ValueError, match=r"manifest\.json is damaged or foreign"):
-        check_folder(box, what=WHAT)
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged or not a manifest"):
+        check_folder(box, expected=WHAT)
 
 
 def test_the_checksum_is_sha_256(tmp_path: Path):

@@ -10,7 +10,7 @@ from transduce.io import machine
 
 @pytest.fixture
 def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(machine, "CONTAINER", tmp_path)
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5}, raising=False)
     return tmp_path
 
@@ -22,12 +22,12 @@ def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_container_may_use_fewer_cores_than_there_are(said: str, cores: float, container: Path):
     (container / "cpu.max").write_text(said)
 
-    assert machine.cores() == cores
+    assert machine.usable_cores() == cores
 
 
 def test_without_a_container_all_cores_that_are_allowed(container: Path):
-    assert machine.limit("cpu.max") == ["max"]
-    assert machine.cores() == 3
+    assert machine.cgroup_limit("cpu.max") == ["max"]
+    assert machine.usable_cores() == 3
 
 
 def test_where_nobody_says_what_is_allowed_all_cores(
@@ -36,14 +36,14 @@ def test_where_nobody_says_what_is_allowed_all_cores(
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
 
-    assert machine.cores() == 1
+    assert machine.usable_cores() == 1
 
 
 def test_a_processor_that_nobody_names_has_no_name(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Path, "is_file", lambda _: False)
     monkeypatch.setattr(machine.platform, "processor", lambda: "")
 
-    assert machine.processor() == ""
+    assert machine.processor_name() == ""
 
 
 def test_a_processor_is_named_as_linux_names_it(monkeypatch: pytest.MonkeyPatch):
@@ -51,4 +51,4 @@ def test_a_processor_is_named_as_linux_names_it(monkeypatch: pytest.MonkeyPatch)
     text = "processor\t: 0\nmodel name\t: A Processor 7\nmodel name\t: Another\n"
     monkeypatch.setattr(Path, "read_text", lambda _: text)
 
-    assert machine.processor() == "A Processor 7"
+    assert machine.processor_name() == "A Processor 7"

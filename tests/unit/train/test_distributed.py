@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transduce.io.allocator import hold_memory
+from transduce.io.machine import keep_freed_memory
 from transduce.model.transformer import Transformer
 from transduce.train import distributed as process
 from transduce.train.distributed import (
@@ -238,4 +238,4 @@ def test_threads_are_put_back_after_a_failure():
 def test_where_the_c_library_cannot_hold_memory_training_goes_on(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "platform", "darwin")
 
-    assert not hold_memory()
+    assert not keep_freed_memory()

@@ -53,7 +53,7 @@ class Plans(NamedTuple):
 
 def cores() -> int:
     """Whole cores that this process may use; OMP_NUM_THREADS can lower it."""
-    most = max(1, int(machine.cores()))
+    most = max(1, int(machine.usable_cores()))
     said = os.environ.get("OMP_NUM_THREADS", "")
     return min(most, int(said)) if said.isdigit() and int(said) else most
 
@@ -105,7 +105,7 @@ def make_plans(
 def _name(folders: Mapping[str, Path]) -> str:
     facts = [
         _MEASURE,
-        *(platform.machine(), machine.processor(), cores()),
+        *(platform.machine(), machine.processor_name(), cores()),
         *(load_ctranslate2().__version__, *(folder.name for folder in folders.values()), *folders),
     ]
     return f"plans-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}.json"

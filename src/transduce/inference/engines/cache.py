@@ -57,7 +57,7 @@ class Cache:
 
         Args:
             name: says all that the contents depend on.
-            write: makes a folder as `whole_folder` does.
+            write: makes a folder as `atomic_folder` does.
 
         Raises:
             OSError: if it cannot be written, not even as a temporary one.
@@ -123,7 +123,7 @@ class Cache:
 def _is_whole(folder: Path) -> bool:
     """Check every byte, and note that the folder is in use."""
     try:
-        check_folder(folder, what="a folder of the cache")
+        check_folder(folder, expected="a folder of the cache")
         os.utime(folder)
     except (ValueError, OSError):
         return False

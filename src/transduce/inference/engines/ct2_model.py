@@ -28,7 +28,7 @@ from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.inference.engines.ct2_int8 import quantized
 from transduce.inference.engines.shortlist import VMAP, Shortlist
-from transduce.io.atomic_folder import whole_folder
+from transduce.io.atomic_folder import atomic_folder
 from transduce.model.config import ModelConfig
 from transduce.model.positions import sinusoids
 
@@ -143,7 +143,7 @@ def write_ctranslate2(
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
     spec.validate()
     spec.optimize(quantization=None if int8 else quantization)
-    with whole_folder(folder) as fresh:
+    with atomic_folder(folder) as fresh:
         spec.save(str(fresh))
         for name, data in _tokenizer_files(bundle.tokenizer).items():
             (fresh / name).write_bytes(data)

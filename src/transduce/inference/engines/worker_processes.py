@@ -19,7 +19,7 @@ from typing import Generic, TypeVar, cast
 import torch
 
 from transduce.inference.engines.threads import one_thread
-from transduce.io.allocator import hold_memory
+from transduce.io.machine import keep_freed_memory
 
 _Job = TypeVar("_Job")
 _Done = TypeVar("_Done")
@@ -35,7 +35,7 @@ def as_program() -> None:
     """
     global _let
     _let = True
-    hold_memory()
+    keep_freed_memory()
 
 
 def may_fork() -> bool:

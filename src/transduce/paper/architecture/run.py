@@ -7,7 +7,7 @@ import torch
 
 from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe
-from transduce.io.streams import whole_output
+from transduce.io.streams import open_output
 from transduce.model.transformer import Transformer
 from transduce.paper.architecture.draw_model import model_svg
 from transduce.paper.architecture.parts import (
@@ -77,6 +77,6 @@ def write_model(file: Path, named: Named) -> list[Path]:
             raise ValueError(f"--out takes a file that ends in {', '.join(KINDS)}, not {file}")
     file.parent.mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():
-        with whole_output(path) as stream:
+        with open_output(path) as stream:
             stream.write(text.encode())
     return list(texts)

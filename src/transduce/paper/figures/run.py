@@ -10,7 +10,7 @@ from types import MappingProxyType
 import torch
 
 from transduce.bundle.bundle import Bundle
-from transduce.io.streams import whole_output
+from transduce.io.streams import open_output
 from transduce.io.version import VERSION
 from transduce.paper.figures.compatibility import compatibility_figure
 from transduce.paper.figures.curves import curves_figure
@@ -85,7 +85,7 @@ def write_figure(folder: Path, name: str, shown: Shown, *, quick: bool) -> None:
         "threads": torch.get_num_threads(),
         "numbers": asdict(shown.numbers),
     }
-    with whole_output(folder / f"{name}.json") as file:
+    with open_output(folder / f"{name}.json") as file:
         file.write(f"{json.dumps(record, indent=1, ensure_ascii=False)}\n".encode())
 
 
@@ -112,7 +112,7 @@ def make_figures(
         shown[name] = make_figure(name, bundle=bundle, quick=quick)
         write_figure(folder, name, shown[name], quick=quick)
     parts = [f"## {one.title}\n\n{one.found}\n\n![]({name}.svg)" for name, one in shown.items()]
-    with whole_output(folder / "figures.md") as file:
+    with open_output(folder / "figures.md") as file:
         file.write(("\n\n".join(["# Figures", *parts]) + "\n").encode())
     rows = [f"| {name} | {one.found} |" for name, one in shown.items()]
     return "\n".join(["| figure | found |", "|---|---|", *rows])

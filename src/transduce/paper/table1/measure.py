@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from transduce.inference.engines.threads import one_thread
-from transduce.io.machine import processor
+from transduce.io.machine import processor_name
 from transduce.paper.table1.costs import crossing, exponent, job, operations, seconds
 from transduce.paper.table1.layer_types import KINDS, PARTS, Kind, Part, Reach
 from transduce.paper.table1.paths import STACKS, Lengths, path_length, sequential
@@ -221,7 +221,7 @@ def _equal_operations(kind: Kind, part: Part, d: int, reach: Reach) -> float:
 
 
 def _machine() -> str:
-    return f"{processor() or platform.machine()}, {os.cpu_count()} cores"
+    return f"{processor_name() or platform.machine()}, {os.cpu_count()} cores"
 
 
 def _versions() -> dict[str, str]:

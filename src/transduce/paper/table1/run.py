@@ -10,7 +10,7 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
-from transduce.io.atomic_folder import whole_file
+from transduce.io.atomic_folder import atomic_file
 from transduce.paper.table1.measure import Sizes, Tell, measure
 from transduce.paper.table1.page import markdown
 from transduce.paper.table1.plots import draw_all
@@ -40,7 +40,7 @@ def table1(out: Path, sizes: Sizes, recall: Recall | None, *, tell: Tell) -> str
     page = markdown(found)
     numbers = json.dumps(asdict(found), indent=1)
     for name, text in (("table1.json", f"{numbers}\n"), ("table1.md", page)):
-        with whole_file(out / name) as stream:
+        with atomic_file(out / name) as stream:
             stream.write(text.encode())
     draw_all(found, out)
     return page

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from transduce.evaluation.metrics import Score
-from transduce.io.atomic_folder import whole_file
+from transduce.io.atomic_folder import atomic_file
 from transduce.io.version import VERSION, commit
 from transduce.paper.table2.cost import P100
 from transduce.paper.table2.run import Cost, Table2
@@ -54,7 +54,7 @@ def write(found: Table2, out: Path) -> None:
         ("table2.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n"),
         ("table2.md", markdown(found)),
     ):
-        with whole_file(out / name) as stream:
+        with atomic_file(out / name) as stream:
             stream.write(text.encode())
 
 

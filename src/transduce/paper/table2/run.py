@@ -14,7 +14,7 @@ import torch
 from transduce.config import load_recipe
 from transduce.data.batch import collate
 from transduce.evaluation.metrics import Score
-from transduce.io.allocator import hold_memory
+from transduce.io.machine import keep_freed_memory
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.paper.table2.cost import RUNS, Account, Lengths, Projected, account, on_gpu
@@ -90,7 +90,7 @@ def table2(
     lengths = Lengths(assumed.source_length, assumed.target_length)
     if min(lengths) < 2:
         raise ValueError(f"a sentence has 2 pieces or more, EOS counted, not {min(lengths)}")
-    hold_memory()
+    keep_freed_memory()
     costs: list[Cost] = []
     for run in RUNS:
         recipe = load_recipe(run.recipe)

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from transduce.io.atomic_folder import whole_file
+from transduce.io.atomic_folder import atomic_file
 from transduce.io.version import VERSION, commit
 from transduce.paper.plot import MARKERS, Draw, Ink, save_plot
 from transduce.paper.table3.report import Agreement, Estimate, Line, Report, Side
@@ -129,7 +129,7 @@ def write(report: Report, out: Path) -> None:
         ("table3.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n"),
         ("table3.md", markdown(report)),
     ):
-        with whole_file(out / name) as stream:
+        with atomic_file(out / name) as stream:
             stream.write(text.encode())
     save_plot(out, "table3", plot(report), height=5.6)
 

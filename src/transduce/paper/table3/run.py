@@ -29,9 +29,9 @@ from transduce.evaluation.metrics import bleu
 from transduce.evaluation.scoring import evaluate_perplexity, translate_pairs, translation_texts
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Extras, Translator
-from transduce.io.allocator import hold_memory
-from transduce.io.atomic_folder import recover, whole_file
-from transduce.io.lock import alone
+from transduce.io.atomic_folder import atomic_file, recover_interrupted
+from transduce.io.lock import exclusive_lock
+from transduce.io.machine import keep_freed_memory
 from transduce.model.transformer import Transformer
 from transduce.paper.table3.rows import Scale, parameters, scaled
 from transduce.pipeline.prepare import (
@@ -184,16 +184,16 @@ def measure(
         for row in map(table3.find, rows)
         for seed in seeds
     ]
-    with alone(out):
+    with exclusive_lock(out):
         _keep_settings(out, settings)
         prepared = _prepared(jobs[0].recipe, out / "corpus", on_event=on_event)
-        hold_memory()
+        keep_freed_memory()
         clock = _Clock(jobs, on_event)
         for job in jobs:
             if not job.finished:
                 clock.begin(job)
                 outcome = _carried_out(job, prepared, on_event=clock)
-                with whole_file(job.done) as stream:
+                with atomic_file(job.done) as stream:
                     stream.write(json.dumps(asdict(outcome), ensure_ascii=False).encode())
                 clock.end(job, outcome)
     return [_read(job.done) for job in jobs]
@@ -277,7 +277,7 @@ def _keep_settings(out: Path, settings: Settings) -> None:
     """Write the settings, or check that all but the updates are those of the rows there."""
     file, ours = out / "settings.json", asdict(settings)
     if not file.is_file():
-        with whole_file(file) as stream:
+        with atomic_file(file) as stream:
             stream.write((json.dumps(ours, indent=2) + "\n").encode())
         return
     theirs = json.loads(file.read_text(encoding="utf-8"))
@@ -292,7 +292,7 @@ def _keep_settings(out: Path, settings: Settings) -> None:
 
 def _prepared(recipe: Recipe, folder: Path, *, on_event: EventHandler) -> Prepared:
     """The corpus, prepared once for all rows."""
-    if not recover(folder / PREPARED_FOLDER):
+    if not recover_interrupted(folder / PREPARED_FOLDER):
         return prepare(recipe, folder, on_event=on_event)
     if not is_up_to_date(recipe, folder):
         raise ValueError(

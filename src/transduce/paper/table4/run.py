@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from transduce.config import load_recipe
-from transduce.io.lock import alone
-from transduce.io.streams import all_lines, whole_output
+from transduce.io.lock import exclusive_lock
+from transduce.io.streams import open_output, read_lines
 from transduce.io.version import VERSION
 from transduce.paper.table4.brackets import score_trees
 from transduce.paper.table4.linear import delinearise
@@ -95,10 +95,10 @@ def table4(
         recipe or trees.recipe,
         [f"data.folder={corpus}", *(_QUICK if trees.quick else ()), *overrides],
     )
-    with alone(out):
+    with exclusive_lock(out):
         origin = _write_corpus(corpus, trees, on_event=on_event)
         finished = run_recipe(settings, run, resume=has_begun(run), on_event=on_event)
-        golds, outputs = read_gold(corpus), all_lines(run / f"hypotheses.{TARGET}")
+        golds, outputs = read_gold(corpus), read_lines(run / f"hypotheses.{TARGET}")
         parses = [delinearise(out, gold.leaves) for out, gold in zip(outputs, golds, strict=True)]
         found = Parsed(
             origin=origin,
@@ -136,9 +136,9 @@ def _write_corpus(corpus: Path, trees: Trees, *, on_event: EventHandler) -> str:
     if not file.is_file():
         write_corpus(bank, corpus, also=read_parsed(trees.also))
         on_event(LogMessage(text=f"wrote sentences and trees to {corpus}: {bank.origin}"))
-    elif all_lines(file) != [bank.origin]:
+    elif read_lines(file) != [bank.origin]:
         raise ValueError(
-            f"{corpus} holds other trees ({' '.join(all_lines(file))}): name another --out"
+            f"{corpus} holds other trees ({' '.join(read_lines(file))}): name another --out"
         )
     return bank.origin
 
@@ -159,5 +159,5 @@ def _versions() -> dict[str, str]:
 
 
 def _write(file: Path, text: str) -> None:
-    with whole_output(file) as stream:
+    with open_output(file) as stream:
         stream.write(text.encode())

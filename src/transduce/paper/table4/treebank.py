@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from transduce.io.atomic_folder import whole_folder
+from transduce.io.atomic_folder import atomic_folder
 from transduce.paper.table4.grammar import sentence_tree
 from transduce.paper.table4.linear import linearise
 from transduce.paper.table4.trees import Tree, read_trees
@@ -118,7 +118,7 @@ def write_corpus(bank: Treebank, folder: Path, *, also: Iterable[Tree] = ()) -> 
         folder: made whole, or not at all.
         also: more trees to train on, streamed.
     """
-    with whole_folder(folder) as fresh:
+    with atomic_folder(folder) as fresh:
         _write(fresh / "train", _all(bank.train, also))
         _write(fresh / "validation", bank.validation)
         _write(fresh / "test", bank.test)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transduce.io.streams import all_lines
+from transduce.io.streams import read_lines
 
 DEEPEST: Final = 200
 """Brackets within one another that are read; the deepest of any treebank's are a quarter of it."""
@@ -84,7 +84,7 @@ def read_trees(file: Path) -> Iterator[Tree]:
         ValueError: if its brackets are no trees; one line that names the file and the line.
         OSError: if the file cannot be read.
     """
-    for tree in parse_trees(all_lines(file), name=str(file)):
+    for tree in parse_trees(read_lines(file), name=str(file)):
         tidied = tidy_tree(tree)
         if tidied is not None:
             yield tidied

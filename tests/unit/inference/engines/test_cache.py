@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from transduce.inference.engines.cache import KEPT, Cache, user_cache
-from transduce.io.atomic_folder import whole_folder
+from transduce.io.atomic_folder import atomic_folder
 
 HOME = Path("/home/me")
 
 
 def write(folder: Path) -> None:
-    with whole_folder(folder) as fresh:
+    with atomic_folder(folder) as fresh:
         (fresh / "model.bin").write_text("weights")
 
 

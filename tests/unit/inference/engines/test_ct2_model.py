@@ -51,7 +51,7 @@ def test_the_folder_alone_translates_as_the_model_does(
 def test_the_folder_has_all_that_is_needed_to_use_it(bundle: Bundle, tmp_path: Path):
     write_ctranslate2(bundle, tmp_path / "out")
 
-    check_folder(tmp_path / "out", what="a CTranslate2 model")
+    check_folder(tmp_path / "out", expected="a CTranslate2 model")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("model.bin", "config.json", "shared_vocabulary.json", "tokenizer.model", "manifest.json")
     }

@@ -90,7 +90,7 @@ def test_a_library_copies_nothing_and_a_program_may_and_holds_its_memory(
     monkeypatch.setattr(helpers, "_let", False)
     monkeypatch.setattr(helpers.threading, "active_count", lambda: 1)
     held: list[bool] = []
-    monkeypatch.setattr(helpers, "hold_memory", lambda: held.append(True))
+    monkeypatch.setattr(helpers, "keep_freed_memory", lambda: held.append(True))
     assert not may_fork()
 
     as_program()
