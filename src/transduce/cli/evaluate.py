@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from transduce.cli.app import app, print_stderr, print_stdout
-from transduce.io.streams import read_lines, open_lines, open_output
+from transduce.io.streams import open_lines, open_output, read_lines
 
 
 class _Inputs(NamedTuple):
