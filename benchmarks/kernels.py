@@ -4,9 +4,9 @@
 
 Attention, dropout and the loss as a training update of the tiny model meets them, forward and
 backward; whole updates with and without `keep_freed_memory`; and, where there are units for
-bfloat16, small ones whose batches are filled up to few shapes, or come in many. Updates are timed in
-processes of their own. Prints one table and writes benchmarks/results/kernels/record.json. Nothing
-else should run meanwhile.
+bfloat16, small ones whose batches are filled up to few shapes, or come in many. Updates are timed
+in processes of their own. Prints one table and writes benchmarks/results/kernels/record.json.
+Nothing else should run meanwhile.
 """
 
 import statistics
