@@ -8,21 +8,21 @@ import hmac
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transduce import visualization
-from transduce.serve.deepl import DeepLAPI, deepl_error
-from transduce.serve.documents import DocumentAPI, DocumentStore
+from transduce.serve.deepl import DeepLAPI, DeepLErrorResponse
+from transduce.serve.documents import DocumentAPI
 from transduce.serve.libretranslate import LibreTranslateAPI
 from transduce.serve.metrics import CONTENT_TYPE, Metrics, MetricsMiddleware
 from transduce.serve.model_registry import ModelRegistry
@@ -31,11 +31,10 @@ from transduce.serve.requests import HTTPError, HTTPRequest
 from transduce.serve.routing import (
     JSON,
     Endpoint,
-    ErrorFormat,
+    ErrorResponse,
     HTTPResponse,
-    LanguageCodes,
     Operation,
-    default_error,
+    error_response,
     internal_error,
     openapi_document,
     send_response,
@@ -76,11 +75,11 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
     """
     # Malformed forms are the clients' fault and answered with 400: not worth a log line.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
-    store = DocumentStore()
+    documents = DocumentAPI(registry, settings)
     metrics = Metrics(registry)
     documented = (
         *LibreTranslateAPI(registry, settings).operations(),
-        *DocumentAPI(registry, settings, store=store).operations(),
+        *documents.operations(),
         *DeepLAPI(registry, settings).operations(),
         *NativeAPI(registry, settings).operations(),
         _metrics_operation(metrics, settings),
@@ -107,7 +106,7 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
         exception_handlers={HTTPException: _routing_error},
     )
     app.router.redirect_slashes = False
-    app.state.document_store = store
+    app.state.document_store = documents.store
     return app
 
 
@@ -137,20 +136,22 @@ class CORSMiddleware:
             try:
                 await self._app(scope, receive, send_with_cors)
             except Exception:
-                response = internal_error(scope, _error_format(scope))
+                response = internal_error(scope, _error_model(scope))
                 if not started:
                     await send_response(response, send_with_cors)
 
 
-def _error_format(scope: Scope) -> ErrorFormat:
-    return deepl_error if scope["path"].startswith("/v2/") else default_error
+def _error_model(scope: Scope) -> type[BaseModel]:
+    return DeepLErrorResponse if scope["path"].startswith("/v2/") else ErrorResponse
 
 
 async def _routing_error(request: Request, error: Exception) -> Response:
     """Format 404 and 405 for the API of the path."""
     assert isinstance(error, HTTPException)
-    content = _error_format(request.scope)(str(error.detail)).model_dump()
-    return JSONResponse(content, error.status_code, headers=error.headers)
+    response = error_response(
+        HTTPError(error.status_code, str(error.detail)), _error_model(request.scope)
+    )
+    return Response(response.body, error.status_code, error.headers, media_type=JSON)
 
 
 def _metrics_operation(metrics: Metrics, settings: ServerSettings) -> Operation:
@@ -179,33 +180,32 @@ def _document_operations(
 ) -> list[Operation]:
     """Return the OpenAPI document's operations: its usual path and LibreTranslate's."""
 
-    async def placeholder(request: HTTPRequest) -> HTTPResponse:
-        raise AssertionError("replaced below")
+    async def handler(request: HTTPRequest) -> HTTPResponse:
+        return response
 
-    # The document describes these operations too, so they exist before their handler does.
+    # The document describes these operations too, so they exist before the response.
     operations = [
         Operation(
             path=path,
             method="GET",
             operation_id=name,
             summary="Return this document.",
-            handler=placeholder,
+            handler=handler,
             response_model=None,
-            media_type=JSON,
         )
         for path, name in (("/openapi.json", "openapi"), ("/spec", "spec"))
     ]
-    languages = LanguageCodes(
-        sources=[language.code for language in registry.sources()],
-        targets=[language.code for language in registry.targets()],
-    )
+    sources = [language.code for language in registry.sources()]
+    targets = [language.code for language in registry.targets()]
+    languages = {
+        "source": ["auto", *sources],
+        "target": targets,
+        "source_lang": [code.upper() for code in sources],
+        "target_lang": [code.upper() for code in targets],
+    }
     document = openapi_document([*documented, *operations], languages)
-    body = json.dumps(document, ensure_ascii=False).encode()
-
-    async def handler(request: HTTPRequest) -> HTTPResponse:
-        return HTTPResponse(body)
-
-    return [replace(operation, handler=handler) for operation in operations]
+    response = HTTPResponse(json.dumps(document, ensure_ascii=False).encode())
+    return operations
 
 
 class PageFile(NamedTuple):

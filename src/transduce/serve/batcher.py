@@ -15,13 +15,13 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, TypeVar
 
 from transduce.inference.translation import Translation
-from transduce.inference.translator import Extras
+from transduce.inference.translator import Extras, Translator
 from transduce.serve.requests import HTTPError
 
 T = TypeVar("T")
@@ -77,37 +77,6 @@ class BatchStats(NamedTuple):
     requests: int
     sentences: int
     seconds: float
-
-
-@runtime_checkable
-class BatchTranslator(Protocol):
-    """The part of a translator that a batcher needs."""
-
-    def translate(
-        self,
-        sentences: Iterable[str],
-        *,
-        beam: int | None,
-        alpha: float | None,
-        nbest: int,
-        extras: Extras,
-        prefix: str | Sequence[str],
-    ) -> list[Translation]:
-        """Translate sentences independently.
-
-        Args:
-            sentences: the source sentences.
-            beam: beam size; None is the model's default.
-            alpha: exponent of the length penalty; None is the model's default.
-            nbest: translations per sentence.
-            extras: further options.
-            prefix: forced beginning, one per sentence.
-        """
-        ...
-
-    def alignment(self, translation: Translation) -> str:
-        """Return the word alignment of a translation."""
-        ...
 
 
 class BatchJob:
@@ -223,7 +192,7 @@ class Batcher:
 
     def __init__(
         self,
-        translator: BatchTranslator,
+        translator: Translator,
         *,
         wait_s: float = 0.003,
         max_sentences: int = 128,

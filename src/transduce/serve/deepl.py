@@ -8,23 +8,19 @@ preferences and hints are accepted and ignored.
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import Field, RootModel
 
 from transduce.serve.model_registry import AUTO, Language, ModelRegistry, same_code
 from transduce.serve.requests import (
     HTTPError,
     HTTPRequest,
     RequestData,
-    authorize,
-    validated_texts,
 )
 from transduce.serve.routing import (
-    TRANSLATION_ERRORS,
     HTTPResponse,
     LenientModel,
     Operation,
     StrictModel,
-    json_response,
 )
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import options_for_alternatives, translate_texts
@@ -109,13 +105,6 @@ class DeepLErrorResponse(StrictModel):
 class DeepLLanguageList(RootModel[list[DeepLLanguage]]):
     """Languages."""
 
-    model_config = ConfigDict(frozen=True)
-
-
-def deepl_error(text: str) -> BaseModel:
-    """Error format of DeepL's API."""
-    return DeepLErrorResponse(message=text)
-
 
 class DeepLAPI:
     """Handlers of DeepL's API, and the character count."""
@@ -141,7 +130,6 @@ class DeepLAPI:
                 response_model=DeepLLanguageList,
                 error_statuses=(400, 413, 500),
                 error_model=DeepLErrorResponse,
-                error_format=deepl_error,
                 max_body_bytes=self._max_body_bytes,
             )
             for method in ("GET", "POST")
@@ -156,9 +144,7 @@ class DeepLAPI:
                 request_model=DeepLTranslateRequest,
                 request_format="any",
                 response_model=DeepLTranslateResponse,
-                error_statuses=TRANSLATION_ERRORS,
                 error_model=DeepLErrorResponse,
-                error_format=deepl_error,
                 max_body_bytes=self._max_body_bytes,
                 timeout_s=self._settings.time_limit_s,
             ),
@@ -172,17 +158,15 @@ class DeepLAPI:
                 response_model=DeepLUsage,
                 error_statuses=(500,),
                 error_model=DeepLErrorResponse,
-                error_format=deepl_error,
             ),
         )
 
     async def translate(self, request: HTTPRequest) -> HTTPResponse:
         """Handle /v2/translate."""
-        char_limit = authorize(request, self._settings, api_key=None, missing_status=403)
+        char_limit = request.authorize(self._settings, None, missing_status=403)
         data = request.data()
-        texts = validated_texts(
-            request, _texts(data), settings=self._settings, char_limit=char_limit
-        )
+        batch_limit = self._settings.batch_limit
+        texts = request.check_texts(_texts(data), char_limit=char_limit, batch_limit=batch_limit)
         target = _language_code(
             _text(data, "target_lang"), self._registry.targets(), field="target_lang"
         )
@@ -213,7 +197,7 @@ class DeepLAPI:
                     **billed,
                 )
             )
-        return json_response(DeepLTranslateResponse(translations=translations))
+        return HTTPResponse.of(DeepLTranslateResponse(translations=translations))
 
     async def languages(self, request: HTTPRequest) -> HTTPResponse:
         """Handle /v2/languages."""
@@ -232,11 +216,11 @@ class DeepLAPI:
             ]
         else:
             raise HTTPError(400, "Value for 'type' not supported: use source or target.")
-        return json_response(DeepLLanguageList(languages))
+        return HTTPResponse.of(DeepLLanguageList(languages))
 
     async def usage(self, request: HTTPRequest) -> HTTPResponse:
         """Handle /v2/usage."""
-        return json_response(
+        return HTTPResponse.of(
             DeepLUsage(character_count=self._character_count, character_limit=UNLIMITED_CHARACTERS)
         )
 

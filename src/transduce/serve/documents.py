@@ -21,21 +21,12 @@ from transduce.documents.formats import FORMATS, Segment, read_document
 from transduce.serve.batcher import BatchOptions
 from transduce.serve.libretranslate import required_text
 from transduce.serve.model_registry import AUTO, NO_LANGUAGE, ModelRegistry, same_code
-from transduce.serve.requests import (
-    HTTPError,
-    HTTPRequest,
-    RequestData,
-    Upload,
-    authorize,
-    check_lengths,
-)
+from transduce.serve.requests import HTTPError, HTTPRequest, RequestData, Upload
 from transduce.serve.routing import (
-    TRANSLATION_ERRORS,
     HTTPResponse,
     LenientModel,
     Operation,
     StrictModel,
-    json_response,
 )
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import translate_texts
@@ -115,17 +106,10 @@ class DocumentStore:
 class DocumentAPI:
     """Handlers of LibreTranslate's document API."""
 
-    def __init__(
-        self, registry: ModelRegistry, settings: ServerSettings, *, store: DocumentStore
-    ) -> None:
-        """Store the dependencies.
-
-        Args:
-            registry: the loaded models.
-            settings: keys and limits.
-            store: where translated documents are kept.
-        """
-        self._registry, self._settings, self._store = registry, settings, store
+    def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
+        """Store the models and the limits."""
+        self._registry, self._settings = registry, settings
+        self.store = DocumentStore()
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of this API."""
@@ -139,7 +123,6 @@ class DocumentAPI:
                 request_model=TranslateFileRequest,
                 request_format="file",
                 response_model=TranslateFileResponse,
-                error_statuses=TRANSLATION_ERRORS,
                 max_body_bytes=self._settings.body_limit,
                 timeout_s=TIMEOUT_FACTOR * self._settings.time_limit_s,
             ),
@@ -158,7 +141,7 @@ class DocumentAPI:
     async def translate(self, request: HTTPRequest) -> HTTPResponse:
         """Handle /translate_file."""
         data = request.data()
-        char_limit = authorize(request, self._settings, api_key=data.value("api_key"))
+        char_limit = request.authorize(self._settings, data.value("api_key"))
         upload = _upload(data)
         source, target = required_text(data, "source"), required_text(data, "target")
         name = _safe_name(upload.name)
@@ -169,8 +152,7 @@ class DocumentAPI:
         except ValueError as error:
             raise HTTPError(400, f"Invalid request: {error}") from None
         texts = [segment.text for segment in document.segments]
-        request.record_length(texts)
-        check_lengths(texts, char_limit=char_limit)
+        request.check_texts(texts, char_limit=char_limit)
         if same_code(source, AUTO):
             guess = await self._registry.detect_best("\n".join(texts)[:_DETECTION_CHARACTERS])
             source = source if guess is NO_LANGUAGE else guess.language
@@ -178,14 +160,14 @@ class DocumentAPI:
             document.segments, source=source, target=target
         )
         content = await asyncio.to_thread(document.rebuild, translations)
-        stored_name = self._store.put(_translated_name(name, target), content)
+        stored_name = self.store.put(_translated_name(name, target), content)
         url = f"{_base_url(request)}/download_file/{quote(stored_name)}"
-        return json_response(TranslateFileResponse(translatedFileUrl=url))
+        return HTTPResponse.of(TranslateFileResponse(translatedFileUrl=url))
 
     async def download(self, request: HTTPRequest) -> HTTPResponse:
         """Handle /download_file/<name>."""
         name = request.path_parameter("name")
-        content = self._store.get(name)
+        content = self.store.get(name)
         if content is None:
             raise HTTPError(404, "The file does not exist or has expired")
         file_name = name.partition(".")[2]

@@ -7,25 +7,27 @@ kind, or a query string.
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, RootModel
+from pydantic import Field, RootModel
 
 from transduce.documents.formats import FORMATS
-from transduce.serve.model_registry import AUTO, LanguageGuess, ModelRegistry, same_code
+from transduce.serve.model_registry import (
+    AUTO,
+    DetectedLanguage,
+    Language,
+    ModelRegistry,
+    same_code,
+)
 from transduce.serve.requests import (
     HTTPError,
     HTTPRequest,
     RequestData,
-    authorize,
     replace_nul,
-    validated_texts,
 )
 from transduce.serve.routing import (
-    TRANSLATION_ERRORS,
     HTTPResponse,
     LenientModel,
     Operation,
     StrictModel,
-    json_response,
 )
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 from transduce.serve.text_translation import options_for_alternatives, translate_texts
@@ -64,13 +66,6 @@ class SuggestRequest(LenientModel):
     target: str = ""
 
 
-class DetectedLanguage(StrictModel):
-    """A possible language of a text."""
-
-    confidence: float = Field(ge=0, le=100)
-    language: str
-
-
 class TranslateResponse(StrictModel):
     """Translations; lists if the request had a list of texts."""
 
@@ -89,18 +84,11 @@ class LanguageEntry(StrictModel):
     targets: list[str]
 
 
-class LanguageName(StrictModel):
-    """The code and the name of a language."""
-
-    code: str
-    name: str
-
-
 class DefaultLanguages(StrictModel):
     """The languages initially selected in a page."""
 
-    source: LanguageName
-    target: LanguageName
+    source: Language
+    target: Language
 
 
 class FrontendSettings(StrictModel):
@@ -125,13 +113,9 @@ class HealthResponse(StrictModel):
 class LanguageList(RootModel[list[LanguageEntry]]):
     """All loaded languages."""
 
-    model_config = ConfigDict(frozen=True)
-
 
 class DetectedLanguageList(RootModel[list[DetectedLanguage]]):
     """Possible languages of a text, most probable first."""
-
-    model_config = ConfigDict(frozen=True)
 
 
 class LibreTranslateAPI:
@@ -141,20 +125,17 @@ class LibreTranslateAPI:
         """Prepare the constant responses."""
         self._registry = registry
         self._settings = settings
-        self._languages = json_response(LanguageList(_language_entries(registry)))
+        self._languages = HTTPResponse.of(LanguageList(_language_entries(registry)))
         self._default_beam = max(way.translator.search.beam for way in registry.directions)
         first = registry.directions[0]
-        self._frontend_settings = json_response(
+        self._frontend_settings = HTTPResponse.of(
             FrontendSettings(
                 apiKeys=bool(settings.keys),
                 charLimit=settings.char_limit,
                 filesTranslation=True,
                 frontendTimeout=settings.frontend_timeout,
                 keyRequired=bool(settings.keys),
-                language=DefaultLanguages(
-                    source=LanguageName(code=first.source.code, name=first.source.name),
-                    target=LanguageName(code=first.target.code, name=first.target.name),
-                ),
+                language=DefaultLanguages(source=first.source, target=first.target),
                 suggestions=False,
                 supportedFilesFormat=list(FORMATS),
             )
@@ -172,7 +153,6 @@ class LibreTranslateAPI:
                 request_model=TranslateRequest,
                 request_format="any",
                 response_model=TranslateResponse,
-                error_statuses=TRANSLATION_ERRORS,
                 max_body_bytes=self._settings.body_limit,
                 timeout_s=self._settings.time_limit_s,
             ),
@@ -230,14 +210,16 @@ class LibreTranslateAPI:
     async def translate(self, request: HTTPRequest) -> HTTPResponse:
         """Handle /translate."""
         data = request.data()
-        char_limit = authorize(request, self._settings, api_key=data.value("api_key"))
+        char_limit = request.authorize(self._settings, data.value("api_key"))
         is_list, texts = _texts(data)
         source, target = required_text(data, "source"), required_text(data, "target")
         html = _is_html(data)
         alternatives = self._alternatives(data)
         results = await translate_texts(
             self._registry,
-            validated_texts(request, texts, settings=self._settings, char_limit=char_limit),
+            request.check_texts(
+                texts, char_limit=char_limit, batch_limit=self._settings.batch_limit
+            ),
             source=source,
             target=target,
             markup="html" if html else "placeholders",
@@ -251,23 +233,24 @@ class LibreTranslateAPI:
 
         fields = {"translatedText": fold([result.translation.text for result in results])}
         if same_code(source, AUTO):
-            guesses = [result.detected for result in results if result.detected]
-            fields["detectedLanguage"] = fold([detected_language(guess) for guess in guesses])
+            fields["detectedLanguage"] = fold([result.detected for result in results])
         if alternatives > 0:
             fields["alternatives"] = fold(
                 [list(result.translation.alternatives[:alternatives]) for result in results]
             )
-        return json_response(TranslateResponse.model_validate(fields))
+        return HTTPResponse.of(TranslateResponse.model_validate(fields))
 
     async def detect(self, request: HTTPRequest) -> HTTPResponse:
         """Handle /detect."""
         data = request.data()
-        char_limit = authorize(request, self._settings, api_key=data.value("api_key"))
-        (text,) = validated_texts(
-            request, [required_text(data, "q")], settings=self._settings, char_limit=char_limit
+        char_limit = request.authorize(self._settings, data.value("api_key"))
+        (text,) = request.check_texts(
+            [required_text(data, "q")],
+            char_limit=char_limit,
+            batch_limit=self._settings.batch_limit,
         )
         guesses = await self._registry.detect(text)
-        return json_response(DetectedLanguageList([detected_language(guess) for guess in guesses]))
+        return HTTPResponse.of(DetectedLanguageList(list(guesses)))
 
     async def languages(self, request: HTTPRequest) -> HTTPResponse:
         """Handle /languages."""
@@ -279,7 +262,7 @@ class LibreTranslateAPI:
 
     async def health(self, request: HTTPRequest) -> HTTPResponse:
         """Handle /health."""
-        return json_response(HealthResponse(status="ok"))
+        return HTTPResponse.of(HealthResponse(status="ok"))
 
     async def suggest(self, request: HTTPRequest) -> HTTPResponse:
         """Reject /suggest: suggestions are not stored."""
@@ -317,11 +300,6 @@ def required_text(data: RequestData, name: str) -> str:
     if not isinstance(value, str):
         raise HTTPError(400, f"Invalid request: {name} parameter is not a text")
     return value
-
-
-def detected_language(guess: LanguageGuess) -> DetectedLanguage:
-    """Convert a guess to its response model."""
-    return DetectedLanguage(confidence=guess.confidence, language=guess.language)
 
 
 def _texts(data: RequestData) -> tuple[bool, list[str]]:

@@ -36,43 +36,35 @@ class Metrics:
 
     def __init__(self, models: ModelRegistry) -> None:
         """Observe the batchers of the loaded models."""
-        self._registry = CollectorRegistry()
+        self._registry = registry = CollectorRegistry()
+        labels = ["direction"]
         self.seconds = Histogram(
             "libretranslate_http_request_duration_seconds",
             "Time from the head of a request to the end of its response",
             ["endpoint", "method", "status"],
-            registry=self._registry,
+            registry=registry,
             buckets=_SECONDS_BUCKETS,
         )
         self.in_flight = Gauge(
             "libretranslate_http_requests_in_flight",
             "Requests without a complete response",
-            registry=self._registry,
+            registry=registry,
         )
         self._queue_lengths = Gauge(
-            "transduce_queue_requests",
-            "Requests queued for a direction",
-            ["direction"],
-            registry=self._registry,
+            "transduce_queue_requests", "Requests queued for a direction", labels, registry=registry
         )
         self._batch_sizes = Histogram(
             "transduce_batch_sentences",
             "Sentences per batch",
-            ["direction"],
-            registry=self._registry,
+            labels,
+            registry=registry,
             buckets=_SIZE_BUCKETS,
         )
         self._batch_seconds = Counter(
-            "transduce_batch_seconds",
-            "Computing time of a direction",
-            ["direction"],
-            registry=self._registry,
+            "transduce_batch_seconds", "Computing time of a direction", labels, registry=registry
         )
         self._sentences = Counter(
-            "transduce_sentences",
-            "Sentences translated",
-            ["direction"],
-            registry=self._registry,
+            "transduce_sentences", "Sentences translated", labels, registry=registry
         )
         for direction in models.directions:
             self._observe(direction)

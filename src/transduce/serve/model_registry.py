@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from pydantic import Field
 
 from transduce.bundle.bundle import Bundle
 from transduce.inference.engines.ct2_calls import Plan
@@ -19,6 +21,7 @@ from transduce.inference.engines.selection import EngineName
 from transduce.inference.translator import Translator
 from transduce.serve.batcher import Batcher
 from transduce.serve.requests import HTTPError
+from transduce.serve.routing import StrictModel
 from transduce.serve.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -31,24 +34,22 @@ _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}  # LibreTranslate's
 _REMEDY = "name the source language, or have the operator pip install 'transduce[detect]'"
 
 
-class Language(NamedTuple):
-    """A language: its code and its English name."""
+class Language(StrictModel):
+    """The code and the name of a language."""
 
     code: str
     name: str
 
 
-class LanguageGuess(NamedTuple):
+class DetectedLanguage(StrictModel):
     """A possible language of a text."""
 
+    confidence: float = Field(ge=0, le=100)
+    """Relative to the other loaded languages; 0 for a text without letters."""
     language: str
-    """Its code."""
-
-    confidence: float
-    """From 0 to 100, relative to the other loaded languages; 0 for a text without letters."""
 
 
-NO_LANGUAGE = LanguageGuess("en", 0.0)
+NO_LANGUAGE = DetectedLanguage(language="en", confidence=0.0)
 """The guess for a text without words; LibreTranslate answers this for emoji."""
 
 
@@ -61,16 +62,16 @@ class LanguageDetector:
         self._codes = tuple(codes)
         self._lock = threading.Lock()
 
-    def detect(self, text: str) -> list[LanguageGuess]:
+    def detect(self, text: str) -> list[DetectedLanguage]:
         """Return the possible languages of a text, most probable first.
 
         Raises:
             HTTPError: 400 if a detector is required but not installed; it says what to install.
         """
         if not any(character.isalpha() for character in text):
-            return [LanguageGuess(code, 0.0) for code in self._codes]
+            return [DetectedLanguage(language=code, confidence=0.0) for code in self._codes]
         if len(self._codes) == 1:
-            return [LanguageGuess(self._codes[0], 100.0)]
+            return [DetectedLanguage(language=self._codes[0], confidence=100.0)]
         with self._lock:
             lingua = self._lingua
         probabilities = {
@@ -78,7 +79,9 @@ class LanguageDetector:
             for value in lingua.compute_language_confidence_values(text)
         }
         guesses = [
-            LanguageGuess(code, round(100 * probabilities[_iso_639_1(code)], 1))
+            DetectedLanguage(
+                language=code, confidence=round(100 * probabilities[_iso_639_1(code)], 1)
+            )
             for code in self._codes
         ]
         return sorted(guesses, key=lambda guess: -guess.confidence)
@@ -182,7 +185,7 @@ class ModelRegistry:
             for way in self.directions
         )
 
-    async def detect(self, text: str) -> Sequence[LanguageGuess]:
+    async def detect(self, text: str) -> Sequence[DetectedLanguage]:
         """Return the possible languages of a text, most probable first.
 
         The detector is slow, so it runs in a thread.
@@ -194,7 +197,7 @@ class ModelRegistry:
             return self.detector.detect(text)
         return await asyncio.to_thread(self.detector.detect, text)
 
-    async def detect_best(self, text: str) -> LanguageGuess:
+    async def detect_best(self, text: str) -> DetectedLanguage:
         """Return the most probable language of a text; `NO_LANGUAGE` for one without words."""
         if not any(map(str.isalnum, text)):
             return NO_LANGUAGE
@@ -261,8 +264,8 @@ def make_direction(bundle: Bundle, translator: Translator, settings: ServerSetti
     names = bundle.languages
     return Direction(
         name=f"{names.source}-{names.target}",
-        source=Language(names.source, names.source_name or names.source),
-        target=Language(names.target, names.target_name or names.target),
+        source=Language(code=names.source, name=names.source_name or names.source),
+        target=Language(code=names.target, name=names.target_name or names.target),
         translator=translator,
         bundle=bundle,
         batcher=Batcher(

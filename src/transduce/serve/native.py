@@ -6,34 +6,29 @@ JSON in, JSON out. A request is validated field by field before anything is comp
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from transduce.bundle.bundle import Bundle
 from transduce.serve.batcher import BatchOptions, SentenceResult
-from transduce.serve.libretranslate import DetectedLanguage, LanguageName, detected_language
 from transduce.serve.model_registry import (
     AUTO,
     NO_LANGUAGE,
+    DetectedLanguage,
     Direction,
     Language,
-    LanguageGuess,
     ModelRegistry,
     same_code,
 )
 from transduce.serve.requests import (
     HTTPError,
     HTTPRequest,
-    authorize,
     replace_nul,
-    validated_texts,
 )
 from transduce.serve.routing import (
-    TRANSLATION_ERRORS,
     Handler,
     HTTPResponse,
     Operation,
     StrictModel,
-    json_response,
 )
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import MAX_BEAM, TranslatedText, translate_in_direction
@@ -61,8 +56,8 @@ class ModelInfo(StrictModel):
     """A loaded model."""
 
     name: str
-    source: LanguageName
-    target: LanguageName
+    source: Language
+    target: Language
     parameters: int
     engine: str
     """Inference engine, in one line."""
@@ -210,8 +205,6 @@ class AttentionResponse(StrictModel):
 class ModelList(RootModel[list[ModelInfo]]):
     """The loaded models."""
 
-    model_config = ConfigDict(frozen=True)
-
 
 R = TypeVar("R", NativeTranslateRequest, AlternativesRequest, AttentionRequest)
 
@@ -222,7 +215,7 @@ class _Route(NamedTuple):
     direction: Direction | None
     source: str
     target: str
-    detected: LanguageGuess | None
+    detected: DetectedLanguage | None
 
 
 class NativeAPI:
@@ -232,7 +225,7 @@ class NativeAPI:
         """Prepare the list of models."""
         self._registry = registry
         self._settings = settings
-        self._models = json_response(
+        self._models = HTTPResponse.of(
             ModelList([model_info(direction, settings) for direction in registry.directions])
         )
 
@@ -294,11 +287,11 @@ class NativeAPI:
                 prefix=replace_nul(fields.prefix),
                 align=True,
             )
-        return json_response(
+        return HTTPResponse.of(
             NativeTranslateResponse(
                 source=route.source,
                 target=route.target,
-                detected=detected_language(route.detected) if route.detected else None,
+                detected=route.detected,
                 text=translation.text,
                 lost=list(translation.lost),
                 sentences=[_sentence(result) for result in translation.sentence_results],
@@ -324,7 +317,7 @@ class NativeAPI:
                 ]
             )
 
-        return json_response(await _run(direction, compute))
+        return HTTPResponse.of(await _run(direction, compute))
 
     async def attention(self, request: HTTPRequest) -> HTTPResponse:
         """Handle /api/attention."""
@@ -354,7 +347,6 @@ class NativeAPI:
             request_model=request_model,
             request_format="json",
             response_model=response_model,
-            error_statuses=TRANSLATION_ERRORS,
             max_body_bytes=self._settings.body_limit,
             timeout_s=self._settings.time_limit_s,
         )
@@ -362,13 +354,13 @@ class NativeAPI:
     def _validate(self, request: HTTPRequest, model: type[R]) -> tuple[R, str]:
         """Return the validated fields and the text."""
         body = request.json()
-        char_limit = authorize(request, self._settings, api_key=body.get("api_key"))
+        char_limit = request.authorize(self._settings, body.get("api_key"))
         try:
             fields = model.model_validate(body, strict=True)
         except ValidationError as error:
             raise HTTPError(400, _first_error(error)) from None
-        (text,) = validated_texts(
-            request, [fields.text], settings=self._settings, char_limit=char_limit
+        (text,) = request.check_texts(
+            [fields.text], char_limit=char_limit, batch_limit=self._settings.batch_limit
         )
         return fields, text
 
@@ -411,8 +403,8 @@ def model_info(direction: Direction, settings: ServerSettings) -> ModelInfo:
     """Describe a loaded model."""
     return ModelInfo(
         name=direction.name,
-        source=_language_name(direction.source),
-        target=_language_name(direction.target),
+        source=direction.source,
+        target=direction.target,
         parameters=direction.bundle.model.size,
         engine=direction.translator.why.removeprefix("engine: "),
         beam=direction.translator.search.beam if settings.beam is None else settings.beam,
@@ -420,10 +412,6 @@ def model_info(direction: Direction, settings: ServerSettings) -> ModelInfo:
         calibrated=direction.bundle.confidence is not None,
         limits=RequestLimits(characters=settings.char_limit),
     )
-
-
-def _language_name(language: Language) -> LanguageName:
-    return LanguageName(code=language.code, name=language.name)
 
 
 def _example(bundle: Bundle) -> str:

@@ -117,9 +117,55 @@ class HTTPRequest:
         """Return a parameter of the path."""
         return self.scope["path_params"][name]
 
-    def record_length(self, texts: Sequence[str]) -> None:
-        """Record the number of characters for the request log."""
+    def authorize(
+        self, settings: ServerSettings, api_key: object, *, missing_status: int = 400
+    ) -> int:
+        """Check the API key and return the character limit that applies (-1 = no limit).
+
+        Args:
+            settings: the server's keys and limits.
+            api_key: the key in the request's own fields; takes precedence over that of the
+                Authorization header (`Bearer` or `DeepL-Auth-Key`).
+            missing_status: HTTP status if no key is given.
+
+        Raises:
+            HTTPError: if keys are required: `missing_status` without one, 403 for an invalid one.
+        """
+        if not settings.keys:
+            return settings.char_limit
+        text = api_key if isinstance(api_key, str) and api_key else ""
+        if not text:
+            scheme, _, header_key = self.header(b"authorization").partition(" ")
+            text = header_key.strip() if scheme.lower() in ("bearer", "deepl-auth-key") else ""
+        if not text:
+            link = settings.get_api_key_link
+            action = f"Visit {link}" if link else "Please contact the server operator"
+            raise HTTPError(missing_status, f"{action} to get an API key")
+        key = settings.key(text)
+        if key is None:
+            raise HTTPError(403, "Invalid API key")
+        return settings.char_limit if key.char_limit is None else key.char_limit
+
+    def check_texts(
+        self, texts: Sequence[str], *, char_limit: int, batch_limit: int = NO_LIMIT
+    ) -> list[str]:
+        """Check the number and length of the texts to translate, and replace NULs.
+
+        Args:
+            texts: their total length is recorded for the request log.
+            char_limit: maximum characters per text, from `authorize`; -1 = no limit.
+            batch_limit: maximum number of texts; -1 = no limit.
+
+        Raises:
+            HTTPError: 400, naming the number and the limit.
+        """
         self.scope.setdefault("state", {})["characters"] = sum(map(len, texts))
+        if batch_limit != NO_LIMIT and len(texts) > batch_limit:
+            _reject_over_limit(len(texts), batch_limit)
+        for text in texts:
+            if char_limit != NO_LIMIT and len(text) > char_limit:
+                _reject_over_limit(len(text), char_limit)
+        return [replace_nul(text) for text in texts]
 
 
 def header(scope: Scope, name: bytes) -> str:
@@ -192,73 +238,8 @@ def replace_nul(text: str) -> str:
     return text.replace("\0", " ") if "\0" in text else text
 
 
-def authorize(
-    request: HTTPRequest, settings: ServerSettings, *, api_key: object, missing_status: int = 400
-) -> int:
-    """Check the API key and return the character limit that applies (-1 = no limit).
-
-    Args:
-        request: its Authorization header may carry a key, as `Bearer` or `DeepL-Auth-Key`.
-        settings: the server's keys and limits.
-        api_key: key in the request's own fields; takes precedence over the header.
-        missing_status: HTTP status if no key is given.
-
-    Raises:
-        HTTPError: if keys are required: `missing_status` without one, 403 for an invalid one.
-    """
-    if not settings.keys:
-        return settings.char_limit
-    text = api_key if isinstance(api_key, str) and api_key else _header_key(request)
-    if not text:
-        link = settings.get_api_key_link
-        action = f"Visit {link}" if link else "Please contact the server operator"
-        raise HTTPError(missing_status, f"{action} to get an API key")
-    key = settings.key(text)
-    if key is None:
-        raise HTTPError(403, "Invalid API key")
-    return settings.char_limit if key.char_limit is None else key.char_limit
-
-
-def validated_texts(
-    request: HTTPRequest, texts: Sequence[str], *, settings: ServerSettings, char_limit: int
-) -> list[str]:
-    """Check the number and length of a request's texts, and replace NULs.
-
-    Args:
-        request: the lengths are recorded for its log line.
-        texts: the texts to translate.
-        settings: the batch limit.
-        char_limit: maximum characters per text, from `authorize`.
-
-    Raises:
-        HTTPError: 400, naming the number and the limit.
-    """
-    request.record_length(texts)
-    if settings.batch_limit != NO_LIMIT and len(texts) > settings.batch_limit:
-        _reject_over_limit(len(texts), settings.batch_limit)
-    check_lengths(texts, char_limit=char_limit)
-    return [replace_nul(text) for text in texts]
-
-
-def check_lengths(texts: Sequence[str], *, char_limit: int) -> None:
-    """Reject texts longer than `char_limit` (-1 = no limit).
-
-    Raises:
-        HTTPError: 400, naming the length of the first such text and the limit.
-    """
-    if char_limit != NO_LIMIT:
-        for text in texts:
-            if len(text) > char_limit:
-                _reject_over_limit(len(text), char_limit)
-
-
 def _reject_over_limit(number: int, limit: int) -> NoReturn:
     raise HTTPError(400, f"Invalid request: request ({number}) exceeds text limit ({limit})")
-
-
-def _header_key(request: HTTPRequest) -> str:
-    scheme, _, key = request.header(b"authorization").partition(" ")
-    return key.strip() if scheme.lower() in ("bearer", "deepl-auth-key") else ""
 
 
 def _reject_constant(word: str) -> NoReturn:
@@ -287,86 +268,45 @@ def _add_fields(into: dict[str, tuple[str, ...]], encoded: bytes, *, source: str
         into[name] = (*into.get(name, ()), value)
 
 
-class _FormPart:
-    """A part of a multipart form while it is parsed."""
-
-    def __init__(self) -> None:
-        self.headers: dict[bytes, bytes] = {}
-        self.name = b""
-        self.value = b""
-        self.data = bytearray()
-
-
-class _FormCollector:
-    """Collects the parts of a multipart form from the parser's callbacks."""
-
-    def __init__(self) -> None:
-        self.parts: list[_FormPart] = []
-        self.complete = False
-
-    def begin(self) -> None:
-        if len(self.parts) >= MAX_FIELDS:
-            raise ValueError("too many parts")
-        self.parts.append(_FormPart())
-
-    def header_name(self, data: bytes, start: int, end: int) -> None:
-        self.parts[-1].name += data[start:end]
-
-    def header_value(self, data: bytes, start: int, end: int) -> None:
-        self.parts[-1].value += data[start:end]
-
-    def header_end(self) -> None:
-        part = self.parts[-1]
-        part.headers[part.name.lower()] = part.value
-        part.name = part.value = b""
-
-    def data(self, data: bytes, start: int, end: int) -> None:
-        self.parts[-1].data += data[start:end]
-
-    def end(self) -> None:
-        self.complete = True
-
-
 def _add_multipart(
     body: bytes, options: str, texts: dict[str, tuple[str, ...]], files: dict[str, Upload]
 ) -> None:
     """Add the fields and files of a multipart form to `texts` and `files`."""
-    from python_multipart.multipart import parse_options_header
+    from python_multipart.exceptions import FormParserError
+    from python_multipart.multipart import Field, File, FormParser, parse_options_header
+
+    fields: list[Field | File] = []
+    complete: list[bool] = []
+
+    def add(field: Field | File) -> None:
+        if len(fields) >= MAX_FIELDS:
+            raise ValueError("too many fields")
+        fields.append(field)
 
     _, parameters = parse_options_header("x;" + options)
-    for part in _form_parts(body, parameters.get(b"boundary", b"")):
-        _, disposition = parse_options_header(part.headers.get(b"content-disposition", b""))
-        try:
-            name = disposition.get(b"name", b"").decode()
-            if b"filename" in disposition:
-                files[name] = Upload(disposition[b"filename"].decode(), bytes(part.data))
-            else:
-                texts[name] = (*texts.get(name, ()), part.data.decode())
-        except UnicodeDecodeError:
-            raise HTTPError(400, "Invalid request: the multipart form is not UTF-8") from None
-
-
-def _form_parts(body: bytes, boundary: bytes) -> Sequence[_FormPart]:
-    from python_multipart.exceptions import FormParserError
-    from python_multipart.multipart import MultipartParser
-
-    form = _FormCollector()
     try:
-        parser = MultipartParser(
-            boundary,
-            {
-                "on_part_begin": form.begin,
-                "on_header_field": form.header_name,
-                "on_header_value": form.header_value,
-                "on_header_end": form.header_end,
-                "on_part_data": form.data,
-                "on_end": form.end,
-            },
+        parser = FormParser(
+            "multipart/form-data",
+            add,
+            add,
+            on_end=lambda: complete.append(True),
+            boundary=parameters.get(b"boundary"),
+            config={"MAX_MEMORY_FILE_SIZE": len(body) + 1},  # never on disk
         )
         parser.write(body)
         parser.finalize()
     except (FormParserError, ValueError):
-        form.complete = False
-    if not (form.complete and boundary):
+        complete.clear()
+    if not complete:
         raise HTTPError(400, "Invalid request: malformed multipart form")
-    return form.parts
+    try:
+        for field in fields:
+            name = (field.field_name or b"").decode()
+            if isinstance(field, File):
+                field.file_object.seek(0)
+                content = field.file_object.read()
+                files[name] = Upload((field.file_name or b"").decode(), content)
+            else:
+                texts[name] = (*texts.get(name, ()), (field.value or b"").decode())
+    except UnicodeDecodeError:
+        raise HTTPError(400, "Invalid request: the multipart form is not UTF-8") from None

@@ -8,7 +8,7 @@ string; the document says so in its description.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Literal, NamedTuple
@@ -28,9 +28,6 @@ JSON = "application/json"
 RequestFormat = Literal["none", "json", "any", "file"]
 """Accepted bodies: none; JSON only; JSON, a form or a query string; a form with a file."""
 
-TRANSLATION_ERRORS = (400, 403, 413, 429, 500, 503, 504)
-"""Error statuses of requests that run a model."""
-
 
 class StrictModel(BaseModel):
     """Rejects unknown fields: all responses, and the requests of the native API."""
@@ -45,7 +42,7 @@ class LenientModel(BaseModel):
 
 
 class ErrorResponse(StrictModel):
-    """Why a request failed."""
+    """Why a request failed, in LibreTranslate's and the native API."""
 
     error: str
 
@@ -58,31 +55,21 @@ class HTTPResponse(NamedTuple):
     media_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
 
+    @classmethod
+    def of(cls, model: BaseModel) -> "HTTPResponse":
+        """Serialize a model; fields that were not set are omitted."""
+        return cls(model.model_dump_json(exclude_unset=True).encode())
 
-ErrorFormat = Callable[[str], BaseModel]
-"""Builds an API's error response from a message."""
 
 Handler = Callable[[HTTPRequest], Awaitable[HTTPResponse]]
 
 
-def json_response(model: BaseModel) -> HTTPResponse:
-    """Serialize a model; fields that were not set are omitted."""
-    return HTTPResponse(model.model_dump_json(exclude_unset=True).encode())
-
-
-def error_response(error: HTTPError, error_format: ErrorFormat) -> HTTPResponse:
-    """Format an error for one of the APIs."""
-    retry_after = error.retry_after
-    return HTTPResponse(
-        error_format(error.message).model_dump_json().encode(),
-        error.status,
-        headers=() if retry_after is None else (("retry-after", str(retry_after)),),
-    )
-
-
-def default_error(message: str) -> BaseModel:
-    """Error format of LibreTranslate and of the native API."""
-    return ErrorResponse(error=message)
+def error_response(error: HTTPError, error_model: type[BaseModel]) -> HTTPResponse:
+    """Format an error as the error model of an API, whose only field is the message."""
+    (field,) = error_model.model_fields
+    headers = () if error.retry_after is None else (("retry-after", str(error.retry_after)),)
+    body = error_model.model_validate({field: error.message}).model_dump_json().encode()
+    return HTTPResponse(body, error.status, headers=headers)
 
 
 async def send_response(response: HTTPResponse, send: Send) -> None:
@@ -113,13 +100,19 @@ class Operation:
     """Content type of a 200 response."""
     error_statuses: tuple[int, ...] = (500,)
     error_model: type[BaseModel] = ErrorResponse
-    error_format: ErrorFormat = default_error
     max_body_bytes: int = 0
     timeout_s: float | None = None
     """Maximum seconds for a response, cancelled early if the client disconnects; None waits
-    without watching the client."""
+    without watching the client. Set for requests that run a model."""
     can_succeed: bool = True
     """Whether a 200 response exists at all."""
+
+    @property
+    def statuses(self) -> tuple[int, ...]:
+        """Error statuses, including those of a queue if it runs a model."""
+        return (
+            self.error_statuses if self.timeout_s is None else (400, 403, 413, 429, 500, 503, 504)
+        )
 
 
 class Endpoint:
@@ -144,17 +137,17 @@ class Endpoint:
         except ClientDisconnected:
             return
         except HTTPError as error:
-            response = error_response(error, operation.error_format)
+            response = error_response(error, operation.error_model)
         except Exception:
-            response = internal_error(scope, operation.error_format)
+            response = internal_error(scope, operation.error_model)
         await send_response(response, send)
 
 
-def internal_error(scope: Scope, error_format: ErrorFormat) -> HTTPResponse:
+def internal_error(scope: Scope, error_model: type[BaseModel]) -> HTTPResponse:
     """Log the current exception; the response reveals only the request ID."""
     name = request_id(scope)
     LOG.exception("request %s: %s %r failed", name, scope["method"], scope["path"])
-    return error_response(HTTPError(500, f"internal error, request {name}"), error_format)
+    return error_response(HTTPError(500, f"internal error, request {name}"), error_model)
 
 
 def request_id(scope: Scope) -> str:
@@ -211,12 +204,8 @@ JSONObject = dict[str, object]
 Schemas = dict[tuple[type[BaseModel], JsonSchemaMode], JsonSchemaValue]
 
 
-class LanguageCodes(NamedTuple):
-    """Values of the language fields of requests."""
-
-    sources: Sequence[str]
-    """Without "auto"."""
-    targets: Sequence[str]
+LanguageCodes = Mapping[str, Sequence[str]]
+"""Values of the language fields of requests, by the name of the field."""
 
 
 def openapi_document(operations: Sequence[Operation], languages: LanguageCodes) -> JSONObject:
@@ -259,16 +248,10 @@ def _models(operations: Sequence[Operation]) -> list[tuple[type[BaseModel], Json
 
 def _add_language_codes(schema: JsonSchemaValue, languages: LanguageCodes) -> None:
     """Enumerate the loaded languages in a request's language fields."""
-    codes = {
-        "source": ["auto", *languages.sources],
-        "target": [*languages.targets],
-        "source_lang": [code.upper() for code in languages.sources],
-        "target_lang": [code.upper() for code in languages.targets],
-    }
     for name, field in schema["properties"].items():
-        if name in codes:
+        if name in languages:
             null = [None] if "anyOf" in field else []
-            field["enum"] = [*codes[name], *null]
+            field["enum"] = [*languages[name], *null]
 
 
 def _describe(operation: Operation, schemas: Schemas, languages: LanguageCodes) -> JSONObject:
@@ -336,7 +319,7 @@ def _responses(operation: Operation, schemas: Schemas) -> JSONObject:
             content["schema"] = schemas[operation.response_model, "serialization"]
         responses["200"] = {"description": "OK", "content": {operation.media_type: content}}
     error = schemas[operation.error_model, "serialization"]
-    for status in operation.error_statuses:
+    for status in operation.statuses:
         response: JSONObject = {
             "description": HTTPStatus(status).phrase,
             "content": {JSON: {"schema": error}},

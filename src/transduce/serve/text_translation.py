@@ -15,8 +15,8 @@ from transduce.serve.batcher import BatchOptions, SentenceRequest, SentenceResul
 from transduce.serve.model_registry import (
     AUTO,
     NO_LANGUAGE,
+    DetectedLanguage,
     Direction,
-    LanguageGuess,
     ModelRegistry,
     same_code,
 )
@@ -61,7 +61,7 @@ class TextResult(NamedTuple):
     translation: TranslatedText
     source: str
     """Code of its language."""
-    detected: LanguageGuess | None
+    detected: DetectedLanguage | None
     """None if the client named the language."""
 
 

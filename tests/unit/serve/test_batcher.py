@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from transduce.inference.translation import Translation
-from transduce.inference.translator import Extras
+from transduce.inference.translator import Extras, Translator
 from transduce.serve.batcher import (
     Batcher,
     BatchJob,
@@ -22,7 +22,7 @@ from transduce.serve.requests import HTTPError
 HOW = BatchOptions(beam=1)
 
 
-class Fake:
+class Fake(Translator):
     """Says every text backwards, late; keeps what it was asked."""
 
     def __init__(self, *, seconds: float = 0.0) -> None:

@@ -4,22 +4,24 @@ import sys
 
 import pytest
 
-from transduce.serve.model_registry import LanguageDetector, LanguageGuess
+from transduce.serve.model_registry import DetectedLanguage, LanguageDetector
 from transduce.serve.requests import HTTPError
 
 
 def test_one_language_needs_no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lingua", None)
 
-    assert LanguageDetector(["xx"]).detect("Anything.") == [LanguageGuess("xx", 100.0)]
+    assert LanguageDetector(["xx"]).detect("Anything.") == [
+        DetectedLanguage(language="xx", confidence=100.0)
+    ]
 
 
 def test_a_text_without_a_letter_is_in_no_language(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lingua", None)
 
     assert LanguageDetector(["en", "de"]).detect("😀 12 !") == [
-        LanguageGuess("en", 0.0),
-        LanguageGuess("de", 0.0),
+        DetectedLanguage(language="en", confidence=0.0),
+        DetectedLanguage(language="de", confidence=0.0),
     ]
 
 

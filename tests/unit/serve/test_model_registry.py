@@ -91,7 +91,10 @@ def test_sources_and_their_targets_are_each_there_once(loaded: Loaded) -> None:
     registry = loaded(("en", "de"), ("en", "fr"), ("de", "en"))
 
     assert [one.code for one in registry.sources()] == ["en", "de"]
-    assert [tuple(one) for one in registry.targets_of("en")] == [("de", "German"), ("fr", "fr")]
+    assert [(one.code, one.name) for one in registry.targets_of("en")] == [
+        ("de", "German"),
+        ("fr", "fr"),
+    ]
 
 
 def test_auto_needs_no_detector_where_there_is_one_source(loaded: Loaded) -> None:
