@@ -209,7 +209,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_never_was(
     said = transduce("train", "--resume", "--out", copy)
 
     assert said.code == 0, said.err
-    assert "going on after update 60" in said.err
+    assert "resuming after update 60" in said.err
     for name in ("model", "best"):
         weights = Path(name) / "model.safetensors"
         assert sha256(copy / weights) == sha256(run.folder / weights)

@@ -178,7 +178,7 @@ def test_a_run_that_goes_on_remembers_the_smaller_size(corpus: Corpus, tmp_path:
 
     told, passes = trained(corpus, tmp_path, room=60, updates=9)
 
-    assert told == ["going on after update 6"]
+    assert told == ["resuming after update 6"]
     assert max(passes) <= 60
 
 

@@ -266,7 +266,7 @@ def test_after_a_process_was_killed_all_start_again_and_go_on_by_themselves(tmp_
     assert restarted == [0, 0]
     said = (tmp_path / "killed-0").read_text()
     assert "\ntransduce: another process of this run has ended or cannot be reached (" in said
-    assert "\ngoing on after update 30\n" in said
+    assert "\nresuming after update 30\n" in said
     assert (tmp_path / "killed-1").read_text() == ""
     assert equal_runs(tmp_path, "killed", "whole")
 
@@ -311,6 +311,6 @@ def test_torchrun_starts_all_again_after_one_was_killed(tmp_path: Path):
     )
 
     assert ended.returncode == 0, ended.stderr
-    assert "\ngoing on after update 30\n" in ended.stderr
+    assert "\nresuming after update 30\n" in ended.stderr
     assert ended.stdout.count("model: ") == 1
     assert equal_runs(tmp_path, "killed", "whole")

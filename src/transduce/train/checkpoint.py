@@ -1,8 +1,8 @@
-"""All that is needed to go on as if training never stopped, written whole or not at all.
+"""Checkpoints: all that training needs to resume exactly, written atomically.
 
-A checkpoint is a folder `update-00001000`: the weights, their running mean where the recipe keeps
-one, the optimizers' state with the random state (all safetensors, never pickle), and `state.json`
-with all that is a number.
+A checkpoint is a folder `update-00001000`: the weights, their EMA where the recipe keeps one, the
+optimizers' state with the random state (all safetensors, never pickle), and `state.json` with the
+numbers.
 """
 
 import json
@@ -32,7 +32,7 @@ STATE = "state.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainState:
-    """Where a run stands, apart from tensors."""
+    """The state of a run, apart from tensors: the content of state.json."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
@@ -42,23 +42,23 @@ class TrainState:
     epoch_update: Count = 0
     """Updates made in this epoch."""
     tokens: Count = 0
-    """Target tokens learned from."""
+    """Target tokens trained on."""
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Seconds spent in updates and validations, over all sittings."""
-    best_loss: Annotated[float, Field(gt=float("-inf"))] = float("inf")  # which no NaN is
+    """Seconds spent in updates and validations, over all sessions."""
+    best_loss: Annotated[float, Field(gt=float("-inf"))] = float("inf")  # refuses NaN
     best_update: Count = 0
     validations_since_best: Count = 0
     skipped: Count = 0
-    """Updates that changed no weight, because their gradient was no number."""
+    """Updates that changed no weight, because their gradient was NaN or infinite."""
     skipped_in_a_row: Count = 0
     micro_tokens: Count = 0
-    """Positions that a micro-batch may have, since memory ran out; 0: it never did."""
+    """Positions that a micro-batch may have since memory ran out; 0: it never did."""
     planned_micro_tokens: Count = 0
-    """Those that it was planned to have then; with another plan the former number is forgotten."""
+    """Positions that were planned; under another plan `micro_tokens` starts from 0 again."""
 
     @property
     def sampler_state(self) -> Place:
-        """Where the sampler goes on."""
+        """Where the sampler resumes."""
         return Place(epoch=self.epoch, update=self.epoch_update)
 
 
@@ -71,14 +71,22 @@ def save_state(
     ema: WeightEMA | None = None,
     process: Process = SINGLE_PROCESS,
 ) -> Path:
-    """Write a checkpoint below `folder` and return where it lies.
+    """Write a checkpoint below `folder`. Collective: every rank calls this, rank 0 writes.
 
-    Of several processes, each of which calls this, the first writes; what they hold in parts comes
-    together first.
+    Args:
+        folder: of the run's checkpoints.
+        state: names the checkpoint.
+        model: sharded or not.
+        optimizers: in their order.
+        ema: of the weights, if the recipe keeps one.
+        process: this rank.
+
+    Returns:
+        The checkpoint's folder.
     """
     checkpoint = folder / f"update-{state.update:08d}"
     weights = full_state_dict(model, process)
-    tensors = {name: process.gather(each) for name, each in _optimizer_tensors(optimizers).items()}
+    tensors = {name: process.gather(t) for name, t in _optimizer_tensors(optimizers).items()}
     if not process.is_rank_zero:
         return checkpoint
     with atomic_folder(checkpoint) as fresh:
@@ -101,25 +109,28 @@ def load_state(
     ema: WeightEMA | None = None,
     process: Process = SINGLE_PROCESS,
 ) -> TrainState:
-    """Read a checkpoint back into model, optimizers, running mean and the random generators.
+    """Restore model, optimizers, EMA and random state from a checkpoint.
+
+    Args:
+        checkpoint: its folder.
+        model: of the same shape; sharded or not.
+        optimizers: of the same kinds.
+        ema: where the recipe keeps one.
+        process: this rank.
 
     Raises:
         ValueError: one line, if a file is missing, damaged, or of another model.
     """
     check_folder(checkpoint, expected="a training checkpoint")
     try:
-        held = model.state_dict()
-        loaded = load_weights(checkpoint)
+        weights, current = load_weights(checkpoint), model.state_dict()
         model.load_state_dict(
-            {
-                name: process.shard_like(each, like=held.get(name, each))
-                for name, each in loaded.items()
-            }
+            {name: process.shard_like(w, like=current.get(name, w)) for name, w in weights.items()}
         )
         if ema:
             ema.model.load_state_dict(load_weights(checkpoint, name=EMA_WEIGHTS))
         tensors = read_tensors(checkpoint / "optimizer.safetensors")
-        state = _read_numbers(checkpoint / STATE)
+        state = _read_state(checkpoint / STATE)
         torch.set_rng_state(tensors.pop("random.cpu"))
         cuda = tensors.pop("random.cuda", None)
         if cuda is not None and torch.cuda.is_available():
@@ -140,43 +151,54 @@ def resume_from_latest(
     process: Process = SINGLE_PROCESS,
     on_event: EventHandler,
 ) -> TrainState:
-    """Read the newest whole checkpoint below `folder` back; a damaged one is named and left out.
+    """Restore the newest intact checkpoint below `folder`; damaged ones are reported and skipped.
+
+    Args:
+        folder: of the run's checkpoints.
+        model: as for `load_state`, and so the next three.
+        optimizers: of the same kinds.
+        ema: where the recipe keeps one.
+        process: this rank.
+        on_event: called with what was skipped and restored.
+
+    Returns:
+        The restored state, or that of a run that has not begun.
 
     Raises:
-        ValueError: one line, if there are checkpoints and none is whole, or it is of another model.
+        ValueError: one line, if no checkpoint is intact, or the newest is of another model.
     """
     checkpoints = list_checkpoints(folder)
     if not checkpoints:
         return TrainState()
-    if not (whole := intact_checkpoints(checkpoints, on_event=on_event)):
-        raise ValueError(f"no checkpoint in {folder} is whole: train anew with another --out")
-    state = load_state(whole[-1], model=model, optimizers=optimizers, ema=ema, process=process)
-    on_event(LogMessage(text=f"going on after update {state.update:,}"))
+    if not (intact := intact_checkpoints(checkpoints, on_event=on_event)):
+        raise ValueError(f"no checkpoint in {folder} is intact: train anew with another --out")
+    state = load_state(intact[-1], model=model, optimizers=optimizers, ema=ema, process=process)
+    on_event(LogMessage(text=f"resuming after update {state.update:,}"))
     return state
 
 
 def full_state_dict(model: Transformer, process: Process) -> dict[str, Tensor]:
-    """A model's weights by name, those that the processes hold in parts put together by all."""
-    return {name: process.gather(each) for name, each in model.state_dict().items()}
+    """Return the unsharded weights by name. Collective: every rank must call it."""
+    return {name: process.gather(weight) for name, weight in model.state_dict().items()}
 
 
 def intact_checkpoints(checkpoints: Sequence[Path], *, on_event: EventHandler) -> list[Path]:
-    """Those checkpoints every byte of which is as it was written; the others are named."""
-    whole: list[Path] = []
+    """Return the checkpoints whose checksums hold; report the others."""
+    intact: list[Path] = []
     for checkpoint in checkpoints:
         try:
             check_folder(checkpoint, expected="a training checkpoint")
-            whole.append(checkpoint)
+            intact.append(checkpoint)
         except ValueError as error:
-            on_event(LogMessage(text=f"a checkpoint is left out: {error}"))
-    return whole
+            on_event(LogMessage(text=f"skipping a checkpoint: {error}"))
+    return intact
 
 
 def load_weights(checkpoint: Path, *, name: str = WEIGHTS) -> dict[str, Tensor]:
-    """Read the weights of a checkpoint, or their running mean.
+    """Read the weights of a checkpoint, or their EMA.
 
     Raises:
-        ValueError: one line, if the file is missing or damaged, or a weight absurd.
+        ValueError: one line, if the file is missing or damaged, or a weight not plausible.
     """
     weights = read_weights(checkpoint / name)
     check_weights(weights, str(checkpoint / name))
@@ -184,24 +206,24 @@ def load_weights(checkpoint: Path, *, name: str = WEIGHTS) -> dict[str, Tensor]:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints below `folder`, oldest first."""
+    """Return the checkpoints below `folder`, oldest first."""
     return sorted(path for path in folder.glob("update-*") if path.is_dir())
 
 
 def delete_old_checkpoints(folder: Path, count: int) -> None:
-    """Delete all but the newest `count` checkpoints, and the one before where that would be one."""
+    """Delete all but the newest `count` checkpoints; two always stay, should one be damaged."""
     for checkpoint in list_checkpoints(folder)[: -max(2, count)]:
         shutil.rmtree(checkpoint)
 
 
-def _read_numbers(file: Path) -> TrainState:
-    """Read state.json: whole numbers where they belong, none of them negative or endless."""
+def _read_state(file: Path) -> TrainState:
+    """Read and validate state.json."""
     try:
         return TypeAdapter(TrainState).validate_json(file.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        said = sanitise(": ".join([*map(str, first["loc"]), first["msg"]]))
-        raise ValueError(f"{file.name} is damaged ({said})") from None
+        fault = quoted(": ".join([*map(str, first["loc"]), first["msg"]]))
+        raise ValueError(f"{file.name} is damaged ({fault})") from None
 
 
 def _optimizer_tensors(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Tensor]:
@@ -221,9 +243,9 @@ def _restore(
         number, parameter, name = key.split(".")
         states[int(number)].setdefault(int(parameter), {})[name] = tensor
     for optimizer, state in zip(optimizers, states, strict=True):
-        parameters = [each for group in optimizer.param_groups for each in group["params"]]
-        if len(state) not in (0, len(parameters)):  # none before the first update
-            raise ValueError("its optimizer is another one")
+        parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
+        if len(state) not in (0, len(parameters)):  # no state before the first update
+            raise ValueError("it was trained with another optimizer")
         for number, values in state.items():
             for name, tensor in values.items():
                 values[name] = process.shard_like(tensor, like=parameters[number])

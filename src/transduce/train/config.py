@@ -1,4 +1,4 @@
-"""How a model is trained. Free of torch, so that `--help` stays quick."""
+"""Training settings. Imports no torch, so that `--help` stays fast."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,92 +6,91 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
-    """The regime of section 5. Every default is the paper's for its base model.
+    """The training regime of section 5; every default is the paper's for its base model.
 
     Raises:
-        ValueError: if a value cannot train a model; the message names the field and the value.
+        ValueError: if a value is out of range; the message names the setting and the value.
     """
 
     updates: int = 100_000
-    """Optimizer steps in all; micro-batches are not updates."""
+    """Optimizer steps of the run; micro-batches are not updates."""
 
     seed: int = 1
-    """Decides the initial weights, dropout, and the order of the sentences."""
+    """Seed of the initial weights, dropout, and the order of the sentences."""
 
     label_smoothing: float = 0.1
 
     optimizer: Literal["adam", "muon"] = "adam"
-    """"adam" is the paper. "muon" orthogonalises the matrices' momentum, to need fewer tokens."""
+    """"adam" is the paper's; "muon" orthogonalises matrix momentum: needs fewer tokens."""
 
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-9
-    """Of Adam, and of the Adam that "muon" leaves embeddings, biases and gains to."""
+    """Of Adam, which under "muon" still updates embeddings, biases and gains."""
 
     schedule: Literal["paper", "linear", "cosine", "constant", "wsd"] = "paper"
-    """"paper" is equation (3). All others rise in a straight line for `warmup` updates; then
-    "linear" falls to zero in a straight line, "cosine" as half a wave, "constant" stays, and "wsd"
-    stays until the last `decay` of training falls to zero (warm up, stable, decay)."""
+    """"paper" is equation (3). All others warm up linearly for `warmup` updates; then "linear" and
+    "cosine" decay to zero, "constant" stays, and "wsd" (warmup, stable, decay) stays until the
+    last `decay` of the updates, which decay linearly to zero."""
 
     warmup: int = 4000
-    """Updates until the rate's peak."""
+    """Updates until the learning rate's peak."""
 
     decay: float = 0.2
-    """Share of the updates in the final descent; only "wsd" reads it."""
+    """Share of the updates in the final decay; only for "wsd"."""
 
     learning_rate: float = 1.0
-    """"paper": a factor on equation (3). All other schedules: Adam's rate at the peak."""
+    """"paper": a factor on equation (3). Other schedules: Adam's learning rate at the peak."""
 
     muon_learning_rate: float = 0.006
-    """Muon's rate for the matrices at the peak; only "muon" reads it."""
+    """Muon's learning rate for the matrices at the peak; only for "muon"."""
 
     weight_decay: float = 0.0
-    """Decoupled: every matrix shrinks by rate x weight_decay in an update."""
+    """Decoupled: an update shrinks every matrix by learning rate x weight_decay."""
 
     validate_every: int = 1000
     """Updates between validations; each also writes a checkpoint."""
 
     average_checkpoints: int = 5
-    """How many of the last checkpoints are averaged into the final model (section 6.1)."""
+    """Number of last checkpoints that are averaged into the final model (section 6.1)."""
 
     ema: float = 0.0
-    """Decay of a running mean of the weights, such as 0.999; then it is the mean that is validated
-    and kept as the best. 0 keeps none."""
+    """Decay of an exponential moving average of the weights, such as 0.999; the average is then
+    what is validated and kept as the best. 0: none."""
 
     r_drop: float = 0.0
-    """α of R-Drop: every batch is read twice and the readings are drawn together, which doubles the
-    cost of an update; its authors took 5 for translation. 0 reads once."""
+    """α of R-Drop: two passes of each batch, with other dropout, are pulled together, which doubles
+    the cost of an update; its authors used 5 for translation. 0: one pass."""
 
     patience: int = 0
-    """Stop after so many validations without a better validation loss; 0 never stops early."""
+    """Early stopping: validations without a better loss before training stops; 0: never."""
 
     max_skipped_updates: int = 10
-    """Updates in a row that may be skipped, because their loss or gradient is no number; one more
+    """Updates in a row that may be skipped because loss or gradient is NaN or infinite; one more
     stops the run."""
 
     log_every: int = 20
     """Updates between lines of metrics.jsonl."""
 
     tensorboard: bool = False
-    """Draw the curves of metrics.jsonl for TensorBoard too, which has to be installed."""
+    """Also write the curves of metrics.jsonl for TensorBoard, which has to be installed."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """What updates are computed in. "bfloat16" makes the products of matrices in it, for weights
-    that are float32 wherever they are learned, validated or written. "auto" takes it where the
-    device has units for it."""
+    """"bfloat16" is mixed precision: matrix products in bfloat16, master weights in float32.
+    "auto" uses it where the device has units for it."""
 
     compile: bool = False
-    """Whether torch compiles layers and loss as they are first passed: for long runs on a GPU."""
+    """Compile layers and loss with torch.compile: for long runs on a GPU."""
 
     fsdp: bool = False
-    """Whether several processes share out the weights, gradients and Adam's memory in place of
-    holding all of them each: for models that one device is too small for. Slower."""
+    """Shard weights, gradients and Adam's moments over the processes (FSDP): for models that do not
+    fit on one device. Slower."""
 
     intra_op_threads: int = 0
-    """Threads of one matrix product on a CPU; 0 takes torch's choice, the number of cores."""
+    """Threads of one CPU operation; 0: torch's default, the number of cores."""
 
     device: str = "auto"
-    """"auto" takes a CUDA device when there is one; else a name torch knows, such as "cpu"."""
+    """"auto": a CUDA device if there is one, else the CPU; or a torch name such as "cpu"."""
 
     def __post_init__(self) -> None:
         for field in ("updates", "warmup", "validate_every", "average_checkpoints", "log_every"):
@@ -120,17 +119,17 @@ class TrainConfig:
             )
         if self.fsdp and self.precision == "bfloat16":
             raise ValueError(
-                'train.precision "bfloat16" needs whole weights: set train.fsdp to false, or '
+                'train.precision "bfloat16" needs unsharded weights: set train.fsdp to false, or '
                 'train.precision to "float32"'
             )
-        whole = {
+        unsharded_only = {
             'train.optimizer "muon"': self.optimizer == "muon",
             f"train.ema {self.ema}": self.ema,
             "train.compile": self.compile,
         }
-        if self.fsdp and (needs := [name for name, wanted in whole.items() if wanted]):
+        if self.fsdp and (needs := [name for name, enabled in unsharded_only.items() if enabled]):
             raise ValueError(
-                f"{needs[0]} needs whole weights: set train.fsdp to false, or leave it out"
+                f"{needs[0]} needs unsharded weights: set train.fsdp to false, or leave it out"
             )
         if self.seed < 0:
             raise ValueError(f"train.seed must not be negative, not {self.seed}")
@@ -169,5 +168,5 @@ class TrainConfig:
 
     @property
     def decay_updates(self) -> int:
-        """Updates of the final descent of "wsd": `decay` of them all, and at least one."""
+        """Updates of the final decay of "wsd": `decay` of all, and at least one."""
         return max(1, round(self.decay * self.updates))

@@ -1,8 +1,8 @@
-"""The processes of a run, and where each of them computes: device, threads, memory.
+"""Data-parallel training: the ranks of a run, and the device and threads of each.
 
-The only file that knows of other processes. They all make the same updates: each reads its share of
-the rows, the gradients are added up, and every process moves its own copy of the weights alike. A
-process of one calls nobody and counts nothing.
+The only module that uses torch.distributed. Every rank reads its share of the rows, gradients are
+summed over ranks, and every rank updates its own copy of the weights alike. A single process makes
+no collective call.
 """
 
 import errno
@@ -23,46 +23,46 @@ from torch.distributed.rendezvous import rendezvous
 from transduce.model.transformer import Transformer
 
 _PATIENCE = timedelta(days=7)
-"""How long the others wait while the first prepares, validates, writes or evaluates."""
+"""How long the other ranks wait while rank 0 prepares, validates, writes or evaluates."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Process:
-    """One of a run's processes; by default the only one."""
+    """One of a run's processes, by default the only one; torchrun's terms."""
 
     rank: int = 0
-    """Which one it is, of all machines; the first, 0, alone prepares, validates and writes."""
+    """Over all machines; rank 0 alone prepares, validates and writes."""
     world_size: int = 1
-    """How many there are."""
+    """Processes over all machines."""
     local_rank: int = 0
-    """Which one it is on this machine, and so which of its GPUs it takes."""
+    """Rank on this machine, and so the index of its GPU."""
     local_world_size: int = 1
-    """How many of them this machine has."""
+    """Processes on this machine."""
     restarts: int = 0
-    """How often torchrun started them all anew, after one of them had died."""
+    """How often torchrun restarted all of them, after one had died."""
     sharded: bool = False
-    """Whether each holds a part of the weights alone, so that all must pass forward together."""
+    """Whether each rank holds a shard of the weights, so that all must run each pass together."""
     communication_seconds: float = 0.0
-    """Seconds that the processes, on average, waited for each other in updates so far, adding up
-    included; those of the last update are not known yet."""
+    """Seconds, averaged over ranks, spent in collectives and waiting for them, but for the last
+    update's, which are summed with the next one's tokens."""
     _waited: float = 0.0
     _patient: "dist.ProcessGroup | None" = None
 
     @property
     def is_rank_zero(self) -> bool:
-        """Whether this is the one that writes."""
+        """Whether this is the rank that writes."""
         return self.rank == 0
 
     def seed(self, seed: int, *, update: int) -> None:
-        """Give each of several processes random numbers of its own, for one update.
+        """Seed each of several ranks differently for one update.
 
-        A process of one keeps drawing from where it stands, as checkpoints remember it.
+        A single process continues its random state, which checkpoints store.
         """
         if self.world_size > 1:
             torch.manual_seed(Random(f"{seed}/{self.rank}/{update}").getrandbits(63))
 
     def sum_tokens(self, tokens: int) -> int:
-        """The target tokens of all processes. The numbers never visit a GPU."""
+        """Return the target tokens of all ranks. The numbers stay on the CPU."""
         if self.world_size == 1:
             return tokens
         both = torch.tensor([tokens, self._waited], dtype=torch.float64)
@@ -71,17 +71,17 @@ class Process:
         self.communication_seconds += both[1].item() / self.world_size
         return int(both[0])
 
-    def all_reduce_gradients(self, model: nn.Module, nats: Tensor) -> None:
-        """Put the sum over all processes in the place of each gradient, and of `nats`.
+    def all_reduce_gradients(self, model: nn.Module, loss_sum: Tensor) -> None:
+        """Replace each gradient, and `loss_sum`, by its sum over ranks.
 
-        All go in one piece, in the order of the parameters, so that all processes get the same
-        bits. One that had no rows, and so no gradient, adds zeros.
+        One flat buffer in the order of the parameters, so that all ranks get the same bits. A rank
+        without rows, and so without gradients, adds zeros.
         """
         if self.world_size == 1:
             return
-        if self.sharded:  # the backward passes have added the gradients up
-            return self._sum(nats)
-        tensors = [nats]
+        if self.sharded:  # the backward pass has reduced and scattered the gradients
+            return self._sum(loss_sum)
+        tensors = [loss_sum]
         for parameter in model.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -92,7 +92,7 @@ class Process:
             tensor.copy_(part.view_as(tensor))
 
     def broadcast_weights(self, *models: nn.Module) -> None:
-        """Give every process the first one's weights."""
+        """Copy rank 0's weights to all ranks."""
         if self.world_size == 1:
             return
         with _report_lost_peer():
@@ -101,10 +101,10 @@ class Process:
                     dist.broadcast(tensor, src=0)
 
     def shard(self, model: Transformer) -> None:
-        """Share a model's weights out, layer by layer; it must be the same in all processes.
+        """Shard a model layer by layer (FSDP2); it must be the same on all ranks.
 
-        A layer's weights come together when it is passed, and part again. What all layers share,
-        the embedding, stays together from the forward pass to the end of the backward pass.
+        A layer's weights are gathered for its passes and freed again. The embedding, which is used
+        first and last, stays gathered from the forward pass to the end of the backward pass.
         """
         if self.world_size == 1:
             return
@@ -112,9 +112,9 @@ class Process:
         from torch.distributed.device_mesh import init_device_mesh
 
         mesh = init_device_mesh(model.embedding.weight.device.type, (self.world_size,))
-        # The views that it warns of are never written to.
+        # FSDP warns about views of its parameters; no view here is written to.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
-        for layer in model.decoder_layers():  # remembers the source before it is passed itself
+        for layer in model.decoder_layers():  # projects the source before its own forward
             fsdp.fully_shard(layer.cross_attention, mesh=mesh)
             fsdp.register_fsdp_forward_method(layer.cross_attention, "project_kv")
         for layer in (*model.encoder, *model.decoder_layers()):
@@ -123,12 +123,14 @@ class Process:
         fsdp.register_fsdp_forward_method(model, "hidden_states")
         for module in model.modules():
             if isinstance(module, fsdp.FSDPModule):
-                module.set_gradient_divide_factor(1.0)  # losses are divided by all tokens already
+                module.set_gradient_divide_factor(
+                    1.0
+                )  # losses are divided by the tokens of all ranks already
                 module.set_force_sum_reduction_for_comms(True)
         self.sharded = True
 
     def max(self, number: int) -> int:
-        """The largest of the processes' numbers, where all must do something equally often."""
+        """Maximum over sharded ranks, so that all run the same number of collectives."""
         if not self.sharded:
             return number
         numbers = torch.zeros(self.world_size, dtype=torch.float64)
@@ -137,7 +139,7 @@ class Process:
         return int(numbers.max())
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """A tensor of which each process may hold a part; all must ask for it."""
+        """All-gather a possibly sharded tensor. Collective: every rank must call it."""
         if not self.sharded:
             return tensor
         from torch.distributed.tensor import DTensor
@@ -146,7 +148,7 @@ class Process:
             return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
     def shard_like(self, tensor: Tensor, *, like: Tensor) -> Tensor:
-        """Of a whole tensor what this process holds, as it does of another of that shape."""
+        """Return this rank's shard of `tensor`, laid out like `like`."""
         if not self.sharded:
             return tensor
         from torch.distributed.tensor import DTensor, distribute_tensor
@@ -158,47 +160,48 @@ class Process:
         )
 
     def collective(self) -> AbstractContextManager[None]:
-        """Around passes in which the processes may need each other."""
+        """A context for passes that may communicate: names a lost peer in one line."""
         return _report_lost_peer() if self.sharded else nullcontext()
 
     def broadcast_from_rank_zero(self, number: float) -> float:
-        """The first process's number, waited for by the others as long as it takes."""
+        """Return rank 0's number; the others wait for it as long as it takes."""
         if self.world_size == 1:
             return number
-        told = torch.tensor(number, dtype=torch.float64)
+        shared = torch.tensor(number, dtype=torch.float64)
         with _report_lost_peer():
-            dist.broadcast(told, src=0, group=self._patient)
-        return told.item()
+            dist.broadcast(shared, src=0, group=self._patient)
+        return shared.item()
 
     def on_rank_zero(self, call: Callable[[], object]) -> None:
-        """Let the first process alone do something; the others wait until it is done."""
+        """Call `call` on rank 0 alone; the others wait until it returns."""
         if self.is_rank_zero:
             call()
         self.broadcast_from_rank_zero(0.0)
 
     def find_device(self, name: str) -> torch.device:
-        """The device of that name; of CUDA devices each process on a machine takes its own.
+        """Return the device of that name; for "cuda", the GPU of this process's local rank.
 
         Raises:
-            ValueError: if torch knows no such device here, or there are too few of them.
+            ValueError: if there is no such device, or there are fewer than processes.
         """
         device = find_device(name)
         if self.world_size == 1 or device.type != "cuda":
             return device
         if ":" in name:
             raise ValueError(
-                f'train.device {name!r} is one device, for {self.world_size} processes: say "cuda"'
+                f"train.device {name!r} is one device, for {self.world_size} processes: "
+                f'set it to "cuda"'
             )
-        if self.local_rank >= (there := torch.cuda.device_count()):
+        if self.local_rank >= (count := torch.cuda.device_count()):
             raise ValueError(
-                f"there are {there} CUDA devices here, too few for this process, number "
-                f"{self.local_rank} of this machine: start fewer, torchrun --nproc-per-node {there}"
+                f"this machine has {count} CUDA devices, too few for local rank {self.local_rank}: "
+                f"start fewer processes, torchrun --nproc-per-node {count}"
             )
         torch.cuda.set_device(self.local_rank)
         return torch.device("cuda", self.local_rank)
 
     def _sum(self, tensor: Tensor) -> None:
-        """Put the sum over all processes in a tensor's place, and time it."""
+        """Replace a tensor by its sum over ranks, and time that."""
         if tensor.is_cuda:
             torch.cuda.synchronize(tensor.device)
         began = time.perf_counter()
@@ -210,24 +213,24 @@ class Process:
 
 
 SINGLE_PROCESS = Process()
-"""A process of one."""
+"""No torchrun: one rank, no collectives."""
 
 
 def is_rank_zero() -> bool:
-    """Whether this process is the one that speaks and writes, as torchrun has it."""
+    """Whether this process prints and writes, by torchrun's environment variables."""
     return _environment_integer("WORLD_SIZE", 1) == 1 or _environment_integer("RANK", 0) == 0
 
 
 @contextmanager
 def process_group() -> Generator[Process]:
-    """Meet the other processes that torchrun started, and yield which of them this is.
+    """Join the process group that torchrun started, and yield this rank; without torchrun, alone.
 
-    Outside of torchrun it is the only one. When the block ends by an exception nobody is called any
-    more: another process may be dead, and the connections close with this one.
+    After an exception the group is not destroyed, which would be a collective call that a dead rank
+    cannot answer: connections close with the process.
 
     Raises:
-        ValueError: if the environment says that there are others, and not how to find them.
-        OSError: if they cannot be reached.
+        ValueError: if torchrun's environment variables are incomplete.
+        OSError: if the other ranks cannot be reached.
     """
     world, restarts = (
         _environment_integer("WORLD_SIZE", 1),
@@ -237,25 +240,25 @@ def process_group() -> Generator[Process]:
         yield Process(restarts=restarts)
         return
     rank, local = _environment_integer("RANK"), _environment_integer("LOCAL_RANK")
-    here = max(1, _environment_integer("LOCAL_WORLD_SIZE", world))
+    local_world = max(1, _environment_integer("LOCAL_WORLD_SIZE", world))
     if not dist.is_available():
         raise ValueError("this torch was built for one process only: install another build")
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     with _report_lost_peer():
         store, _, _ = next(rendezvous("env://"))
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-            # torchrun keeps it from one start to the next, with where those who died were found.
+            # torchrun keeps the store over restarts, with the addresses of ranks that died.
             store = dist.distributed_c10d.PrefixStore(f"start {restarts}", store)
         dist.init_process_group(backend, store=store, rank=rank, world_size=world)
         patient = dist.new_group(backend="gloo", timeout=_PATIENCE)
-        most = torch.tensor(restarts)  # each machine's torchrun counts the deaths on it
+        most = torch.tensor(restarts)  # each machine's torchrun counts its own restarts
         dist.all_reduce(most, op=dist.ReduceOp.MAX, group=patient)
     assert isinstance(patient, dist.ProcessGroup), "a group of all holds this process"
     yield Process(
         rank=rank,
         world_size=world,
         local_rank=local,
-        local_world_size=here,
+        local_world_size=local_world,
         restarts=int(most),
         _patient=patient,
     )
@@ -266,10 +269,15 @@ def process_group() -> Generator[Process]:
 def compute_device(
     *, device: str = "auto", threads: int = 0, process: Process = SINGLE_PROCESS
 ) -> Generator[torch.device]:
-    """Arrange this process for training, yield its device, put its threads back afterwards.
+    """Set the CPU threads, yield the device, and restore the threads.
+
+    Args:
+        device: a torch name, or "auto".
+        threads: of a CPU operation; 0 keeps torch's.
+        process: this rank.
 
     Raises:
-        ValueError: if torch knows no such device here.
+        ValueError: if there is no such device.
     """
     before = torch.get_num_threads()
     if threads:
@@ -281,7 +289,11 @@ def compute_device(
 
 
 def find_device(name: str) -> torch.device:
-    """The device of that name; "auto" is the first CUDA device, else the CPU."""
+    """Return the device of that name; "auto" is the first CUDA device, else the CPU.
+
+    Raises:
+        ValueError: if there is no such device.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -289,13 +301,13 @@ def find_device(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
-        raise ValueError(f'train.device {name!r} is not here ({first}); try "auto"') from None
+        raise ValueError(f'there is no train.device {name!r} ({first}); try "auto"') from None
     return device
 
 
 @contextmanager
 def _report_lost_peer() -> Generator[None]:
-    """Say in one line that a process of the run does not answer."""
+    """Turn torch's error about a lost rank into one line."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -308,11 +320,11 @@ def _report_lost_peer() -> Generator[None]:
 
 
 def _environment_integer(name: str, default: int | None = None) -> int:
-    """A number of the environment, where torchrun tells a process which one it is."""
-    said = os.environ.get(name, "" if default is None else str(default))
-    if not said.isdecimal():
+    """Read one of torchrun's environment variables."""
+    text = os.environ.get(name, "" if default is None else str(default))
+    if not text.isdecimal():
         raise ValueError(
-            f"the environment variable {name} is {said!r}, not a number: start several processes "
-            f"by torchrun (docs/several-processes.md)"
+            f"the environment variable {name} is {text!r}, not a number: start several processes "
+            f"with torchrun (docs/several-processes.md)"
         )
-    return int(said)
+    return int(text)

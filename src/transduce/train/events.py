@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it: small facts; how they look is the watcher's business."""
+"""Events of a run, for an `EventHandler` to show; how they look is up to the handler."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogMessage:
-    """A sentence for the person: what was chosen, dropped, written."""
+    """A sentence for the person."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """Where training stands after an update."""
+    """State of training after an update."""
 
     update: int
     updates: int
@@ -27,13 +27,13 @@ class Progress:
     seconds_left: float
     processes: int = 1
     compute_share: float = 1.0
-    """Share of the time that the processes, on average, did not wait for each other or add up their
-    gradients: of N processes' speed over N times one's, as much as a run can know of itself."""
+    """Share of the time, averaged over processes, not spent in collectives: an upper bound on the
+    scaling efficiency."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validated:
-    """What a validation found."""
+    """Scores of a validation."""
 
     update: int
     loss: float

@@ -1,4 +1,7 @@
-"""What a run leaves behind for later eyes: metrics.jsonl, and a word to whoever watches now."""
+"""The log of a run: metrics.jsonl, events for the person, and TensorBoard's curves.
+
+pip install tensorboard, then --set train.tensorboard=true, then tensorboard --logdir RUN
+"""
 
 import importlib.util
 import json
@@ -20,18 +23,18 @@ from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import Event, EventHandler, LogMessage, Progress, Validated
 from transduce.train.step import StepResult
 
-_SPIKE = 1.5  # times the lowest of the last so many lines, and
-_RISE = 0.3  # nats a token above it: near zero a loss may double and mean nothing
-_RECENT = 10
-_FEW = 8  # line numbers that a message names
+# A spike is a loss _SPIKE times the lowest of the last _RECENT lines, and _RISE nats a token above
+# it: near zero a loss may double and mean nothing.
+_SPIKE, _RISE, _RECENT = 1.5, 0.3, 10
+_MAX_LINES = 8  # line numbers in a message
 _ADVICE = "lower train.learning_rate or raise train.warmup"
 
 
 class MetricsLog:
-    """Appends to metrics.jsonl and tells the watcher; sums stay on the device between two lines.
+    """Appends to metrics.jsonl and emits events; sums stay on the device between two lines.
 
-    Going on with a run first drops the lines after the checkpoint, so that no update stands twice.
-    Of several processes the first alone writes; what is counted is of all of them.
+    A resumed run first drops the lines after its checkpoint, so that no update is there twice.
+    Rank 0 alone writes; the figures are those of all ranks.
     """
 
     def __init__(
@@ -47,32 +50,43 @@ class MetricsLog:
         self._config = config
         self._on_event = on_event
         self._process = process
-        self._before = state.seconds
+        self._earlier_seconds = state.seconds
         self._started = time.perf_counter()
         self._losses: deque[float] = deque(maxlen=_RECENT)
         if process.is_rank_zero:
-            _forget_after(path, state.update)
+            _drop_lines_after(path, state.update)
         self._begin()
 
     def seconds(self) -> float:
-        """Seconds of training so far, earlier sittings included."""
-        return self._before + time.perf_counter() - self._started
+        """Return the seconds of training so far, earlier sessions included."""
+        return self._earlier_seconds + time.perf_counter() - self._started
 
     def log_update(self, state: TrainState, done: StepResult, *, rate: float) -> None:
-        """Count one update; every `log_every` of them make a line."""
+        """Count one update; every `log_every` of them make a line.
+
+        Args:
+            state: after the update.
+            done: its figures.
+            rate: Adam's learning rate.
+        """
         self._updates += 1
         if not done.skipped:
-            self._nats.append(done.loss_sum)
+            self._losses_of_updates.append(done.loss_sum)
             self._tokens += done.tokens
         last = state.update == self._config.updates
         if state.update % self._config.log_every == 0 or last:
             self._progress(state, done, rate)
 
     def log_skipped(self, state: TrainState, done: StepResult, *, lines: Sequence[int]) -> None:
-        """Write and tell that an update was skipped, and what it would have learned from.
+        """Write and report a skipped update.
+
+        Args:
+            state: after the update.
+            done: its figures.
+            lines: of the corpus, that the update was made of.
 
         Raises:
-            FloatingPointError: if that makes too many in a row.
+            FloatingPointError: if there were too many in a row.
         """
         loss, norm = float(done.loss_sum) / done.tokens, float(done.grad_norm)
         self._write(
@@ -84,8 +98,8 @@ class MetricsLog:
                 "lines": list(lines),
             }
         )
-        few = ", ".join(map(str, lines[:_FEW])) + (", …" if len(lines) > _FEW else "")
-        what = f"loss {loss:.4g}, gradient {norm:.4g}, training lines {few}"
+        shown = ", ".join(map(str, lines[:_MAX_LINES])) + (", …" if lines[_MAX_LINES:] else "")
+        what = f"loss {loss:.4g}, gradient {norm:.4g}, training lines {shown}"
         if state.skipped_in_a_row > self._config.max_skipped_updates:
             raise FloatingPointError(
                 f"{state.skipped_in_a_row} updates in a row had no finite gradient, the last of "
@@ -93,36 +107,36 @@ class MetricsLog:
             )
         self._on_event(LogMessage(text=f"update {state.update:,} is skipped: {what}"))
 
-    def log_validation(self, state: TrainState, found: Validated) -> None:
-        """Write and tell what a validation found."""
+    def log_validation(self, state: TrainState, scores: Validated) -> None:
+        """Write and report the scores of a validation."""
         self._write(
             {
                 "update": state.update,
                 "epoch": state.epoch + 1,
                 "tokens": state.tokens,
                 "seconds": round(self.seconds(), 2),
-                "validation_loss": round(found.loss, 5),
-                "perplexity": round(found.perplexity, 4),
-                "bleu": round(found.bleu, 3),
-                "signature": found.signature,
-                "best": found.best,
+                "validation_loss": round(scores.loss, 5),
+                "perplexity": round(scores.perplexity, 4),
+                "bleu": round(scores.bleu, 3),
+                "signature": scores.signature,
+                "best": scores.best,
             }
         )
-        self._on_event(found)
+        self._on_event(scores)
 
     def pause_clock(self) -> None:
         """Stop the clock: what follows does not count as training speed."""
         self._paused = time.perf_counter()
 
     def resume_clock(self) -> None:
-        """Let the clock run again."""
+        """Restart the clock."""
         self._since += time.perf_counter() - self._paused
 
     def _progress(self, state: TrainState, done: StepResult, rate: float) -> None:
-        if not self._nats:  # all were skipped
+        if not self._losses_of_updates:  # all updates were skipped
             return self._begin()
-        loss = float(torch.stack(self._nats).sum()) / self._tokens
-        self._mind_spike(state, loss)
+        loss = float(torch.stack(self._losses_of_updates).sum()) / self._tokens
+        self._warn_of_spike(state, loss)
         spent = time.perf_counter() - self._since
         event = Progress(
             update=state.update,
@@ -148,14 +162,14 @@ class MetricsLog:
                 "tokens_per_second": round(event.tokens_per_second, 1),
                 "rate": rate,
                 "grad_norm": round(event.grad_norm, 4),
-                **_of_several(event),
+                **_process_fields(event),
             }
         )
         self._on_event(event)
         self._begin()
 
-    def _mind_spike(self, state: TrainState, loss: float) -> None:
-        """Tell of a loss far above what it had come down to."""
+    def _warn_of_spike(self, state: TrainState, loss: float) -> None:
+        """Report a loss far above its recent minimum."""
         lowest = min(self._losses, default=math.inf)
         if loss > max(_SPIKE * lowest, lowest + _RISE):
             text = f"the loss rose to {loss:.3f} by update {state.update:,}"
@@ -165,7 +179,7 @@ class MetricsLog:
         self._losses.append(loss)
 
     def _begin(self) -> None:
-        self._nats: list[Tensor] = []
+        self._losses_of_updates: list[Tensor] = []
         self._tokens = self._updates = 0
         self._waited = self._process.communication_seconds
         self._since = time.perf_counter()
@@ -177,34 +191,33 @@ class MetricsLog:
             stream.write(json.dumps(line) + "\n")
 
 
-def _of_several(event: Progress) -> dict[str, object]:
-    """What a line says beside the rest where there are several processes."""
+def _process_fields(event: Progress) -> dict[str, object]:
+    """The further fields of a line where there are several processes."""
     if event.processes == 1:
         return {}
-    each = event.tokens_per_second / event.processes
     return {
         "processes": event.processes,
-        "tokens_per_second_each": round(each, 1),
+        "tokens_per_second_each": round(event.tokens_per_second / event.processes, 1),
         "working": round(event.compute_share, 4),
     }
 
 
 def divergence_error(loss: float, update: int) -> FloatingPointError:
-    """What is raised when the validation loss is no number any more."""
+    """Make the error for a validation loss that is NaN or infinite."""
     return FloatingPointError(f"the validation loss is {loss} at update {update}: {_ADVICE}")
 
 
-def _forget_after(path: Path, update: int) -> None:
-    """Cut lines of updates that were made but not saved; the last line may be torn."""
+def _drop_lines_after(path: Path, update: int) -> None:
+    """Drop the lines of updates after the checkpoint; the last line may be incomplete."""
     if not path.exists():
         return
     kept: list[str] = []
     for line in path.read_text(encoding="utf-8").split("\n"):
         try:
-            fact = json.loads(line)
+            fields = json.loads(line)
         except ValueError:
             break
-        if fact["update"] > update:
+        if fields["update"] > update:
             break
         kept.append(line + "\n")
     with atomic_file(path) as stream:
@@ -216,7 +229,7 @@ TENSORBOARD = "tensorboard"
 
 @runtime_checkable
 class Writer(Protocol):
-    """What is used of torch's SummaryWriter."""
+    """The part of torch's SummaryWriter that is used."""
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
         """Add a point to the curve called `tag`."""
@@ -229,18 +242,18 @@ class Writer(Protocol):
 
 
 OpenWriter = Callable[[Path, int], Writer]
-"""Opens a writer on a folder; what an earlier one wrote there from that update on is hidden."""
+"""Opens a writer on a folder, hiding what an earlier one wrote there from an update on."""
 
 
 def check_tensorboard() -> None:
-    """Make sure that the package is here.
+    """Make sure that TensorBoard is installed.
 
     Raises:
-        ValueError: one line that says what to install.
+        ValueError: one line that names the package.
     """
     if importlib.util.find_spec("tensorboard") is None:
         raise ValueError(
-            "train.tensorboard needs a package that is not here: python -m pip install tensorboard"
+            "train.tensorboard needs a package that is missing: python -m pip install tensorboard"
         )
 
 
@@ -255,22 +268,28 @@ def summary_writer(folder: Path, update: int) -> Writer:
 def tensorboard_writer(
     run: Path, *, wanted: bool, on_event: EventHandler, open: OpenWriter = summary_writer
 ) -> Generator[EventHandler]:
-    """Yield a `tell` that also draws the curves below `run`, if they are wanted.
+    """Yield an event handler that also draws the curves below `run`, if they are wanted.
 
-    Going on with a run makes the same updates again that no checkpoint kept, and tells of them; the
-    first to be told hides what was drawn of them before, so that no update stands twice.
+    A resumed run repeats the updates after its checkpoint; its first event hides what was drawn of
+    them before.
+
+    Args:
+        run: the run's folder.
+        wanted: whether to draw at all.
+        on_event: called with each event too.
+        open: opens the writer.
     """
     if not wanted:
         yield on_event
         return
-    board = _Board(run / TENSORBOARD, on_event=on_event, open=open)
+    curves = _Curves(run / TENSORBOARD, on_event=on_event, open=open)
     try:
-        yield board
+        yield curves
     finally:
-        board.close()
+        curves.close()
 
 
-class _Board:
+class _Curves:
     def __init__(self, folder: Path, *, on_event: EventHandler, open: OpenWriter) -> None:
         self._folder = folder
         self._on_event = on_event
@@ -279,12 +298,12 @@ class _Board:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Progress | Validated):
-            if self._writer is None:  # only now is it known where the run goes on
+            if self._writer is None:  # only now is the first update known
                 self._writer = self._open(self._folder, event.update)
-            for tag, value in _curves(event):
+            for tag, value in _points(event):
                 self._writer.add_scalar(tag, value, event.update)
             if isinstance(event, Validated):
-                self._writer.flush()  # there follows a checkpoint
+                self._writer.flush()  # a checkpoint follows
         self._on_event(event)
 
     def close(self) -> None:
@@ -292,7 +311,7 @@ class _Board:
             self._writer.close()
 
 
-def _curves(event: Progress | Validated) -> tuple[tuple[str, float], ...]:
+def _points(event: Progress | Validated) -> tuple[tuple[str, float], ...]:
     if isinstance(event, Progress):
         return (
             ("train/loss", event.loss),

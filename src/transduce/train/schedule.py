@@ -1,4 +1,4 @@
-"""How fast to learn at each update: section 5.3, and four schedules with a peak of their own."""
+"""Learning-rate schedules: the paper's (section 5.3), and four that are given a peak."""
 
 import math
 
@@ -6,7 +6,7 @@ from transduce.train.config import TrainConfig
 
 
 def paper_rate(update: int, *, d_model: int, warmup: int = 4000, scale: float = 1.0) -> float:
-    """Adam's rate for one update: rising linearly for `warmup`, then falling as update^-0.5.
+    """Return Adam's learning rate: linear for `warmup` updates, then falling as update^-0.5.
 
     Args:
         update: the update about to be made, counted from 1. Micro-batches are not updates.
@@ -15,8 +15,7 @@ def paper_rate(update: int, *, d_model: int, warmup: int = 4000, scale: float = 
         scale: multiplies the whole curve; 1.0 is the paper.
 
     Returns:
-        The rate, the same for every parameter. Its peak, at `warmup`, is
-        scale / sqrt(d_model * warmup).
+        The rate of every parameter. Its peak, at `warmup`, is scale / sqrt(d_model * warmup).
 
     Raises:
         ValueError: if `update` or `warmup` is below 1.
@@ -33,9 +32,7 @@ def paper_rate(update: int, *, d_model: int, warmup: int = 4000, scale: float = 
 
 
 def warmup_share(update: int, *, warmup: int) -> float:
-    """The share of its peak that a rate has while it warms up: min(1, update / warmup).
-
-    This alone is the schedule "constant".
+    """Linear warmup, as a share of the peak: min(1, update / warmup). Alone, it is "constant".
 
     >>> [rising_share(n, warmup=2) for n in range(1, 4)]
     [0.5, 1.0, 1.0]
@@ -44,10 +41,15 @@ def warmup_share(update: int, *, warmup: int) -> float:
 
 
 def linear_share(update: int, *, updates: int, warmup: int) -> float:
-    """The share of its peak that a rate has: up linearly for `warmup` updates, then down to zero.
+    """Linear warmup and linear decay, as a share of the peak.
 
-    After warmup (updates + 1 - update) / (updates + 1 - warmup): zero lies one update past the
-    last, so that the last one still learns.
+    After warmup (updates + 1 - update) / (updates + 1 - warmup): zero is reached one update past
+    the last, so that the last one still learns.
+
+    Args:
+        update: counted from 1.
+        updates: of the run.
+        warmup: updates until the peak.
 
     >>> [round(linear_share(n, updates=5, warmup=2), 2) for n in range(1, 6)]
     [0.5, 1.0, 0.75, 0.5, 0.25]
@@ -56,9 +58,14 @@ def linear_share(update: int, *, updates: int, warmup: int) -> float:
 
 
 def cosine_share(update: int, *, updates: int, warmup: int) -> float:
-    """The share of its peak that a rate has: up linearly, then down as half a cosine wave.
+    """Linear warmup and cosine decay, as a share of the peak.
 
-    After warmup (1 - cos(π · left)) / 2, where `left` is what the linear schedule would have.
+    After warmup (1 - cos(π · left)) / 2, where `left` is the share of the linear schedule.
+
+    Args:
+        update: counted from 1.
+        updates: of the run.
+        warmup: updates until the peak.
 
     Source:
         Loshchilov and Hutter 2017, equation (5), without restarts.
@@ -70,28 +77,40 @@ def cosine_share(update: int, *, updates: int, warmup: int) -> float:
     return min(warmup_share(update, warmup=warmup), (1.0 - math.cos(math.pi * left)) / 2.0)
 
 
-def wsd_share(update: int, *, updates: int, warmup: int, descent: int) -> float:
-    """The share of its peak that a rate has: up linearly, level, and at last down to zero.
+def wsd_share(update: int, *, updates: int, warmup: int, decay: int) -> float:
+    """Warmup, stable, decay (WSD), as a share of the peak.
 
-    In the last `descent` updates (updates + 1 - update) / (descent + 1).
+    In the last `decay` updates (updates + 1 - update) / (decay + 1).
+
+    Args:
+        update: counted from 1.
+        updates: of the run.
+        warmup: updates until the peak.
+        decay: updates of the final decay.
 
     Source:
-        Hu et al. 2024, section 4.2 (warmup, stable, decay); the straight descent is ours.
+        Hu et al. 2024, section 4.2 (warmup, stable, decay); the linear decay is ours.
 
-    >>> [round(wsd_share(n, updates=7, warmup=2, descent=3), 2) for n in range(1, 8)]
+    >>> [round(wsd_share(n, updates=7, warmup=2, decay=3), 2) for n in range(1, 8)]
     [0.5, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
-    left = _left(update, updates=updates, since=updates - descent)
+    left = _left(update, updates=updates, since=updates - decay)
     return min(warmup_share(update, warmup=warmup), left)
 
 
 def learning_rates(update: int, *, config: TrainConfig, d_model: int) -> tuple[float, float]:
-    """The rates of one update: Adam's, and Muon's for the matrices (unused without Muon)."""
+    """Return Adam's learning rate for an update, and Muon's for the matrices.
+
+    Args:
+        update: counted from 1.
+        config: names the schedule and its peaks.
+        d_model: of the model; only the paper's schedule depends on it.
+    """
     if config.schedule == "paper":
         adam = paper_rate(update, d_model=d_model, warmup=config.warmup, scale=config.learning_rate)
-        return adam, config.muon_learning_rate * adam * (
-            d_model * config.warmup
-        ) ** 0.5 / config.learning_rate
+        # Muon's rate has the shape of Adam's, brought to a peak of its own.
+        muon = config.muon_learning_rate * adam * (d_model * config.warmup) ** 0.5
+        return adam, muon / config.learning_rate
     updates, warmup = config.updates, config.warmup
     match config.schedule:
         case "linear":
@@ -101,13 +120,10 @@ def learning_rates(update: int, *, config: TrainConfig, d_model: int) -> tuple[f
         case "constant":
             share = warmup_share(update, warmup=warmup)
         case "wsd":
-            share = wsd_share(update, updates=updates, warmup=warmup, descent=config.decay_updates)
+            share = wsd_share(update, updates=updates, warmup=warmup, decay=config.decay_updates)
     return config.learning_rate * share, config.muon_learning_rate * share
 
 
 def _left(update: int, *, updates: int, since: int) -> float:
-    """What is left of a straight descent that begins after update `since`: 1 until then.
-
-    It reaches zero one update past the last.
-    """
+    """Linear decay from 1, after update `since`, to 0, one update past the last."""
     return max(0.0, min(1.0, (updates + 1 - update) / (updates + 1 - since)))

@@ -45,7 +45,7 @@ def test_a_share_outside_its_range_is_refused(field: str, value: float):
 def test_what_needs_whole_weights_is_refused_where_they_are_shared_out(
     settings: dict[str, str | float], named: str
 ):
-    with pytest.raises(ValueError, match=rf"^{re.escape(named)} needs whole weights: .* false"):
+    with pytest.raises(ValueError, match=rf"^{re.escape(named)} needs unsharded weights: .* false"):
         replace(TrainConfig(fsdp=True), **settings)
 
 
@@ -114,6 +114,6 @@ def test_the_papers_warmup_may_outlast_a_short_run():
 
 def test_bfloat16_is_refused_where_weights_are_shared_out():
     with pytest.raises(
-        ValueError, match=r'^train\.precision "bfloat16" needs whole weights: .* to "float32"$'
+        ValueError, match=r'^train\.precision "bfloat16" needs unsharded weights: .* to "float32"$'
     ):
         TrainConfig(fsdp=True, precision="bfloat16")

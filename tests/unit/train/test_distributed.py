@@ -31,7 +31,7 @@ def test_a_device_can_be_named():
 
 @pytest.mark.parametrize("name", ["toaster", "cuda:97"])
 def test_a_device_that_is_not_here_is_refused_in_one_line(name: str):
-    with pytest.raises(ValueError, match=rf"^train\.device '{name}' is not here .*\"auto\"$"):
+    with pytest.raises(ValueError, match=rf"^there is no train\.device '{name}' .*\"auto\"$"):
         find_device(name)
 
 
@@ -52,12 +52,14 @@ def test_every_process_on_a_machine_takes_a_gpu_of_its_own(two_gpus: list[int]):
 
 
 def test_more_processes_than_gpus_are_refused_in_one_line(two_gpus: list[int]):
-    with pytest.raises(ValueError, match=r"^there are 2 CUDA devices .* --nproc-per-node 2$"):
+    with pytest.raises(
+        ValueError, match=r"^this machine has 2 CUDA devices, .* --nproc-per-node 2$"
+    ):
         Process(rank=2, world_size=3, local_rank=2).find_device("auto")
 
 
 def test_one_gpu_for_several_processes_is_refused_in_one_line(two_gpus: list[int]):
-    with pytest.raises(ValueError, match=r"^train\.device 'cuda:1' is one .*say \"cuda\"$"):
+    with pytest.raises(ValueError, match=r"^train\.device 'cuda:1' is one .*to \"cuda\"$"):
         Process(world_size=2).find_device("cuda:1")
 
 

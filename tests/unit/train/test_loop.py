@@ -169,7 +169,7 @@ def test_going_on_is_told(run: Run):
     run.train(TrainConfig(updates=3))
     run.train(TrainConfig(updates=5))
 
-    assert LogMessage(text="going on after update 3") in run.told
+    assert LogMessage(text="resuming after update 3") in run.told
 
 
 def test_going_on_leaves_every_update_once_in_the_metrics(run: Run):
@@ -271,8 +271,8 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_taken(run: R
     again = run.train(TrainConfig(updates=6, validate_every=2, average_checkpoints=1))
 
     notes = [event.text for event in run.told if isinstance(event, LogMessage)]
-    assert notes[0].startswith(f"a checkpoint is left out: {newest} has ")
-    assert notes[1] == "going on after update 4"
+    assert notes[0].startswith(f"skipping a checkpoint: {newest} has ")
+    assert notes[1] == "resuming after update 4"
     for name, weight in load_weights(again.checkpoints[-1]).items():
         assert torch.equal(weight, ended[name]), name
 
@@ -282,7 +282,7 @@ def test_a_run_without_one_whole_checkpoint_is_not_begun_again_in_silence(run: R
     for checkpoint in trained.checkpoints:
         (checkpoint / "state.json").unlink()
 
-    with pytest.raises(ValueError, match=r"no checkpoint in .* is whole: train anew"):
+    with pytest.raises(ValueError, match=r"no checkpoint in .* is intact: train anew"):
         run.train(TrainConfig(updates=4))
 
 

@@ -59,7 +59,7 @@ def test_the_cosine_share_is_half_a_wave():
 
 
 def test_the_level_share_falls_at_the_end_alone():
-    shares = [wsd_share(update, updates=53, warmup=7, descent=13) for update in range(1, 54)]
+    shares = [wsd_share(update, updates=53, warmup=7, decay=13) for update in range(1, 54)]
 
     assert shares[6:40] == [1.0] * 34
     assert [a - b for a, b in pairwise(shares[39:])] == pytest.approx([1 / 14] * 13)

@@ -84,7 +84,7 @@ def test_points_from_the_first_update_told_are_made_anew(tmp_path: Path):
     with tensorboard_writer(
         tmp_path, wanted=True, on_event=lambda event: None, open=writer.open
     ) as on_event:
-        on_event(LogMessage(text="going on after update 40"))
+        on_event(LogMessage(text="resuming after update 40"))
         on_event(progress(60))
         on_event(progress(80))
 
