@@ -19,7 +19,7 @@ from torch import Tensor
 from transduce.bundle.tensors import check_weights, read_tensors, read_weights, write_tensors
 from transduce.data.sampler import Place
 from transduce.data.store import Count
-from transduce.io.atomic_folder import atomic_folder, check_folder
+from transduce.io.atomic_folder import atomic_folder, check_folder, sanitise
 from transduce.model.transformer import Transformer
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage
@@ -222,7 +222,7 @@ def _read_state(file: Path) -> TrainState:
         return TypeAdapter(TrainState).validate_json(file.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        fault = quoted(": ".join([*map(str, first["loc"]), first["msg"]]))
+        fault = sanitise(": ".join([*map(str, first["loc"]), first["msg"]]))
         raise ValueError(f"{file.name} is damaged ({fault})") from None
 
 
