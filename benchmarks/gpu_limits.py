@@ -38,9 +38,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transduce.config import load_recipe
 from transduce.data.config import BatchConfig
 from transduce.data.sampler import Place, Sampler
-from transduce.model import attention, loss
+from transduce.model import kernels, loss
 from transduce.model.config import ModelConfig
-from transduce.model.cpu.dropout import Dropout
+from transduce.model.kernels import Dropout
 from transduce.model.transformer import Transformer
 from transduce.pipeline.prepare import open_prepared
 from transduce.train.config import TrainConfig
@@ -152,9 +152,9 @@ def as_on_a_gpu(vocabulary: int) -> Generator[None]:
     def dropout(self: Dropout, x: Tensor) -> Tensor:
         return torch.native_dropout(x, self.p, True)[0] if self.p else x
 
-    chunk = loss.chunk(torch.empty(vocabulary, 1, device="meta"))
+    chunk = loss.chunk_size(torch.empty(vocabulary, 1, device="meta"))
     with ExitStack() as stack:
-        stack.enter_context(patch.object(attention, "WRITTEN_OUT_MAX_SCORES", 0))
+        stack.enter_context(patch.object(kernels, "WRITTEN_OUT_MAX_SCORES", 0))
         stack.enter_context(patch.object(Dropout, "forward", dropout))
         stack.enter_context(patch.object(Bf16Replica, "shaped", lambda self, batch: batch))
         stack.enter_context(patch.object(loss, "CHUNK", chunk))

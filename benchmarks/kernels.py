@@ -23,11 +23,9 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch, Ids, collate
 from transduce.io.machine import keep_freed_memory
-from transduce.model.attention import KeyValue, written_out
 from transduce.model.config import PRESETS, ModelConfig
-from transduce.model.cpu.dropout import Dropout
-from transduce.model.cpu.softmax import softmax
-from transduce.model.loss import nats, nats_of_hidden
+from transduce.model.kernels import Dropout, scaled_dot_product_attention_cpu, softmax
+from transduce.model.loss import chunked_cross_entropy, cross_entropy
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
@@ -50,6 +48,7 @@ def main() -> None:
         {"what": what, **compare(ours, plain)}
         for what, (ours, plain) in {
             "attention, 16 pieces": attention(length=16, rows=256),
+            "attention, 48 pieces": attention(length=48, rows=85),
             "attention, 64 pieces": attention(length=64, rows=64),
             "attention, 128 pieces": attention(length=128, rows=32),
             "attention, 256 pieces": attention(length=256, rows=16),
@@ -97,8 +96,7 @@ def attention(*, length: int, rows: int) -> tuple[Way, Way]:
     queries, keys, values = (torch.randn(rows, 4, length, 32, requires_grad=True) for _ in range(3))
 
     def ours() -> None:
-        past = KeyValue(keys, values)
-        mixed = written_out(queries, past, mask=None, causal=True)
+        mixed = scaled_dot_product_attention_cpu(queries, keys, values, causal=True)
         mixed.backward(mixed)
 
     def plain() -> None:
@@ -136,10 +134,10 @@ def loss() -> tuple[Way, Way]:
     right = torch.randint(0, VOCAB - 1, (ROWS, LENGTH))
 
     def ours() -> None:
-        nats_of_hidden(hidden, weight, right, smoothing=0.1).smoothed.backward()
+        chunked_cross_entropy(hidden, weight, right, smoothing=0.1).smoothed.backward()
 
     def plain() -> None:
-        nats(F.linear(hidden, weight), right, smoothing=0.1).smoothed.backward()
+        cross_entropy(F.linear(hidden, weight), right, smoothing=0.1).smoothed.backward()
 
     return ours, plain
 
@@ -166,7 +164,9 @@ def updates(*, held: bool) -> float:
     for _ in range(10):
         started = time.perf_counter()
         hidden = model.hidden_states(source, None, before)
-        nats_of_hidden(hidden, model.embedding.weight, after, smoothing=0.1).smoothed.backward()
+        chunked_cross_entropy(
+            hidden, model.embedding.weight, after, smoothing=0.1
+        ).smoothed.backward()
         adam.step()
         adam.zero_grad(set_to_none=True)
         times.append((time.perf_counter() - started) * 1e3)

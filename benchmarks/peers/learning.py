@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from transduce.io.machine import keep_freed_memory
 from transduce.model.attention import Attention
 from transduce.model.layers import AddNorm, FeedForward
-from transduce.model.loss import nats_of_hidden
+from transduce.model.loss import chunked_cross_entropy
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
@@ -75,7 +75,7 @@ class Ours:
         ours = as_ours(batch, self.corpus)
         hidden = self.model.hidden_states(ours.source, ours.source_mask, ours.target_in)
         weight = self.model.embedding.weight
-        return nats_of_hidden(hidden, weight, ours.target_out, smoothing=0.0).plain
+        return chunked_cross_entropy(hidden, weight, ours.target_out, smoothing=0.0).plain
 
 
 class Theirs:

@@ -31,28 +31,28 @@ ROOM = "tests/unit/paper/figures"
 
 MUTATIONS = (
     Mutation(
-        "1 the softmax", "model/attention.py", "softmax(scores) @ kv.values",
-        "scores @ kv.values",
+        "1 the softmax", "model/kernels.py", "softmax(scores) @ values",
+        "scores @ values",
         f"{CLAIMS}::test_attention_takes_a_mean_of_the_values_and_leaves_their_range_never",
     ),
     Mutation(
-        "1 row by row", "model/attention.py", "~mask, -math.inf).softmax(-1)\n\n",
-        "~mask, -math.inf).softmax(-2)\n\n",
+        "1 row by row", "model/attention.py", "return scores.softmax(-1)",
+        "return scores.softmax(-2)",
         f"{CLAIMS}::test_the_softmax_is_taken_over_the_keys_of_each_query",
     ),
     Mutation(
-        "1 equation (1)", "model/attention.py", "softmax(scores) @ kv.values",
-        "scores.softmax(-2) @ kv.values",
+        "1 equation (1)", "model/attention.py", "attention_weights(queries, keys, mask) @ values",
+        "attention_weights(queries, keys, mask).softmax(-1) @ values",
         f"{ATTENTION}::test_equation_1_is_the_softmax_of_scaled_products_times_the_values",
     ),
     Mutation(
-        "2 the scaling", "model/attention.py",
-        "(queries.contiguous() * kv.keys.size(-1) ** -0.5) @", "queries @",
+        "2 the scaling", "model/kernels.py",
+        "(queries.contiguous() * keys.size(-1) ** -0.5) @", "queries @",
         f"{CLAIMS}::test_the_models_own_products_have_variance_1_whatever_d_k",
     ),
     Mutation(
-        "3 heads side by side", "model/attention.py", "mixed.transpose(1, 2).flatten(2)",
-        "mixed.flatten(1).view(*x.shape[:2], -1)",
+        "3 heads side by side", "model/attention.py", "heads.transpose(1, 2).flatten(2)",
+        "heads.flatten(1).view(*x.shape[:2], -1)",
         f"{ATTENTION}::test_heads_attend_apart_and_stand_side_by_side_before_the_output",
     ),
     Mutation(
@@ -78,32 +78,32 @@ MUTATIONS = (
         f"{ARCHITECTURE}::test_the_stacks_have_six_layers_of_width_512",
     ),
     Mutation(
-        "5 the causal mask", "model/layers.py", "project_kv(y), causal=True)",
-        "project_kv(y), causal=False)",
+        "5 the causal mask", "model/layers.py", "(y, kv, causal=True)",
+        "(y, kv, causal=False)",
         f"{ATTENTION}::test_a_position_of_the_decoder_sees_itself_and_what_came_before",
     ),
     Mutation(
-        "5 scores before the softmax", "model/attention.py",
+        "5 scores before the softmax", "model/kernels.py",
         "scores = scores + ahead.triu(1)",
-        "return scores.softmax(-1).tril() @ kv.values",
+        "return scores.softmax(-1).tril() @ values",
         f"{ATTENTION}::test_the_mask_is_laid_on_scores_before_the_softmax",
     ),
     Mutation(
-        "5 scores, and not keys", "model/attention.py",
+        "5 scores, and not keys", "model/kernels.py",
         "scores = scores.masked_fill(~mask, -math.inf)\n    return",
-        "scores = queries @ kv.keys.masked_fill(~mask.mT, -math.inf).mT\n    return",
+        "scores = queries @ keys.masked_fill(~mask.mT, -math.inf).mT\n    return",
         f"{CLAIMS}::test_what_is_masked_is_as_if_it_were_not_there",
     ),
     Mutation(
-        "5 keys and values of the encoder's output", "model/transformer.py",
-        "memories=[layer.cross_attention.project_kv(memory) for",
-        "memories=[layer.cross_attention.project_kv(self.embed(source)) for",
+        "5 keys and values of the encoder's output", "model/fused_decoder.py",
+        "layer.cross_attention.project_kv(memory), beams=beams)",
+        "layer.cross_attention.project_kv(model.embed(source)), beams=beams)",
         f"{ATTENTION}::test_the_decoders_queries_meet_keys_and_values_of_the_encoders_output",
     ),
     Mutation(
         "5 self-attention reads the decoder itself", "model/layers.py",
-        "self.self_attention(y, self.self_attention.project_kv(y), causal=True)",
-        "self.self_attention(y, memory)",
+        "lambda y: self._attend_to_target(y, cache)",
+        "lambda y: self.self_attention(y, memory)",
         f"{CLAIMS}::test_the_decoders_self_attention_never_meets_the_encoders_output",
     ),
     Mutation(
@@ -165,8 +165,8 @@ MUTATIONS = (
         f"{ROOM}/test_resolve.py::test_a_head_that_looks_at_the_noun_that_is_meant_is_found",
     ),
     Mutation(
-        "10 n²d", "model/attention.py", "scores = (queries.cont",
-        "scores = (queries * kv.keys.size(-1) ** -0.5) @ kv.keys.mT\n"
+        "10 n²d", "model/kernels.py", "scores = (queries.cont",
+        "scores = (queries * keys.size(-1) ** -0.5) @ keys.mT\n"
         "    scores = (queries.cont",
         f"{CLAIMS}::test_eight_heads_cost_what_one_of_full_width_costs",
     ),

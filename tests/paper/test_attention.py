@@ -1,12 +1,16 @@
 """Section 3.2: attention, in the paper's words and by hand."""
 
 import math
+from collections.abc import Callable
 
+import pytest
 import torch
 from torch import Tensor
 
-from transduce.model.attention import Attention, KeyValue, written_out
+from transduce.model.attention import Attention, KeyValue, scaled_dot_product_attention
 from transduce.model.config import ModelConfig
+from transduce.model.fused_decoder import FusedDecoder
+from transduce.model.kernels import scaled_dot_product_attention_cpu
 from transduce.model.transformer import Transformer
 
 
@@ -25,15 +29,11 @@ def by_hand(query: list[float], keys: list[list[float]], values: list[list[float
     ]
 
 
-def test_equation_1_is_the_softmax_of_scaled_products_times_the_values():
+@pytest.mark.parametrize("way", [scaled_dot_product_attention, scaled_dot_product_attention_cpu])
+def test_equation_1_is_the_softmax_of_scaled_products_times_the_values(way: Callable[..., Tensor]):
     queries, keys, values = draw(3, 5), draw(7, 5, seed=2), draw(7, 2, seed=3)
 
-    made = written_out(
-        queries[None, None],
-        KeyValue(keys[None, None], values[None, None]),
-        mask=None,
-        causal=False,
-    )
+    made = way(queries[None, None], keys[None, None], values[None, None])
 
     wanted = [by_hand(query, keys.tolist(), values.tolist()) for query in queries.tolist()]
     torch.testing.assert_close(made[0, 0], torch.tensor(wanted))
@@ -62,7 +62,7 @@ def test_attention_projects_without_biases(tiny: Transformer):
 
 def test_the_decoders_queries_meet_keys_and_values_of_the_encoders_output(tiny: Transformer):
     memory = tiny.encode(torch.tensor([[3, 4, 5, 0]]), None)
-    decoding = tiny.start_decoding(torch.tensor([[3, 4, 5, 0]]), None)
+    decoding = FusedDecoder(tiny, torch.tensor([[3, 4, 5, 0]]), None)
 
     for layer, step in zip(tiny.decoder, decoding._layers, strict=True):
         keys = (memory @ layer.cross_attention.key.weight.T).unflatten(-1, (3, 5)).transpose(1, 2)
@@ -101,9 +101,11 @@ def test_the_mask_is_laid_on_scores_before_the_softmax():
     queries, past = draw(1, 1, 6, 5), KeyValue(draw(1, 1, 6, 5, seed=2), torch.ones(1, 1, 6, 2))
     mask = torch.ones(1, 1, 6, 6, dtype=torch.bool).tril()
 
-    by_mask = written_out(queries, past, mask=mask, causal=False)
-    by_order = written_out(queries, past, mask=None, causal=True)
+    readable = scaled_dot_product_attention(queries, *past, mask)
+    by_mask = scaled_dot_product_attention_cpu(queries, *past, mask=mask)
+    by_order = scaled_dot_product_attention_cpu(queries, *past, causal=True)
 
+    torch.testing.assert_close(readable, torch.ones(1, 1, 6, 2))
     torch.testing.assert_close(by_mask, torch.ones(1, 1, 6, 2))
     torch.testing.assert_close(by_order, torch.ones(1, 1, 6, 2))
 

@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transduce.model.attention import Attention, KeyValue, written_out
+from transduce.model.attention import Attention, KeyValue
 from transduce.model.config import ModelConfig
+from transduce.model.kernels import scaled_dot_product_attention_cpu
 from transduce.model.positions import sinusoids
 from transduce.model.transformer import Transformer
 from transduce.paper.figures.heads import measure_heads
@@ -115,7 +116,7 @@ def test_every_line_that_a_mutation_breaks_is_there_once():
 def test_n_queries_of_d_k_become_n_rows_of_d_v():
     past = KeyValue(draw(1, 1, 7, 5), draw(1, 1, 7, 2))
 
-    made = written_out(draw(1, 1, 3, 5), past, mask=None, causal=False)
+    made = scaled_dot_product_attention_cpu(draw(1, 1, 3, 5), *past, mask=None, causal=False)
 
     assert made.shape == (1, 1, 3, 2)
 
@@ -156,8 +157,8 @@ def test_the_models_own_products_have_variance_1_whatever_d_k(d_k: int):
     keys, unit = draw(257, 1, 11, d_k), torch.eye(11).expand(257, 1, 11, 11)
 
     for causal in (False, True):
-        weights = written_out(
-            draw(257, 1, 11, d_k, seed=2), KeyValue(keys, unit), mask=None, causal=causal
+        weights = scaled_dot_product_attention_cpu(
+            draw(257, 1, 11, d_k, seed=2), keys, unit, mask=None, causal=causal
         )[:, 0, -1]
 
         apart = (weights[:, 1:].log() - weights[:, :1].log()).var().item()
@@ -224,10 +225,14 @@ def test_what_is_masked_is_as_if_it_were_not_there():
     queries, keys, values = draw(1, 1, 3, 5), draw(1, 1, 7, 5, seed=2), draw(1, 1, 7, 2, seed=3)
     mask = torch.tensor([True, True, False, True, False, True, True])
 
-    made = written_out(queries, KeyValue(keys, values), mask=mask[None, None, None], causal=False)
+    made = scaled_dot_product_attention_cpu(
+        queries, keys, values, mask=mask[None, None, None], causal=False
+    )
 
     past = KeyValue(keys[:, :, mask], values[:, :, mask])
-    torch.testing.assert_close(made, written_out(queries, past, mask=None, causal=False))
+    torch.testing.assert_close(
+        made, scaled_dot_product_attention_cpu(queries, *past, mask=None, causal=False)
+    )
 
 
 def test_the_encodings_angles_are_powers_of_10_to_the_8_not_to_the_10():
@@ -241,8 +246,8 @@ def test_attention_takes_a_mean_of_the_values_and_leaves_their_range_never():
     """The error: scaled dot-product attention without the softmax."""
     values = draw(1, 1, 7, 2)
 
-    made = written_out(
-        9 * draw(1, 1, 3, 5), KeyValue(draw(1, 1, 7, 5), values), mask=None, causal=False
+    made = scaled_dot_product_attention_cpu(
+        9 * draw(1, 1, 3, 5), draw(1, 1, 7, 5), values, mask=None, causal=False
     )
 
     assert (made >= values.amin(2, keepdim=True) - 1e-6).all()

@@ -10,7 +10,7 @@ from transduce.data.config import BatchConfig
 from transduce.data.corpus_config import TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
-from transduce.model.loss import nats
+from transduce.model.loss import cross_entropy
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
@@ -80,7 +80,7 @@ def test_label_smoothing_aims_at_nine_tenths_and_a_share_for_every_piece():
     best = torch.tensor([share, share, 0.9 + share, share, share, share, 1.0]).log()
     logits = best.repeat(1, 1, 1).requires_grad_()
 
-    nats(logits, torch.tensor([[2]]), smoothing=0.1).smoothed.backward()
+    cross_entropy(logits, torch.tensor([[2]]), smoothing=0.1).smoothed.backward()
 
     assert logits.grad is not None
     torch.testing.assert_close(logits.grad, torch.zeros(1, 1, 7), rtol=0, atol=1e-6)

@@ -1,11 +1,12 @@
-"""Equation (1) three ways: as weights, written out for short sentences, by torch's kernel."""
+"""Equation (1) four ways: as one reads it, as weights, a CPU's kernel, torch's kernel."""
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.model.attention import Attention, KeyValue, written_out
+from transduce.model.attention import Attention, KeyValue, scaled_dot_product_attention
+from transduce.model.kernels import scaled_dot_product_attention_cpu
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -33,23 +34,27 @@ def triangle() -> Tensor:
 
 
 @pytest.mark.parametrize("mask", [None, scattered(), padded()], ids=["all", "scattered", "padded"])
-def test_written_out_is_torchs_kernel(mask: Tensor | None):
+def test_the_equation_is_torchs_kernel(mask: Tensor | None):
     queries = draw(2, 3, 6, 5, seed=1)
     past = KeyValue(draw(2, 3, 11, 5, seed=2), draw(2, 3, 11, 7, seed=3))
 
-    ours = written_out(queries, past, mask=mask, causal=False)
+    readable = scaled_dot_product_attention(queries, *past, mask)
+    ours = scaled_dot_product_attention_cpu(queries, *past, mask=mask, causal=False)
 
     kernel = F.scaled_dot_product_attention(queries, past.keys, past.values, attn_mask=mask)
+    torch.testing.assert_close(readable, kernel)
     torch.testing.assert_close(ours, kernel)
 
 
-def test_written_out_is_torchs_kernel_when_causal():
+def test_the_equation_is_torchs_kernel_when_causal():
     queries = draw(2, 3, 6, 5, seed=1)
     past = KeyValue(draw(2, 3, 6, 5, seed=2), draw(2, 3, 6, 7, seed=3))
 
-    ours = written_out(queries, past, mask=None, causal=True)
+    readable = scaled_dot_product_attention(queries, *past, triangle())
+    ours = scaled_dot_product_attention_cpu(queries, *past, mask=None, causal=True)
 
     kernel = F.scaled_dot_product_attention(queries, past.keys, past.values, is_causal=True)
+    torch.testing.assert_close(readable, kernel)
     torch.testing.assert_close(ours, kernel)
 
 
@@ -58,7 +63,7 @@ def test_written_out_is_torchs_kernel_when_causal():
 def test_forward_is_the_weights_of_equation_1_times_the_values(
     mask: Tensor | None, short: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("transduce.model.attention.WRITTEN_OUT_MAX_SCORES", short)
+    monkeypatch.setattr("transduce.model.kernels.WRITTEN_OUT_MAX_SCORES", short)
     attention, x = make(), draw(2, 6, 14, seed=4)
     past = attention.project_kv(draw(2, 11, 14, seed=5))
 
@@ -71,7 +76,7 @@ def test_forward_is_the_weights_of_equation_1_times_the_values(
 
 @pytest.mark.parametrize("short", [0, 128 * 128], ids=["kernel", "written out"])
 def test_causal_is_the_lower_triangle(short: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("transduce.model.attention.WRITTEN_OUT_MAX_SCORES", short)
+    monkeypatch.setattr("transduce.model.kernels.WRITTEN_OUT_MAX_SCORES", short)
     attention, x = make(), draw(2, 6, 14, seed=4)
     past = attention.project_kv(x)
 
@@ -84,7 +89,7 @@ def test_causal_is_the_lower_triangle(short: int, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_two_ways_have_one_gradient(causal: bool, monkeypatch: pytest.MonkeyPatch):
     def gradients(short: int) -> list[Tensor]:
-        monkeypatch.setattr("transduce.model.attention.WRITTEN_OUT_MAX_SCORES", short)
+        monkeypatch.setattr("transduce.model.kernels.WRITTEN_OUT_MAX_SCORES", short)
         attention, x = make().double(), draw(2, 6, 14, seed=4).double().requires_grad_()
         attention(x, attention.project_kv(x), causal=causal).square().sum().backward()
         return [tensor.grad for tensor in (x, *attention.parameters()) if tensor.grad is not None]
@@ -99,6 +104,6 @@ def test_a_whole_model_says_the_same_either_way(tiny, monkeypatch: pytest.Monkey
     mask = (torch.arange(11) < torch.tensor([11, 4, 8])[:, None])[:, None, None]
 
     ours = tiny(source, mask, target)
-    monkeypatch.setattr("transduce.model.attention.WRITTEN_OUT_MAX_SCORES", 0)
+    monkeypatch.setattr("transduce.model.kernels.WRITTEN_OUT_MAX_SCORES", 0)
 
     torch.testing.assert_close(tiny(source, mask, target), ours)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transduce.data.batch import Batch, collate, filled
-from transduce.model.loss import nats_of_hidden
+from transduce.model.loss import chunked_cross_entropy, output_projection_inputs
 from transduce.model.transformer import Transformer
 
 SOURCES = [[5, 6, 7, 8, 9, 10, 11], [12, 13], [], [14, 15, 16, 17, 18]]
@@ -71,10 +71,9 @@ def test_filling_a_batch_up_changes_neither_loss_nor_gradients(tiny: Transformer
     found: list[tuple[Tensor, ...]] = []
 
     for each in (batch, filled(batch, pad=36)):
-        hidden, pieces = tiny.output_projection_inputs(
-            tiny.hidden_states(each.source, each.source_mask, each.target_in)
-        )
-        loss = nats_of_hidden(hidden, pieces, each.target_out, smoothing=0.1).smoothed
+        hidden = tiny.hidden_states(each.source, each.source_mask, each.target_in)
+        hidden, pieces = output_projection_inputs(tiny, hidden)
+        loss = chunked_cross_entropy(hidden, pieces, each.target_out, smoothing=0.1).smoothed
         found.append((loss, *torch.autograd.grad(loss, list(tiny.parameters()))))
 
     torch.testing.assert_close(found[1], found[0])

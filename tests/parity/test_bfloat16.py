@@ -9,6 +9,7 @@ from torch import Tensor
 
 from transduce.model.bfloat16 import in_bfloat16
 from transduce.model.config import ModelConfig
+from transduce.model.fused_decoder import FusedDecoder
 from transduce.model.transformer import Transformer
 
 
@@ -50,7 +51,7 @@ def test_its_logits_are_those_of_float32_rounded(tiny: Transformer):
 @torch.inference_mode()
 def test_step_by_step_it_says_what_it_says_at_once(tiny: Transformer):
     short = in_bfloat16(tiny, embedding=True)
-    steps = short.start_decoding(SOURCE, None)
+    steps = FusedDecoder(short, SOURCE, None)
 
     each = torch.stack([steps.step(column) for column in TARGET.T], 1)
 

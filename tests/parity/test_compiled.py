@@ -15,7 +15,7 @@ from tests.conftest import Corpus, made
 
 from transduce.model import loss
 from transduce.model.config import ModelConfig
-from transduce.model.loss import Slopes, written_slopes
+from transduce.model.loss import LogitGradients, logit_gradients
 from transduce.model.transformer import Transformer
 from transduce.train import loop
 from transduce.train.config import TrainConfig
@@ -57,9 +57,9 @@ def test_what_training_passes_is_compiled_and_what_is_validated_is_not(
         yield
         events.append("done")
 
-    def compiled_slopes() -> Slopes:
+    def compiled_logit_gradients() -> LogitGradients:
         events.append("loss")
-        return written_slopes
+        return logit_gradients
 
     def validate(model: Transformer) -> Validation:
         events.append("validated")
@@ -67,7 +67,7 @@ def test_what_training_passes_is_compiled_and_what_is_validated_is_not(
 
     monkeypatch.setattr(loop, "compile_layers", compile_layers)
     monkeypatch.setattr(loop, "as_written", as_written)
-    monkeypatch.setattr(loss, "compiled_slopes", compiled_slopes)
+    monkeypatch.setattr(loss, "compiled_logit_gradients", compiled_logit_gradients)
     loop.train(
         made(replace(config, vocab_size=37)),
         loader=corpus.loader(),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.model.loss import Nats, nats, nats_of_hidden, written_slopes
+from transduce.model.loss import LossSums, chunked_cross_entropy, cross_entropy, logit_gradients
 
 TARGET = torch.tensor([[4, 0, 10, 10, 10], [7, 5, 9, 0, 10], [2, 3, 3, 6, 0]])  # PAD is 10
 
@@ -25,15 +25,15 @@ def drawn(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
     return hidden, embedding
 
 
-def written(hidden: Tensor, embedding: Tensor, smoothing: float) -> Nats:
-    return nats(hidden @ embedding.T, TARGET, smoothing=smoothing)
+def written(hidden: Tensor, embedding: Tensor, smoothing: float) -> LossSums:
+    return cross_entropy(hidden @ embedding.T, TARGET, smoothing=smoothing)
 
 
-def chunked(hidden: Tensor, embedding: Tensor, smoothing: float) -> Nats:
-    return nats_of_hidden(hidden, embedding, TARGET, smoothing=smoothing)
+def chunked(hidden: Tensor, embedding: Tensor, smoothing: float) -> LossSums:
+    return chunked_cross_entropy(hidden, embedding, TARGET, smoothing=smoothing)
 
 
-def gradients(loss: Callable[[Tensor, Tensor, float], Nats], smoothing: float) -> list[Tensor]:
+def gradients(loss: Callable[[Tensor, Tensor, float], LossSums], smoothing: float) -> list[Tensor]:
     hidden, embedding = drawn()
     (3.0 * loss(hidden, embedding, smoothing).smoothed).backward()
     return [tensor.grad for tensor in (hidden, embedding) if tensor.grad is not None]
@@ -113,11 +113,11 @@ def test_only_the_embedding_may_learn():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_what_is_compiled_is_the_same_loss(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("transduce.model.loss.compiled_slopes", lambda: written_slopes)
+    monkeypatch.setattr("transduce.model.loss.compiled_logit_gradients", lambda: logit_gradients)
     found: list[list[Tensor]] = []
     for compiled in (False, True):
         hidden, embedding = drawn(dtype)
-        sums = nats_of_hidden(hidden, embedding, TARGET, smoothing=0.1, compiled=compiled)
+        sums = chunked_cross_entropy(hidden, embedding, TARGET, smoothing=0.1, compiled=compiled)
         sums.smoothed.backward()
         grads = [tensor.grad for tensor in (hidden, embedding) if tensor.grad is not None]
         found.append([*sums, *grads])

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transduce.model.local_attention import in_blocks, near
+from transduce.model.local_attention import blockwise_local_attention, local_attention
 
 
 def draw(*shape: int, seed: int) -> torch.Tensor:
@@ -49,7 +49,7 @@ def test_blocks_are_the_masked_equation(radius: int, length: int, causal: bool, 
     given = [draw(2, 3, length, width, seed=width) for width in (5, 5, 7)]
     mask = padding(length) if padded else None
 
-    read = in_blocks(*given, radius=radius, mask=mask, causal=causal)
+    read = blockwise_local_attention(*given, radius=radius, mask=mask, causal=causal)
 
     expected = by_hand(*given, radius=radius, mask=mask, causal=causal)
     torch.testing.assert_close(read, expected, rtol=0, atol=1e-12)
@@ -63,7 +63,7 @@ def test_their_gradients_are_those_of_the_masked_equation(
     mask = padding(length) if padded else None
     pull = draw(2, 3, length, 7, seed=3)
 
-    read = in_blocks(*given, radius=radius, mask=mask, causal=causal)
+    read = blockwise_local_attention(*given, radius=radius, mask=mask, causal=causal)
     gradients = torch.autograd.grad(read, given, pull)
 
     written = by_hand(*given, radius=radius, mask=mask, causal=causal)
@@ -77,7 +77,7 @@ def test_short_and_long_sentences_are_read_alike(length: int, causal: bool, padd
     given = [draw(2, 3, length, width, seed=width) for width in (5, 5, 7)]
     mask = padding(length) if padded else None
 
-    read = near(*given, radius=3, mask=mask, causal=causal)
+    read = local_attention(*given, radius=3, mask=mask, causal=causal)
 
     expected = by_hand(*given, radius=3, mask=mask, causal=causal)
     torch.testing.assert_close(read, expected, rtol=0, atol=1e-12)

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from transduce.bundle.tensors import read_tensors
 from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
-from transduce.model.loss import nats, nats_of_hidden
-from transduce.model.r_drop import consistent_nats
+from transduce.model.loss import chunked_cross_entropy, cross_entropy, r_drop_loss
 from transduce.model.transformer import Transformer
 from transduce.train.checkpoint import EMA_WEIGHTS, WEIGHTS, list_checkpoints, load_weights
 from transduce.train.config import TrainConfig
@@ -142,14 +141,12 @@ def test_gradients_over_thousands_of_tokens_are_those_of_float32(tiny: Transform
 
 
 def plain(hidden: Tensor, embedding: Tensor, target_out: Tensor) -> Tensor:
-    return nats_of_hidden(hidden, embedding, target_out, smoothing=0.1).smoothed
+    return chunked_cross_entropy(hidden, embedding, target_out, smoothing=0.1).smoothed
 
 
 def twice(hidden: Tensor, embedding: Tensor, target_out: Tensor) -> Tensor:
     again = hidden.roll(1, -1)
-    return consistent_nats(
-        hidden, again, embedding, target_out=target_out, smoothing=0.1, alpha=3.0
-    )
+    return r_drop_loss(hidden, again, embedding, target_out=target_out, smoothing=0.1, alpha=3.0)
 
 
 @pytest.mark.parametrize("loss", [plain, twice])
@@ -177,9 +174,9 @@ def test_the_loss_of_logits_in_bfloat16_is_that_of_float32():
     embedding = torch.randn(11, 7, generator=drawn).bfloat16()
     target_out = torch.randint(0, 11, (5, 31), generator=drawn)
 
-    ours = nats_of_hidden(hidden, embedding, target_out, smoothing=0.1)
+    ours = chunked_cross_entropy(hidden, embedding, target_out, smoothing=0.1)
 
-    written = nats((hidden @ embedding.T).float(), target_out, smoothing=0.1)
+    written = cross_entropy((hidden @ embedding.T).float(), target_out, smoothing=0.1)
     torch.testing.assert_close(ours.plain, written.plain, rtol=1e-5, atol=0)
     torch.testing.assert_close(ours.smoothed, written.smoothed, rtol=1e-4, atol=0)
 

@@ -10,6 +10,7 @@ from tests.unit.search.toys import EOS, PAD, A, Logits, Toy, random_logits
 from torch import Tensor
 
 from transduce.data.batch import pad_source
+from transduce.model.fused_decoder import FusedDecoder
 from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
 from transduce.search.fast_paths import fast_search
@@ -111,7 +112,7 @@ def test_a_model_is_searched_alike_on_every_way(sentences: int, beam: int):
 
     with torch.no_grad():
         found = both(
-            lambda: model.start_decoding(ids, mask, beams=beam),
+            lambda: FusedDecoder(model, ids, mask, beams=beam),
             limits,
             SearchConfig(beam=beam),
             eos=0,

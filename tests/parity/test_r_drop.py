@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.model.loss import nats, nats_of_hidden
-from transduce.model.r_drop import consistent_nats
+from transduce.model.loss import chunked_cross_entropy, cross_entropy, r_drop_loss
 
 TARGET = torch.tensor([[4, 0, 10, 10, 10], [7, 5, 9, 0, 10], [2, 3, 3, 6, 0]])  # PAD is 10
 
@@ -26,12 +25,12 @@ def drawn() -> list[Tensor]:
 
 
 def chunked(first: Tensor, second: Tensor, pieces: Tensor, *, alpha: float) -> Tensor:
-    return consistent_nats(first, second, pieces, target_out=TARGET, smoothing=0.1, alpha=alpha)
+    return r_drop_loss(first, second, pieces, target_out=TARGET, smoothing=0.1, alpha=alpha)
 
 
 def written(first: Tensor, second: Tensor, pieces: Tensor, *, alpha: float) -> Tensor:
     logits = [hidden @ pieces.T for hidden in (first, second)]
-    cross = [nats(each, TARGET, smoothing=0.1).smoothed for each in logits]
+    cross = [cross_entropy(each, TARGET, smoothing=0.1).smoothed for each in logits]
     p, q = (each[TARGET != 10][:, :10].log_softmax(-1) for each in logits)
     apart = F.kl_div(q, p, log_target=True, reduction="sum")
     apart = apart + F.kl_div(p, q, log_target=True, reduction="sum")
@@ -60,7 +59,7 @@ def test_the_gradients_are_those_of_the_equation(alpha: float):
 def test_equal_readings_cost_what_one_reading_costs():
     hidden, _, pieces = drawn()
 
-    once = nats_of_hidden(hidden, pieces, TARGET, smoothing=0.1).smoothed
+    once = chunked_cross_entropy(hidden, pieces, TARGET, smoothing=0.1).smoothed
 
     torch.testing.assert_close(chunked(hidden, hidden, pieces, alpha=5.0), once)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from transduce.data.batch import pad_source
 from transduce.model.config import ModelConfig
+from transduce.model.fused_decoder import FusedDecoder
 from transduce.model.transformer import Transformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.constraints import ConstraintMask
@@ -47,7 +48,7 @@ def search(
     limits, pad = [most] * len(batch), model.config.pad
     source = pad_source(batch, pad=model.config.pad, eos=EOS)
     with torch.no_grad():
-        steps = model.start_decoding(source.ids, source.mask, beams=config.beam)
+        steps = FusedDecoder(model, source.ids, source.mask, beams=config.beam)
     return fast_search(
         steps,
         limits=limits,

@@ -17,7 +17,7 @@ from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.sampler import Place, Sampler
 from transduce.data.store import Store
 from transduce.evaluation.scoring import evaluate_perplexity
-from transduce.model.loss import nats
+from transduce.model.loss import cross_entropy
 from transduce.visualization.attention_page import trace_attention
 
 PAIR = Pair("the small ball", "der kleine Ball")
@@ -70,7 +70,7 @@ def test_perplexity_is_that_of_the_targets_pieces(tokenizer: PairTokenizer, bund
             None,
             torch.tensor([[tokenizer.pad, *said[:-1]]]),
         )
-        expected = nats(logits, torch.tensor([said]), smoothing=0.0).plain.item()
+        expected = cross_entropy(logits, torch.tensor([said]), smoothing=0.0).plain.item()
     assert found.tokens == len(said)
     assert found.nats == pytest.approx(expected, rel=1e-5)
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from transduce.model.cpu.softmax import FEW, LANES, softmax
+from transduce.model.kernels import LANES, MIN_SCORES, softmax
 
 LENGTHS = (1, 2, LANES - 1, LANES, LANES + 1, 2 * LANES - 1, 2 * LANES, 40)
-ROWS = FEW + 1
+ROWS = MIN_SCORES + 1
 """More than are left to torch, however short they are."""
 
 

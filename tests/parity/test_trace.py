@@ -10,7 +10,7 @@ from tests.conftest import SHAPE, made
 from torch import Tensor
 
 from transduce.model.attention import Attention, KeyValue
-from transduce.model.loss import nats
+from transduce.model.loss import cross_entropy
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
 
@@ -76,7 +76,7 @@ def test_log_probs_sum_to_the_loss_that_perplexity_is_made_of():
 
     found = trace(model, SOURCE, TARGET).log_probs
 
-    plain = nats(read(model), torch.tensor([TARGET]), smoothing=0.1).plain
+    plain = cross_entropy(read(model), torch.tensor([TARGET]), smoothing=0.1).plain
     torch.testing.assert_close(-found.sum(), plain)
 
 

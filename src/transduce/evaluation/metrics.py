@@ -14,7 +14,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from transduce.data.batch import Batch
-from transduce.model.loss import nats_of_hidden
+from transduce.model.loss import chunked_cross_entropy, output_projection_inputs
 from transduce.model.transformer import Transformer
 
 _CHINESE = frozenset({"zh", "zho", "chi", "cmn"})
@@ -187,8 +187,8 @@ def perplexity(model: Transformer, batches: Iterable[Batch]) -> Perplexity:
         for batch in batches:
             inputs = batch.to(device)
             hidden = model.hidden_states(inputs.source, inputs.source_mask, inputs.target_in)
-            factors = model.output_projection_inputs(hidden)
-            loss_sum += nats_of_hidden(*factors, inputs.target_out, smoothing=0.0).plain
+            factors = output_projection_inputs(model, hidden)
+            loss_sum += chunked_cross_entropy(*factors, inputs.target_out, smoothing=0.0).plain
             tokens += batch.target_tokens
     finally:
         model.train(training)

@@ -1,34 +1,65 @@
 """Attention: section 3.2 of the paper, equations (1) and (2).
 
-A caller first turns a memory into keys and values, then reads them with queries.
-The two halves are separate methods because decoding does the first once and the
-second at every step; nothing in this file knows what a cache is.
+A caller first projects a memory to keys and values, then attends to them with queries. The two
+halves are separate methods because decoding does the first once and the second at every step.
+Axes: batch, heads, query and memory positions, d_k and d_v.
 """
 
 import math
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from transduce.model.cpu.softmax import softmax
-from transduce.model.local_attention import near, neighbourhood
+from transduce.model.kernels import fastest_attention
+from transduce.model.local_attention import neighbourhood
 
-WRITTEN_OUT_MAX_SCORES = 64 * 64
-"""Scores per head (queries x memory) up to which a CPU is quicker with equation (1) written out."""
+
+def attention_weights(
+    queries: Float[Tensor, "batch heads query d_k"],
+    keys: Float[Tensor, "batch heads memory d_k"],
+    mask: Bool[Tensor, "#batch 1 #query memory"] | None = None,
+) -> Float[Tensor, "batch heads query memory"]:
+    """The softmax of equation (1): softmax(QKᵀ / √d_k), taken over the keys of each query.
+
+    Args:
+        queries: Q.
+        keys: K.
+        mask: True where a query may attend; None allows all.
+    """
+    scores = queries @ keys.mT / math.sqrt(keys.size(-1))
+    if mask is not None:
+        # Before the softmax: the weights that remain still sum to 1.
+        scores = scores.masked_fill(~mask, -math.inf)
+    return scores.softmax(-1)
+
+
+def scaled_dot_product_attention(
+    queries: Float[Tensor, "batch heads query d_k"],
+    keys: Float[Tensor, "batch heads memory d_k"],
+    values: Float[Tensor, "batch heads memory d_v"],
+    mask: Bool[Tensor, "#batch 1 #query memory"] | None = None,
+) -> Float[Tensor, "batch heads query d_v"]:
+    """Equation (1): softmax(QKᵀ / √d_k) V. `kernels.fastest_attention` computes the same, faster.
+
+    Args:
+        queries: Q.
+        keys: K.
+        values: V.
+        mask: True where a query may attend; None allows all.
+    """
+    return attention_weights(queries, keys, mask) @ values
 
 
 class KeyValue(NamedTuple):
-    """What a memory looks like to one attention: the only state decoding keeps."""
+    """The keys and values of one memory in one attention."""
 
     keys: Float[Tensor, "batch heads memory d_k"]
     values: Float[Tensor, "batch heads memory d_v"]
 
 
 class Attention(nn.Module):
-    """Multi-head attention. Self- and cross-attention differ only in who supplies the memory.
+    """Multi-head attention (section 3.2.2). Self- and cross-attention differ only in the memory.
 
     With a radius, which only self-attention can have, a query sees no position further away.
     """
@@ -45,8 +76,8 @@ class Attention(nn.Module):
         self.out = nn.Linear(heads * d_v, d_model, bias=bias)
 
     def project_kv(self, memory: Float[Tensor, "batch memory d_model"]) -> KeyValue:
-        """Project a memory to keys and values, once, for all the queries to come."""
-        return KeyValue(self._split(self.key(memory)), self._split(self.value(memory)))
+        """Project a memory to its keys and values, once for all queries."""
+        return KeyValue(self._split_heads(self.key(memory)), self._split_heads(self.value(memory)))
 
     def forward(
         self,
@@ -56,18 +87,18 @@ class Attention(nn.Module):
         mask: Bool[Tensor, "#batch 1 #query memory"] | None = None,
         causal: bool = False,
     ) -> Float[Tensor, "batch query d_model"]:
-        """Read `past` with `x`. Where `mask` is True, a query may look; give it or `causal`."""
-        assert mask is None or not causal, "a mask can say what causal says"
-        queries = self._split(self.query(x))
-        if self.radius:
-            mixed = near(queries, *kv, radius=self.radius, mask=mask, causal=causal)
-        elif x.device.type == "cpu" and queries.size(2) * kv.keys.size(2) <= WRITTEN_OUT_MAX_SCORES:
-            mixed = written_out(queries, kv, mask=mask, causal=causal)
-        else:
-            mixed = F.scaled_dot_product_attention(
-                queries, kv.keys, kv.values, attn_mask=mask, is_causal=causal
-            )
-        return self.out(mixed.transpose(1, 2).flatten(2))  # heads side by side again
+        """Attend from `x` to a memory.
+
+        Args:
+            x: the queries before their projection.
+            kv: the memory, from `project_kv`.
+            mask: True where a query may attend; None allows all.
+            causal: each position attends to itself and earlier ones only; excludes `mask`.
+        """
+        assert mask is None or not causal, "causal is a mask itself"
+        queries = self._split_heads(self.query(x))
+        heads = fastest_attention(queries, *kv, mask=mask, causal=causal, radius=self.radius)
+        return self.out(heads.transpose(1, 2).flatten(2))  # concatenate the heads of a position
 
     def weights(
         self,
@@ -75,31 +106,19 @@ class Attention(nn.Module):
         kv: KeyValue,
         mask: Bool[Tensor, "#batch 1 #query memory"],
     ) -> Float[Tensor, "batch heads query memory"]:
-        """The softmax of equation (1), for eyes and tests; training and decoding never call it."""
-        scores = self._split(self.query(x)) @ kv.keys.mT / math.sqrt(kv.keys.size(-1))
-        if self.radius:
-            query, memory = scores.shape[-2:]
-            mask = mask & neighbourhood(query, memory, radius=self.radius, device=x.device)
-        return scores.masked_fill(~mask, -math.inf).softmax(-1)
+        """Return the attention weights, for inspection; training and decoding do not need them.
 
-    def _split(
+        Args:
+            x: the queries before their projection.
+            kv: the memory, from `project_kv`.
+            mask: True where a query may attend.
+        """
+        if self.radius:
+            query, memory = x.size(1), kv.keys.size(2)
+            mask = mask & neighbourhood(query, memory, radius=self.radius, device=x.device)
+        return attention_weights(self._split_heads(self.query(x)), kv.keys, mask)
+
+    def _split_heads(
         self, x: Float[Tensor, "batch length width"]
     ) -> Float[Tensor, "batch heads length head_width"]:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-
-def written_out(
-    queries: Float[Tensor, "batch heads query d_k"],
-    kv: KeyValue,
-    *,
-    mask: Bool[Tensor, "#batch 1 #query memory"] | None,
-    causal: bool,
-) -> Float[Tensor, "batch heads query d_v"]:
-    """Equation (1) as two batched products, each of what lies in one piece: quick on a CPU."""
-    scores = (queries.contiguous() * kv.keys.size(-1) ** -0.5) @ kv.keys.contiguous().mT
-    if causal:
-        ahead = torch.full(scores.shape[-2:], -math.inf, dtype=scores.dtype, device=scores.device)
-        scores = scores + ahead.triu(1)
-    elif mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    return softmax(scores) @ kv.values

@@ -1,4 +1,4 @@
-"""The layers of Figure 1: feed-forward, add & norm, and the two stacks' bricks."""
+"""The layers of Figure 1: feed-forward, add & norm, encoder layer and decoder layer."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -9,13 +9,14 @@ from torch.nn import functional as F
 
 from transduce.model.attention import Attention, KeyValue
 from transduce.model.config import ModelConfig
-from transduce.model.cpu.dropout import Dropout
+from transduce.model.kernels import Dropout
+from transduce.model.kv_cache import KVCache
 
 
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W1 + b1) W2 + b2, the same at every position: section 3.3, equation (2).
 
-    The departures "gelu" and "silu" have x Φ(x) and x sigmoid(x) where the paper has max(0, x).
+    The departures "gelu" and "silu" use x Φ(x) and x sigmoid(x) instead of max(0, x).
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class AddNorm(nn.Module):
     """The residual connection around one sub-layer, dropout on its output, and the normalisation.
 
     The paper (section 3.1) is "post": LayerNorm(x + Sublayer(x)). The departure "pre" normalises
-    what the sub-layer reads instead: x + Sublayer(LayerNorm(x)).
+    the sub-layer's input instead: x + Sublayer(LayerNorm(x)).
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -56,16 +57,16 @@ class AddNorm(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward; every position sees all positions of the layer below.
+    """Self-attention, then feed-forward; every position attends to all positions.
 
-    The departure `radius` lets it see only those near it.
+    The departure `radius` restricts it to nearby ones.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = attention(config, radius=config.radius)
+        self.self_attention = make_attention(config, radius=config.radius)
         self.self_attention_norm = AddNorm(config)
-        self.feed_forward = feed_forward(config)
+        self.feed_forward = make_feed_forward(config)
         self.feed_forward_norm = AddNorm(config)
 
     def forward(
@@ -73,10 +74,9 @@ class EncoderLayer(nn.Module):
         x: Float[Tensor, "batch source d_model"],
         mask: Bool[Tensor, "batch 1 1 source"] | None,
     ) -> Float[Tensor, "batch source d_model"]:
-        """Pass one layer up the left side of Figure 1."""
-        x = self.self_attention_norm(
-            x, lambda y: self.self_attention(y, self.self_attention.project_kv(y), mask=mask)
-        )
+        """Compute one layer of the left side of Figure 1."""
+        attention = self.self_attention
+        x = self.self_attention_norm(x, lambda y: attention(y, attention.project_kv(y), mask=mask))
         return self.feed_forward_norm(x, self.feed_forward)
 
 
@@ -85,11 +85,11 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = attention(config, radius=config.radius)
+        self.self_attention = make_attention(config, radius=config.radius)
         self.self_attention_norm = AddNorm(config)
-        self.cross_attention = attention(config)
+        self.cross_attention = make_attention(config)
         self.cross_attention_norm = AddNorm(config)
-        self.feed_forward = feed_forward(config)
+        self.feed_forward = make_feed_forward(config)
         self.feed_forward_norm = AddNorm(config)
 
     def forward(
@@ -97,23 +97,32 @@ class DecoderLayer(nn.Module):
         x: Float[Tensor, "batch target d_model"],
         memory: KeyValue,
         mask: Bool[Tensor, "batch 1 1 source"] | None,
+        *,
+        cache: KVCache | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
-        """Pass one layer up the right side of Figure 1. See also `IncrementalDecoderLayer`.
+        """Compute one layer of the right side of Figure 1.
 
         Args:
-            x: the target so far.
-            memory: the encoder's output as this layer's `cross` remembers it.
-            mask: True where a source position is a piece and not padding.
+            x: the target so far; with a cache, its last position only.
+            memory: the encoder's output, projected by this layer's cross-attention.
+            mask: True where a source position is not padding.
+            cache: keys and values of the earlier target positions, to which `x`'s are added.
         """
-        x = self.self_attention_norm(
-            x, lambda y: self.self_attention(y, self.self_attention.project_kv(y), causal=True)
-        )
+        x = self.self_attention_norm(x, lambda y: self._attend_to_target(y, cache))
         x = self.cross_attention_norm(x, lambda y: self.cross_attention(y, memory, mask=mask))
         return self.feed_forward_norm(x, self.feed_forward)
 
+    def _attend_to_target(
+        self, y: Float[Tensor, "batch target d_model"], cache: KVCache | None
+    ) -> Float[Tensor, "batch target d_model"]:
+        kv = self.self_attention.project_kv(y)
+        if cache is None:
+            return self.self_attention(y, kv, causal=True)
+        return self.self_attention(y, cache.append(kv))  # the last position sees all before it
 
-def attention(config: ModelConfig, *, radius: int = 0) -> Attention:
-    """Build one multi-head attention of the model's shape, which sees `radius` far; 0 is all."""
+
+def make_attention(config: ModelConfig, *, radius: int = 0) -> Attention:
+    """Build a multi-head attention of the model's shape; a `radius` of 0 is unrestricted."""
     return Attention(
         config.d_model,
         heads=config.heads,
@@ -124,6 +133,6 @@ def attention(config: ModelConfig, *, radius: int = 0) -> Attention:
     )
 
 
-def feed_forward(config: ModelConfig) -> FeedForward:
-    """Build one feed-forward network of the model's shape."""
+def make_feed_forward(config: ModelConfig) -> FeedForward:
+    """Build a feed-forward network of the model's shape."""
     return FeedForward(config.d_model, config.d_ff, activation=config.activation)

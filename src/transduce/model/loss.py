@@ -1,7 +1,7 @@
-"""Label-smoothed cross-entropy in nats, summed over target pieces (section 5.4).
+"""Label-smoothed cross-entropy in nats, summed over target pieces (section 5.4), and R-Drop.
 
-The smoothed target gives 1 - ε to the right piece and spreads ε evenly over all pieces but PAD
-(the right one among them, as torch does), which a model can never have to say.
+The smoothed target gives 1 - ε to the correct piece and spreads ε evenly over all pieces but PAD
+(the correct one among them, as torch does), which a model never has to predict.
 """
 
 import math
@@ -14,70 +14,141 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from transduce.model.transformer import Transformer
+
 CHUNK = 512
-"""Target pieces whose logits exist at one time: with 8,000 pieces 16 MB in place of 130 MB."""
+"""Target pieces whose logits exist at one time: with 8,000 pieces 16 MB instead of 130 MB."""
 
-_LOGITS = 1 << 26
-"""Most logits at one time on a GPU, where few large kernels are quicker than many small ones."""
+_MAX_GPU_LOGITS = 1 << 26
+"""Logits at one time on a GPU, where few large kernels are faster than many small ones."""
 
 
-class Nats(NamedTuple):
+class LossSums(NamedTuple):
     """Two sums over the same target pieces; divide by their number once, at the end."""
 
     smoothed: Float[Tensor, ""]
-    """What training descends: cross-entropy against the smoothed target."""
+    """Cross-entropy against the smoothed target: what training minimises."""
     plain: Float[Tensor, ""]
-    """-log p(right piece): what perplexity is made of. Carries no gradient."""
+    """Negative log-likelihood, for perplexity. Carries no gradient."""
 
 
-def nats(
+def cross_entropy(
     logits: Float[Tensor, "batch target vocab"],
     target_out: Int[Tensor, "batch target"],
     *,
     smoothing: float,
-) -> Nats:
-    """The loss written out from the logits, for eyes and tests. PAD, the last id, is left out."""
+) -> LossSums:
+    """The loss written out from the logits, for reading and tests. PAD, the last id, is ignored.
+
+    Args:
+        logits: of every target position.
+        target_out: the correct ids, PAD where there is none.
+        smoothing: ε.
+    """
     pad = logits.size(-1) - 1
     log_probs = logits[target_out != pad][:, :pad].log_softmax(-1)
-    right = log_probs.gather(1, target_out[target_out != pad][:, None]).sum()
-    smoothed = (1 - smoothing) * right + smoothing * log_probs.mean(-1).sum()
-    return Nats(-smoothed, -right.detach())
+    correct = log_probs.gather(1, target_out[target_out != pad][:, None]).sum()
+    smoothed = (1 - smoothing) * correct + smoothing * log_probs.mean(-1).sum()
+    return LossSums(-smoothed, -correct.detach())
 
 
-def nats_of_hidden(
+class OutputProjectionInputs(NamedTuple):
+    """Two tensors whose product is the logits."""
+
+    hidden: Float[Tensor, "*batch width"]
+    matrix: Float[Tensor, "vocab width"]
+
+
+def output_projection_inputs(
+    model: Transformer, hidden: Float[Tensor, "*batch d_model"]
+) -> OutputProjectionInputs:
+    """Return the factors of the logits, for a loss that multiplies them chunk by chunk.
+
+    An output bias becomes one more column of the matrix, and `hidden` gets a 1 to multiply it.
+    """
+    matrix = model.embedding.weight
+    if model.output_bias is None:
+        return OutputProjectionInputs(hidden, matrix)
+    ones = hidden.new_ones(*hidden.shape[:-1], 1)
+    return OutputProjectionInputs(
+        torch.cat([hidden, ones], -1), torch.cat([matrix, model.output_bias[:, None]], -1)
+    )
+
+
+def chunked_cross_entropy(
     hidden: Float[Tensor, "batch target d_model"],
     embedding: Float[Tensor, "vocab d_model"],
     target_out: Int[Tensor, "batch target"],
     *,
     smoothing: float,
     compiled: bool = False,
-) -> Nats:
-    """The same loss from what precedes the logits, which are made and forgotten chunk by chunk.
+) -> LossSums:
+    """`cross_entropy(hidden @ embedding.T, …)` in less memory: logits exist one chunk at a time.
 
-    Equals `nats(hidden @ embedding.T, …)`; positions of padding cost nothing, the gradient is made
-    on the way, and no more than `chunk` rows of logits ever exist. Logits have the precision of
-    `hidden`; the embedding's gradient is added up in that of the embedding. Where it is compiled,
-    what lies between the products is few kernels, which read the logits and leave their slopes.
+    Padded positions cost nothing, and the gradient is computed in the forward pass. Logits have the
+    precision of `hidden`; the embedding's gradient is accumulated in that of the embedding.
+
+    Args:
+        hidden: the decoder's output.
+        embedding: the output matrix.
+        target_out: the correct ids, PAD where there is none.
+        smoothing: ε.
+        compiled: let torch compile the operations between the matrix products to few kernels.
     """
     real = target_out.flatten() != embedding.size(0) - 1
     rows, targets = hidden.flatten(0, 1)[real], target_out.flatten()[real]
     smoothed, plain = _Chunked.apply(rows, embedding, targets, smoothing, compiled)  # type: ignore[misc]
-    return Nats(smoothed, plain)
+    return LossSums(smoothed, plain)
 
 
-def chunk(embedding: Tensor) -> int:
-    """Target pieces whose logits exist at one time, where these are the pieces' embeddings."""
-    return CHUNK if embedding.device.type == "cpu" else max(CHUNK, _LOGITS // len(embedding))
+def r_drop_loss(
+    first: Float[Tensor, "batch target d_model"],
+    second: Float[Tensor, "batch target d_model"],
+    embedding: Float[Tensor, "vocab d_model"],
+    *,
+    target_out: Int[Tensor, "batch target"],
+    smoothing: float,
+    alpha: float,
+) -> Float[Tensor, ""]:
+    """R-Drop: make two passes with different dropout agree. Summed over target pieces.
+
+    With p and q the two predictions for one piece, the loss is Liang's equation (4), halved so that
+    it stays on the scale of a single pass, and computed chunk by chunk:
+
+        (CE(p) + CE(q)) / 2 + α / 4 · (KL(p ‖ q) + KL(q ‖ p))
+
+    Args:
+        first: the decoder's output.
+        second: the same from a second pass.
+        embedding: the output matrix.
+        target_out: the correct ids, PAD where there is none.
+        smoothing: ε.
+        alpha: weight of the divergence.
+
+    Source:
+        Liang et al. 2021, R-Drop: Regularized Dropout for Neural Networks.
+    """
+    targets = target_out.flatten()
+    real = targets != embedding.size(0) - 1
+    passes = [hidden.flatten(0, 1)[real] for hidden in (first, second)]
+    return _RDrop.apply(*passes, embedding, targets[real], smoothing, alpha)  # type: ignore[no-any-return]
+
+
+def chunk_size(embedding: Tensor) -> int:
+    """Return how many target pieces' logits exist at one time with this output matrix."""
+    return (
+        CHUNK if embedding.device.type == "cpu" else max(CHUNK, _MAX_GPU_LOGITS // len(embedding))
+    )
 
 
 class _Chunked(torch.autograd.Function):
-    """Forward makes the gradients too: with p the softmax, d loss / d logits = p - target.
+    """Forward computes the gradients too: with p the softmax, d loss / d logits = p - target.
 
     The smoothed target is a constant plus one spike a row, so only the spike touches the logits;
     the constant's share of every sum comes from one vector, the sum of all piece embeddings.
     PAD keeps its column, at -inf: without it rows would have an odd length, which slows a product.
     All chunks share one block of memory; where logits are of lower precision, a second one holds
-    what is worked out in float32.
+    their float32 intermediates.
     """
 
     @staticmethod
@@ -89,29 +160,30 @@ class _Chunked(torch.autograd.Function):
         smoothing: float,
         compiled: bool,
     ) -> tuple[Tensor, Tensor]:
-        pieces, pad, size = embedding.to(rows.dtype), len(embedding) - 1, chunk(embedding)
+        pieces, pad, size = embedding.to(rows.dtype), len(embedding) - 1, chunk_size(embedding)
         exact = torch.promote_types(rows.dtype, torch.float32)
         share, spike = smoothing / pad, 1.0 - smoothing
         total = embedding[:pad].sum(0, dtype=exact)
-        learn = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
-        rows_grad = torch.empty_like(rows) if learn else None
-        pieces_grad = torch.zeros_like(embedding) if learn else None
+        needs_grad = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
+        rows_grad = torch.empty_like(rows) if needs_grad else None
+        pieces_grad = torch.zeros_like(embedding) if needs_grad else None
         smoothed, plain = rows.new_zeros((), dtype=exact), rows.new_zeros((), dtype=exact)
         block = rows.new_empty(min(size, len(rows)), len(pieces))
-        slopes = compiled_slopes() if compiled else _InPlace(block, exact)
+        differentiate = compiled_logit_gradients() if compiled else _InPlace(block, exact)
         for start in range(0, len(rows), size):
-            part, right = rows[start : start + size], targets[start : start + size, None]
+            part, correct = rows[start : start + size], targets[start : start + size, None]
             logits = torch.mm(part, pieces.T, out=block[: len(part)])
-            slope, log_z, logits_right = slopes(logits, right, spike)
-            nats_right = log_z - logits_right
-            plain += nats_right.sum()
-            # The mean of -log p is log Z - mean logit.
-            smoothed += spike * nats_right.sum()
+            slope, log_z, correct_logits = differentiate(logits, correct, spike)
+            negative_log_probs = log_z - correct_logits
+            plain += negative_log_probs.sum()
+            # The mean of -log p over all pieces is log Z - mean logit.
+            smoothed += spike * negative_log_probs.sum()
             smoothed += smoothing * log_z.sum() - share * (part.to(exact) @ total).sum()
             if rows_grad is not None and pieces_grad is not None:
                 torch.mm(slope, pieces, out=rows_grad[start : start + size])
-                add_product(pieces_grad, slope.T, part)
+                _add_product(pieces_grad, slope.T, part)
         if rows_grad is not None and pieces_grad is not None:
+            # The constant part of the target, which `slope` leaves out.
             rows_grad -= share * total
             pieces_grad[:pad] -= share * rows.sum(0, dtype=exact)
             ctx.save_for_backward(rows_grad, pieces_grad)
@@ -127,54 +199,115 @@ class _Chunked(torch.autograd.Function):
         return rows_grad * grads[0], pieces_grad * grads[0], None, None, None
 
 
-class Read(NamedTuple):
-    """What a chunk's logits are read for; but for the slopes in float32 or better."""
+class ChunkGradients(NamedTuple):
+    """What the loss needs of a chunk's logits; all but the slope in float32 or better."""
 
     slope: Float[Tensor, "rows vocab"]
-    """p, less the spike of the right piece, in the precision of the logits."""
+    """p, less the spike of the correct piece, in the precision of the logits."""
     log_z: Float[Tensor, "rows 1"]
-    logits_right: Float[Tensor, "rows 1"]
+    correct_logits: Float[Tensor, "rows 1"]
 
 
-Slopes: TypeAlias = Callable[[Tensor, Tensor, float], Read]
-"""Takes a chunk's logits, which it may write over, the right pieces (rows x 1), and the spike."""
+LogitGradients: TypeAlias = Callable[[Tensor, Tensor, float], ChunkGradients]
+"""Takes a chunk's logits, which it may overwrite, the correct ids (rows x 1), and the spike."""
 
 
 class _InPlace:
-    """Slopes over probabilities over logits, in the logits' own memory."""
+    """Slopes overwrite probabilities, which overwrite logits."""
 
     def __init__(self, block: Tensor, exact: torch.dtype) -> None:
-        """Take memory for as many logits as there ever are, if they are of lower precision."""
+        """Allocate float32 memory for a chunk if its logits are of lower precision."""
         self._wide = None if block.dtype == exact else torch.empty_like(block, dtype=exact)
 
-    def __call__(self, logits: Tensor, right: Tensor, spike: float) -> Read:
+    def __call__(self, logits: Tensor, correct: Tensor, spike: float) -> ChunkGradients:
         wide = logits if self._wide is None else self._wide[: len(logits)].copy_(logits)
         wide[:, -1] = -math.inf  # PAD
-        most, logits_right = wide.amax(-1, keepdim=True), wide.gather(1, right)
+        largest, correct_logits = wide.amax(-1, keepdim=True), wide.gather(1, correct)
         probs = torch.softmax(wide, -1, out=wide)
-        log_z = most - probs.amax(-1, keepdim=True).log()  # the largest cannot underflow
-        probs.scatter_add_(1, right, probs.new_full(right.shape, -spike))
-        return Read(logits if wide is logits else logits.copy_(probs), log_z, logits_right)
+        log_z = largest - probs.amax(-1, keepdim=True).log()  # the largest cannot underflow
+        probs.scatter_add_(1, correct, probs.new_full(correct.shape, -spike))
+        slope = logits if wide is logits else logits.copy_(probs)
+        return ChunkGradients(slope, log_z, correct_logits)
 
 
-def written_slopes(logits: Tensor, right: Tensor, spike: float) -> Read:
-    """The same as a formula, which a compiler makes few kernels of."""
+def logit_gradients(logits: Tensor, correct: Tensor, spike: float) -> ChunkGradients:
+    """The same as a formula, of which a compiler makes few kernels.
+
+    Args:
+        logits: of a chunk.
+        correct: ids, rows x 1.
+        spike: 1 - ε.
+    """
     pieces = torch.arange(logits.size(1), device=logits.device)
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     wide = exact.masked_fill(pieces == logits.size(1) - 1, -math.inf)
     log_z = wide.logsumexp(-1, keepdim=True)
-    slope = (wide - log_z).exp() - (pieces == right).to(wide.dtype) * spike
-    return Read(slope.to(logits.dtype), log_z, exact.gather(1, right))
+    slope = (wide - log_z).exp() - (pieces == correct).to(wide.dtype) * spike
+    return ChunkGradients(slope.to(logits.dtype), log_z, exact.gather(1, correct))
 
 
 @cache
-def compiled_slopes() -> Slopes:
-    """That formula, compiled when it is first worked out, once for all sizes."""
-    return torch.compile(written_slopes, dynamic=True)
+def compiled_logit_gradients() -> LogitGradients:
+    """Return that formula compiled on first use, once for all sizes."""
+    return torch.compile(logit_gradients, dynamic=True)
 
 
-def add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
-    """Add a product to a sum, which may be kept in higher precision than its factors."""
+class _RDrop(torch.autograd.Function):
+    """Forward computes the gradients too.
+
+    d KL(p ‖ q) / d logits of p = p (log p - log q - KL(p ‖ q)), and d KL(q ‖ p) = p - q.
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: torch.autograd.function.FunctionCtx,
+        first: Tensor,
+        second: Tensor,
+        embedding: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        alpha: float,
+    ) -> Tensor:
+        pieces = embedding[:-1].to(first.dtype)  # all but PAD
+        exact = torch.promote_types(first.dtype, torch.float32)
+        loss = first.new_zeros((), dtype=exact)
+        grads = [torch.empty_like(first), torch.empty_like(second)]
+        pieces_grad = torch.zeros_like(embedding)
+        size = chunk_size(embedding)
+        for start in range(0, len(first), size):
+            part, correct = slice(start, start + size), targets[start : start + size, None]
+            rows = [first[part], second[part]]
+            log_p, log_q = ((row @ pieces.T).log_softmax(-1, dtype=exact) for row in rows)
+            p, q, log_ratio = log_p.exp(), log_q.exp(), log_p - log_q
+            for row, own, own_log, other, own_log_ratio, grad in (
+                (rows[0], p, log_p, q, log_ratio, grads[0]),
+                (rows[1], q, log_q, p, -log_ratio, grads[1]),
+            ):
+                divergence = (own * own_log_ratio).sum(-1, keepdim=True)
+                spike = 1.0 - smoothing
+                cross = spike * own_log.gather(1, correct).sum()
+                cross = cross + smoothing * own_log.mean(-1).sum()
+                loss += alpha / 4 * divergence.sum() - cross / 2
+                slope = own / 2 + alpha / 4 * (own * (own_log_ratio - divergence) + own - other)
+                slope -= smoothing / (2 * len(pieces))
+                slope.scatter_add_(1, correct, slope.new_full(correct.shape, -spike / 2))
+                slope = slope.to(row.dtype)
+                torch.mm(slope, pieces, out=grad[part])
+                _add_product(pieces_grad[:-1], slope.T, row)
+        ctx.save_for_backward(*grads, pieces_grad)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # type: ignore[override]
+        ctx: torch.autograd.function.FunctionCtx, *grads: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+        first, second, pieces = (saved * grads[0] for saved in ctx.saved_tensors)  # type: ignore[attr-defined]
+        return first, second, pieces, None, None, None
+
+
+def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add a product to a sum, which may be of higher precision than the factors."""
     if into.dtype == left.dtype:
         into.addmm_(left, right)
     else:

@@ -1,44 +1,42 @@
-"""What a model looked at: every attention of one sentence, read along with its translation.
+"""Attention weights of a sentence pair, recorded while the model reads it.
 
-Training and decoding keep no weights. Here hooks watch what each attention is given while the model
-reads as ever, and `Attention.weights` says what it made of it.
+Training and decoding keep no weights. Here hooks capture the inputs of each attention during an
+ordinary forward pass, and `Attention.weights` recomputes its weights from them.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transduce.model.attention import Attention, KeyValue
-from transduce.model.layers import EncoderLayer
 from transduce.model.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trace:
-    """One sentence as a model read it and was made to say it. All tensors are on the CPU.
+    """Attention weights and log-probabilities of one sentence pair. All tensors are on the CPU.
 
-    Row q of a head says how much position q takes from each position of its memory; it sums to 1.
+    Row q of a head holds the weights of position q over its memory; it sums to 1.
     """
 
     encoder: Float[Tensor, "encoder_layers heads source source"]
     decoder: Float[Tensor, "decoder_layers heads target target"]
-    """Of what the decoder read: row 0 is the start, row q the target's id q - 1."""
+    """Over the decoder's input: row 0 is the start, row q the target's id q - 1."""
     cross: Float[Tensor, "decoder_layers heads target source"]
-    """Row q is the look at the source while the target's id q was due."""
+    """Row q holds the weights over the source while the target's id q is predicted."""
     log_probs: Float[Tensor, " target"]
-    """ln p of each target id, given the source and the target before it."""
+    """Log-probability of each target id, given the source and the target before it."""
 
 
 def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Trace:
-    """Read a pair once, as in training but without dropout, and keep what was looked at.
+    """Run a forced forward pass without dropout and record all attention weights.
 
     Args:
-        model: on any device; a model in training is back in training after it.
+        model: on any device; its training mode is restored.
         source: ids with EOS.
         target: ids with EOS.
 
@@ -50,17 +48,16 @@ def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> T
             raise ValueError(f"the {side} has no ids: at least EOS can be traced")
     device, pad = model.embedding.weight.device, model.config.pad
     target_in = torch.tensor([[pad, *target[:-1]]], device=device)
-    encoder, decoder = cast(Iterable[EncoderLayer], model.encoder), list(model.decoder_layers())
-    watched = [module for module in model.modules() if isinstance(module, Attention)]
-    with _reading(model), _watching(watched) as seen:
+    attentions = [module for module in model.modules() if isinstance(module, Attention)]
+    with _inference(model), _recorded_weights(attentions) as weights:
         logits = model(torch.tensor([source], device=device), None, target_in)
-        log_probs = logits[0, :, :pad].float().log_softmax(-1)  # PAD is never said
-        right = log_probs.gather(1, torch.tensor(target, device=device)[:, None])[:, 0]
+        log_probs = logits[0, :, :pad].float().log_softmax(-1)  # PAD is never generated
+        of_target = log_probs.gather(1, torch.tensor(target, device=device)[:, None])[:, 0]
     return Trace(
-        encoder=_stacked(seen, [layer.self_attention for layer in encoder]),
-        decoder=_stacked(seen, [layer.self_attention for layer in decoder]),
-        cross=_stacked(seen, [layer.cross_attention for layer in decoder]),
-        log_probs=right.cpu(),
+        encoder=_stacked(weights, [layer.self_attention for layer in model.encoder]),
+        decoder=_stacked(weights, [layer.self_attention for layer in model.decoder]),
+        cross=_stacked(weights, [layer.cross_attention for layer in model.decoder]),
+        log_probs=of_target.cpu(),
     )
 
 
@@ -70,18 +67,24 @@ def cross_attention_weights(
     source_mask: Bool[Tensor, "batch 1 1 source"] | None,
     target_in: Int[Tensor, "batch target"],
 ) -> Float[Tensor, "layers heads batch target source"]:
-    """Read a batch as in training, without dropout; return what was looked at in the sources.
+    """Return the cross-attention weights of a batch, without dropout.
 
-    Rows of padding mean nothing; padding of a source is not looked at.
+    Rows of padded target positions are meaningless; padded source positions have no weight.
+
+    Args:
+        model: on any device; its training mode is restored.
+        source: ids with EOS, padded.
+        source_mask: True where a source position is not padding; None without padding.
+        target_in: target ids shifted right.
     """
-    layers = list(model.decoder_layers())
-    with _reading(model), _watching([layer.cross_attention for layer in layers]) as seen:
+    attentions = [layer.cross_attention for layer in model.decoder]
+    with _inference(model), _recorded_weights(attentions) as weights:
         model.hidden_states(source, source_mask, target_in)
-    return torch.stack([seen[layer.cross_attention].transpose(0, 1) for layer in layers]).float()
+    return torch.stack([weights[attention].transpose(0, 1) for attention in attentions]).float()
 
 
 @contextmanager
-def _reading(model: nn.Module) -> Generator[None]:
+def _inference(model: nn.Module) -> Generator[None]:
     training = model.training
     model.eval()
     try:
@@ -92,30 +95,32 @@ def _reading(model: nn.Module) -> Generator[None]:
 
 
 @contextmanager
-def _watching(attentions: Sequence[Attention]) -> Generator[Mapping[nn.Module, Tensor]]:
-    """Note the weights of these attentions when they run, for as long as the context is open."""
-    seen: dict[nn.Module, Tensor] = {}
+def _recorded_weights(attentions: Sequence[Attention]) -> Generator[Mapping[nn.Module, Tensor]]:
+    """Record the weights of these attentions while the context is open."""
+    weights: dict[nn.Module, Tensor] = {}
 
-    def note(module: nn.Module, given: tuple[object, ...], said: Mapping[str, object]) -> None:
+    def record(module: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         assert isinstance(module, Attention)
-        x, past = given
+        x, kv = args
         assert isinstance(x, Tensor)
-        assert isinstance(past, KeyValue)
-        mask = said.get("mask")
+        assert isinstance(kv, KeyValue)
+        mask = kwargs.get("mask")
         if not isinstance(mask, Tensor):
-            mask = x.new_ones(1, 1, x.size(1), past.keys.size(2), dtype=torch.bool)
-            mask = mask.tril() if said.get("causal") else mask
-        seen[module] = module.weights(x, past, mask)
+            mask = x.new_ones(1, 1, x.size(1), kv.keys.size(2), dtype=torch.bool)
+            mask = mask.tril() if kwargs.get("causal") else mask
+        weights[module] = module.weights(x, kv, mask)
 
-    hooks = [one.register_forward_pre_hook(note, with_kwargs=True) for one in attentions]
+    hooks = [
+        attention.register_forward_pre_hook(record, with_kwargs=True) for attention in attentions
+    ]
     try:
-        yield seen
+        yield weights
     finally:
         for hook in hooks:
             hook.remove()
 
 
 def _stacked(
-    seen: Mapping[nn.Module, Tensor], attentions: Iterable[nn.Module]
+    weights: Mapping[nn.Module, Tensor], attentions: Iterable[nn.Module]
 ) -> Float[Tensor, "layers heads query memory"]:
-    return torch.stack([seen[attention][0] for attention in attentions]).float().cpu()
+    return torch.stack([weights[attention][0] for attention in attentions]).float().cpu()

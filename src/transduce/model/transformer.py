@@ -1,8 +1,8 @@
 """The Transformer: Figure 1 of the paper, put together."""
 
 import math
-from collections.abc import Iterable
-from typing import NamedTuple, cast
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,21 +10,25 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.model.config import ModelConfig
-from transduce.model.cpu.dropout import Dropout
-from transduce.model.incremental_decoder import IncrementalDecoder
+from transduce.model.kernels import Dropout
 from transduce.model.layers import DecoderLayer, EncoderLayer
 from transduce.model.positions import LearnedPositions, Positions
 
+Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
 
-class OutputProjectionInputs(NamedTuple):
-    """Two tensors whose product is the logits."""
 
-    hidden: Float[Tensor, "*batch width"]
-    matrix: Float[Tensor, "vocab width"]
+class LayerStack(nn.ModuleList, Generic[Layer]):
+    """A ModuleList that tells the type checker what it holds."""
+
+    def __init__(self, layers: Iterable[Layer]) -> None:
+        super().__init__(layers)
+
+    def __iter__(self) -> Iterator[Layer]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return cast(Iterator[Layer], super().__iter__())
 
 
 class Transformer(nn.Module):
-    """An encoder-decoder that reads source ids and says the logits of each next target id.
+    """Encoder-decoder Transformer; returns next-token logits for every target position.
 
     One matrix embeds the source, embeds the target, and makes the logits (section 3.4). Its PAD
     row is zero and stays zero: PAD fills batches and starts the decoder, which is the paper's shift
@@ -35,14 +39,14 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=config.pad)
-        self.positions = positions(config)
+        self.positions = make_positions(config)
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.encoder = LayerStack(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = LayerStack(DecoderLayer(config) for _ in range(config.decoder_layers))
         # Post-norm layers end in a normalisation; a pre-norm stack needs one more at its top.
-        pre = config.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.d_model) if pre else nn.Identity()
+        pre_norm = config.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
         bias = torch.zeros(config.vocab_size) if config.output_bias else None
         self.output_bias = None if bias is None else nn.Parameter(bias)
         initialise(self)
@@ -53,7 +57,13 @@ class Transformer(nn.Module):
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
         target_in: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target vocab"]:
-        """Return the logits of each target piece, given the source and the target before it."""
+        """Return the logits of each target piece, given the source and the target before it.
+
+        Args:
+            source: ids with EOS, padded.
+            source_mask: True where a source position is not padding; None without padding.
+            target_in: target ids shifted right: PAD first, without EOS.
+        """
         return self.logits(self.decode(self.encode(source, source_mask), source_mask, target_in))
 
     def encode(
@@ -61,7 +71,7 @@ class Transformer(nn.Module):
         source: Int[Tensor, "batch source"],
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
     ) -> Float[Tensor, "batch source d_model"]:
-        """Return the encoder's output: the memory that the decoder reads."""
+        """Return the encoder's output: the memory that the decoder attends to."""
         x = self.embed(source)
         for layer in self.encoder:
             x = layer(x, source_mask)
@@ -73,9 +83,15 @@ class Transformer(nn.Module):
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
         target_in: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target d_model"]:
-        """Return the decoder's output: the hidden states that `logits` projects."""
+        """Return the decoder's output: the hidden states that `logits` projects.
+
+        Args:
+            memory: the encoder's output.
+            source_mask: True where a source position is not padding; None without padding.
+            target_in: target ids shifted right: PAD first, without EOS.
+        """
         x = self.embed(target_in)
-        for layer in self.decoder_layers():
+        for layer in self.decoder:
             x = layer(x, layer.cross_attention.project_kv(memory), source_mask)
         return self.decoder_norm(x)
 
@@ -85,7 +101,13 @@ class Transformer(nn.Module):
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
         target_in: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target d_model"]:
-        """Return both stacks' output without the logits, which the loss makes chunk by chunk."""
+        """Encode and decode, without the logits: the loss makes those chunk by chunk.
+
+        Args:
+            source: ids with EOS, padded.
+            source_mask: True where a source position is not padding; None without padding.
+            target_in: target ids shifted right: PAD first, without EOS.
+        """
         return self.decode(self.encode(source, source_mask), source_mask, target_in)
 
     def embed(
@@ -96,56 +118,20 @@ class Transformer(nn.Module):
         return self.dropout(self.positions(scaled, first=first))
 
     def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
-        """Multiply by the shared matrix: the one place that makes logits. PAD's is always zero.
+        """Multiply by the shared matrix. PAD's logit is always zero.
 
-        The departure `output_bias` adds a number a piece; PAD's then means nothing.
+        The departure `output_bias` adds a bias per piece; PAD's then means nothing.
         """
         return F.linear(hidden, self.embedding.weight, self.output_bias)
 
-    def output_projection_inputs(
-        self, hidden: Float[Tensor, "*batch d_model"]
-    ) -> OutputProjectionInputs:
-        """The factors of the logits, for a loss that multiplies them itself, chunk by chunk.
-
-        An output bias becomes one more column of the matrix, which a 1 beside `hidden` reads.
-        """
-        if self.output_bias is None:
-            return OutputProjectionInputs(hidden, self.embedding.weight)
-        ones = hidden.new_ones(*hidden.shape[:-1], 1)
-        columns = [self.embedding.weight, self.output_bias[:, None]]
-        return OutputProjectionInputs(torch.cat([hidden, ones], -1), torch.cat(columns, -1))
-
     @property
     def size(self) -> int:
-        """Number of weights; the one matrix that is used three times counts once."""
+        """Number of parameters; the one matrix that is used three times counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def decoder_layers(self) -> Iterable[DecoderLayer]:
-        """The decoder's layers, bottom up; torch's ModuleList does not say what it holds."""
-        return cast(Iterable[DecoderLayer], self.decoder)
 
-    def start_decoding(
-        self,
-        source: Int[Tensor, "batch source"],
-        source_mask: Bool[Tensor, "batch 1 1 source"] | None,
-        *,
-        beams: int = 1,
-    ) -> IncrementalDecoder:
-        """Read the source once; return the state that search advances, `beams` rows a sentence."""
-        memory = self.encode(source, source_mask)
-        layers = list(self.decoder_layers())
-        return IncrementalDecoder(
-            layers,
-            embed=lambda ids, first: self.embed(ids, first=first),
-            logits=lambda x: self.logits(self.decoder_norm(x)),
-            memories=[layer.cross_attention.project_kv(memory) for layer in layers],
-            mask=source_mask,
-            beams=beams,
-        )
-
-
-def positions(config: ModelConfig) -> Positions | LearnedPositions:
-    """Build what adds positions: one for both sides, as the one embedding is for both."""
+def make_positions(config: ModelConfig) -> Positions | LearnedPositions:
+    """Build the positional encoding, one for both sides like the embedding."""
     if config.positions == "learned":
         return LearnedPositions(config.d_model, rows=config.max_positions)
     return Positions(config.d_model)
@@ -163,9 +149,10 @@ def initialise(model: Transformer) -> None:
     learned positions            normal with standard deviation 2^-0.5, as sinusoids have it
     ===========================  ==========================================================
 
-    So a learned place is as loud beside its piece, whose variance is one once it is scaled, as the
-    sinusoid whose place it takes. Fainter ones have to be found first, and that costs updates.
+    So a learned position has the magnitude of the sinusoid that it replaces, beside an embedding
+    whose variance is one once it is scaled. Smaller ones take updates to grow.
     """
+    # The order of the draws fixes the weights of a seed: modules() goes in order of definition.
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)

@@ -114,10 +114,10 @@ class Process:
         mesh = init_device_mesh(model.embedding.weight.device.type, (self.world_size,))
         # FSDP warns about views of its parameters; no view here is written to.
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
-        for layer in model.decoder_layers():  # projects the source before its own forward
+        for layer in model.decoder:  # projects the source before its own forward
             fsdp.fully_shard(layer.cross_attention, mesh=mesh)
             fsdp.register_fsdp_forward_method(layer.cross_attention, "project_kv")
-        for layer in (*model.encoder, *model.decoder_layers()):
+        for layer in (*model.encoder, *model.decoder):
             fsdp.fully_shard(layer, mesh=mesh)
         fsdp.fully_shard(model, mesh=mesh)
         fsdp.register_fsdp_forward_method(model, "hidden_states")

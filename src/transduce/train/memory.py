@@ -20,7 +20,7 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.data.config import MICRO_TOKENS
 from transduce.io.atomic_folder import atomic_file
-from transduce.model.loss import chunk
+from transduce.model.loss import chunk_size
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import Process
@@ -148,7 +148,7 @@ def measure_cost(model: Transformer, *, longest: int, training: TrainConfig) -> 
     """
     device = model.embedding.weight.device
     loss = LossSettings(smoothing=training.label_smoothing, r_drop=training.r_drop)
-    rows = chunk(model.embedding.weight) // longest + 1  # both fill a chunk of the loss
+    rows = chunk_size(model.embedding.weight) // longest + 1  # both fill a chunk of the loss
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         low, high = (
             _peak_bytes(model, _full_batch(count, longest).to(device), loss)
@@ -176,7 +176,7 @@ def _peak_bytes(model: Transformer, batch: Batch, loss: LossSettings) -> int:
         batch_loss(model, batch, loss=loss).backward()
         model.zero_grad(set_to_none=True)
         return torch.cuda.max_memory_allocated(batch.source.device) - before
-    logits = 2 * chunk(model.embedding.weight) * model.config.vocab_size  # and their softmax
+    logits = 2 * chunk_size(model.embedding.weight) * model.config.vocab_size  # and their softmax
     fixed = sum(weight.numel() for weight in model.parameters()) + logits
     saved = _saved_bytes(model, lambda: batch_loss(model, batch, loss=loss))
     return round(_FRAGMENTATION * (saved + fixed * model.embedding.weight.element_size()))

@@ -139,11 +139,11 @@ def compile_layers(model: Transformer) -> None:
     """Have torch compile each layer on its first pass, once for all lengths.
 
     Fewer, larger kernels; weights and checkpoints stay the same. For GPUs, where attention of any
-    length is one call: a CPU has several paths for short rows (`model/cpu`), each of which would be
-    compiled, up to a number beyond which torch compiles no more. The loss is compiled where it is
-    called (`model/loss.py`), since no module holds it.
+    length is one call: a CPU has several paths for short rows (`model/kernels.py`), each of which
+    would be compiled, up to a number beyond which torch compiles no more. The loss, which is in no
+    module, is compiled where it is called (`model/loss.py`).
     """
-    for layer in (*model.encoder, *model.decoder_layers()):
+    for layer in (*model.encoder, *model.decoder):
         layer.compile(dynamic=True)
 
 

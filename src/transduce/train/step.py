@@ -15,9 +15,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.data.batch import Batch
-from transduce.model.loss import nats_of_hidden
-from transduce.model.r_drop import consistent_nats
-from transduce.model.transformer import OutputProjectionInputs, Transformer
+from transduce.model.loss import (
+    OutputProjectionInputs,
+    chunked_cross_entropy,
+    output_projection_inputs,
+    r_drop_loss,
+)
+from transduce.model.transformer import Transformer
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.precision import Bf16Replica
 
@@ -141,13 +145,13 @@ def batch_loss(
     """
 
     def forward() -> OutputProjectionInputs:
-        return model.output_projection_inputs(
-            model.hidden_states(batch.source, batch.source_mask, batch.target_in)
+        return output_projection_inputs(
+            model, model.hidden_states(batch.source, batch.source_mask, batch.target_in)
         )
 
     (hidden, pieces), target_out = forward(), batch.target_out
     if loss.r_drop:
-        return consistent_nats(
+        return r_drop_loss(
             hidden,
             forward().hidden,  # a second pass, which differs by dropout
             pieces,
@@ -155,7 +159,7 @@ def batch_loss(
             smoothing=loss.smoothing,
             alpha=loss.r_drop,
         )
-    sums = nats_of_hidden(
+    sums = chunked_cross_entropy(
         hidden, pieces, target_out, smoothing=loss.smoothing, compiled=loss.compiled
     )
     return sums.smoothed

@@ -11,7 +11,7 @@ from tests.conftest import SHAPE, made
 from transduce.data.batch import Batch, collate
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import bleu, bleu_tokenizer, chrf, perplexity, ter
-from transduce.model.loss import nats
+from transduce.model.loss import cross_entropy
 from transduce.model.transformer import Transformer
 
 REFERENCES = ["the cat sat on the mat today", "a dog barks at the red door"]
@@ -133,7 +133,9 @@ def test_perplexity_sums_the_nats_of_all_pieces(untrained: Transformer, batches:
 
     with torch.no_grad():
         parts = [
-            nats(untrained(b.source, b.source_mask, b.target_in), b.target_out, smoothing=0.0)
+            cross_entropy(
+                untrained(b.source, b.source_mask, b.target_in), b.target_out, smoothing=0.0
+            )
             for b in batches
         ]
     expected = sum(part.plain.item() for part in parts)
@@ -167,7 +169,7 @@ def test_perplexity_counts_a_bias_of_the_logits(tokenizer: Tokenizer, batches: l
 
     with torch.no_grad():
         parts = [
-            nats(model(b.source, b.source_mask, b.target_in), b.target_out, smoothing=0.0)
+            cross_entropy(model(b.source, b.source_mask, b.target_in), b.target_out, smoothing=0.0)
             for b in batches
         ]
     assert found.loss_sum == pytest.approx(sum(part.plain.item() for part in parts), rel=1e-5)

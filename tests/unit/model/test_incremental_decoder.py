@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from transduce.model.incremental_decoder import KVCache
+from transduce.model.fused_decoder import FusedDecoder
+from transduce.model.kv_cache import PreallocatedCache
 from transduce.model.transformer import Transformer
 
 
@@ -17,14 +18,14 @@ def mask(*lengths: int) -> Tensor:
 
 @torch.no_grad()
 def test_a_step_answers_every_row(tiny: Transformer):
-    decoding = tiny.start_decoding(ids(2, 7), mask(7, 5), beams=3)
+    decoding = FusedDecoder(tiny, ids(2, 7), mask(7, 5), beams=3)
 
     assert decoding.step(ids(6)).shape == (6, 19)
 
 
 @torch.no_grad()
 def test_keeping_every_row_changes_nothing(tiny: Transformer):
-    kept, plain = (tiny.start_decoding(ids(2, 7), mask(7, 5), beams=3) for _ in range(2))
+    kept, plain = (FusedDecoder(tiny, ids(2, 7), mask(7, 5), beams=3) for _ in range(2))
     kept.step(ids(6))
     plain.step(ids(6))
 
@@ -35,7 +36,7 @@ def test_keeping_every_row_changes_nothing(tiny: Transformer):
 
 @torch.no_grad()
 def test_a_row_kept_twice_goes_on_twice(tiny: Transformer):
-    decoding = tiny.start_decoding(ids(1, 7), None, beams=3)
+    decoding = FusedDecoder(tiny, ids(1, 7), None, beams=3)
     decoding.step(torch.tensor([2, 3, 4]))
 
     decoding.reorder(torch.tensor([1, 1, 2]))
@@ -47,7 +48,7 @@ def test_a_row_kept_twice_goes_on_twice(tiny: Transformer):
 
 @torch.no_grad()
 def test_keep_before_the_first_step_has_nothing_to_move(tiny: Transformer):
-    decoding, plain = (tiny.start_decoding(ids(1, 7), None, beams=3) for _ in range(2))
+    decoding, plain = (FusedDecoder(tiny, ids(1, 7), None, beams=3) for _ in range(2))
 
     decoding.reorder(torch.tensor([2, 2, 0]))
 
@@ -56,7 +57,7 @@ def test_keep_before_the_first_step_has_nothing_to_move(tiny: Transformer):
 
 @torch.no_grad()
 def test_a_sentence_goes_on_alike_when_others_are_dropped(tiny: Transformer):
-    alone, among = (tiny.start_decoding(ids(3, 7), mask(4, 7, 6), beams=2) for _ in range(2))
+    alone, among = (FusedDecoder(tiny, ids(3, 7), mask(4, 7, 6), beams=2) for _ in range(2))
     alone.step(ids(6))
     among.step(ids(6))
 
@@ -69,13 +70,13 @@ def test_a_sentence_goes_on_alike_when_others_are_dropped(tiny: Transformer):
 
 @torch.no_grad()
 def test_the_memory_is_never_copied_for_beams(tiny: Transformer):
-    decoding = tiny.start_decoding(ids(2, 7), None, beams=5)
+    decoding = FusedDecoder(tiny, ids(2, 7), None, beams=5)
 
     assert [layer._memory.keys.size(0) for layer in decoding._layers] == [2, 2, 2]
 
 
 def test_the_past_returns_all_that_was_added():
-    past, added = KVCache(torch.zeros(3, 5), radius=0), torch.randn(71, 3, 5)
+    past, added = PreallocatedCache(torch.zeros(3, 5), radius=0), torch.randn(71, 3, 5)
 
     seen = [past.append(new).clone() for new in added]
 
@@ -83,18 +84,18 @@ def test_the_past_returns_all_that_was_added():
 
 
 def test_with_a_radius_the_past_returns_what_is_seen_and_holds_little_more():
-    past, added = KVCache(torch.zeros(3, 5), radius=2), torch.randn(71, 3, 5)
+    past, added = PreallocatedCache(torch.zeros(3, 5), radius=2), torch.randn(71, 3, 5)
 
     seen = [past.append(new).clone() for new in added]
 
     assert all(torch.equal(few, added[max(0, n - 2) : n + 1]) for n, few in enumerate(seen))
-    assert len(past._held) < 71
+    assert len(past._block) < 71
 
 
 @torch.no_grad()
 def test_two_translations_by_one_model_do_not_meet(tiny: Transformer):
-    first, second = (tiny.start_decoding(ids(1, 7, seed=seed), None) for seed in (1, 2))
-    alone = tiny.start_decoding(ids(1, 7, seed=1), None)
+    first, second = (FusedDecoder(tiny, ids(1, 7, seed=seed), None) for seed in (1, 2))
+    alone = FusedDecoder(tiny, ids(1, 7, seed=1), None)
 
     for decoding in (first, second, alone):
         decoding.step(torch.tensor([18]))

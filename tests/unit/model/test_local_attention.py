@@ -104,5 +104,5 @@ def test_the_shares_that_are_shown_are_those_that_were_mixed():
 def test_attention_to_the_source_is_never_restricted():
     model = made(replace(SHAPE, radius=1))
 
-    assert {layer.cross_attention.radius for layer in model.decoder_layers()} == {0}
-    assert {layer.self_attention.radius for layer in model.decoder_layers()} == {1}
+    assert {layer.cross_attention.radius for layer in model.decoder} == {0}
+    assert {layer.self_attention.radius for layer in model.decoder} == {1}

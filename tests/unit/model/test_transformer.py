@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from transduce.model.config import ModelConfig
+from transduce.model.loss import output_projection_inputs
 from transduce.model.positions import sinusoids
 from transduce.model.transformer import Transformer
 
@@ -164,7 +165,7 @@ def test_the_factors_of_the_logits_are_their_factors(tiny: Transformer, biased: 
     for model in (tiny, biased):
         hidden = model.hidden_states(ids(2, 11), None, ids(2, 7))
 
-        factors = model.output_projection_inputs(hidden)
+        factors = output_projection_inputs(model, hidden)
 
         torch.testing.assert_close(factors.hidden @ factors.matrix.T, model.logits(hidden))
 
@@ -172,7 +173,7 @@ def test_the_factors_of_the_logits_are_their_factors(tiny: Transformer, biased: 
 def test_without_an_output_bias_the_factors_are_what_is_there(tiny: Transformer):
     hidden = tiny.hidden_states(ids(2, 11), None, ids(2, 7))
 
-    assert tiny.output_projection_inputs(hidden) == (hidden, tiny.embedding.weight)
+    assert output_projection_inputs(tiny, hidden) == (hidden, tiny.embedding.weight)
 
 
 def test_the_models_biases_are_the_configs(config: ModelConfig):

@@ -184,13 +184,13 @@ def test_going_on_leaves_every_update_once_in_the_metrics(run: Run):
 def poison(monkeypatch: pytest.MonkeyPatch, *updates: int) -> None:
     """Let the loss of these updates be no number."""
     calls = iter(range(1, 1000))
-    nats = step.nats_of_hidden
+    nats = step.chunked_cross_entropy
 
     def poisoned(hidden: torch.Tensor, *rest: torch.Tensor, smoothing: float, compiled: bool):
         bad = math.nan if next(calls) in updates else 1.0
         return nats(hidden * bad, *rest, smoothing=smoothing, compiled=compiled)
 
-    monkeypatch.setattr(step, "nats_of_hidden", poisoned)
+    monkeypatch.setattr(step, "chunked_cross_entropy", poisoned)
 
 
 def test_an_update_without_a_finite_gradient_is_skipped_counted_and_named(

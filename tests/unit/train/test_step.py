@@ -11,7 +11,7 @@ from tests.conftest import made
 
 from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
-from transduce.model.loss import Nats, nats, nats_of_hidden
+from transduce.model.loss import LossSums, chunked_cross_entropy, cross_entropy
 from transduce.model.transformer import Transformer
 from transduce.train import step
 from transduce.train.config import TrainConfig
@@ -35,7 +35,7 @@ def test_an_update_counts_target_tokens_without_padding(tiny: Transformer, batch
 def test_an_update_reports_the_smoothed_nats_before_it(tiny: Transformer, batch: Batch):
     tiny.eval()
     logits = tiny(batch.source, batch.source_mask, batch.target_in)
-    before = nats(logits, batch.target_out, smoothing=0.1).smoothed.detach()
+    before = cross_entropy(logits, batch.target_out, smoothing=0.1).smoothed.detach()
     optimizers = make_optimizers(tiny, TrainConfig())
 
     done = train_step(tiny, [batch], optimizers=optimizers, rates=[0.01])
@@ -46,7 +46,7 @@ def test_an_update_reports_the_smoothed_nats_before_it(tiny: Transformer, batch:
 def test_the_gradients_norm_is_that_of_the_mean_loss(tiny: Transformer, batch: Batch):
     tiny.eval()
     logits = tiny(batch.source, batch.source_mask, batch.target_in)
-    loss = nats(logits, batch.target_out, smoothing=0.1).smoothed / 9
+    loss = cross_entropy(logits, batch.target_out, smoothing=0.1).smoothed / 9
     grads = torch.autograd.grad(loss, list(tiny.parameters()))
     optimizers = make_optimizers(tiny, TrainConfig())
 
@@ -87,11 +87,11 @@ def test_a_gradient_that_is_no_number_changes_no_weight_and_no_memory(
 def test_a_loss_that_is_no_number_is_enough_to_skip(
     tiny: Transformer, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ):
-    def spoilt(*given: torch.Tensor, smoothing: float, compiled: bool) -> Nats:
-        found = nats_of_hidden(*given, smoothing=smoothing, compiled=compiled)
+    def spoilt(*given: torch.Tensor, smoothing: float, compiled: bool) -> LossSums:
+        found = chunked_cross_entropy(*given, smoothing=smoothing, compiled=compiled)
         return found._replace(smoothed=found.smoothed + math.nan)
 
-    monkeypatch.setattr(step, "nats_of_hidden", spoilt)
+    monkeypatch.setattr(step, "chunked_cross_entropy", spoilt)
 
     done = train_step(tiny, [batch], optimizers=make_optimizers(tiny, TrainConfig()), rates=[0.01])
 
@@ -156,7 +156,7 @@ def test_readings_that_differ_by_dropout_cost_more_with_r_drop(config: ModelConf
     model = made(replace(config, vocab_size=37, dropout=0.5)).train()
     optimizers = make_optimizers(model, TrainConfig())
 
-    def nats(r_drop: float) -> float:
+    def loss_of(r_drop: float) -> float:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
             done = train_step(
@@ -168,7 +168,7 @@ def test_readings_that_differ_by_dropout_cost_more_with_r_drop(config: ModelConf
             )
         return done.loss_sum.item()
 
-    assert nats(1.0) < nats(2.0)
+    assert loss_of(1.0) < loss_of(2.0)
 
 
 @pytest.mark.parametrize("r_drop", [0.0, 1.0])
@@ -189,7 +189,7 @@ def test_a_bias_of_the_logits_is_learned_but_for_pads(
 def test_the_gradient_of_a_bias_of_the_logits_is_autograds(config: ModelConfig, batch: Batch):
     model = made(replace(config, vocab_size=37, output_bias=True)).eval()
     logits = model(batch.source, batch.source_mask, batch.target_in)
-    loss = nats(logits, batch.target_out, smoothing=0.1).smoothed / 9
+    loss = cross_entropy(logits, batch.target_out, smoothing=0.1).smoothed / 9
     norm = torch.nn.utils.get_total_norm(torch.autograd.grad(loss, list(model.parameters())))
     optimizers = make_optimizers(model, TrainConfig())
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from transduce.data.batch import Batch, collate, pad_source
 from transduce.inference.engines.threads import one_thread, side_by_side
 from transduce.inference.engines.worker_processes import Helpers, may_fork
+from transduce.model.fused_decoder import FusedDecoder
 from transduce.model.transformer import Transformer
 from transduce.search.candidates import masked_log_softmax, mean_log_probs
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
@@ -221,7 +222,7 @@ class TorchEngine:
     def _start(self, sources: Sequence[Sequence[int]], *, beam: int) -> Steps:
         ids, mask = pad_source(sources, pad=self._pad, eos=self._eos)
         ids, mask = ids.to(self._device), None if mask is None else mask.to(self._device)
-        members = [model.start_decoding(ids, mask, beams=beam) for model in self._models]
+        members = [FusedDecoder(model, ids, mask, beams=beam) for model in self._models]
         return members[0] if len(members) == 1 else Ensemble(members, pad=self._pad)
 
     def _log_probs(self, batch: Batch) -> Float[Tensor, "batch target vocab"]:

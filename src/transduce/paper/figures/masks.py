@@ -12,7 +12,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from transduce.data.batch import collate
-from transduce.model.attention import KeyValue, written_out
+from transduce.model.attention import KeyValue
+from transduce.model.kernels import scaled_dot_product_attention_cpu
 from transduce.paper.figures.shown import Shown
 from transduce.paper.plot import Ink
 
@@ -78,7 +79,7 @@ def _looks(queries: int, memory: int, *, mask: Bool[Tensor, "batch 1 1 memory"] 
     past = KeyValue(
         torch.zeros(rows, 1, memory, 4), torch.eye(memory).expand(rows, 1, memory, memory)
     )
-    weights = written_out(flat, past, mask=mask, causal=mask is None)[0, 0]
+    weights = scaled_dot_product_attention_cpu(flat, *past, mask=mask, causal=mask is None)[0, 0]
     return tuple(tuple(weight > 0 for weight in row) for row in weights.tolist())
 
 

@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transduce.config import load_recipe
 from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
-from transduce.model.loss import nats
+from transduce.model.loss import cross_entropy
 from transduce.paper.table2.cost import RUNS, Lengths, account, count, on_gpu
 
 LENGTHS = Lengths(source=11, target=7)
@@ -34,7 +34,7 @@ def test_there_and_back_has_the_operations_that_torch_counts():
 
     with FlopCounterMode(display=False) as counter:
         logits = model(pairs.source, pairs.source_mask, pairs.target_in)
-        nats(logits, pairs.target_out, smoothing=0.1).smoothed.backward()
+        cross_entropy(logits, pairs.target_out, smoothing=0.1).smoothed.backward()
 
     assert counter.get_total_flops() == ROWS * count(SHAPE, LENGTHS).training
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transduce.model.cpu.dropout import Dropout
+from transduce.model.kernels import Dropout
 
 
 def dropped(p: float, *shape: int, seed: int = 0) -> Tensor:

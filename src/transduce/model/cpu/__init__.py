@@ -1,1 +1,0 @@
-"""CPU kernels that stand in for readable reference code."""
