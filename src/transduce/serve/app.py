@@ -7,9 +7,9 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from pydantic import BaseModel
 from starlette.applications import Starlette
@@ -87,7 +87,7 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
     operations = (
         *documented,
         *_document_operations(documented, registry),
-        *StaticPage().operations(),
+        *_page_operations(),
     )
     app = Starlette(
         routes=[
@@ -158,6 +158,7 @@ def _metrics_operation(metrics: Metrics, settings: ServerSettings) -> Operation:
     token = settings.metrics_auth_token
 
     async def handler(request: HTTPRequest) -> HTTPResponse:
+        """Return metrics in Prometheus's text format."""
         authorization = request.header(b"authorization").encode()
         if token and not hmac.compare_digest(authorization, f"Bearer {token}".encode()):
             raise HTTPError(401, "Unauthorized")
@@ -167,7 +168,6 @@ def _metrics_operation(metrics: Metrics, settings: ServerSettings) -> Operation:
         path="/metrics",
         method="GET",
         operation_id="metrics",
-        summary="Return metrics in Prometheus's text format.",
         handler=handler,
         response_model=None,
         media_type=CONTENT_TYPE,
@@ -181,6 +181,7 @@ def _document_operations(
     """Return the OpenAPI document's operations: its usual path and LibreTranslate's."""
 
     async def handler(request: HTTPRequest) -> HTTPResponse:
+        """Return this document."""
         return response
 
     # The document describes these operations too, so they exist before the response.
@@ -189,7 +190,6 @@ def _document_operations(
             path=path,
             method="GET",
             operation_id=name,
-            summary="Return this document.",
             handler=handler,
             response_model=None,
         )
@@ -208,76 +208,51 @@ def _document_operations(
     return operations
 
 
-class PageFile(NamedTuple):
-    """A file of the page."""
-
-    media_type: str
-    content: bytes
-
-
-def page_files() -> dict[str, PageFile]:
+def page_responses() -> dict[str, HTTPResponse]:
     """Read the files of the page by name: its own and those of the attention view."""
     page, view = Path(__file__).parent / "page", Path(visualization.__file__).parent
     own = (INDEX, "page.css", "theme.js", "page.js", "api_client.js", "output.js", "details.js")
     shared = ("colours.css", "attention.css", *SCRIPTS)
-    paths = [page / name for name in own] + [view / name for name in shared]
-    return {path.name: PageFile(_MEDIA_TYPES[path.suffix], path.read_bytes()) for path in paths}
+    return {
+        path.name: _file_response(path)
+        for path in [*(page / name for name in own), *(view / name for name in shared)]
+    }
 
 
-class StaticPage:
-    """Serves `index.html` at `/` and the other files at `/page/<name>`.
+def _page_operations() -> list[Operation]:
+    """Return the operations for browsers, which are not part of the OpenAPI document.
 
-    Browsers cache them and revalidate on each visit.
+    `index.html` is served at `/` and the other files at `/page/<name>`. Browsers cache them and
+    revalidate on each visit.
     """
+    responses = page_responses()
 
-    def __init__(self, files: Mapping[str, PageFile] | None = None) -> None:
-        """Prepare the response for each file."""
-        self._responses = {
-            name: _file_response(file) for name, file in (files or page_files()).items()
-        }
-
-    def operations(self) -> Sequence[Operation]:
-        """Return the operations; they are for browsers and not part of the OpenAPI document."""
-        return (
-            Operation(
-                path="/",
-                method="GET",
-                operation_id="page",
-                summary="Return the page.",
-                handler=self.index,
-                response_model=None,
-                media_type=_MEDIA_TYPES[".html"],
-            ),
-            Operation(
-                path="/page/{name}",
-                method="GET",
-                operation_id="page_file",
-                summary="Return a file of the page.",
-                handler=self.file,
-                response_model=None,
-                media_type="text/plain",
-                error_statuses=(404, 500),
-            ),
-        )
-
-    async def index(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /."""
-        return _revalidated(request, self._responses[INDEX])
-
-    async def file(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /page/<name>."""
-        response = self._responses.get(request.path_parameter("name"))
+    async def handler(request: HTTPRequest) -> HTTPResponse:
+        response = responses.get(request.scope["path_params"].get("name", INDEX))
         if response is None:
             raise HTTPError(404, "Not Found")
         return _revalidated(request, response)
 
+    return [
+        Operation(
+            path=path,
+            method="GET",
+            operation_id=name,
+            handler=handler,
+            response_model=None,
+            error_statuses=(404, 500),
+        )
+        for path, name in (("/", "page"), ("/page/{name}", "page_file"))
+    ]
 
-def _file_response(file: PageFile) -> HTTPResponse:
+
+def _file_response(path: Path) -> HTTPResponse:
+    content = path.read_bytes()
     return HTTPResponse(
-        file.content,
-        media_type=file.media_type,
+        content,
+        media_type=_MEDIA_TYPES[path.suffix],
         headers=(
-            ("etag", f'"{hashlib.sha256(file.content).hexdigest()[:32]}"'),
+            ("etag", f'"{hashlib.sha256(content).hexdigest()[:32]}"'),
             ("cache-control", "no-cache"),
             ("content-security-policy", PAGE_POLICY),
             ("x-content-type-options", "nosniff"),

@@ -123,7 +123,6 @@ class DeepLAPI:
                 path="/v2/languages",
                 method=method,
                 operation_id=f"deepl_languages_{method.lower()}",
-                summary="List the source or target languages.",
                 handler=self.languages,
                 request_model=DeepLLanguagesRequest,
                 request_format="any",
@@ -139,7 +138,6 @@ class DeepLAPI:
                 path="/v2/translate",
                 method="POST",
                 operation_id="deepl_translate",
-                summary="Translate texts, with DeepL's request and response format.",
                 handler=self.translate,
                 request_model=DeepLTranslateRequest,
                 request_format="any",
@@ -153,7 +151,6 @@ class DeepLAPI:
                 path="/v2/usage",
                 method="GET",
                 operation_id="deepl_usage",
-                summary="Return the number of characters translated since the server started.",
                 handler=self.usage,
                 response_model=DeepLUsage,
                 error_statuses=(500,),
@@ -162,7 +159,7 @@ class DeepLAPI:
         )
 
     async def translate(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /v2/translate."""
+        """Translate texts, with DeepL's request and response format."""
         char_limit = request.authorize(self._settings, None, missing_status=403)
         data = request.data()
         batch_limit = self._settings.batch_limit
@@ -200,26 +197,24 @@ class DeepLAPI:
         return HTTPResponse.of(DeepLTranslateResponse(translations=translations))
 
     async def languages(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /v2/languages."""
+        """List the source or target languages."""
         side = _text(request.data(), "type", required=False) or "source"
-        if side == "source":
-            languages = [
-                DeepLLanguage(language=language.code.upper(), name=language.name)
-                for language in self._registry.sources()
-            ]
-        elif side == "target":
-            languages = [
-                DeepLLanguage(
-                    language=language.code.upper(), name=language.name, supports_formality=False
-                )
-                for language in self._registry.targets()
-            ]
-        else:
+        if side not in ("source", "target"):
             raise HTTPError(400, "Value for 'type' not supported: use source or target.")
-        return HTTPResponse.of(DeepLLanguageList(languages))
+        is_target = side == "target"
+        languages = self._registry.targets() if is_target else self._registry.sources()
+        formality = {"supports_formality": False} if is_target else {}
+        return HTTPResponse.of(
+            DeepLLanguageList(
+                [
+                    DeepLLanguage(language=language.code.upper(), name=language.name, **formality)
+                    for language in languages
+                ]
+            )
+        )
 
     async def usage(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /v2/usage."""
+        """Return the number of characters translated since the server started."""
         return HTTPResponse.of(
             DeepLUsage(character_count=self._character_count, character_limit=UNLIMITED_CHARACTERS)
         )

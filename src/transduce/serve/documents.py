@@ -118,7 +118,6 @@ class DocumentAPI:
                 path="/translate_file",
                 method="POST",
                 operation_id="translate_file",
-                summary=f"Translate a document ({', '.join(FORMATS)}), preserving its structure.",
                 handler=self.translate,
                 request_model=TranslateFileRequest,
                 request_format="file",
@@ -130,7 +129,6 @@ class DocumentAPI:
                 path="/download_file/{name}",
                 method="GET",
                 operation_id="download_file",
-                summary="Download a translated document, for ten minutes.",
                 handler=self.download,
                 response_model=None,
                 media_type="application/octet-stream",
@@ -139,7 +137,7 @@ class DocumentAPI:
         )
 
     async def translate(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /translate_file."""
+        """Translate a document, preserving its structure."""
         data = request.data()
         char_limit = request.authorize(self._settings, data.value("api_key"))
         upload = _upload(data)
@@ -165,7 +163,7 @@ class DocumentAPI:
         return HTTPResponse.of(TranslateFileResponse(translatedFileUrl=url))
 
     async def download(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /download_file/<name>."""
+        """Download a translated document, for ten minutes."""
         name = request.path_parameter("name")
         content = self.store.get(name)
         if content is None:

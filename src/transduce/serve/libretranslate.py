@@ -148,7 +148,6 @@ class LibreTranslateAPI:
                 path="/translate",
                 method="POST",
                 operation_id="translate",
-                summary="Translate a text or a list of texts.",
                 handler=self.translate,
                 request_model=TranslateRequest,
                 request_format="any",
@@ -160,7 +159,6 @@ class LibreTranslateAPI:
                 path="/detect",
                 method="POST",
                 operation_id="detect",
-                summary="Detect the language of a text among the loaded source languages.",
                 handler=self.detect,
                 request_model=DetectRequest,
                 request_format="any",
@@ -172,7 +170,6 @@ class LibreTranslateAPI:
                 path="/languages",
                 method="GET",
                 operation_id="languages",
-                summary="List the loaded languages and their target languages.",
                 handler=self.languages,
                 response_model=LanguageList,
             ),
@@ -180,7 +177,6 @@ class LibreTranslateAPI:
                 path="/frontend/settings",
                 method="GET",
                 operation_id="frontend_settings",
-                summary="Return the settings that a page needs.",
                 handler=self.frontend_settings,
                 response_model=FrontendSettings,
             ),
@@ -188,7 +184,6 @@ class LibreTranslateAPI:
                 path="/health",
                 method="GET",
                 operation_id="health",
-                summary="Check that the server is running.",
                 handler=self.health,
                 response_model=HealthResponse,
             ),
@@ -196,7 +191,6 @@ class LibreTranslateAPI:
                 path="/suggest",
                 method="POST",
                 operation_id="suggest",
-                summary="Suggestions are disabled on this server.",
                 handler=self.suggest,
                 request_model=SuggestRequest,
                 request_format="any",
@@ -208,7 +202,7 @@ class LibreTranslateAPI:
         )
 
     async def translate(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /translate."""
+        """Translate a text or a list of texts."""
         data = request.data()
         char_limit = request.authorize(self._settings, data.value("api_key"))
         is_list, texts = _texts(data)
@@ -241,7 +235,7 @@ class LibreTranslateAPI:
         return HTTPResponse.of(TranslateResponse.model_validate(fields))
 
     async def detect(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /detect."""
+        """Detect the language of a text among the loaded source languages."""
         data = request.data()
         char_limit = request.authorize(self._settings, data.value("api_key"))
         (text,) = request.check_texts(
@@ -253,19 +247,19 @@ class LibreTranslateAPI:
         return HTTPResponse.of(DetectedLanguageList(list(guesses)))
 
     async def languages(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /languages."""
+        """List the loaded languages and their target languages."""
         return self._languages
 
     async def frontend_settings(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /frontend/settings."""
+        """Return the settings that a page needs."""
         return self._frontend_settings
 
     async def health(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /health."""
+        """Check that the server is running."""
         return HTTPResponse.of(HealthResponse(status="ok"))
 
     async def suggest(self, request: HTTPRequest) -> HTTPResponse:
-        """Reject /suggest: suggestions are not stored."""
+        """Suggestions are disabled on this server."""
         raise HTTPError(403, "Suggestions are disabled on this server.")
 
     def _alternatives(self, data: RequestData) -> int:

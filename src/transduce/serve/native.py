@@ -236,27 +236,23 @@ class NativeAPI:
                 path="/api/models",
                 method="GET",
                 operation_id="models",
-                summary="List the loaded models.",
                 handler=self.models,
                 response_model=ModelList,
             ),
             self._operation(
                 "translate",
-                "Translate a text; with scores, confidence, alternatives and alignments.",
                 handler=self.translate,
                 request_model=NativeTranslateRequest,
                 response_model=NativeTranslateResponse,
             ),
             self._operation(
                 "alternatives",
-                "List the most probable continuations at a position of a translation.",
                 handler=self.alternatives,
                 request_model=AlternativesRequest,
                 response_model=AlternativesResponse,
             ),
             self._operation(
                 "attention",
-                "Return the attention weights of a sentence: every kind, layer and head.",
                 handler=self.attention,
                 request_model=AttentionRequest,
                 response_model=AttentionResponse,
@@ -264,11 +260,11 @@ class NativeAPI:
         )
 
     async def models(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /api/models."""
+        """List the loaded models."""
         return self._models
 
     async def translate(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /api/translate."""
+        """Translate a text; with scores, confidence, alternatives and alignments."""
         fields, text = self._validate(request, NativeTranslateRequest)
         route = await self._route(text, fields)
         translation = TranslatedText(text)
@@ -299,7 +295,7 @@ class NativeAPI:
         )
 
     async def alternatives(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /api/alternatives."""
+        """List the most probable continuations at a position of a translation."""
         fields, text = self._validate(request, AlternativesRequest)
         direction = await self._direction(text, fields)
         after, count = replace_nul(fields.after), fields.count
@@ -320,7 +316,7 @@ class NativeAPI:
         return HTTPResponse.of(await _run(direction, compute))
 
     async def attention(self, request: HTTPRequest) -> HTTPResponse:
-        """Handle /api/attention."""
+        """Return the attention weights of a sentence: every kind, layer and head."""
         fields, text = self._validate(request, AttentionRequest)
         direction = await self._direction(text, fields)
         translation = None if fields.translation is None else replace_nul(fields.translation)
@@ -332,7 +328,6 @@ class NativeAPI:
     def _operation(
         self,
         name: str,
-        summary: str,
         *,
         handler: Handler,
         request_model: type[BaseModel],
@@ -342,7 +337,6 @@ class NativeAPI:
             path=f"/api/{name}",
             method="POST",
             operation_id=f"api_{name}",
-            summary=summary,
             handler=handler,
             request_model=request_model,
             request_format="json",

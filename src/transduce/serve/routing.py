@@ -90,8 +90,8 @@ class Operation:
     method: Literal["GET", "POST"]
     operation_id: str
     """Name of the operation in clients generated from the document."""
-    summary: str
     handler: Handler
+    """Its docstring is the summary in the document."""
     response_model: type[BaseModel] | None
     """JSON content of a 200 response; None if it is not JSON."""
     request_model: type[BaseModel] | None = None
@@ -257,7 +257,7 @@ def _add_language_codes(schema: JsonSchemaValue, languages: LanguageCodes) -> No
 def _describe(operation: Operation, schemas: Schemas, languages: LanguageCodes) -> JSONObject:
     description: JSONObject = {
         "operationId": operation.operation_id,
-        "summary": operation.summary,
+        "summary": (operation.handler.__doc__ or "").strip(),
         "responses": _responses(operation, schemas),
     }
     if "{name}" in operation.path:

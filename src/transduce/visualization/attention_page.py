@@ -13,6 +13,7 @@ from transduce.visualization.attention_view import (
     AttentionTrace,
     attention_figure,
     mean_of_heads,
+    strongest,
 )
 from transduce.visualization.page import Section, escape, page, table
 
@@ -112,16 +113,11 @@ def _encode(tokenizer: Tokenizer, text: str, *, side: str) -> list[int]:
 
 
 def _piece_table(traced: AttentionTrace) -> str:
-    rows: list[tuple[str, ...]] = []
     cross = mean_of_heads(traced.cross[-1])
-    for piece, log_prob, weights in zip(traced.target_pieces, traced.log_probs, cross, strict=True):
-        index = max(range(len(weights)), key=weights.__getitem__)
-        rows.append(
-            (
-                piece,
-                f"{math.exp(log_prob):.3f}",
-                traced.source_pieces[index],
-                f"{weights[index]:.3f}",
-            )
+    rows = [
+        (piece, f"{math.exp(log_prob):.3f}", *strongest(traced.source_pieces, weights))
+        for piece, log_prob, weights in zip(
+            traced.target_pieces, traced.log_probs, cross, strict=True
         )
+    ]
     return table(["piece", "p", "attends most to", "weight"], rows, numbers=[1, 3])

@@ -89,9 +89,7 @@ def attention_figure(trace: AttentionTrace, *, title: str) -> str:
     data = attention_json(trace).replace("<", "\\u003c")  # so that no piece can end the script
     folder = Path(__file__).parent
     script = "".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    strongest = [
-        (piece, *_strongest(columns, row)) for piece, row in zip(rows, weights, strict=True)
-    ]
+    largest = [(piece, *strongest(columns, row)) for piece, row in zip(rows, weights, strict=True)]
     heatmap = heatmap_svg(rows, columns, weights, title=f"Target → source: {title}")
     return (
         f'<figure class="attention">\n<figcaption>{escape(title)}</figcaption>\n'
@@ -99,7 +97,7 @@ def attention_figure(trace: AttentionTrace, *, title: str) -> str:
         f'<p class="note">Rows: target pieces, when they are predicted. Columns: source pieces. '
         f"JavaScript adds a choice of kind, layer and head.</p>\n"
         f'<div class="heat">{scroll_box(heatmap, label=title)}</div>\n'
-        f"{table(['piece', 'attends most to', 'weight'], strongest, numbers=[2])}</div>\n"
+        f"{table(['piece', 'attends most to', 'weight'], largest, numbers=[2])}</div>\n"
         f'<script type="application/json">{data}</script>\n<script>\n{script}</script>\n'
         f"</figure>\n"
     )
@@ -273,7 +271,8 @@ def _word_line(
     )
 
 
-def _strongest(columns: Sequence[str], row: Sequence[float]) -> tuple[str, str]:
+def strongest(columns: Sequence[str], row: Sequence[float]) -> tuple[str, str]:
+    """Return the piece with the largest weight in a row, and that weight as text."""
     index = max(range(len(row)), key=row.__getitem__)
     return columns[index], f"{row[index]:.3f}"
 

@@ -140,7 +140,10 @@ def bar_chart(
     label_height = 0 if side_labels else 22
     group_height = label_height + len(series) * _BAR + _GAP
     height = len(labels) * group_height
-    marks = [_vertical_line(100 * axis.position(tick), height, tick == 0) for tick in axis.ticks]
+    marks: list[str] = []
+    for tick in axis.ticks:
+        x, css_class = f"{100 * axis.position(tick):.2f}%", "grid" if tick else "axis"
+        marks.append(f'<line class="{css_class}" x1="{x}" x2="{x}" y1="0" y2="{height}"/>')
     marks += _x_axis_labels(axis, y_label, y=height)
     for row, label in enumerate(labels):
         top = row * group_height + label_height + _GAP / 2
@@ -193,12 +196,6 @@ def _x_axis_labels(axis: Axis, label: str, *, y: int) -> list[str]:
     for tick, text in zip(axis.ticks, axis.labels, strict=True):
         marks.append(_text(f"{100 * axis.position(tick):.2f}%", y + 19.0, text, anchor="middle"))
     return marks
-
-
-def _vertical_line(percent: float, height: int, is_zero: bool) -> str:
-    css_class = "axis" if is_zero else "grid"
-    x = f"{percent:.2f}%"
-    return f'<line class="{css_class}" x1="{x}" x2="{x}" y1="0" y2="{height}"/>'
 
 
 def _polyline(points: Sequence[tuple[float, float]], colour: str) -> str:

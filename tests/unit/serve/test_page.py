@@ -5,15 +5,15 @@ from html.parser import HTMLParser
 
 import pytest
 
-from transduce.serve.app import INDEX, PAGE_POLICY, page_files
+from transduce.serve.app import INDEX, PAGE_POLICY, page_responses
 
-FILES = page_files()
+FILES = page_responses()
 SCRIPTS = sorted(name for name in FILES if name.endswith(".js"))
 STYLES = sorted(name for name in FILES if name.endswith(".css"))
 
 
 def text(name: str) -> str:
-    return FILES[name].content.decode()
+    return FILES[name].body.decode()
 
 
 class Elements(HTMLParser):

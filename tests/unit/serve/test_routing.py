@@ -6,9 +6,9 @@ import re
 import pytest
 from tests.served import Serve, Served
 
-from transduce.serve.app import PAGE_POLICY, page_files
+from transduce.serve.app import PAGE_POLICY, page_responses
 
-FILES = page_files()
+FILES = page_responses()
 
 Document = dict[str, dict[str, dict[str, dict[str, object]]]]
 
@@ -115,7 +115,7 @@ def test_the_page_is_served_with_its_policy(served: Served) -> None:
 def test_every_file_of_the_page_is_served(served: Served, name: str) -> None:
     said = served.ask("GET", f"/page/{name}")
 
-    assert said.content == FILES[name].content
+    assert said.content == FILES[name].body
     assert said.headers["content-type"] == FILES[name].media_type
     assert said.headers["cache-control"] == "no-cache"
 
