@@ -16,7 +16,7 @@ from pathlib import Path
 
 from record import header, write
 
-from transduce.demo.pronoun import read_cases, score_pronouns
+from transduce.demo.corpus import read_cases, score_pronouns
 
 TRANSDUCE = [sys.executable, "-m", "transduce"]
 

@@ -1,38 +1,95 @@
-"""The demo's files: distinct sentences, the same for the same seed, and a test that is one.
+"""The demo's corpus: reproducible, without duplicates, and with a held-out test of "it".
 
-Where German must choose *er*, *sie* or *es*, the test asks for what training never showed: no two
-nouns with the same reason, and in half of the cases not even the one noun that is meant with it.
+Where German must choose *er*, *sie* or *es*, no test sentence shares both nouns and the adjective
+with training, and in half of the cases even the referent and the adjective are *unseen* together.
 """
 
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
 from transduce.data.corpus import Pair
-from transduce.demo.grammar.reference import It, draw_it, pronoun_of
+from transduce.demo.grammar.lexicon import NOUNS, Noun
+from transduce.demo.grammar.scenes import SCENES, It, draw_it, its_of, pronoun_of
 from transduce.demo.grammar.sentences import reference, sentence
-from transduce.demo.pronoun import Case, write_cases
-from transduce.demo.unseen import Unseen, unseen_pairs
 
-_SHARE_OF_IT = 0.2
+_FILE = "pronouns.jsonl"
+_PRONOUN = re.compile(r"\bweil (er|sie|es)\b")
+_IT_SHARE = 0.2  # of the training sentences
+_UNSEEN_SHARE = 0.15  # of all combinations of a noun and one of its reasons
+_MIN_REASONS, _MIN_NOUNS = 2, 3  # that training keeps for each noun, and for each reason
 
-_Which = Literal["without", "seen", "unseen"]
+_Sort = Literal["without", "seen", "unseen"]
 
 
-class Written(NamedTuple):
-    """What `write_corpus` wrote."""
+class Case(NamedTuple):
+    """A test sentence whose "it" must be resolved."""
+
+    line: int
+    """Line of the test set, counted from 0."""
+
+    pronoun: str
+    """The reference's pronoun: *er*, *sie* or *es*."""
+
+    first: str
+    """The first noun's pronoun."""
+
+    second: str
+    unseen: bool
+    """Whether training never combines the referent with the adjective."""
+
+    majority: str
+    """The most frequent pronoun in training's sentences with "it"."""
+
+
+class PronounScore(NamedTuple):
+    """Accuracies of the pronoun, from 0 to 1, and those of two baseline rules."""
+
+    cases: int
+    accuracy: float
+    unseen_cases: int
+    unseen_accuracy: float
+    always_first: float
+    """Accuracy of always choosing the first noun."""
+
+    majority: float
+    """Accuracy of always choosing the most frequent pronoun in training."""
+
+    majority_pronoun: str
+
+
+class CorpusSizes(NamedTuple):
+    """Numbers of sentences that `write_corpus` wrote."""
 
     pairs: int
-    """Sentences of the training set."""
+    """Training sentences."""
 
     validation: int
     test: int
     cases: int
-    """Sentences of the test set with "it"."""
+    """Test sentences with "it"."""
 
     open_reference: int
-    """Sentences drawn and kept out of all sets because "it" could be either noun."""
+    """Sentences discarded because "it" could refer to either noun."""
+
+
+class UnseenCombinations(NamedTuple):
+    """Combinations of a noun and a reason that training must not show."""
+
+    pairs: frozenset[tuple[str, str]]
+    reasons: dict[str, frozenset[str]]
+    """Held-out reasons by every form of the noun."""
+
+    def are_in(self, source: str) -> bool:
+        """Whether an English sentence contains both words of a combination."""
+        words = set(re.findall(r"\w+", source.lower()))
+        return any(not words.isdisjoint(self.reasons.get(word, ())) for word in words)
 
 
 class _Drawn(NamedTuple):
@@ -41,77 +98,77 @@ class _Drawn(NamedTuple):
 
 
 @dataclass(kw_only=True, slots=True)
-class _Drawing:
-    """What was drawn so far, and what may not be drawn any more."""
+class _Sampler:
+    """Draws sentences that no completed set contains."""
 
     rng: Random
-    unseen: Unseen
-    """Nouns with the reasons that are theirs in the test alone."""
+    unseen: UnseenCombinations
+    """Combinations reserved for the test set."""
 
     targets: set[str] = field(default_factory=set[str])
-    """The translations of the sets that are complete."""
+    """Translations in completed sets."""
 
     triples: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
-    """Both nouns and the adjective of what is said of "it" in them."""
+    """Both nouns and the adjective of every "it" in completed sets."""
 
     translations: dict[str, str] = field(default_factory=dict[str, str])
     open_reference: int = 0
 
-    def take(self, count: int, which: _Which | None = None) -> list[_Drawn]:
-        """New sentences of one sort; without one, such as training is made of."""
+    def take(self, count: int, sort: _Sort | None = None) -> list[_Drawn]:
+        """Draw new sentences of one sort; None draws the training mixture."""
         taken: list[_Drawn] = []
         while len(taken) < count:
-            drawn = self._draw(which or self._mixed())
-            if which and drawn.it and drawn.it.of_doer != (len(taken) % 2 == 0):
-                continue  # a test in which every other "it" is the first noun
+            drawn = self._draw(sort or self._training_sort())
+            if sort and drawn.it and drawn.it.of_doer != (len(taken) % 2 == 0):
+                continue  # in the test set every other "it" refers to the first noun
             source, target = drawn.pair
             known = self.translations.get(source)
             assert known in (None, target), f"{source}: {known} or {target}?"
-            for_test_alone = which is None and self.unseen.are_in(source)
-            if known is None and target not in self.targets and not for_test_alone:
+            reserved = sort is None and self.unseen.are_in(source)
+            if known is None and target not in self.targets and not reserved:
                 self.translations[source] = target
                 taken.append(drawn)
         return taken
 
-    def complete(self, drawn: list[_Drawn]) -> None:
-        """Keep other sets from saying the same."""
-        self.targets |= {each.pair.target for each in drawn}
-        self.triples |= {each.it.triple for each in drawn if each.it}
+    def complete(self, sentences: list[_Drawn]) -> None:
+        """Exclude these sentences from further sets."""
+        self.targets |= {drawn.pair.target for drawn in sentences}
+        self.triples |= {drawn.it.triple for drawn in sentences if drawn.it}
 
-    def _mixed(self) -> _Which:
-        return "seen" if self.rng.random() < _SHARE_OF_IT else "without"
+    def _training_sort(self) -> _Sort:
+        return "seen" if self.rng.random() < _IT_SHARE else "without"
 
-    def _draw(self, which: _Which) -> _Drawn:
-        if which == "without":
+    def _draw(self, sort: _Sort) -> _Drawn:
+        if sort == "without":
             return _Drawn(sentence(self.rng), None)
         while True:
             it = draw_it(self.rng)
             if it.is_open:
                 self.open_reference += 1
             elif it.triple not in self.triples and (it.pair in self.unseen.pairs) == (
-                which == "unseen"
+                sort == "unseen"
             ):
                 return _Drawn(reference(self.rng, it), it)
 
 
 def write_corpus(
     folder: Path, *, pairs: int = 80_000, held_out: int = 500, cases: int = 240, seed: int = 1
-) -> Written:
+) -> CorpusSizes:
     """Write train, validation and test as `.en` and `.de` files, and the test's `pronouns.jsonl`.
 
-    The sets share no source sentence, and no target sentence, so that a held out sentence is not a
-    known one with "didn't" for "did not". Every source has one target. Of the sentences with "it",
-    no two sets share both nouns and the adjective. Half of those in the test are *unseen*: no
-    sentence of training or validation, of any kind, holds both the noun that is meant and the
-    adjective, though each of the two occurs there with others.
+    The sets share no source and no target sentence, so that a held-out sentence is not a training
+    sentence with "didn't" for "did not". Every source has one target. Sentences with "it" in
+    different sets never share both nouns and the adjective. Half of those in the test set are
+    *unseen*: no training or validation sentence of any kind contains both the referent and the
+    adjective, though each occurs there in other combinations.
 
     Args:
-        folder: made if it is missing; files of these names in it are replaced.
-        pairs: sentences of the training set, a fifth of them with "it".
-        held_out: sentences of the validation set, made like training's; and of the test set,
-            without "it".
-        cases: sentences with "it" of the test set, besides; in half of them it is the first noun.
-        seed: what is drawn; the same seed writes the same files.
+        folder: created if missing; files of these names in it are replaced.
+        pairs: training sentences, a fifth of them with "it".
+        held_out: sentences of the validation set, distributed like training, and of the test
+            set without "it".
+        cases: additional test sentences with "it"; in half of them it refers to the first noun.
+        seed: random seed; the same seed writes identical files.
 
     Raises:
         ValueError: if `pairs`, `held_out` or `cases` is below 1.
@@ -121,25 +178,24 @@ def write_corpus(
             raise ValueError(f"{name} must be at least 1, not {count}")
     folder.mkdir(parents=True, exist_ok=True)
     rng = Random(seed)
-    drawing = _Drawing(rng=rng, unseen=unseen_pairs(rng))
-    test = drawing.take(held_out, "without")
-    test += drawing.take(cases - cases // 2, "unseen")
-    test += drawing.take(cases // 2, "seen")
+    sampler = _Sampler(rng=rng, unseen=unseen_combinations(rng))
+    test = sampler.take(held_out, "without")
+    test += sampler.take(cases - cases // 2, "unseen")
+    test += sampler.take(cases // 2, "seen")
     rng.shuffle(test)
-    drawing.complete(test)
-    validation = drawing.take(held_out)
-    drawing.complete(validation)
-    train = drawing.take(pairs)
+    sampler.complete(test)
+    validation = sampler.take(held_out)
+    sampler.complete(validation)
+    train = sampler.take(pairs)
     for name, drawn in (("train", train), ("validation", validation), ("test", test)):
-        _write(folder / name, [each.pair for each in drawn])
-    write_cases(folder, _cases(test, train=train, unseen=drawing.unseen))
-    return Written(len(train), len(validation), len(test), cases, drawing.open_reference)
+        _write(folder / name, [sentence.pair for sentence in drawn])
+    write_cases(folder, _cases(test, train=train, unseen=sampler.unseen))
+    return CorpusSizes(len(train), len(validation), len(test), cases, sampler.open_reference)
 
 
-def _cases(test: list[_Drawn], *, train: list[_Drawn], unseen: Unseen) -> list[Case]:
-    """What the test asks of the pronoun."""
-    said = [pronoun_of(each.it.referent).nominative for each in train if each.it]
-    majority = max(("er", "sie", "es"), key=said.count)
+def _cases(test: list[_Drawn], *, train: list[_Drawn], unseen: UnseenCombinations) -> list[Case]:
+    pronouns = [pronoun_of(drawn.it.referent).nominative for drawn in train if drawn.it]
+    majority = max(("er", "sie", "es"), key=pronouns.count)
     return [
         Case(
             line=line,
@@ -158,3 +214,111 @@ def _write(stem: Path, pairs: list[Pair]) -> None:
     for side, suffix in enumerate(("en", "de")):
         text = "".join(f"{pair[side]}\n" for pair in pairs)
         stem.with_suffix(f".{suffix}").write_text(text, encoding="utf-8", newline="\n")
+
+
+def unseen_combinations(rng: Random) -> UnseenCombinations:
+    """Choose combinations of a noun and a reason that can be resolved without having been seen.
+
+    Each noun keeps other reasons, and each reason keeps, in every scene, other nouns of more than
+    one gender in the same role: only the combination is new.
+    """
+    groups: defaultdict[str, list[set[Noun]]] = defaultdict(list)
+    reasons: defaultdict[Noun, set[str]] = defaultdict(set)
+    for (*_, reason), group in _nouns_by_reason().items():
+        groups[reason].append(set(group))
+        for noun in group:
+            reasons[noun].add(reason)
+    order = [(noun, reason) for noun in NOUNS for reason in sorted(reasons[noun])]
+    rng.shuffle(order)
+    selected: list[tuple[Noun, str]] = []
+    for noun, reason in order:
+        affected = [group for group in groups[reason] if noun in group]
+        if len(reasons[noun]) > _MIN_REASONS and all(_is_varied(g - {noun}) for g in affected):
+            selected.append((noun, reason))
+            reasons[noun].remove(reason)
+            for group in affected:
+                group.remove(noun)
+        if len(selected) >= _UNSEEN_SHARE * len(order):
+            break
+    forms: defaultdict[str, set[str]] = defaultdict(set)
+    for noun, reason in selected:
+        for form in filter(None, (noun.english, noun.english_plural)):
+            forms[form].add(reason)
+    return UnseenCombinations(
+        pairs=frozenset((noun.english, reason) for noun, reason in selected),
+        reasons={form: frozenset(held_out) for form, held_out in forms.items()},
+    )
+
+
+@cache
+def _nouns_by_reason() -> dict[tuple[int, bool, str], frozenset[Noun]]:
+    """The nouns that a reason applies to, by scene, role and reason."""
+    groups: defaultdict[tuple[int, bool, str], set[Noun]] = defaultdict(set)
+    for number, scene in enumerate(SCENES):
+        for it in its_of(scene):
+            groups[number, it.of_doer, it.reason].add(it.referent)
+    return {key: frozenset(group) for key, group in groups.items()}
+
+
+def _is_varied(group: set[Noun]) -> bool:
+    """Whether a group has enough nouns and more than one gender."""
+    return len(group) >= _MIN_NOUNS and len({noun.gender for noun in group}) >= 2
+
+
+def write_cases(folder: Path, cases: Sequence[Case]) -> None:
+    """Write `pronouns.jsonl`, one case per line."""
+    text = "".join(f"{json.dumps(case._asdict())}\n" for case in cases)
+    (folder / _FILE).write_text(text, encoding="utf-8", newline="\n")
+
+
+def read_cases(folder: Path) -> tuple[Case, ...]:
+    """Read the cases that `write_corpus` wrote.
+
+    Raises:
+        ValueError: if the file is missing or malformed.
+    """
+    file = folder / _FILE
+    if not file.is_file():
+        raise ValueError(f"{file} is missing: `transduce demo` writes it")
+    lines = file.read_text(encoding="utf-8").splitlines()
+    try:
+        return tuple(Case(**json.loads(line)) for line in lines)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{file} is malformed: {error}") from error
+
+
+def score_pronouns(hypotheses: Sequence[str], cases: Sequence[Case]) -> PronounScore:
+    """Compare the pronoun after "weil" with the reference's; a missing one is wrong.
+
+    Args:
+        hypotheses: translations of the full test set, in order.
+        cases: the test sentences with "it", at least one.
+    """
+    unseen = [case for case in cases if case.unseen]
+
+    def correct(case: Case) -> bool:
+        return pronoun_in(hypotheses[case.line]) == case.pronoun
+
+    return PronounScore(
+        cases=len(cases),
+        accuracy=_share(cases, correct),
+        unseen_cases=len(unseen),
+        unseen_accuracy=_share(unseen, correct),
+        always_first=_share(cases, lambda case: case.first == case.pronoun),
+        majority=_share(cases, lambda case: case.majority == case.pronoun),
+        majority_pronoun=cases[0].majority,
+    )
+
+
+def pronoun_in(sentence: str) -> str | None:
+    """Return the pronoun after "weil".
+
+    >>> pronoun_in("Das Tier überquerte die Straße nicht, weil es zu müde war.")
+    'es'
+    """
+    match = _PRONOUN.search(sentence)
+    return match and match[1]
+
+
+def _share(cases: Sequence[Case], holds: Callable[[Case], bool]) -> float:
+    return sum(map(holds, cases)) / len(cases) if cases else 0.0

@@ -1,27 +1,101 @@
-"""The demo carried out: a corpus of our own making, and the same run as for anybody's two files."""
+"""Run the demo: generate a corpus, train a model on it, and report what it learned."""
 
+import json
 import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe, to_toml
-from transduce.demo.corpus import write_corpus
-from transduce.demo.pronoun import read_cases, score_pronouns
-from transduce.demo.report import DemoResult, ExampleTranslation, render_report
+from transduce.demo.corpus import (
+    CorpusSizes,
+    PronounScore,
+    read_cases,
+    score_pronouns,
+    write_corpus,
+)
+from transduce.evaluation.scoring import RunResult
 from transduce.io.lock import LOCK_FILE, exclusive_lock
 from transduce.io.streams import open_output
 from transduce.pipeline.run import run_recipe
 from transduce.train.events import EventHandler, LogMessage
+from transduce.visualization.attention_page import trace_attention
+from transduce.visualization.attention_view import (
+    AttentionTrace,
+    attention_figure,
+    word_attention_figure,
+)
+from transduce.visualization.chart import Series, line_chart
+from transduce.visualization.page import Section, page, table
 
-_SHOWN = 6
 REPORT = "report.html"
+
+TIRED = "The animal didn't cross the street because it was too tired."
+WIDE = "The animal didn't cross the street because it was too wide."
+"""The example by which the paper's authors explained attention."""
+
+_PRONOUNS, _IT_PIECES = ("▁er", "▁sie", "▁es"), ("▁it",)
+_MAX_SHOWN, _MAX_ERRORS = 6, 30
+
+_EXACT = "The grammar has exactly one translation per sentence, so each is either right or wrong."
+_REFERENCE = (
+    "In “The animal didn't cross the street because it was too tired” it is the animal; with “too "
+    "wide” it is the street. German must choose: das Tier is es, die Straße is sie. No test "
+    "sentence shares both nouns and the adjective with training; in the “unseen” rows the referent "
+    "and the adjective never occurred together in training."
+)
+_ATTENTION = (
+    "First the decoder's cross-attention as it predicts the pronoun, then the encoder's "
+    "self-attention from the piece “it”."
+)
+
+
+class ExampleTranslation(NamedTuple):
+    """A test sentence with its translation."""
+
+    source: str
+    translation: str
+    reference: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DemoResult:
+    """The results of the demo."""
+
+    run: RunResult
+    sizes: CorpusSizes
+    examples: tuple[ExampleTranslation, ...]
+    """The full test set."""
+    shown: tuple[ExampleTranslation, ...]
+    """A few long sentences, half of them with "it"."""
+    pronouns: PronounScore
+
+    @property
+    def exact(self) -> float:
+        """Share of test translations identical to the reference."""
+        correct = sum(example.translation == example.reference for example in self.examples)
+        return correct / len(self.examples)
+
+    def __str__(self) -> str:
+        """Format exact match and pronoun accuracy, with two baselines."""
+        score, total = self.pronouns, len(self.examples)
+        return (
+            f"  exact match {_percent(self.exact)} of {total:,} sentences\n"
+            f"er, sie or es for “it”: {_percent(score.accuracy)} right in {score.cases} sentences, "
+            f"{_percent(score.unseen_accuracy)} in the {score.unseen_cases} whose noun and "
+            f"adjective were never combined in training\n"
+            f"  baselines: always the first noun {_percent(score.always_first)}; always "
+            f"{score.majority_pronoun} {_percent(score.majority)}"
+        )
 
 
 def run_demo(out: Path, *, on_event: EventHandler) -> DemoResult:
-    """Write the corpus, train on it, and look closely at the translations of its test set.
+    """Generate the corpus, train on it, and evaluate the test set's translations.
 
     Args:
-        out: the run's folder; an earlier demo in it is replaced. `report.html` in it shows all.
+        out: run folder; an earlier demo in it is replaced. `report.html` in it has all results.
         on_event: called with each event of the run.
 
     Raises:
@@ -31,54 +105,163 @@ def run_demo(out: Path, *, on_event: EventHandler) -> DemoResult:
         _clear(out)
         corpus = out / "corpus"
         recipe = load_recipe("demo", [f"data.folder={corpus}"])
-        (out / "recipe.toml").write_text(
-            to_toml(recipe), encoding="utf-8"
-        )  # now it is known as ours
+        # Marks the folder as a demo's, which the next demo may replace.
+        (out / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
         on_event(LogMessage(text=f"writing English and German sentences to {corpus}"))
-        written = write_corpus(corpus)
+        sizes = write_corpus(corpus)
         run = run_recipe(recipe, out, on_event=on_event)
         files = (corpus / "test.en", out / "hypotheses.de", corpus / "test.de")
         sides = [file.read_text(encoding="utf-8").split("\n")[:-1] for file in files]
-        examples = tuple(ExampleTranslation(*sentence) for sentence in zip(*sides, strict=True))
+        examples = tuple(ExampleTranslation(*lines) for lines in zip(*sides, strict=True))
         cases = read_cases(corpus)
-        found = DemoResult(
+        result = DemoResult(
             run=run,
-            written=written,
+            sizes=sizes,
             examples=examples,
-            shown=_few(examples, with_it=[case.line for case in cases]),
+            shown=_select_shown(examples, with_it=[case.line for case in cases]),
             pronouns=score_pronouns([example.translation for example in examples], cases),
         )
-        text = render_report(found, bundle=Bundle.load(out), metrics=out / "metrics.jsonl")
-        with open_output(out / REPORT) as page:
-            page.write(text.encode())
-    return found
+        html = render_report(result, bundle=Bundle.load(out), metrics=out / "metrics.jsonl")
+        with open_output(out / REPORT) as file:
+            file.write(html.encode())
+    return result
 
 
-def _few(
+def _select_shown(
     examples: tuple[ExampleTranslation, ...], *, with_it: list[int]
 ) -> tuple[ExampleTranslation, ...]:
-    """Of the first sentences of each sort the longest."""
+    """The longest of the first sentences with and without "it"."""
     without = sorted(set(range(len(examples))).difference(with_it))
-    sorts = [[examples[line] for line in lines] for lines in (with_it, without)]
-    few = [sorted(sort[:20], key=lambda each: -len(each.source))[: _SHOWN // 2] for sort in sorts]
-    return tuple(each for sort in few for each in sort)
+    shown: list[ExampleTranslation] = []
+    for lines in (with_it, without):
+        first = [examples[line] for line in lines[:20]]
+        shown += sorted(first, key=lambda example: -len(example.source))[: _MAX_SHOWN // 2]
+    return tuple(shown)
 
 
 def _clear(out: Path) -> None:
     """Delete an earlier demo, and nothing else."""
-    held = [path for path in out.iterdir() if path.name != LOCK_FILE]
-    if not held:
+    paths = [path for path in out.iterdir() if path.name != LOCK_FILE]
+    if not paths:
         return
     file = out / "recipe.toml"
     if not file.is_file() or load_recipe(file).name != "demo":
-        raise ValueError(f"{out} holds something else than a demo: name another folder by --out")
-    ours = {"corpus", "recipe.toml", "prepared", "checkpoints", "best", "model", REPORT}
-    ours |= {"metrics.jsonl", "results.json"}
-    for path in held:
-        if path.name not in ours and not path.name.startswith(("hypotheses.", ".")):
+        raise ValueError(f"{out} is not a demo's folder: name another folder with --out")
+    names = {"corpus", "recipe.toml", "prepared", "checkpoints", "best", "model", REPORT}
+    names |= {"metrics.jsonl", "results.json"}
+    for path in paths:
+        if path.name not in names and not path.name.startswith(("hypotheses.", ".")):
             raise ValueError(f"{path} is not the demo's: move it away, or name another --out")
-    for path in held:
+    for path in paths:
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+def render_report(result: DemoResult, *, bundle: Bundle, metrics: Path) -> str:
+    """Render the report as an HTML page.
+
+    Args:
+        result: the demo's results.
+        bundle: the trained model.
+        metrics: the run's metrics.jsonl.
+    """
+    traces = {sentence: trace_attention(bundle, sentence) for sentence in (TIRED, WIDE)}
+    wrong = [example for example in result.examples if example.translation != example.reference]
+    shown = f"; the first {_MAX_ERRORS}" if len(wrong) > _MAX_ERRORS else ""
+    return page(
+        "transduce demo: er, sie or es?",
+        [
+            Section("Scores", _scores(result), _EXACT),
+            Section("What “it” refers to", _pronouns(result), _REFERENCE),
+            Section("Attention of the pronoun", _attention(traces), _ATTENTION),
+            Section("All attention heads", attention_figure(traces[TIRED], title=TIRED)),
+            Section("Training curves", _curves(metrics)),
+            Section("Sentences not in the training set", _examples(result.shown)),
+            Section(
+                "Errors",
+                _examples(wrong[:_MAX_ERRORS]) if wrong else "<p>None.</p>",
+                f"{len(wrong)} of {len(result.examples)} test translations differ from the "
+                f"reference{shown}.",
+            ),
+        ],
+        lead="A Transformer trained on sentences generated by a small English-German grammar, and "
+        "tested on sentences that are not in the training set.",
+    )
+
+
+def _scores(result: DemoResult) -> str:
+    test = result.run.test
+    assert test is not None, "the demo has a test set"
+    correct = sum(example.translation == example.reference for example in result.examples)
+    rows = [["exact match", _percent(result.exact), f"{correct} of {len(result.examples)}"]]
+    rows += [[score.name, f"{score.value:.1f}", score.signature] for score in test.scores]
+    rows += [["perplexity", f"{test.perplexity:.3f}", "per piece, EOS included"]]
+    return table(["metric", "test set", ""], rows, numbers={1})
+
+
+def _pronouns(result: DemoResult) -> str:
+    score = result.pronouns
+    rows = [
+        ["this model", _percent(score.accuracy), f"{score.cases}"],
+        ["… on unseen combinations", _percent(score.unseen_accuracy), f"{score.unseen_cases}"],
+        ["baseline: always the first noun", _percent(score.always_first), f"{score.cases}"],
+        [f"baseline: always {score.majority_pronoun}", _percent(score.majority), f"{score.cases}"],
+    ]
+    discarded = (
+        f"<p>{result.sizes.open_reference:,} generated sentences were discarded because “it” could "
+        f"have referred to either noun.</p>\n"
+    )
+    return table(["", "correct pronoun", "sentences"], rows, numbers={1, 2}) + discarded
+
+
+def _curves(metrics: Path) -> str:
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+
+    def curve(name: str, key: str) -> Series:
+        values = [line for line in lines if key in line]
+        return Series(name, [line["update"] for line in values], [line[key] for line in values])
+
+    loss = [curve("training", "loss"), curve("validation", "validation_loss")]
+    bleu = [curve("validation, greedy", "bleu")]
+    return line_chart(loss, x_label="update", y_label="nats per piece", title="Loss") + line_chart(
+        bleu, x_label="update", y_label="BLEU", title="BLEU"
+    )
+
+
+def _examples(examples: Sequence[ExampleTranslation]) -> str:
+    rows = [
+        [source, translation, "" if translation == reference else reference]
+        for source, translation, reference in examples
+    ]
+    return table(["English", "translation", "reference, if different"], rows)
+
+
+def _attention(traces: Mapping[str, AttentionTrace]) -> str:
+    """Figures of the pronoun's cross-attention and of the self-attention of "it"."""
+    figures: list[str] = []
+    for sentence, trace in traces.items():
+        position = _last_index(trace.target_pieces, _PRONOUNS)
+        if position is not None:
+            title = f"{trace.target_pieces[position][1:]}: {sentence}"
+            figures.append(
+                word_attention_figure(trace, position=position, side="target", title=title)
+            )
+    for sentence, trace in traces.items():
+        position = _last_index(trace.source_pieces, _IT_PIECES)
+        if position is not None:
+            title = f"it: {sentence}"
+            figures.append(
+                word_attention_figure(trace, position=position, side="source", title=title)
+            )
+    return "".join(figures) or "<p>The translations contain no pronoun.</p>"
+
+
+def _last_index(pieces: Sequence[str], wanted: Collection[str]) -> int | None:
+    """Index of the last of the wanted pieces, if any."""
+    return max((index for index, piece in enumerate(pieces) if piece in wanted), default=None)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

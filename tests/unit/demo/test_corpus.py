@@ -6,11 +6,10 @@ from random import Random
 
 import pytest
 
-from transduce.demo.corpus import Written, write_corpus
-from transduce.demo.grammar.nouns import NOUNS
+from transduce.demo.corpus import CorpusSizes, pronoun_in, read_cases, write_corpus
+from transduce.demo.grammar.lexicon import NOUNS
 from transduce.demo.grammar.scenes import SCENES
 from transduce.demo.grammar.sentences import KINDS, sentence
-from transduce.demo.pronoun import pronoun_in, read_cases
 
 NAMES = ("train", "validation", "test")
 
@@ -27,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def written(folder: Path) -> Written:
+def written(folder: Path) -> CorpusSizes:
     return write_corpus(folder, pairs=401, held_out=53, cases=41, seed=7)
 
 
@@ -105,7 +104,7 @@ def test_a_fifth_of_training_has_it(folder: Path):
     assert 0.14 < share < 0.26
 
 
-def test_what_was_written_is_counted(written: Written):
+def test_what_was_written_is_counted(written: CorpusSizes):
     assert written[:4] == (401, 53, 94, 41)
     assert written.open_reference > 0
 
@@ -114,7 +113,7 @@ def test_no_two_sets_share_both_nouns_and_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     few = [scene for scene in SCENES if scene.verb.english.startswith(("carry", "pull"))]
-    monkeypatch.setattr("transduce.demo.grammar.reference.SCENES", few)
+    monkeypatch.setattr("transduce.demo.grammar.scenes.SCENES", few)
     write_corpus(tmp_path, pairs=401, held_out=53, cases=41, seed=7)
 
     train, validation, test = (its(tmp_path, name) for name in NAMES)

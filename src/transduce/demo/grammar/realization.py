@@ -1,27 +1,236 @@
-"""The rules of the demo: from what is meant to an English sentence and its German twin.
+"""Realize a `Clause`, which belongs to neither language, in English and in German.
 
-A `Clause` says who does what to whom, when and whether; nothing in it belongs to either language.
-`english` and `german` each put it into words: agreement, do-support and word order on one side;
-gender, case, adjective endings, the place of the verb, of its prefix and of *nicht* on the other.
-Tenses correspond one to one: `FORMS` is the whole table.
+`english` handles agreement, do-support and word order; `german` gender, case, adjective endings and
+the positions of the verb, its prefix and *nicht*. Tenses correspond one to one: see `FORMS`. The
+adjective's ending depends on the determiner: *der alte Hund*, *ein alter Hund*, *alte Hunde*.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal, NamedTuple
 
-from transduce.demo.grammar.inflection import (
-    NounPhrase,
-    Phrase,
-    conjugate,
-    english_phrase,
-    german_phrase,
-    is_new,
-    is_plural,
-    person_of,
+from transduce.demo.grammar.lexicon import (
+    BARE,
+    NO,
+    A,
+    Adjective,
+    Case,
+    Conjugation,
+    Determiner,
+    Gender,
+    Manner,
+    Name,
+    Noun,
+    Pronoun,
+    Time,
+    Verb,
 )
-from transduce.demo.grammar.lexicon import BARE, NO, A
 from transduce.demo.grammar.verbs import HABEN, KÖNNEN, MÜSSEN, SEIN, WERDEN, WOLLEN
-from transduce.demo.grammar.words import Adjective, Case, Conjugation, Manner, Pronoun, Time, Verb
+
+Person = Literal[1, 2, 3]
+
+# Endings in the order masculine, feminine, neuter, plural.
+_Endings = Mapping[Case, tuple[str, str, str, str]]
+_GENDERS = "mfn"
+_ARTICLE: _Endings = {
+    "nominative": ("der", "die", "das", "die"),
+    "accusative": ("den", "die", "das", "die"),
+    "dative": ("dem", "der", "dem", "den"),
+}
+_STRONG: _Endings = {
+    "nominative": ("er", "e", "es", "e"),
+    "accusative": ("en", "e", "es", "e"),
+    "dative": ("em", "er", "em", "en"),
+}
+_WEAK: _Endings = {
+    "nominative": ("e", "e", "e", "en"),
+    "accusative": ("en", "e", "e", "en"),
+    "dative": ("en", "en", "en", "en"),
+}
+_INDEFINITE: _Endings = {
+    "nominative": ("", "e", "", "e"),
+    "accusative": ("en", "e", "", "e"),
+    "dative": ("em", "er", "em", "en"),
+}
+_MIXED: _Endings = {
+    "nominative": ("er", "e", "es", "en"),
+    "accusative": ("en", "e", "es", "en"),
+    "dative": ("en", "en", "en", "en"),
+}
+_AFTER: dict[str, _Endings] = {"der": _WEAK, "dieser": _WEAK, "ein": _MIXED, "bare": _STRONG}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NounPhrase:
+    """A noun with determiner and adjective."""
+
+    noun: Noun
+    determiner: Determiner
+    adjective: Adjective | None = None
+    plural: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Coordination:
+    """Two people joined by "and"."""
+
+    first: Name
+    second: Name
+
+
+Phrase = NounPhrase | Pronoun | Name | Coordination
+
+
+def english_phrase(phrase: Phrase, *, as_object: bool = False) -> str:
+    """A phrase in English; only pronouns differ between subject and object."""
+    match phrase:
+        case Pronoun():
+            return phrase.object if as_object else phrase.subject
+        case Name():
+            return phrase.text
+        case Coordination():
+            return f"{phrase.first.text} and {phrase.second.text}"
+        case NounPhrase():
+            noun = phrase.noun.english_plural if phrase.plural else phrase.noun.english
+            adjective = "" if phrase.adjective is None else phrase.adjective.english
+            determiner = phrase.determiner.english
+            if phrase.plural:
+                determiner = phrase.determiner.english_plural
+            elif determiner == "a" and (adjective or noun)[0] in "aeiou":
+                determiner = "an"
+            return " ".join(filter(None, (determiner, adjective, noun)))
+
+
+def german_phrase(phrase: Phrase, case: Case) -> str:
+    """A phrase in German: article, adjective and noun agree in gender, number and case."""
+    match phrase:
+        case Pronoun():
+            if case == "nominative":
+                return phrase.nominative
+            return phrase.accusative if case == "accusative" else phrase.dative
+        case Name():
+            return phrase.text
+        case Coordination():
+            return f"{phrase.first.text} und {phrase.second.text}"
+        case NounPhrase():
+            column = 3 if phrase.plural else _GENDERS.index(phrase.noun.gender)
+            words = (
+                german_determiner(phrase.determiner, case, column=column),
+                german_adjective(phrase.adjective, phrase.determiner, case, column=column),
+                german_noun(phrase.noun, case, plural=phrase.plural),
+            )
+            return " ".join(filter(None, words))
+
+
+def german_determiner(determiner: Determiner, case: Case, *, column: int) -> str:
+    """Decline a determiner.
+
+    Args:
+        determiner: the determiner.
+        case: its case.
+        column: 0 to 2 for the genders m, f, n; 3 for the plural.
+    """
+    match determiner.pattern:
+        case "bare":
+            return determiner.german
+        case "der":
+            return _ARTICLE[case][column]
+        case "dieser":
+            return determiner.german + _STRONG[case][column]
+        case "ein":
+            return determiner.german + _INDEFINITE[case][column]
+
+
+def german_adjective(
+    adjective: Adjective | None, determiner: Determiner, case: Case, *, column: int
+) -> str:
+    """Decline an adjective: weak after der and dieser, mixed after ein and kein, else strong.
+
+    Args:
+        adjective: the adjective, if any.
+        determiner: the determiner before it.
+        case: its case.
+        column: 0 to 2 for the genders m, f, n; 3 for the plural.
+    """
+    if adjective is None:
+        return ""
+    return (adjective.stem or adjective.german) + _AFTER[determiner.pattern][case][column]
+
+
+def german_noun(noun: Noun, case: Case, *, plural: bool = False) -> str:
+    """Decline a noun: the dative plural takes -n unless it ends in n or s.
+
+    Args:
+        noun: the noun.
+        case: its case.
+        plural: whether it is plural.
+
+    >>> from transduce.demo.grammar.lexicon import nouns
+    >>> [german_noun(noun, "dative", plural=True) for noun in nouns("apple car boy")]
+    ['Jungen', 'Äpfeln', 'Autos']
+    """
+    if not plural:
+        return noun.weak if noun.weak and case != "nominative" else noun.german
+    needs_n = case == "dative" and noun.german_plural[-1] not in "ns"
+    return noun.german_plural + "n" * needs_n
+
+
+@cache
+def conjugate(
+    conjugation: Conjugation, *, person: Person = 3, plural: bool = False, past: bool = False
+) -> str:
+    """Return a finite form; the plural is that of wir and sie.
+
+    Args:
+        conjugation: the verb.
+        person: grammatical person.
+        plural: whether it is plural.
+        past: Präteritum instead of present.
+
+    >>> from transduce.demo.grammar.verbs import HABEN, SEIN
+    >>> conjugate(HABEN, person=2), conjugate(SEIN, plural=True, past=True)
+    ('hast', 'waren')
+    """
+    if not past:
+        return conjugation.present.split()[3 if plural else person - 1]
+    stem = conjugation.past
+    if plural:
+        return stem + ("n" if stem.endswith("e") else "en")
+    if person == 2:
+        return stem + ("est" if stem[-1] in "dtsß" else "st")
+    return stem
+
+
+def person_of(phrase: Phrase) -> Person:
+    """The grammatical person: nouns and names are third."""
+    return phrase.person if isinstance(phrase, Pronoun) else 3
+
+
+def is_plural(phrase: Phrase) -> bool:
+    """Whether the phrase takes a plural verb."""
+    if isinstance(phrase, Name):
+        return False
+    return isinstance(phrase, Coordination) or phrase.plural
+
+
+def gender_of(phrase: Phrase) -> Gender | None:
+    """The German gender of a singular noun or name; None for all else."""
+    match phrase:
+        case Name():
+            return phrase.gender
+        case NounPhrase(plural=False):
+            return phrase.noun.gender
+        case _:
+            return None
+
+
+def is_new(phrase: Phrase) -> bool:
+    """Whether the phrase is indefinite: "a dog", "dogs", "two dogs", "milk"."""
+    return isinstance(phrase, NounPhrase) and (
+        phrase.determiner is A or phrase.determiner.pattern == "bare"
+    )
+
 
 Form = Literal[
     "present",
@@ -40,10 +249,10 @@ Order = Literal["second", "final", "first"]
 
 
 class Rule(NamedTuple):
-    """How a form is made: auxiliaries, and the part of the verb that follows them."""
+    """How a form is built: auxiliaries, and the verb form that follows them."""
 
     english: str
-    """The auxiliary as the table `_AUXILIARIES` knows it; "do" hides in plain statements."""
+    """Key of `_AUXILIARIES`; "do" is omitted in positive statements."""
 
     english_part: Literal["base", "participle", "gerund", "to"]
     german: Conjugation | None
@@ -86,19 +295,19 @@ _DEGREES = {"": "", "very": "sehr", "too": "zu"}
 
 @dataclass(frozen=True, slots=True)
 class Complement:
-    """What a verb governs: a phrase in a case, behind a preposition or not."""
+    """A verb's complement: a phrase in a case, with or without preposition."""
 
     phrase: Phrase
     case: Case
     english: str = ""
     german: str = ""
     scene: bool = False
-    """Whether it is the place where all of it happens, which in German precedes what is new."""
+    """Whether it is the place of the event, which in German precedes new information."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What "to be" says of its subject: an adjective, and how much of it."""
+    """A predicate adjective with its degree."""
 
     adjective: Adjective
     degree: Literal["", "very", "too"] = ""
@@ -106,7 +315,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
-    """One statement or question, in neither language."""
+    """A statement or question, independent of language."""
 
     subject: Phrase
     verb: Verb
@@ -116,7 +325,7 @@ class Clause:
 
     quality: Quality | None = None
     manner: Manner | None = None
-    """How it is done; only where it is not negated."""
+    """Adverb of manner; only in clauses that are not negated."""
 
     negated: bool = False
     contracted: bool = False
@@ -144,9 +353,9 @@ def german(clause: Clause, *, order: Order = "second") -> str:
     """The clause in German, without capital and full stop.
 
     Args:
-        clause: what is said.
-        order: where the finite verb stands: second in statements, first in questions (and in the
-            rest of a sentence behind whatever fills its first place), final after weil and dass.
+        clause: the clause.
+        order: position of the finite verb: second in statements, first in questions, final after
+            weil and dass.
     """
     subject = german_phrase(clause.subject, "nominative")
     finite, end = _german_verbs(clause)

@@ -1,20 +1,34 @@
-"""Who did not do what, and why: the table behind the sentences with "it".
+"""Scenes with an ambiguous "it": who did not do what, and for which reason.
 
-A `Scene` lists who did not do what to which things, and the reasons that can be found in each. What
-is made of it is in `reference`. A scene is added by adding its entry; a reason that stands on both
-sides leaves open what "it" is, and is not said.
+"The animal didn't cross the street because it was too tired" refers to the animal, "… too wide" to
+the street, and German must choose *er*, *sie* or *es* by the gender of the referent. A reason
+possible for both nouns ("because it was too old": the truck or the bridge?) leaves the reference
+ambiguous, and the sentence is not used.
 """
 
 from dataclasses import dataclass
 from functools import cache
+from random import Random
+from typing import NamedTuple
 
-from transduce.demo.grammar.nouns import matches
-from transduce.demo.grammar.realization import Form
-from transduce.demo.grammar.verbs import verb
-from transduce.demo.grammar.words import Noun, Preposition, Verb
+from transduce.demo.grammar.clauses import definite
+from transduce.demo.grammar.lexicon import (
+    IT,
+    Adjective,
+    Noun,
+    Preposition,
+    Pronoun,
+    Verb,
+    adjective,
+    adjectives,
+    matches,
+    nouns,
+)
+from transduce.demo.grammar.realization import Clause, Complement, Form, NounPhrase, Quality
+from transduce.demo.grammar.verbs import BE, verb
 
 _Forms = tuple[Form, ...]
-# What an animal would or would not do; what it can or cannot; what befalls a thing.
+# Forms for what an animal would not do, for what it cannot do, and for what happens to a thing.
 WILLED: _Forms = ("past", "past", "past", "could", "could", "wanted", "can", "want", "future")
 ABLE: _Forms = ("past", "past", "past", "could", "could", "can", "future")
 BEFALLS: _Forms = ("past", "past", "past", "present", "future")
@@ -33,27 +47,27 @@ _TRAFFIC = "car truck tractor bus taxi carriage tram"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """Something that a doer did not do to a thing, for a reason in one of the two."""
+    """An event that did not happen between a doer and a thing, for a reason in one of them."""
 
     verb: Verb
     doers: dict[str, str]
-    """Nouns or kinds, each with the adjectives that can be the reason in them."""
+    """Nouns or kinds, each with the adjectives that can be its reason."""
 
     things: dict[str, str]
     forms: _Forms = WILLED
     place: Preposition | None = None
-    """Where the thing is no object but a place."""
+    """For things that are a place rather than an object."""
 
     def reasons(self, noun: Noun, *, doer: bool) -> tuple[str, ...]:
-        """The adjectives that can be the reason in this noun."""
+        """The adjectives that can be the reason for this noun."""
         return _reasons(self, noun, doer)
 
 
 @cache
 def _reasons(scene: Scene, noun: Noun, doer: bool, /) -> tuple[str, ...]:
     table = scene.doers if doer else scene.things
-    found = [reasons for wanted, reasons in table.items() if matches(noun, wanted)]
-    return tuple(dict.fromkeys(" ".join(found).split()))
+    fitting = [reasons for wanted, reasons in table.items() if matches(noun, wanted)]
+    return tuple(dict.fromkeys(" ".join(fitting).split()))
 
 
 SCENES = (
@@ -267,3 +281,112 @@ SCENES = (
         {"cheese sausage cake": "big hard", "egg potato soup": "hot", "bread": "hard dry"},
     ),
 )
+
+
+class It(NamedTuple):
+    """A scene with two nouns, a reason, and the referent of "it"."""
+
+    scene: Scene
+    doer: Noun
+    thing: Noun
+    reason: str
+    of_doer: bool
+
+    @property
+    def referent(self) -> Noun:
+        """The noun that "it" refers to."""
+        return self.doer if self.of_doer else self.thing
+
+    @property
+    def triple(self) -> tuple[str, str, str]:
+        """Both nouns and the adjective, in English."""
+        return self.doer.english, self.thing.english, self.reason
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The referent and the adjective, in English."""
+        return self.referent.english, self.reason
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the reason could apply to the other noun as well."""
+        other = self.thing if self.of_doer else self.doer
+        return self.reason in self.scene.reasons(other, doer=not self.of_doer)
+
+
+def draw_it(rng: Random) -> It:
+    """Draw a scene with two nouns of different gender; its reference may be ambiguous."""
+    scene = rng.choice(SCENES)
+    while True:
+        doer = rng.choice(_named(scene.doers))
+        thing = rng.choice(_named(scene.things))
+        if doer.gender != thing.gender:
+            break
+    of_doer = rng.random() < 0.5
+    reasons = scene.reasons(doer if of_doer else thing, doer=of_doer)
+    return It(scene, doer, thing, rng.choice(reasons), of_doer)
+
+
+def its_of(scene: Scene) -> tuple[It, ...]:
+    """List all unambiguous draws of a scene."""
+    every = (
+        It(scene, doer, thing, reason, of_doer)
+        for doer in _named(scene.doers)
+        for thing in _named(scene.things)
+        if doer.gender != thing.gender
+        for of_doer in (True, False)
+        for reason in scene.reasons(doer if of_doer else thing, doer=of_doer)
+    )
+    return tuple(it for it in every if not it.is_open)
+
+
+def clauses(rng: Random, it: It) -> tuple[Clause, Clause]:
+    """Draw the clauses of the event that did not happen and of its reason."""
+    scene, mood = it.scene, adjective(it.reason)
+    who, what = (
+        NounPhrase(noun=noun, determiner=definite(rng, noun), adjective=_some(rng, noun))
+        for noun in (it.doer, it.thing)
+    )
+    form = rng.choice(scene.forms)
+    place = scene.place
+    if place is None:
+        part = Complement(what, scene.verb.case, "", scene.verb.preposition)
+    else:
+        part = Complement(what, place.case, place.english, place.german, scene=True)
+    event = Clause(
+        subject=who,
+        verb=scene.verb,
+        form=form,
+        complements=(part,),
+        negated=True,
+        contracted=rng.random() < 0.5,
+    )
+    why = Clause(
+        subject=pronoun_of(it.referent),
+        verb=BE,
+        form="past" if form in ("past", "could", "wanted") else "present",
+        quality=Quality(mood, "very" if rng.random() < 0.15 else "too"),
+    )
+    return event, why
+
+
+def pronoun_of(noun: Noun) -> Pronoun:
+    """The pronoun of a thing or an animal: "it", and *er*, *sie* or *es*."""
+    return IT[noun.gender]
+
+
+@cache
+def _all_reasons() -> frozenset[str]:
+    """All adjectives used as reasons."""
+    tables = (table for scene in SCENES for table in (scene.doers, scene.things))
+    return frozenset(" ".join(" ".join(table.values()) for table in tables).split())
+
+
+def _named(table: dict[str, str]) -> tuple[Noun, ...]:
+    return nouns(" ".join(table))
+
+
+def _some(rng: Random, noun: Noun) -> Adjective | None:
+    """Occasionally an adjective, but none that is used as a reason."""
+    choices = [word for word in adjectives(noun) if word.english not in _all_reasons()]
+    return rng.choice(choices) if choices and rng.random() < 0.15 else None

@@ -1,7 +1,7 @@
-"""What the demo says: random sentences that make sense, handed to the grammar to be worded.
+"""Draw random sentences, one function per kind of sentence.
 
-One function a kind of sentence. `sentence` draws from all kinds but the one with "it", whose
-meaning is drawn by `reference`, and of which `corpus` keeps some for the test alone.
+`sentence` draws from all kinds but those with "it", whose meaning `scenes` draws and of which
+`corpus` holds some out for the test set.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from transduce.data.corpus import Pair
-from transduce.demo.grammar.draw import (
+from transduce.demo.grammar.clauses import (
     FORMS_OF,
     clause,
     describing,
@@ -19,11 +19,10 @@ from transduce.demo.grammar.draw import (
     person,
     pronoun_for,
 )
-from transduce.demo.grammar.lexicon import IT, adjective
+from transduce.demo.grammar.lexicon import IT, Pronoun, adjective
 from transduce.demo.grammar.realization import Clause, Quality, english, german
-from transduce.demo.grammar.reference import It, clauses
+from transduce.demo.grammar.scenes import It, clauses
 from transduce.demo.grammar.verbs import BE, CLAUSE_VERBS, RAIN
-from transduce.demo.grammar.words import Pronoun
 
 SHORTEST, LONGEST = 4, 16
 """English words in a sentence."""
@@ -33,15 +32,15 @@ _NOT_DONE = ("past", "progressive", "can", "could", "future", "want", "wanted")
 _PAST = ("past", "past progressive", "could", "wanted")
 
 
-class Kind(NamedTuple):
-    """A kind of sentence and how often it is said, in hundredths of all but those with "it"."""
+class SentenceKind(NamedTuple):
+    """A kind of sentence and its share in per cent of those without "it"."""
 
     share: int
     make: Callable[[Random], Pair]
 
 
 def sentence(rng: Random) -> Pair:
-    """Say something: an English sentence of 4 to 16 words and its one German translation."""
+    """Draw an English sentence of 4 to 16 words and its one German translation."""
     while True:
         (kind,) = rng.choices(KINDS, cum_weights=_SHARES)
         pair = kind.make(rng)
@@ -50,71 +49,71 @@ def sentence(rng: Random) -> Pair:
 
 
 def statement(rng: Random) -> Pair:
-    """A main clause: "Yesterday the old man did not open the door." """
-    said = clause(rng)
-    return _pair(english(said), german(said))
+    """A statement: "Yesterday the old man did not open the door." """
+    main = clause(rng)
+    return _pair(english(main), german(main))
 
 
 def description(rng: Random) -> Pair:
     """A clause with "to be": "The street is very long." """
-    said = describing(rng, form=rng.choice(FORMS_OF["copula"]))
-    return _pair(english(said), german(said))
+    main = describing(rng, form=rng.choice(FORMS_OF["copula"]))
+    return _pair(english(main), german(main))
 
 
 def question(rng: Random) -> Pair:
-    """A question, with "why" or without."""
+    """A question, with or without "why"."""
     while True:
         if rng.random() < 0.2:
-            said = describing(rng, form=rng.choice(FORMS_OF["copula"]))
+            main = describing(rng, form=rng.choice(FORMS_OF["copula"]))
         else:
-            said = clause(rng, positive=True)
-        said = replace(said, time_first=False, negated=False)
-        who = said.subject
+            main = clause(rng, positive=True)
+        main = replace(main, time_first=False, negated=False)
+        subject = main.subject
         if (
-            said.form != "must"
-            and not (isinstance(who, Pronoun) and who.person == 1)
-            and not is_vague(who)
+            main.form != "must"
+            and not (isinstance(subject, Pronoun) and subject.person == 1)
+            and not is_vague(subject)
         ):
             break
-    why = said.verb.aspect == "action" and said.form != "present" and rng.random() < 0.35
-    source, target = english(said, question=True), german(said, order="first")
+    why = main.verb.aspect == "action" and main.form != "present" and rng.random() < 0.35
+    source, target = english(main, question=True), german(main, order="first")
     return _pair(f"why {source}" if why else source, f"warum {target}" if why else target, mark="?")
 
 
 def reason(rng: Random) -> Pair:
     """A clause and its reason, the verb last: "Paul slept because he was tired." """
     while True:
-        said = replace(clause(rng, plain=True), time_first=False)
-        who = pronoun_for(said.subject)
-        because = said.verb.because_not if said.negated else said.verb.because
-        fitting = _NOT_DONE if said.negated else _DONE
-        if who and because and said.verb.aspect == "action" and said.form in fitting:
+        main = replace(clause(rng, plain=True), time_first=False)
+        subject = pronoun_for(main.subject)
+        because = main.verb.because_not if main.negated else main.verb.because
+        fitting = _NOT_DONE if main.negated else _DONE
+        if subject and because and main.verb.aspect == "action" and main.form in fitting:
             break
-    form = "past" if said.form in _PAST else "present"
+    form = "past" if main.form in _PAST else "present"
     if (
-        said.negated
-        and not said.verb.objects
-        and (said.verb.where or said.verb.motion)
+        main.negated
+        and not main.verb.objects
+        and (main.verb.where or main.verb.motion)
         and rng.random() < 0.25
     ):
         raining = "past progressive" if form == "past" else "progressive"
         why = Clause(subject=IT["n"], verb=RAIN, form=raining)
     else:
         mood = adjective(rng.choice(because.split()))
-        why = Clause(subject=who, verb=BE, form=form, quality=Quality(mood))
-    return _because(said, why)
+        why = Clause(subject=subject, verb=BE, form=form, quality=Quality(mood))
+    return _because(main, why)
 
 
-def report(rng: Random) -> Pair:
-    """A clause inside another: "She knew that the dog was sleeping." """
+def reported_speech(rng: Random) -> Pair:
+    """Reported speech: "She knew that the dog was sleeping." """
     past = rng.random() < 0.35
     speaker = person(rng)
-    told = rng.choice(CLAUSE_VERBS)
+    matrix_verb = rng.choice(CLAUSE_VERBS)
     outer = Clause(
         subject=speaker,
-        verb=told,
+        verb=matrix_verb,
         form="past" if past else "present",
-        negated=told is CLAUSE_VERBS[0] and not is_vague(speaker) and rng.random() < 0.25,
+        negated=matrix_verb is CLAUSE_VERBS[0] and not is_vague(speaker) and rng.random() < 0.25,
         contracted=rng.random() < 0.5,
     )
     if rng.random() < 0.25:
@@ -128,8 +127,8 @@ def report(rng: Random) -> Pair:
     )
 
 
-def two(rng: Random) -> Pair:
-    """Two clauses side by side: "Anna is reading and Paul is sleeping." """
+def coordination(rng: Random) -> Pair:
+    """Two coordinated clauses: "Anna is reading and Paul is sleeping." """
     while True:
         first, second = (replace(clause(rng, plain=True), time=None) for _ in range(2))
         if (
@@ -140,15 +139,15 @@ def two(rng: Random) -> Pair:
         ):
             break
     contrast = first.negated != second.negated
-    joined = (" but ", ", aber ") if contrast else (" and ", " und ")
+    conjunctions = (" but ", ", aber ") if contrast else (" and ", " und ")
     return _pair(
-        f"{english(first)}{joined[0]}{english(second)}",
-        f"{german(first)}{joined[1]}{german(second)}",
+        f"{english(first)}{conjunctions[0]}{english(second)}",
+        f"{german(first)}{conjunctions[1]}{german(second)}",
     )
 
 
 def reference(rng: Random, it: It) -> Pair:
-    """A scene in words: "The dog did not cross the street because it was too wide." """
+    """Realize a scene: "The dog did not cross the street because it was too wide." """
     while True:
         pair = _because(*clauses(rng, it))
         if _fits(pair):
@@ -156,12 +155,12 @@ def reference(rng: Random, it: It) -> Pair:
 
 
 KINDS = (
-    Kind(52, statement),
-    Kind(11, description),
-    Kind(13, question),
-    Kind(12, reason),
-    Kind(9, report),
-    Kind(3, two),
+    SentenceKind(52, statement),
+    SentenceKind(11, description),
+    SentenceKind(13, question),
+    SentenceKind(12, reason),
+    SentenceKind(9, reported_speech),
+    SentenceKind(3, coordination),
 )
 _SHARES = tuple(accumulate(kind.share for kind in KINDS))
 
@@ -174,8 +173,8 @@ def _pair(source: str, target: str, *, mark: str = ".") -> Pair:
     return Pair(source[0].upper() + source[1:] + mark, target[0].upper() + target[1:] + mark)
 
 
-def _because(said: Clause, why: Clause) -> Pair:
+def _because(main: Clause, why: Clause) -> Pair:
     return _pair(
-        f"{english(said)} because {english(why)}",
-        f"{german(said)}, weil {german(why, order='final')}",
+        f"{english(main)} because {english(why)}",
+        f"{german(main)}, weil {german(why, order='final')}",
     )

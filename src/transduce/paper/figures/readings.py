@@ -7,11 +7,10 @@ from random import Random
 from typing import NamedTuple
 
 from transduce.data.corpus import Pair
-from transduce.demo.grammar.reference import It, its_of
-from transduce.demo.grammar.scenes import SCENES
+from transduce.demo.corpus import UnseenCombinations, unseen_combinations
+from transduce.demo.grammar.lexicon import Noun
+from transduce.demo.grammar.scenes import SCENES, It, its_of
 from transduce.demo.grammar.sentences import reference
-from transduce.demo.grammar.words import Noun
-from transduce.demo.unseen import Unseen, unseen_pairs
 
 
 class TwoReadings(NamedTuple):
@@ -32,7 +31,10 @@ def two_readings(count: int, *, seed: int = 1, fresh: bool = True) -> list[TwoRe
         seed: what is drawn.
         fresh: only nouns with adjectives that training of the demo never had in one sentence.
     """
-    unseen, rng = unseen_pairs(Random(1)), Random(seed)  # the demo's corpus is that of seed 1
+    unseen, rng = (
+        unseen_combinations(Random(1)),
+        Random(seed),
+    )  # the demo's corpus has seed 1
     couples = [couple for scene in range(len(SCENES)) for couple in _couples(scene, unseen, fresh)]
     rng.shuffle(couples)
     pairs: list[TwoReadings] = []
@@ -46,7 +48,7 @@ def two_readings(count: int, *, seed: int = 1, fresh: bool = True) -> list[TwoRe
     return pairs
 
 
-def _couples(scene: int, unseen: Unseen, fresh: bool) -> list[tuple[It, It]]:
+def _couples(scene: int, unseen: UnseenCombinations, fresh: bool) -> list[tuple[It, It]]:
     """Two readings of the same two nouns, one couple of reasons for each two nouns."""
     by_nouns: dict[tuple[str, str], tuple[list[It], list[It]]] = {}
     for it in its_of(SCENES[scene]):

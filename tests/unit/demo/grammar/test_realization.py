@@ -5,14 +5,6 @@ from typing import Literal
 
 import pytest
 
-from transduce.demo.grammar.inflection import (
-    Both,
-    NounPhrase,
-    Phrase,
-    conjugate,
-    english_phrase,
-    german_phrase,
-)
 from transduce.demo.grammar.lexicon import (
     BARE,
     IT,
@@ -26,20 +18,28 @@ from transduce.demo.grammar.lexicon import (
     THIS,
     TODAY,
     A,
+    Case,
+    Determiner,
+    Verb,
     adjective,
+    nouns,
 )
-from transduce.demo.grammar.nouns import nouns
 from transduce.demo.grammar.realization import (
     Clause,
     Complement,
+    Coordination,
     Form,
+    NounPhrase,
     Order,
+    Phrase,
     Quality,
+    conjugate,
     english,
+    english_phrase,
     german,
+    german_phrase,
 )
 from transduce.demo.grammar.verbs import BE, CLAUSE_VERBS, SEIN, VERBS, verb
-from transduce.demo.grammar.words import Case, Determiner, Verb
 
 ME, YOU, HE, SHE, WE, THEY = PRONOUNS
 CASES: tuple[Case, Case, Case] = ("nominative", "accusative", "dative")
@@ -197,7 +197,7 @@ def test_numbers_stand_before_plurals():
         (WE, "we are|wir sind"),
         (THEY, "they are|sie sind"),
         (NAMES[0], "Anna is|Anna ist"),
-        (Both(NAMES[0], NAMES[5]), "Anna and Tom are|Anna und Tom sind"),
+        (Coordination(NAMES[0], NAMES[5]), "Anna and Tom are|Anna und Tom sind"),
         (np(THE, "child", plural=True), "the children are|die Kinder sind"),
     ],
 )

@@ -9,7 +9,7 @@ import torch
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.data.corpus_config import Languages, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
-from transduce.demo.unseen import unseen_pairs
+from transduce.demo.corpus import unseen_combinations
 from transduce.model.config import ModelConfig
 from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
@@ -57,7 +57,7 @@ def test_two_readings_differ_in_their_last_word_alone():
 
 
 def test_fresh_readings_never_met_in_training():
-    pairs = unseen_pairs(Random(1)).pairs
+    pairs = unseen_combinations(Random(1)).pairs
     for first, second, doer, thing in two_readings(COUNT):
         assert (doer.english, first.source.split()[-1].rstrip(".")) in pairs
         assert (thing.english, second.source.split()[-1].rstrip(".")) in pairs

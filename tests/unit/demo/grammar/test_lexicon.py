@@ -4,9 +4,8 @@ from collections import Counter
 
 import pytest
 
-from transduce.demo.grammar.inflection import NounPhrase, german_phrase
-from transduce.demo.grammar.lexicon import ADJECTIVES, BARE, THE, A
-from transduce.demo.grammar.nouns import NOUNS, nouns
+from transduce.demo.grammar.lexicon import ADJECTIVES, BARE, NOUNS, THE, A, nouns
+from transduce.demo.grammar.realization import NounPhrase, german_phrase
 from transduce.demo.grammar.verbs import VERBS
 
 
@@ -43,7 +42,7 @@ def test_german_nouns_have_capitals_and_a_plural_where_english_has_one():
 
 
 def test_all_adjectives_speak_of_known_nouns():
-    assert all(nouns(adjective.says_of) for adjective in ADJECTIVES if adjective.says_of)
+    assert all(nouns(adjective.nouns) for adjective in ADJECTIVES if adjective.nouns)
 
 
 DECLINED = {

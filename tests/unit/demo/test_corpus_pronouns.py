@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from transduce.demo.pronoun import Case, pronoun_in, read_cases, score_pronouns, write_cases
+from transduce.demo.corpus import Case, pronoun_in, read_cases, score_pronouns, write_cases
 
 CASES = (
     Case(line=0, pronoun="es", first="es", second="sie", unseen=False, majority="er"),
@@ -74,5 +74,5 @@ def test_a_folder_without_cases_is_refused(tmp_path: Path):
 def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str):
     (tmp_path / "pronouns.jsonl").write_text(text)
 
-    with pytest.raises(ValueError, match="holds something else than cases"):
+    with pytest.raises(ValueError, match="is malformed"):
         read_cases(tmp_path)

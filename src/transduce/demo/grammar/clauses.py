@@ -1,14 +1,12 @@
-"""Chance with sense: clauses whose words go together.
+"""Draw random clauses that make sense: verbs with fitting subjects, objects, places and adverbs.
 
-Verbs choose subjects and objects of a fitting kind, tenses choose their adverbs, and articles what
-they stand before. A form that German itself avoids (du + Präteritum of a full verb) is not used.
+Forms that German avoids (du + Präteritum of a full verb) are not drawn.
 """
 
 from dataclasses import replace
 from functools import cache
 from random import Random
 
-from transduce.demo.grammar.inflection import Both, NounPhrase, Phrase, gender_of, is_plural
 from transduce.demo.grammar.lexicon import (
     BARE,
     FOR,
@@ -28,13 +26,6 @@ from transduce.demo.grammar.lexicon import (
     WITH,
     YESTERDAY,
     A,
-    adjective,
-    adjectives,
-)
-from transduce.demo.grammar.nouns import matches, nouns
-from transduce.demo.grammar.realization import Clause, Complement, Form, Quality
-from transduce.demo.grammar.verbs import BE, CLAUSE_VERBS, VERBS
-from transduce.demo.grammar.words import (
     Adjective,
     Aspect,
     Determiner,
@@ -44,7 +35,23 @@ from transduce.demo.grammar.words import (
     Pronoun,
     Time,
     Verb,
+    adjective,
+    adjectives,
+    matches,
+    nouns,
 )
+from transduce.demo.grammar.realization import (
+    Clause,
+    Complement,
+    Coordination,
+    Form,
+    NounPhrase,
+    Phrase,
+    Quality,
+    gender_of,
+    is_plural,
+)
+from transduce.demo.grammar.verbs import BE, CLAUSE_VERBS, VERBS
 
 _I, _YOU, _HE, _SHE, _WE, _THEY = PRONOUNS
 # Verbs that separate, and the forms of ich and du, are many and deserve their practice.
@@ -57,7 +64,7 @@ _OWNED = (
 )
 _MOODS = "tired sick hungry thirsty happy sad angry"
 _PLAIN = "red white black green blue yellow brown grey round broken empty full"
-"""Adjectives that are not said with "very"."""
+"""Adjectives that do not take "very"."""
 
 _DESCRIBED = (
     "beast vehicle vessel container furniture clothes dish machine thing food drink text "
@@ -87,13 +94,13 @@ _TIMES: dict[Form, tuple[Time, ...]] = {
 def clause(
     rng: Random, *, positive: bool = False, plain: bool = False, backshifted: bool = False
 ) -> Clause:
-    """Any clause with a full verb.
+    """Draw a clause with a full verb.
 
     Args:
-        rng: the source of chance.
-        positive: whether it may not be negated.
-        plain: whether it is part of a longer sentence: no adverb of time, few adjectives.
-        backshifted: whether it stands under a verb in the past.
+        rng: random generator.
+        positive: forbid negation.
+        plain: the clause is part of a longer sentence: no adverb of time, few adjectives.
+        backshifted: the clause is governed by a verb in the past.
     """
     verb = rng.choice(_VERBS)
     negated = not positive and rng.random() < 0.3
@@ -122,7 +129,7 @@ def clause(
 
 
 def _is_odd(subject: Phrase, form: Form) -> bool:
-    """Whether German avoids the form with this subject, or a bus would want something."""
+    """Whether German avoids the form with this subject, or a vehicle would want something."""
     if form in ("past", "past progressive"):
         return subject is _YOU
     lifeless = isinstance(subject, NounPhrase) and subject.noun.kind == "vehicle"
@@ -130,7 +137,7 @@ def _is_odd(subject: Phrase, form: Form) -> bool:
 
 
 def _form(rng: Random, verb: Verb, *, negated: bool, plain: bool, backshifted: bool) -> Form:
-    """A form that the verb has, and that fits where the clause stands."""
+    """A form that the verb has and that fits the context."""
     if backshifted:
         return "past progressive" if verb.aspect == "action" else "past"
     while True:
@@ -138,13 +145,20 @@ def _form(rng: Random, verb: Verb, *, negated: bool, plain: bool, backshifted: b
         needs_habit = form == "present" and verb.aspect == "action"
         if needs_habit and not verb.habit:
             continue
-        # "must not" is not "muss nicht", and a habit denied leaves open what of it is.
+        # "must not" is not "muss nicht", and a negated habit is ambiguous.
         if not (negated and (form == "must" or needs_habit)) and not (plain and needs_habit):
             return form
 
 
 def subject_of(rng: Random, verb: Verb, *, negated: bool, plain: bool) -> Phrase:
-    """Someone who may do it; a negated clause tells of someone known."""
+    """Draw a subject of the verb; definite in a negated clause.
+
+    Args:
+        rng: random generator.
+        verb: the verb.
+        negated: whether the clause is negated.
+        plain: whether adjectives are rare.
+    """
     if "person" in verb.subjects or "boy" in verb.subjects:
         draw = rng.random()
         if draw < 0.24:
@@ -153,19 +167,19 @@ def subject_of(rng: Random, verb: Verb, *, negated: bool, plain: bool) -> Phrase
             return rng.choice(NAMES)
         if draw < 0.39:
             first, second = rng.sample(NAMES, 2)
-            return Both(first, second)
-    return noun_phrase(rng, verb.subjects, known=negated, one=True, plain=plain)
+            return Coordination(first, second)
+    return noun_phrase(rng, verb.subjects, known=negated, counted=True, plain=plain)
 
 
 def person(rng: Random) -> Phrase:
-    """A particular person or several."""
+    """Draw one or several definite persons."""
     return subject_of(rng, CLAUSE_VERBS[0], negated=True, plain=True)
 
 
 def _complements(
     rng: Random, verb: Verb, subject: Phrase, *, negated: bool
 ) -> tuple[Complement, ...]:
-    """What the verb governs, in the order of English."""
+    """The verb's complements, in English order."""
     parts: list[Complement] = []
     if verb.receivers:
         parts.append(Complement(_receiver(rng, verb.receivers, subject), "dative"))
@@ -178,7 +192,7 @@ def _complements(
                 rng,
                 verb.objects,
                 known=verb.indefinite == "no" or (negated and bool(governed)),
-                one=verb.indefinite == "one",
+                counted=verb.indefinite == "one",
                 but=subject,
                 countless=negated,
             )
@@ -186,30 +200,30 @@ def _complements(
         parts.append(Complement(thing, verb.case, "", verb.preposition))
     # "nicht mit ihm" and "kein Buch im Garten" are clear, "das Buch nicht im Garten" is not.
     clear = not (negated and verb.objects)
-    if verb.beside and clear and rng.random() < 0.25:
-        with_or_for = WITH if verb.beside == "with" else FOR
+    if verb.partner and clear and rng.random() < 0.25:
+        with_or_for = WITH if verb.partner == "with" else FOR
         whom = _receiver(rng, with_or_for.nouns, subject)
         parts.append(Complement(whom, with_or_for.case, with_or_for.english, with_or_for.german))
     if verb.motion or (verb.where and (verb.needs_place or (clear and rng.random() < 0.4))):
-        parts.append(_place(rng, verb, known=negated, beside=parts))
+        parts.append(_place(rng, verb, known=negated, others=parts))
     return tuple(parts)
 
 
 def _manner(rng: Random, verb: Verb, complements: tuple[Complement, ...]) -> Manner | None:
-    """How it is done, if anything else but its object and its goal is left unsaid."""
+    """An adverb of manner, unless the clause has a place or a partner."""
     full = any(part.scene or part.english in ("with", "for") for part in complements)
     if not verb.manner or full or rng.random() < 0.7:
         return None
     return MANNERS[rng.choice(verb.manner.split())]
 
 
-def _place(rng: Random, verb: Verb, *, known: bool, beside: list[Complement]) -> Complement:
-    """Where it happens or where it goes, near nothing that is in the sentence already."""
-    said = [part.phrase.noun for part in beside if isinstance(part.phrase, NounPhrase)]
+def _place(rng: Random, verb: Verb, *, known: bool, others: list[Complement]) -> Complement:
+    """A place or direction whose noun is not in the clause yet."""
+    used = [part.phrase.noun for part in others if isinstance(part.phrase, NounPhrase)]
     while True:
         preposition, wanted = rng.choice(_places(verb))
         place = noun_phrase(rng, wanted, known=known, plural=False)
-        if place.noun not in said:
+        if place.noun not in used:
             break
     return Complement(
         place,
@@ -222,13 +236,16 @@ def _place(rng: Random, verb: Verb, *, known: bool, beside: list[Complement]) ->
 
 @cache
 def _places(verb: Verb) -> tuple[tuple[Preposition, str], ...]:
-    """The prepositions that fit the verb, each with its nouns that do."""
+    """The prepositions that fit the verb, preposition with its nouns that do."""
     fitting = nouns(verb.where)
-    found = (
-        (each, " ".join(noun.english for noun in nouns(each.nouns) if noun in fitting))
-        for each in (WHITHER if verb.motion else WHERE)
+    candidates = (
+        (
+            preposition,
+            " ".join(noun.english for noun in nouns(preposition.nouns) if noun in fitting),
+        )
+        for preposition in (WHITHER if verb.motion else WHERE)
     )
-    return tuple((preposition, wanted) for preposition, wanted in found if wanted)
+    return tuple((preposition, wanted) for preposition, wanted in candidates if wanted)
 
 
 def _receiver(rng: Random, wanted: str, subject: Phrase) -> Phrase:
@@ -237,13 +254,13 @@ def _receiver(rng: Random, wanted: str, subject: Phrase) -> Phrase:
         return _other_pronoun(rng, subject)
     if draw < 0.45:
         name = rng.choice(NAMES)
-        if subject != name and not isinstance(subject, Both):
+        if subject != name and not isinstance(subject, Coordination):
             return name
     return noun_phrase(rng, wanted, known=True, but=subject, plain=True)
 
 
 def _other_pronoun(rng: Random, subject: Phrase) -> Pronoun:
-    """A pronoun that is not the subject itself: no "I see me", no "we see me"."""
+    """A pronoun that does not overlap the subject: no "I see me", no "we see me"."""
     while True:
         pronoun = rng.choice(PRONOUNS)
         if not isinstance(subject, Pronoun) or (
@@ -258,22 +275,22 @@ def noun_phrase(
     *,
     known: bool = False,
     plain: bool = False,
-    one: bool = False,
+    counted: bool = False,
     countless: bool = False,
     plural: bool = True,
     but: Phrase | None = None,
 ) -> NounPhrase:
-    """A noun phrase of one of the wanted kinds.
+    """Draw a noun phrase.
 
     Args:
-        rng: the source of chance.
-        wanted: kinds and nouns.
-        known: whether "a", bare nouns and numbers are out.
-        plain: whether an adjective is rare.
-        one: whether an indefinite plural must have a number.
-        countless: whether numbers are out.
+        rng: random generator.
+        wanted: kinds and nouns to draw from.
+        known: whether it must be definite.
+        plain: whether adjectives are rare.
+        counted: whether an indefinite plural needs a number.
+        countless: whether numbers are forbidden.
         plural: whether it may be plural.
-        but: a phrase whose noun it must not repeat.
+        but: a phrase whose noun must not be repeated.
     """
     taken = but.noun if isinstance(but, NounPhrase) else None
     choices = nouns(wanted)
@@ -284,7 +301,7 @@ def noun_phrase(
     if known or noun.kind == "kin":
         determiner = definite(rng, noun)
     else:
-        determiner = _determiner(rng, noun, plural=plural, one=one, countless=countless)
+        determiner = _determiner(rng, noun, plural=plural, counted=counted, countless=countless)
     some = adjectives(noun)
     described = bool(some) and rng.random() < (0.1 if plain else 0.3)
     return NounPhrase(
@@ -296,7 +313,7 @@ def noun_phrase(
 
 
 def definite(rng: Random, noun: Noun) -> Determiner:
-    """An article that points at something known; relatives are always somebody's."""
+    """Draw a definite determiner; relatives always have a possessive."""
     if noun.kind == "kin":
         return rng.choice(POSSESSIVES)
     draw = rng.random()
@@ -305,29 +322,31 @@ def definite(rng: Random, noun: Noun) -> Determiner:
     return THIS if draw > 0.92 else THE
 
 
-def _determiner(rng: Random, noun: Noun, *, plural: bool, one: bool, countless: bool) -> Determiner:
+def _determiner(
+    rng: Random, noun: Noun, *, plural: bool, counted: bool, countless: bool
+) -> Determiner:
     draw = rng.random()
     if draw < 0.5:
         return definite(rng, noun)
     if not plural:
         return A if noun.english_plural else BARE
-    if one and countless:
+    if counted and countless:
         return THE
-    return BARE if countless or (not one and draw < 0.65) else rng.choice(NUMBERS)
+    return BARE if countless or (not counted and draw < 0.65) else rng.choice(NUMBERS)
 
 
 def describing(rng: Random, *, form: Form) -> Clause:
-    """Something is somehow: a clause with "to be"."""
+    """Draw a clause with "to be" and an adjective."""
     subject, possible = _described(rng)
     times = {"past": YESTERDAY[0], "present": TODAY}
-    said = rng.choice(possible)
-    very = said.english not in _PLAIN.split() and rng.random() < 0.3
-    passing = said.english in _MOODS.split() and rng.random() < 0.3
+    predicate = rng.choice(possible)
+    very = predicate.english not in _PLAIN.split() and rng.random() < 0.3
+    passing = predicate.english in _MOODS.split() and rng.random() < 0.3
     return Clause(
         subject=subject,
         verb=BE,
         form=form,
-        quality=Quality(said, "very" if very else ""),
+        quality=Quality(predicate, "very" if very else ""),
         negated=rng.random() < 0.25,
         contracted=rng.random() < 0.5,
         time=times[form] if passing else None,
@@ -336,11 +355,11 @@ def describing(rng: Random, *, form: Form) -> Clause:
 
 
 def _described(rng: Random) -> tuple[Phrase, tuple[Adjective, ...]]:
-    """Someone or something, and what can be said of it; of people, at least how they feel."""
+    """A subject and the adjectives that fit it; for persons at least moods."""
     if rng.random() < 0.4:
         subject = person(rng)
-        said = adjectives(subject.noun) if isinstance(subject, NounPhrase) else ()
-        possible = said or tuple(map(adjective, _MOODS.split()))
+        fitting = adjectives(subject.noun) if isinstance(subject, NounPhrase) else ()
+        possible = fitting or tuple(map(adjective, _MOODS.split()))
     else:
         subject = noun_phrase(rng, _DESCRIBED, known=True)
         while not (possible := adjectives(subject.noun)):
@@ -351,9 +370,9 @@ def _described(rng: Random) -> tuple[Phrase, tuple[Adjective, ...]]:
 
 
 def pronoun_for(phrase: Phrase) -> Pronoun | None:
-    """The pronoun that takes up a person in both languages alike; None where they would differ.
+    """The pronoun for a person, if it is the same in both languages, else None.
 
-    A child or girl is neuter in German, and an animal is "it": both are left to `pronoun`.
+    A child or girl is neuter in German, and an animal is "it": those are left to `scenes`.
     """
     if isinstance(phrase, Pronoun):
         return phrase
@@ -365,5 +384,5 @@ def pronoun_for(phrase: Phrase) -> Pronoun | None:
 
 
 def is_vague(phrase: Phrase) -> bool:
-    """Whether it is no particular one: "a dog", "dogs", "two dogs"."""
+    """Whether the phrase is indefinite: "a dog", "dogs", "two dogs"."""
     return isinstance(phrase, NounPhrase) and phrase.determiner in (A, BARE, *NUMBERS)

@@ -6,13 +6,11 @@ from random import Random
 
 import pytest
 
-from transduce.demo.grammar.lexicon import adjective
-from transduce.demo.grammar.nouns import nouns
+from transduce.demo.corpus import unseen_combinations
+from transduce.demo.grammar.lexicon import adjective, nouns
 from transduce.demo.grammar.realization import english, german
-from transduce.demo.grammar.reference import It, clauses, draw_it, its_of
-from transduce.demo.grammar.scenes import SCENES, Scene
+from transduce.demo.grammar.scenes import SCENES, It, Scene, clauses, draw_it, its_of
 from transduce.demo.grammar.sentences import reference
-from transduce.demo.unseen import unseen_pairs
 
 ALL = tuple(it for scene in SCENES for it in its_of(scene))
 GENDERS = {"er": "m", "sie": "f", "es": "n"}
@@ -104,15 +102,15 @@ def test_the_genders_are_meant_about_equally_often():
 
 def test_unseen_pairs_are_a_seventh_of_all_and_the_same_for_the_same_seed():
     every = {it.pair for it in ALL}
-    unseen = unseen_pairs(Random(5))
+    unseen = unseen_combinations(Random(5))
 
     assert unseen.pairs < every
     assert 0.14 < len(unseen.pairs) / len(every) < 0.16
-    assert unseen == unseen_pairs(Random(5)) != unseen_pairs(Random(6))
+    assert unseen == unseen_combinations(Random(5)) != unseen_combinations(Random(6))
 
 
 def test_what_is_unseen_can_be_understood_from_what_is_left():
-    unseen = unseen_pairs(Random(5)).pairs
+    unseen = unseen_combinations(Random(5)).pairs
     reasons, genders, fellows = defaultdict(set), defaultdict(set), defaultdict(set)
     for it in ALL:
         if it.pair not in unseen:
@@ -127,7 +125,7 @@ def test_what_is_unseen_can_be_understood_from_what_is_left():
 
 
 def test_a_sentence_with_both_words_is_known_in_either_number():
-    unseen = unseen_pairs(Random(5))
+    unseen = unseen_combinations(Random(5))
     noun, reason = next(pair for pair in sorted(unseen.pairs) if pair[0] == "mouse")
 
     assert unseen.are_in(f"The {reason} {noun} slept.")
