@@ -1,4 +1,4 @@
-"""Score trained runs' validation pairs with several beams and length penalties: which to ship?
+"""Score validation pairs of trained runs with several beam sizes and length penalties.
 
     .venv/bin/python benchmarks/beam.py RUN [RUN …] --name multi30k-tok
 

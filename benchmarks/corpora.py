@@ -1,4 +1,4 @@
-"""How memory and time grow with the corpus: prepare, one pass of all batches, 200 updates, resume.
+"""Memory and time as the corpus grows: prepare, one pass over all batches, 200 updates, resume.
 
     .venv/bin/python benchmarks/corpora.py --pairs 100000 1000000 10000000
 

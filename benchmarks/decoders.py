@@ -1,4 +1,4 @@
-"""The systems that benchmarks/decoding.py times: ours, CTranslate2 and Hugging Face."""
+"""Systems that benchmarks/decoding.py times: ours, CTranslate2 and Hugging Face."""
 
 import statistics
 import time

@@ -1,4 +1,4 @@
-"""How quickly is a text translated, and one sentence of it? Our engines beside what people use.
+"""Decoding throughput and latency: our engines against CTranslate2 and Hugging Face.
 
     .venv/bin/python benchmarks/decoding.py MODEL --source FILE --target FILE --tokenize none
 

@@ -1,4 +1,4 @@
-"""How long does a newcomer wait? `transduce demo` from start to end, and `transduce --help`.
+"""Time for a newcomer: `transduce demo` from start to end, and `transduce --help`.
 
     .venv/bin/python benchmarks/demo.py
 

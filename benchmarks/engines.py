@@ -1,4 +1,4 @@
-"""Do both engines say the same? All lines of a test set, piece by piece; and what int8 costs.
+"""Agreement of both engines on a test set, token by token, and the cost of int8.
 
     .venv/bin/python benchmarks/engines.py MODEL --source F --target F [--tokenize none]
 

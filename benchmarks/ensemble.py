@@ -1,4 +1,4 @@
-"""How good are the seeds of a recipe together? The mean of their probabilities decides.
+"""Quality of an ensemble of the seeds of a recipe (mean of probabilities).
 
     .venv/bin/python benchmarks/ensemble.py multi30k-tok --folder CORPUS --seeds 1 2 3 --runs RUNS
 

@@ -1,4 +1,4 @@
-"""How quickly does a GPU train the paper's base and big models? Ours beside two tuned peers.
+"""Training throughput of the paper's base and big models on a GPU, against two tuned peers.
 
     .venv/bin/python benchmarks/gpu.py            # with CUDA: prints a table, writes the record
     .venv/bin/python benchmarks/gpu.py --small    # anywhere: small models, prints only
@@ -32,8 +32,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from gpu_peers import Update, marian_of, tuned
-from of_torch import Plain
-from of_transduce import model_of
+from bench_torch import Plain
+from bench_transduce import model_of
 from record import header, write
 from shapes import BETAS, EPSILON, RATE, SHAPES, SMOOTHING, Shape, flops
 

@@ -1,4 +1,4 @@
-"""What keeps a GPU from its ceiling, as far as it can be counted without one?
+"""What limits training on a GPU, as far as it can be counted without one.
 
     .venv/bin/python benchmarks/gpu_limits.py RUN
 

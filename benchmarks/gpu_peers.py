@@ -1,4 +1,4 @@
-"""The peers of `gpu.py`, with all that one sets to make them quick."""
+"""Peers of `gpu.py`, with every setting that makes them fast."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How do time and memory grow: with the length of sentences, and with the tokens of an update?
+"""Time and memory against sentence length and tokens per update.
 
     .venv/bin/python benchmarks/growth.py
 

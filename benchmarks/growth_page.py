@@ -1,4 +1,4 @@
-"""What `growth.py` found, as tables and as plots."""
+"""Results of `growth.py` as tables and plots."""
 
 from collections.abc import Sequence
 from pathlib import Path

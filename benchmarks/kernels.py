@@ -1,4 +1,4 @@
-"""Does each of our quick ways pay on this machine? Each is timed beside the plain way, in turn.
+"""Each fast path timed against the readable code, in turn, on this machine.
 
     .venv/bin/python benchmarks/kernels.py
 

@@ -1,4 +1,4 @@
-"""Do we learn the same at equal tokens? Ours beside `torch.nn.Transformer`, made the paper's model.
+"""Equal learning from equal tokens: ours against `torch.nn.Transformer` as the paper's model.
 
     .venv/bin/python benchmarks/learning.py --folder CORPUS
 

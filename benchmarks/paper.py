@@ -1,4 +1,4 @@
-"""Carry out a command of `transduce paper`, and keep what it found as a record.
+"""Run a command of `transduce paper` and keep its result as a record.
 
     .venv/bin/python benchmarks/paper.py table1
     .venv/bin/python benchmarks/paper.py figures --only heads

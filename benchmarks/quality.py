@@ -1,4 +1,4 @@
-"""Train a recipe from raw files to the final model and keep the record: is it as good as we say?
+"""Train a recipe from raw files to the final model and keep the record.
 
     .venv/bin/python benchmarks/quality.py multi30k-tok --folder CORPUS --seeds 1 2
 

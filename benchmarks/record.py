@@ -1,4 +1,4 @@
-"""What every record of a measurement has: how it was made, where, when, and of what."""
+"""Common fields of every record: command, date, machine and versions."""
 
 import datetime
 import gzip

@@ -1,4 +1,4 @@
-"""Does a server gather requests, and does it hold? 10,000 requests from 64 clients, and worse.
+"""The server under load: 10,000 requests from 64 clients, overload, shutdown.
 
     .venv/bin/python benchmarks/serving.py MODEL --source FILE
 

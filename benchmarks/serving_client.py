@@ -1,4 +1,4 @@
-"""Many clients of a server at one time, cheap enough to share its two cores: bare sockets.
+"""Many concurrent clients on bare sockets, cheap enough to share two cores with the server.
 
     .venv/bin/python benchmarks/serving_client.py < job.json > found.json
 

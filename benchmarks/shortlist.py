@@ -1,4 +1,4 @@
-"""What does a lexical shortlist gain, and what does it cost?
+"""Gain and cost of a lexical shortlist.
 
     .venv/bin/python benchmarks/shortlist.py RUN --source FILE --target FILE [--tokenize none]
 

@@ -1,4 +1,4 @@
-"""How long does one wait before anything happens: for help, for the first translation?
+"""Time until the help text and until the first translation.
 
     .venv/bin/python benchmarks/startup.py [MODEL]
 

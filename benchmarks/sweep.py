@@ -1,4 +1,4 @@
-"""Train one corpus with several settings, each on the same budget: which defaults are good ones?
+"""Train one corpus with several hyperparameter settings, each on the same budget.
 
     .venv/bin/python benchmarks/sweep.py multi30k --folder CORPUS
 

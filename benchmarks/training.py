@@ -1,4 +1,4 @@
-"""How many target tokens a second does training read? Ours beside what people train with.
+"""Training throughput in target tokens per second, against peer toolkits.
 
     .venv/bin/python benchmarks/training.py --folder CORPUS
 
@@ -158,7 +158,7 @@ def per_model(arguments: argparse.Namespace) -> list[int]:
 
 def ways_of(peers: Sequence[str], environments: Path) -> tuple[list[Way], dict[str, str]]:
     """What can be measured here, and why the rest cannot."""
-    ours = (sys.executable, str(PROGRAMS / "of_transduce.py"))
+    ours = (sys.executable, str(PROGRAMS / "bench_transduce.py"))
     ways, failures = [Way(OURS, settings, ours) for settings in OF_OURS], {}
     for peer in peers:
         try:
@@ -167,7 +167,7 @@ def ways_of(peers: Sequence[str], environments: Path) -> tuple[list[Way], dict[s
         except NotInstalled as error:
             failures[peer] = str(error)
             continue
-        command = (python, str(PROGRAMS / f"of_{peer}.py"))
+        command = (python, str(PROGRAMS / f"bench_{peer}.py"))
         settings = OF_LOOPS if peer in LOOPS else OF_TOOLKITS
         ways += [Way(peer, each, command) for each in settings]
     return ways, failures

@@ -1,4 +1,4 @@
-"""What the decoder says of its own translations, held against the truth.
+"""Confidence, alignments, loop detection and MBR of the decoder, measured against references.
 
     .venv/bin/python benchmarks/trust.py RUN --name multi30k-tok
 

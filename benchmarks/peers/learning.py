@@ -15,8 +15,8 @@ from typing import Protocol
 
 import loop
 import torch
-from of_torch import Plain
-from of_transduce import as_ours, model_of
+from bench_torch import Plain
+from bench_transduce import as_ours, model_of
 from shapes import BETAS, EPSILON, SHAPES, SMOOTHING, Shape
 from torch import Tensor, nn
 from torch.nn import functional as F

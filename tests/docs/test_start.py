@@ -20,4 +20,4 @@ def test_the_page_leads_from_two_files_to_a_look_inside(place: Path, transduce: 
 
 
 def test_the_page_is_where_the_readme_sends_a_newcomer():
-    assert "(docs/start.md)" in (ROOT / "README.md").read_text()
+    assert "/docs/start.md)" in (ROOT / "README.md").read_text()
