@@ -31,9 +31,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from gpu_peers import Update, marian_of, tuned
 from bench_torch import Plain
 from bench_transduce import model_of
+from gpu_peers import Update, marian_of, tuned
 from record import header, write
 from shapes import BETAS, EPSILON, RATE, SHAPES, SMOOTHING, Shape, flops
 
