@@ -143,14 +143,14 @@ def generate(run: Path, pairs: int) -> None:
 
 def one_pass(run: Path, pairs: int) -> None:
     """Load an epoch's batches."""
-    from transduce.data.sampler import Place
+    from transduce.data.sampler import SamplerState
 
     loader, sampler, seconds = opened(run)
     began = time.perf_counter()
     read = 0
-    for loaded in loader.updates(Place()):
+    for loaded in loader.updates(SamplerState()):
         read += sum(len(batch.source) for batch in loaded.batches)
-        if loaded.place_after.epoch:
+        if loaded.state_after.epoch:
             break
     took = time.perf_counter() - began
     assert read > 0.9 * pairs, f"{read} of {pairs}"
@@ -160,11 +160,11 @@ def one_pass(run: Path, pairs: int) -> None:
 
 def resume(run: Path, pairs: int) -> None:
     """Load the batches of one update in the middle of the second epoch."""
-    from transduce.data.sampler import Place
+    from transduce.data.sampler import SamplerState
 
     loader, sampler, _ = opened(run)
     began = time.perf_counter()  # the epoch is planned for the first time
-    next(loader.updates(Place(1, sampler.epoch_updates(1) // 2)))
+    next(loader.updates(SamplerState(1, sampler.epoch_updates(1) // 2)))
     print(json.dumps({"first_batch_seconds": round(time.perf_counter() - began, 2)}))
 
 

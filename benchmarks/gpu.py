@@ -39,7 +39,7 @@ from shapes import BETAS, EPSILON, RATE, SHAPES, SMOOTHING, Shape, flops
 
 from transduce.data.batch import Batch, collate
 from transduce.data.config import BatchConfig
-from transduce.data.sampler import Place, Sampler
+from transduce.data.sampler import Sampler, SamplerState
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
@@ -195,7 +195,7 @@ def drawn(plan: Plan) -> list[Batch]:
     chance, pad = np.random.default_rng(0), plan.vocabulary - 1
     lengths = like_wmt(4 * plan.batches * plan.tokens // 28)  # four times as many as are taken
     config = BatchConfig(tokens=plan.tokens, micro_tokens=2 * plan.tokens)  # in one pass
-    updates = Sampler(lengths, config=config, seed=0).updates(Place())
+    updates = Sampler(lengths, config=config, seed=0).updates(SamplerState())
     return [
         random_batch(lengths[pairs], pad=pad, chance=chance)
         for planned in itertools.islice(updates, plan.batches)

@@ -37,7 +37,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from transduce.config import load_recipe
 from transduce.data.config import BatchConfig
-from transduce.data.sampler import Place, Sampler
+from transduce.data.sampler import Sampler, SamplerState
 from transduce.model import kernels, loss
 from transduce.model.config import ModelConfig
 from transduce.model.kernels import Dropout
@@ -96,7 +96,7 @@ def counted(case: Case) -> Row:
     config, tokens = case.model, case.batch.tokens
     batch = replace(case.batch, micro_tokens=2 * tokens + int(case.lengths.max()) + 1)
     sampler = Sampler(case.lengths, config=batch, seed=0)
-    calls = calls_of(case, next(sampler.updates(Place())).micro_batches[0])
+    calls = calls_of(case, next(sampler.updates(SamplerState())).micro_batches[0])
     source, target = (case.lengths + 1).astype(np.float64).T
     shape = Shape(config.decoder_layers, config.d_model, config.d_ff, config.heads, 0, 0)
     products = flops(shape, vocabulary=config.vocab_size) * target.sum()

@@ -25,7 +25,7 @@ import torch
 from record import ROOT, header, write
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.transformer import Transformer

@@ -14,9 +14,8 @@ import pytest
 import torch
 
 from transduce.cli import main
-from transduce.data.config import BatchConfig
+from transduce.data.config import BatchConfig, TokenizerConfig
 from transduce.data.corpus import NumberedPair, Pair
-from transduce.data.corpus_config import TokenizerConfig
 from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
 from transduce.data.store import Store

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from transduce.cli import main
 from transduce.data.config import BatchConfig
-from transduce.data.loader import Loaded, Loader
-from transduce.data.sampler import Place, Sampler
+from transduce.data.loader import LoadedUpdate, Loader
+from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
@@ -234,10 +234,10 @@ class Noting(Loader):
 
     seen: Seen
 
-    def updates(self, place: Place) -> Generator[Loaded, None, None]:
+    def updates(self, place: SamplerState) -> Generator[LoadedUpdate, None, None]:
 
         for loaded in super().updates(place):
-            at = f"{loaded.place_after.epoch}/{loaded.place_after.update}"
+            at = f"{loaded.state_after.epoch}/{loaded.state_after.update}"
             self.seen.sentences[at] = [
                 row[: row.index(0)] for batch in loaded.batches for row in batch.target_out.tolist()
             ]

@@ -14,7 +14,7 @@ from tests.conftest import SHAPE, made
 from tests.served import bundle_of
 from tests.unit.conftest import LINES
 
-from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.config import TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.translator import Translator
 

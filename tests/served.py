@@ -11,7 +11,7 @@ import httpx
 from starlette.applications import Starlette
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.data.corpus_config import Languages
+from transduce.data.config import Languages
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.translation import Alternative, Translation
 from transduce.inference.translator import Extras, Translator

@@ -21,10 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from record import read_lines
 
 from transduce.data.batch import Batch, collate
-from transduce.data.config import BatchConfig
+from transduce.data.config import BatchConfig, TokenizerConfig
 from transduce.data.corpus import tidy
-from transduce.data.corpus_config import TokenizerConfig
-from transduce.data.sampler import Place, Sampler
+from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.tokenizer import Tokenizer
 
 VOCABULARY = 10_000
@@ -64,7 +63,7 @@ def batches(pairs: Sequence[Sequence[Sequence[int]]], tokenizer: Tokenizer) -> I
     """An update each, of sentences of like length, without end."""
     lengths = np.array([[len(one) for one in pair] for pair in zip(*pairs, strict=True)])
     config = BatchConfig(tokens=TOKENS, micro_tokens=16 * TOKENS)  # each update in one piece
-    for planned in Sampler(lengths, config=config, seed=1).updates(Place()):
+    for planned in Sampler(lengths, config=config, seed=1).updates(SamplerState()):
         (rows,) = planned.micro_batches
         source, target = ([side[row] for row in rows] for side in pairs)
         yield collate(source, target, pad=tokenizer.pad, eos=tokenizer.EOS)

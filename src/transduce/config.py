@@ -19,8 +19,13 @@ from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 import tomlkit
 from pydantic import TypeAdapter, ValidationError
 
-from transduce.data.config import BatchConfig
-from transduce.data.corpus_config import CorpusConfig, Languages, ScoreConfig, TokenizerConfig
+from transduce.data.config import (
+    BatchConfig,
+    CorpusConfig,
+    Languages,
+    ScoreConfig,
+    TokenizerConfig,
+)
 from transduce.io.atomic_folder import sanitise
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.recipes import table3

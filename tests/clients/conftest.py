@@ -20,7 +20,7 @@ from tests.conftest import SHAPE, made
 from tests.unit.conftest import LINES
 
 from transduce.bundle.calibration import Calibration, Confidence
-from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.config import TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.translator import Translator
 from transduce.search.config import SearchConfig

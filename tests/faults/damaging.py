@@ -11,7 +11,7 @@ import torch
 
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.bundle.calibration import Calibration, Confidence
-from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Run, Said, Transduce, refuses
 
 from transduce.bundle.bundle import Bundle
-from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.config import TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
 

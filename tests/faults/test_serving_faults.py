@@ -19,7 +19,7 @@ import pytest
 from tests.conftest import Corpus, made
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.data.corpus_config import Languages
+from transduce.data.config import Languages
 from transduce.model.config import ModelConfig
 from transduce.search.config import SearchConfig
 

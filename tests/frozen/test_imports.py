@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import made
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
 from transduce.search.config import SearchConfig

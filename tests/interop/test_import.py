@@ -8,8 +8,8 @@ import torch
 from tests.exports import ENGLISH, GERMAN, ODD, SENTENCES, seeded
 
 from transduce.bundle.bundle import Bundle
+from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import tidy
-from transduce.data.corpus_config import TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.export.importer import import_marian
 from transduce.inference.engines.torch_engine import TorchEngine

@@ -48,7 +48,7 @@ def test_a_clean_corpus_has_no_finding(transduce: Transduce, corpus: Path):
     assert said.err == ""
     first, last = said.out.splitlines()
     assert first.startswith("433 pairs to train on, 0 to validate, 0 to test; ")
-    assert first.endswith(" pieces a word")
+    assert first.endswith(" pieces per word")
     assert last == "no findings"
 
 
@@ -57,10 +57,10 @@ def test_every_fault_gets_a_line_with_a_count_and_an_example(transduce: Transduc
 
     assert said.code == 0
     assert "training: 11 of 438 pairs have their sides swapped, such as line 1: " in said.out
-    assert "1 of 438 pairs have a target that is a copy of its source, such as line 435" in said.out
-    assert "1 of 438 pairs stand there twice or more" in said.out
-    assert "1 of 438 pairs have an empty side, such as line 436:  | Leer." in said.out
-    assert "test: 1 of 21 pairs stand in training too" in said.out
+    assert "1 of 438 pairs has a target identical to its source, such as line 435" in said.out
+    assert "1 of 438 pairs is a duplicate" in said.out
+    assert "1 of 438 pairs has an empty side, such as line 436:  | Leer." in said.out
+    assert "test: 1 of 21 pairs also occurs in training" in said.out
     assert said.out.endswith("findings\n")
 
 
@@ -102,7 +102,7 @@ def test_a_line_that_is_not_utf8_is_a_finding(transduce: Transduce, corpus: Path
 
     said, as_json = check(transduce, corpus), check(transduce, corpus, "--json")
 
-    assert "1 of 434 lines are not UTF-8; convert the file" in said.out
+    assert "1 of 434 lines is not UTF-8; convert the file" in said.out
     assert json.loads(as_json.out)["report"]["findings"][0]["count"] == 1
 
 
@@ -196,7 +196,7 @@ def test_preparing_says_what_it_finds_and_what_it_chose(transduce: Transduce, co
     assert said.code == 0, said.err
     assert lines[0].startswith("438 pairs: 4+4 layers of width 128, 97 pieces, dropout 0.07, 400 ")
     assert lines[1].startswith("kept 436 pairs; dropped 2 (")
-    assert any("pairs have a target that is a copy of its source" in line for line in lines)
+    assert any("pairs has a target identical to its source" in line for line in lines)
     assert lines[-1].endswith(" pieces a word to validate and test on")
     recipe = load_recipe(corpus / "run" / "recipe.toml")
     assert (recipe.train.updates, recipe.model.dropout) == (400, 0.07)

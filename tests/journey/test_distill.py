@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import SMALL, Run, Transduce, in_a_process, refuses
 
 from transduce.bundle.bundle import Bundle
-from transduce.data.corpus_config import Languages
+from transduce.data.config import Languages
 
 ONE_LAYER = ("--encoder-layers", "2", "--decoder-layers", "1")
 SETTINGS = tuple(

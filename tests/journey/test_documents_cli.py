@@ -98,7 +98,7 @@ def test_what_is_for_lines_is_refused(
 def test_a_broken_file_is_refused_before_the_model_is_loaded(transduce: Transduce):
     said = transduce("translate", "nowhere", "--format", "srt", stdin=b"hello\n")
 
-    refuses(said, "stdin, line 1: times are expected here")
+    refuses(said, "stdin, line 1: expected a timing")
 
 
 def test_an_unknown_format_is_refused(translated: Transduce):

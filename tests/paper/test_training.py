@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from transduce.data.config import BatchConfig
-from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.config import BatchConfig, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
 from transduce.model.loss import cross_entropy

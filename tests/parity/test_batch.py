@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transduce.data.batch import Batch, collate, filled
+from transduce.data.batch import Batch, collate
 from transduce.model.loss import chunked_cross_entropy, output_projection_inputs
 from transduce.model.transformer import Transformer
 
@@ -70,7 +70,7 @@ def test_filling_a_batch_up_changes_neither_loss_nor_gradients(tiny: Transformer
     batch = collate(SOURCES[rows], TARGETS[rows], pad=36, eos=0)
     found: list[tuple[Tensor, ...]] = []
 
-    for each in (batch, filled(batch, pad=36)):
+    for each in (batch, pad_to_bucket(batch, pad=36)):
         hidden = tiny.hidden_states(each.source, each.source_mask, each.target_in)
         hidden, pieces = output_projection_inputs(tiny, hidden)
         loss = chunked_cross_entropy(hidden, pieces, each.target_out, smoothing=0.1).smoothed
@@ -84,7 +84,7 @@ def test_filled_batches_have_few_shapes():
         batch = collate([[5] * (wide - 1)] * rows, [[6] * (long - 1)] * rows, pad=36, eos=0)
         shape = (-(-rows // 8) * 8, -(-max(wide, long) // 2) * 2)
 
-        made = filled(batch, pad=36)
+        made = pad_to_bucket(batch, pad=36)
 
         assert made.source.shape == made.target_in.shape == made.target_out.shape == shape
         assert made.source_mask is not None

@@ -9,7 +9,7 @@ import torch
 from tests.conftest import made
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.tokenizer import EOS, Tokenizer
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.config import ModelConfig

@@ -9,12 +9,12 @@ import torch
 from tests.exports import CONFIG, bundle_of, two_vocabularies
 
 from transduce.bundle.bundle import Bundle
-from transduce.corpus_check.vocabulary_probe import try_pieces
+from transduce.corpus_check.check import probe_vocabulary
 from transduce.data.config import BatchConfig
 from transduce.data.corpus import NumberedPair, Pair
 from transduce.data.loader import Loader
 from transduce.data.pair_tokenizer import PairTokenizer
-from transduce.data.sampler import Place, Sampler
+from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.store import Store
 from transduce.evaluation.scoring import evaluate_perplexity
 from transduce.model.loss import cross_entropy
@@ -53,7 +53,7 @@ def test_a_loader_draws_each_sides_own_pieces(tokenizer: PairTokenizer, store: S
     sampler = Sampler(store.lengths, config=BatchConfig(tokens=101), seed=1)
     loader = Loader(store, sampler=sampler, tokenizer=tokenizer, sampling=1e-9)
 
-    (loaded,) = islice(loader.updates(Place()), 1)
+    (loaded,) = islice(loader.updates(SamplerState()), 1)
 
     (batch,) = loaded.batches
     assert batch.source[0].tolist() == [*tokenizer.encode(PAIR.source), 0]
@@ -84,7 +84,7 @@ def test_a_given_target_is_traced_in_the_targets_pieces(tokenizer: PairTokenizer
 
 
 def test_a_vocabulary_is_tried_on_each_side_by_its_own_model(tokenizer: PairTokenizer):
-    tried = try_pieces(tokenizer, [PAIR], part="test", max_pieces=97)
+    tried = probe_vocabulary(tokenizer, [PAIR], part="test", max_pieces=97)
 
     cut = [tokenizer.encode(PAIR.source), tokenizer.target.encode(PAIR.target)]
     assert tried.pieces == sum(map(len, cut))

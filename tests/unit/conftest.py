@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.config import TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer

@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from transduce.bundle.calibration import Confidence
 from transduce.bundle.tensors import check_size, check_weights, read_weights, write_tensors
-from transduce.data.corpus_config import Languages
+from transduce.data.config import Languages
 from transduce.data.pair_tokenizer import PairTokenizer, read_tokenizer
 from transduce.data.tokenizer import Tokenizer
 from transduce.io.atomic_folder import (

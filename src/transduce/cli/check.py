@@ -48,7 +48,7 @@ def check(
       transduce check --source corpus.en --target corpus.de --write clean
     """
     from transduce.cli.progress import line_counter
-    from transduce.corpus_check.check import check as check_corpus
+    from transduce.corpus_check.check import check_corpus
     from transduce.pipeline.defaults import choose_recipe
 
     selected, _ = choose_recipe(recipe, [*corpus_settings(source, target), *(settings or [])])
@@ -58,4 +58,4 @@ def check(
     # Lines that are not UTF-8 contain surrogates, which stdout cannot encode.
     print_stdout(text.encode(errors="replace").decode())
     if result.cleaned is None:
-        raise typer.Exit(1 if result.report.loud else 0)
+        raise typer.Exit(1 if result.report.severe else 0)

@@ -304,7 +304,7 @@ def _train_and_translate() -> str:
     import torch
 
     from transduce.data.batch import collate
-    from transduce.data.corpus_config import TokenizerConfig
+    from transduce.data.config import TokenizerConfig
     from transduce.data.tokenizer import Tokenizer
     from transduce.evaluation.metrics import bleu
     from transduce.inference.translator import Translator

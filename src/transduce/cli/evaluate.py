@@ -140,7 +140,7 @@ def _write_report(
             texts[path] = read_lines(path)
     references, sources = texts[inputs.target], texts.get(inputs.source)
     with open_output(file) as page:
-        from transduce.data.words import count_words
+        from transduce.data.segmentation import count_words
         from transduce.evaluation.breakdown import check_line_counts
         from transduce.evaluation.report import (
             ScoringOptions,

@@ -10,7 +10,7 @@ from transduce.io.streams import open_output
 
 if TYPE_CHECKING:
     from transduce.documents.formats import Document
-    from transduce.documents.markup import Together
+    from transduce.documents.markup import RestoredText
     from transduce.inference.translation import Translation
     from transduce.inference.translator import Extras, Translator
     from transduce.search.config import DecodingConstraints
@@ -96,7 +96,7 @@ def _report_sentences(sentences: "Sequence[Translation]") -> None:
             print_stderr(f"{sentence.flag}{retried}: {excerpt}")
 
 
-def _report_lost(segments: "Sequence[Together]") -> None:
+def _report_lost(segments: "Sequence[RestoredText]") -> None:
     lost = [(number, name) for number, text in enumerate(segments, 1) for name in text.lost]
     if not lost:
         return

@@ -1,8 +1,7 @@
-"""Every pair looked at once, and what is remembered of it: a few numbers, never its text.
+"""Fingerprints of pairs: a few numbers and flags each instead of the text.
 
-So millions of pairs fit into memory: 63 bytes each, and of a corpus of tens of millions a sample
-does. Two texts that count as equal have one hash; that two others share one is less likely than a
-fault of the memory.
+They take 63 bytes per pair, so millions fit into memory; a corpus of tens of millions is sampled.
+Texts are compared by 64-bit hashes, whose collisions are negligible.
 """
 
 import re
@@ -14,31 +13,31 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from transduce.corpus_check.language import Script, Sides
+from transduce.corpus_check.language import Script, SideClassifier
 from transduce.data.corpus import NumberedPair, Pair, tidy
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _MOJIBAKE = re.compile(
     "\ufffd|Ã[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹Œ‘’“”•–—˜™š›œžŸ]|Â[\x80-\xbf]|â€|[ÐÑ][\x80-\xbf].?[ÐÑ]"
-)  # what UTF-8 looks like when it is read as Latin-1 or Windows-1252
-_SAMPLE = 20_000
-_BLOCK = 1000  # pairs in a row that are looked at where not all are: neighbours tell something too
+)  # UTF-8 decoded as Latin-1 or Windows-1252
+_SAMPLE = 20_000  # pairs
+_BLOCK = 1000  # consecutive pairs in a sample, as misalignment shows in neighbours
 
 
-class Look(NamedTuple):
-    """What is remembered of some pairs, a row each; of a swapped one with its sides exchanged."""
+class Fingerprints(NamedTuple):
+    """Fingerprints of some pairs, one row each; swapped pairs with their sides exchanged."""
 
     line: Int64[np.ndarray, " pairs"]
     pair: Int64[np.ndarray, " pairs"]
-    """Hash of the tidied pair."""
+    """Hash of the normalised pair."""
     source: Int64[np.ndarray, " pairs"]
-    """Hash of the tidied source."""
+    """Hash of the normalised source."""
     folded_source: Int64[np.ndarray, " pairs"]
     """Hash of the source without case, spaces and punctuation."""
     folded_pair: Int64[np.ndarray, " pairs"]
     source_length: Int64[np.ndarray, " pairs"]
-    """In characters that are not blank."""
+    """In non-blank characters."""
     target_length: Int64[np.ndarray, " pairs"]
     copy: Bool[np.ndarray, " pairs"]
     swapped: Bool[np.ndarray, " pairs"]
@@ -47,149 +46,150 @@ class Look(NamedTuple):
     control: Bool[np.ndarray, " pairs"]
     mojibake: Bool[np.ndarray, " pairs"]
     foreign: Bool[np.ndarray, " pairs"]
-    """In another script than its side."""
+    """Not in the script of its side."""
 
 
-_NUMBERS = _MARKS = 7  # fields of either kind
+_NUMBERS = _FLAGS = 7  # fields of each type
 
 
-class Usual(NamedTuple):
-    """What the bulk of a corpus is like."""
+class CorpusProfile(NamedTuple):
+    """Typical properties of a corpus's sides."""
 
-    sides: Sides
+    sides: SideClassifier
     source_script: Script
     target_script: Script
 
 
-class Spread:
-    """Some twenty thousand pairs, or up to twice as many, spread evenly over all that pass."""
+class EvenSample:
+    """A sample of 20,000 to 40,000 pairs, evenly spread over a stream of unknown length."""
 
     def __init__(self) -> None:
         self.pairs: list[Pair] = []
         self._stride = 1
 
-    def among(self, pairs: Iterable[NumberedPair]) -> Iterator[NumberedPair]:
-        """Hand all pairs on, and keep some."""
+    def sample(self, pairs: Iterable[NumberedPair]) -> Iterator[NumberedPair]:
+        """Pass all pairs on, and keep some."""
         wanted = 0
-        for number, one in enumerate(pairs):
+        for number, numbered in enumerate(pairs):
             if number == wanted:
-                self.pairs.append(one.pair)
+                self.pairs.append(numbered.pair)
                 if len(self.pairs) == 2 * _SAMPLE:
                     self.pairs, self._stride = self.pairs[::2], 2 * self._stride
                 wanted = number + self._stride - number % self._stride
-            yield one
+            yield numbered
 
 
-def get_to_know(pairs: Iterable[NumberedPair]) -> Usual:
-    """Learn what is usual from some twenty thousand pairs, spread evenly over all."""
-    spread = Spread()
-    for _ in spread.among(pairs):
+def profile_corpus(pairs: Iterable[NumberedPair]) -> CorpusProfile:
+    """Profile a corpus by an even sample of its pairs."""
+    even = EvenSample()
+    for _ in even.sample(pairs):
         pass
-    return usual_of(spread.pairs)
+    return profile_pairs(even.pairs)
 
 
-def usual_of(sample: Collection[Pair]) -> Usual:
-    """Learn what is usual from some pairs."""
-    return Usual(
-        Sides(sample),
+def profile_pairs(sample: Collection[Pair]) -> CorpusProfile:
+    """Profile a corpus by sample pairs."""
+    return CorpusProfile(
+        SideClassifier(sample),
         Script([pair.source for pair in sample]),
         Script([pair.target for pair in sample]),
     )
 
 
-class Blocks:
-    """Every so many blocks of a corpus that is too large to look at closely as a whole.
+class BlockSample:
+    """A sample of a large corpus in blocks of consecutive pairs.
 
-    Whether a pair of it stands in validation or test is looked at for all, as it spoils the scores.
+    Leaks into validation or test are detected for all pairs, as they invalidate the scores.
     """
 
     def __init__(self, *, every: int, held: Collection[int]) -> None:
-        """Get ready to choose.
+        """Set up the sample.
 
         Args:
-            every: one block in so many is chosen; 1 takes all.
+            every: sample every n-th block; 1 samples all.
             held: hashes of the folded sources of validation and test.
         """
         self.pairs = 0
-        """That passed."""
+        """Pairs passed so far."""
         self.sources = array("q")
-        """Hashes of the folded sources that validation or test holds too; of all if all are chosen,
-        then they are in the look."""
-        self.both = array("q")
-        """Hashes of these pairs, folded."""
+        """Hashes of the folded sources, outside of the sample, that validation or test has too."""
+        self.folded_pairs = array("q")
+        """Hashes of their folded pairs."""
         self._every = every
         self._held = frozenset(held)
 
-    def among(self, pairs: Iterable[NumberedPair]) -> Iterator[NumberedPair]:
-        """Hand on the pairs, tidy ones, of the chosen blocks."""
+    def sample(self, pairs: Iterable[NumberedPair]) -> Iterator[NumberedPair]:
+        """Pass on the pairs of the sampled blocks."""
         every, held = self._every, self._held
-        for number, one in enumerate(pairs):
+        for number, numbered in enumerate(pairs):
             if number // _BLOCK % every == 0:
-                yield one
-            elif (source := hash(folded := _folded(one.pair.source))) in held:
+                yield numbered
+            elif (source := hash(folded := _fold(numbered.pair.source))) in held:
                 self.sources.append(source)
-                self.both.append(hash((folded, _folded(one.pair.target))))
+                self.folded_pairs.append(hash((folded, _fold(numbered.pair.target))))
             self.pairs = number + 1
 
 
-def look_at(
-    pairs: Iterable[NumberedPair], usual: Usual, *, progress: Callable[[int], None]
-) -> Look:
-    """Look at every pair.
+def fingerprint_pairs(
+    pairs: Iterable[NumberedPair], profile: CorpusProfile, *, progress: Callable[[int], None]
+) -> Fingerprints:
+    """Compute the fingerprints of pairs.
 
     Args:
-        pairs: as read; a line that is not UTF-8 with lone surrogates.
-        usual: what the bulk of the training pairs is like.
-        progress: called with the number of the line, now and then.
+        pairs: as read; lines that are not UTF-8 have lone surrogates.
+        profile: profile of the training pairs.
+        progress: called with the line number, now and then.
     """
     columns = [array("q") for _ in range(_NUMBERS)]
-    truths = [array("b") for _ in range(_MARKS)]
+    flag_columns = [array("b") for _ in range(_FLAGS)]
     for line, raw in pairs:
         if not line % 1000:
             progress(line)
-        numbers, marks = _seen(line, raw, usual)
+        numbers, flags = _fingerprint(line, raw, profile)
         for column, number in zip(columns, numbers, strict=True):
             column.append(number)
-        for column, mark in zip(truths, marks, strict=True):
-            column.append(mark)
-    return Look(
+        for column, flag in zip(flag_columns, flags, strict=True):
+            column.append(flag)
+    return Fingerprints(
         *(np.frombuffer(column, dtype=np.int64) for column in columns),
-        *(np.frombuffer(column, dtype=np.bool_) for column in truths),
+        *(np.frombuffer(column, dtype=np.bool_) for column in flag_columns),
     )
 
 
-def _seen(line: int, raw: Pair, usual: Usual) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """The fields of a row of `Look`: its numbers, and its marks."""
+def _fingerprint(
+    line: int, raw: Pair, profile: CorpusProfile
+) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """The numbers and the flags of a row of `Fingerprints`."""
     source, target = tidy(raw.source), tidy(raw.target)
-    swapped = usual.sides.swapped(Pair(source, target))
-    foreign = usual.source_script.foreign(source) or usual.target_script.foreign(target)
+    swapped = profile.sides.swapped(Pair(source, target))
+    foreign = profile.source_script.foreign(source) or profile.target_script.foreign(target)
     if swapped:
         source, target = target, source
-    folded = _folded(source)
-    whole = bool(source and target)
+    folded = _fold(source)
+    complete = bool(source and target)
     numbers = (
         line,
         hash((source, target)),
         hash(source),
         hash(folded),
-        hash((folded, _folded(target))),
+        hash((folded, _fold(target))),
         len(source) - source.count(" "),
         len(target) - target.count(" "),
     )
     damage = _damage(f"{raw.source}\n{raw.target}")
-    copy, foreign = whole and source == target, foreign and not swapped
-    return numbers, (copy, swapped, not whole, *damage, foreign)
+    copy, foreign = complete and source == target, foreign and not swapped
+    return numbers, (copy, swapped, not complete, *damage, foreign)
 
 
-def _folded(text: str) -> str:
-    """A text without case, spaces and punctuation; one that has nothing else as it is."""
+def _fold(text: str) -> str:
+    """Remove case, spaces and punctuation, unless nothing else is left."""
     if text.isascii():
         return text.lower().encode().translate(None, _NO_WORD).decode() or text
     return text.casefold().translate(_FOLD) or text
 
 
 def _damage(text: str) -> tuple[bool, bool, bool]:
-    """Whether a pair is not UTF-8, holds control characters, holds text decoded wrongly."""
+    """Whether a pair is not UTF-8, has control characters, or has wrongly decoded text."""
     control = _CONTROL.search(text) is not None
     if text.isascii():
         return False, control, False
@@ -197,7 +197,7 @@ def _damage(text: str) -> tuple[bool, bool, bool]:
 
 
 class _Fold(dict[int, int | None]):
-    """For `str.translate`: leaves out what is no letter, mark or digit. Filled as it is asked."""
+    """A lazy table for `str.translate` that keeps letters, marks and digits."""
 
     def __missing__(self, character: int) -> int | None:
         kept = unicodedata.category(chr(character))[0] in "LMN"

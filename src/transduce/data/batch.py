@@ -1,9 +1,16 @@
-"""The batch: ids become padded tensors; the shift right and the mask are made here, once.
+"""Batches: padded id tensors, with the decoder input's shift right and the source mask.
 
-Both sides end with EOS, and padding is on the right, so the decoder needs no mask of its own:
-causal attention never looks that far. The decoder reads the target shifted right by one, behind
-PAD, whose embedding is the zero vector. A mask is True where attention may look, and None where
-nothing is padded: that is decided here, on the CPU, so that no device has to be asked.
+For the pairs (A dog → Ein Hund) and (Stop → Halt):
+
+    source       A     dog   EOS        Stop  EOS   PAD
+    source_mask  True  True  True       True  True  False
+    target_in    PAD   Ein   Hund       PAD   Halt  PAD
+    target_out   Ein   Hund  EOS        Halt  EOS   PAD
+
+Both sides end with EOS and are padded on the right, so the decoder needs no padding mask: causal
+attention never reaches the padding. Its input is the target shifted right by one, behind PAD, whose
+embedding is the zero vector. A mask is True where attention is allowed, and None if nothing is
+padded; this is decided here, on the CPU, which avoids a device synchronisation.
 """
 
 from collections.abc import Sequence
@@ -15,14 +22,14 @@ from jaxtyping import Bool, Int64, Integer
 from torch import Tensor
 from torch.nn.functional import pad as pad_to
 
-_ROWS = 8  # by which a batch is filled up
+_ROWS = 8  # rows of a bucket are a multiple of this
 
 Ids: TypeAlias = Sequence[int] | Integer[np.ndarray, "_"]
 """The ids of one sentence, without EOS."""
 
 
 class PaddedSource(NamedTuple):
-    """Sources as the encoder reads them."""
+    """Padded sources: the encoder's input."""
 
     ids: Int64[Tensor, "batch source"]
     """Every source, EOS, then PAD."""
@@ -32,7 +39,7 @@ class PaddedSource(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one forward pass sees."""
+    """Input and labels of one forward pass."""
 
     source: Int64[Tensor, "batch source"]
     """Every source, EOS, then PAD."""
@@ -41,13 +48,13 @@ class Batch(NamedTuple):
     """True where there is a piece or EOS; None if nothing is padded."""
 
     target_in: Int64[Tensor, "batch target"]
-    """PAD (the zero start), every target without EOS, then PAD: what the decoder reads."""
+    """PAD (the zero start), every target without EOS, then PAD: the decoder's input."""
 
     target_out: Int64[Tensor, "batch target"]
-    """Every target, EOS, then PAD: what the decoder should say, position by position."""
+    """Every target, EOS, then PAD: the labels of each position."""
 
     target_tokens: int
-    """Positions of `target_out` that are not padding; what a summed loss is divided by."""
+    """Positions of `target_out` that are not padding; the divisor of a summed loss."""
 
     @property
     def width(self) -> int:
@@ -66,12 +73,12 @@ class Batch(NamedTuple):
 
 
 def pad_source(sources: Sequence[Ids], *, pad: int, eos: int) -> PaddedSource:
-    """End every source with EOS and pad it. An empty source still holds EOS: something to look at.
+    """Append EOS to every source and pad. An empty source still holds EOS to attend to.
 
     Args:
         sources: at least one; ids without EOS.
-        pad: the id that fills up.
-        eos: the id that ends.
+        pad: the padding id.
+        eos: the end-of-sentence id.
     """
     lengths = _lengths(sources)
     ids = _padded(sources, lengths=lengths, pad=pad, end=eos)
@@ -82,13 +89,13 @@ def pad_source(sources: Sequence[Ids], *, pad: int, eos: int) -> PaddedSource:
 
 
 def collate(sources: Sequence[Ids], targets: Sequence[Ids], *, pad: int, eos: int) -> Batch:
-    """Make the batch of some pairs.
+    """Build a batch from some pairs.
 
     Args:
         sources: at least one; ids without EOS.
         targets: as many, in the same order; ids without EOS.
-        pad: the id that fills up, and that the decoder starts from.
-        eos: the id that ends both sides.
+        pad: the padding id, which also starts the decoder's input.
+        eos: the end-of-sentence id of both sides.
     """
     assert len(sources) == len(targets), f"{len(sources)} sources, {len(targets)} targets"
     source = pad_source(sources, pad=pad, eos=eos)
@@ -105,28 +112,27 @@ def collate(sources: Sequence[Ids], targets: Sequence[Ids], *, pad: int, eos: in
     )
 
 
-def filled(batch: Batch, *, pad: int) -> Batch:
-    """The same pairs in one of few shapes: padded, and with rows that hold nothing but padding.
+def pad_to_bucket(batch: Batch, *, pad: int) -> Batch:
+    """Pad a batch to one of few shapes, so that compiled kernels and memory blocks are reused.
 
-    Both sides are as wide as the wider one, to an even number, and rows come by eights. A kernel
-    that is compiled for a shape, and a block of memory that was made for one, is then used again.
-    Of a row that was added only the first position of its source is looked at.
+    Both sides get the width of the wider one, rounded up to an even number; the number of rows is
+    rounded up to a multiple of eight.
 
     >>> batch = collate([[5]], [[6, 7]], pad=9, eos=2)
-    >>> [tuple(each.shape) for each in filled(batch, pad=9)[:4]]
+    >>> [tuple(tensor.shape) for tensor in pad_to_bucket(batch, pad=9)[:4]]
     [(8, 4), (8, 1, 1, 4), (8, 4), (8, 4)]
     """
     rows = len(batch.source)
-    more, wide = -rows % _ROWS, batch.width + batch.width % 2
+    extra_rows, width = -rows % _ROWS, batch.width + batch.width % 2
     source, target_in, target_out = (
-        pad_to(ids, (0, wide - ids.size(1), 0, more), value=pad)
+        pad_to(ids, (0, width - ids.size(1), 0, extra_rows), value=pad)
         for ids in (batch.source, batch.target_in, batch.target_out)
     )
     mask = batch.source_mask
     if mask is None:
         mask = batch.source.new_ones(rows, 1, 1, batch.source.size(1), dtype=torch.bool)
-    mask = pad_to(mask, (0, wide - mask.size(-1), 0, 0, 0, 0, 0, more))
-    mask[rows:, ..., 0] = True
+    mask = pad_to(mask, (0, width - mask.size(-1), 0, 0, 0, 0, 0, extra_rows))
+    mask[rows:, ..., 0] = True  # a row without any True would make its softmax NaN
     return Batch(source, mask, target_in, target_out, batch.target_tokens)
 
 
@@ -138,10 +144,10 @@ def _lengths(sentences: Sequence[Ids]) -> Int64[np.ndarray, " batch"]:
 def _padded(
     sentences: Sequence[Ids], *, lengths: Int64[np.ndarray, " batch"], pad: int, end: int
 ) -> Int64[np.ndarray, "batch width"]:
-    """Each sentence in a row, `end` behind it, `pad` to the right."""
+    """One row per sentence: its ids, `end`, then `pad`."""
     ids = np.full((len(sentences), int(lengths.max()) + 1), pad, dtype=np.int64)
-    places = np.arange(ids.shape[1]) < lengths[:, None]
-    # Empty lists are floats to NumPy, hence the explicit cast.
-    ids[places] = np.concatenate(sentences, dtype=np.int64, casting="unsafe")
+    is_piece = np.arange(ids.shape[1]) < lengths[:, None]
+    # NumPy makes float arrays of empty lists, hence the explicit cast.
+    ids[is_piece] = np.concatenate(sentences, dtype=np.int64, casting="unsafe")
     ids[np.arange(len(sentences)), lengths] = end
     return ids

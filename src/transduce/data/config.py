@@ -1,32 +1,43 @@
-"""Settings of the data room: how many tokens make an update, and how many fit in the memory."""
+"""Settings of languages, corpus, tokenizer, batches and scoring.
 
+Torch-free, so that the command line can read a recipe without waiting for torch.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 MICRO_TOKENS = 4096
-"""Positions of a micro-batch where nobody says another number. A CPU gets no faster by more."""
+"""Default size of a micro-batch in positions. Larger ones are no faster on a CPU."""
+
+_BLEU_TOKENIZERS = (
+    *("", "none", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab"),
+    *("spm", "flores101", "flores200"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchConfig:
-    """How sentences are gathered. The first number is about learning, the second only about memory.
+    """Batch size: `tokens` affects learning, `micro_tokens` only memory.
 
     Raises:
-        ValueError: if a value is below 1; the message names the setting and the value.
+        ValueError: if a value is out of range; the message names the setting and the value.
     """
 
     tokens: int = 25000
-    """Target tokens of one update, EOS counted, padding not (about; paper, 5.1)."""
+    """Target tokens per update, EOS counted, padding not (approximate; paper, 5.1)."""
 
     micro_tokens: int | Literal["auto"] = MICRO_TOKENS
-    """Most positions one forward sees: rows x the longest source or target, padding counted.
-    It decides how an update is cut, never which sentences are in it. "auto" measures before
-    training starts how many fit into the memory, of a CPU no more than 4096."""
+    """Maximum positions per forward pass: rows x the longest source or target, padding counted.
+    It splits an update into micro-batches (gradient accumulation) and never changes which
+    sentences are in it. "auto" measures before training what fits into memory, at most 4096 on a
+    CPU."""
 
     subword_sampling: float = 0.0
-    """Subword regularisation: pieces are drawn anew whenever a sentence is learned from. For BPE
-    the probability that a merge is left out (0.1 is usual), for unigram the exponent α that smooths
-    the probabilities of the cuts (0.2 is usual); 0 takes the best cut. Translating never draws."""
+    """Subword regularisation: resample the segmentation of each training sentence. For BPE the
+    probability of dropping a merge (typically 0.1), for unigram the exponent α that smooths the
+    segmentation probabilities (typically 0.2); 0 disables it. Inference never samples."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.subword_sampling < 1.0:
@@ -40,9 +51,155 @@ class BatchConfig:
 
     @property
     def positions(self) -> int:
-        """`micro_tokens` as a number: where "auto" has not been measured, the usual one.
+        """`micro_tokens` as a number; the default while "auto" has not been measured.
 
         >>> BatchConfig(micro_tokens="auto").positions
         4096
         """
         return MICRO_TOKENS if self.micro_tokens == "auto" else self.micro_tokens
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Languages:
+    """Translation direction: language codes, and display names.
+
+    Raises:
+        ValueError: if a code is blank; the message names the setting.
+    """
+
+    source: str = "source"
+    """Source language code, such as "en". Any text will do for data that is not a language."""
+
+    target: str = "target"
+    """Target language code. Selects BLEU's tokenizer unless `score` sets one."""
+
+    source_name: str = ""
+    target_name: str = ""
+    """Display names ("English", "German"); the code if empty."""
+
+    def __post_init__(self) -> None:
+        for side, code in (("source", self.source), ("target", self.target)):
+            if not code.strip():
+                raise ValueError(f'languages.{side} must be a code such as "en", not {code!r}')
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CorpusConfig:
+    """Files of the parallel corpus, and the filters applied to its pairs.
+
+    Raises:
+        ValueError: if a value is out of range; the message names the setting and the value.
+    """
+
+    folder: str = "."
+    """Base folder of relative file names (itself relative to the working directory)."""
+
+    train: tuple[str, ...] = ()
+    """Two files (source, target), or one TSV file of two columns; plain or .gz."""
+
+    validation: tuple[str, ...] = ()
+    """As `train`. If empty, `held_out` pairs of `train` are held out and never trained on."""
+
+    test: tuple[str, ...] = ()
+    """As `train`. If empty, there is no test score."""
+
+    held_out: int = 1000
+    """Pairs of `train` held out if there are no validation files; at most 5 % of them."""
+
+    not_utf8: Literal["refuse", "drop"] = "refuse"
+    """For a training line that is not UTF-8: raise an error, or drop and count its pair."""
+
+    max_ratio: float = 4.0
+    """Maximum (longer side + 10) / (shorter side + 10), in non-blank characters."""
+
+    max_pieces: int = 256
+    """Maximum pieces of a training source or target, without EOS; longer pairs are dropped."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "validation", "test"):
+            count = len(getattr(self, name))
+            if count > 2:
+                raise ValueError(
+                    f"data.{name} must be two files (source, target) or one TSV file, "
+                    f"not {count} files"
+                )
+        if self.not_utf8 not in ("refuse", "drop"):
+            raise ValueError(f'data.not_utf8 must be "refuse" or "drop", not {self.not_utf8!r}')
+        if self.held_out < 0:
+            raise ValueError(f"data.held_out must be 0 or more, not {self.held_out}")
+        if not self.max_ratio >= 1.0:  # NaN fails this comparison too
+            raise ValueError(f"data.max_ratio must be 1 or more, not {self.max_ratio}")
+        if self.max_pieces < 1:
+            raise ValueError(f"data.max_pieces must be 1 or more, not {self.max_pieces}")
+
+    def paths(self, names: Sequence[str]) -> tuple[Path, ...]:
+        """Resolve file names against `folder`; absolute names are kept.
+
+        >>> [path.as_posix() for path in CorpusConfig(folder="corpus").paths(["a.en", "/tmp/a.de"])]
+        ['corpus/a.en', '/tmp/a.de']
+        """
+        return tuple(Path(self.folder).expanduser() / Path(name).expanduser() for name in names)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizerConfig:
+    """Subword vocabulary, shared by source and target (paper, 5.1).
+
+    Raises:
+        ValueError: if a value is out of range; the message names the setting and the value.
+    """
+
+    kind: Literal["bpe", "unigram"] = "bpe"
+    """SentencePiece model type; the paper used byte-pair encoding."""
+
+    vocab_size: int = 8000
+    """Vocabulary size, EOS, UNK and PAD included; an upper bound for small corpora."""
+
+    character_coverage: float = 1.0
+    """Share of the corpus's characters that get a piece; the rarest others become UNK.
+    Below 1 helps with large character sets, such as Chinese (0.9995)."""
+
+    byte_fallback: bool = False
+    """Encode characters without a piece as UTF-8 bytes (256 additional pieces) instead of UNK."""
+
+    extend: int = 0
+    """Pieces to add, learned from the corpus, to the vocabulary of the initial model."""
+
+    def __post_init__(self) -> None:
+        if self.extend < 0:
+            raise ValueError(f"tokenizer.extend must be 0 or more, not {self.extend}")
+        if self.kind not in ("bpe", "unigram"):
+            raise ValueError(f'tokenizer.kind must be "bpe" or "unigram", not {self.kind!r}')
+        if self.vocab_size < 4:
+            raise ValueError(
+                f"tokenizer.vocab_size must be 4 or more (EOS, UNK, PAD and a piece), "
+                f"not {self.vocab_size}"
+            )
+        if self.byte_fallback and self.vocab_size < 4 + 256:
+            raise ValueError(
+                f"tokenizer.byte_fallback needs a tokenizer.vocab_size of 260 or more (256 bytes, "
+                f"EOS, UNK, PAD and a piece), not {self.vocab_size}"
+            )
+        if not 0.98 <= self.character_coverage <= 1.0:
+            raise ValueError(
+                f"tokenizer.character_coverage must be in [0.98, 1], not {self.character_coverage}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoreConfig:
+    """Scoring of translations.
+
+    Raises:
+        ValueError: if sacreBLEU has no such tokenizer.
+    """
+
+    bleu_tokenize: str = ""
+    """sacreBLEU tokenizer; "" selects it by target language, "none" is for tokenized text."""
+
+    def __post_init__(self) -> None:
+        if self.bleu_tokenize not in _BLEU_TOKENIZERS:
+            allowed = ", ".join(repr(name) for name in _BLEU_TOKENIZERS)
+            raise ValueError(
+                f"score.bleu_tokenize must be one of {allowed}, not {self.bleu_tokenize!r}"
+            )

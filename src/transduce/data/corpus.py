@@ -1,9 +1,8 @@
-"""The corpus: two files or one TSV become numbered pairs, and the pairs become clean ones.
+"""The parallel corpus: reading two files or a TSV as numbered pairs, cleaning, held-out pairs.
 
-A pair keeps the number of its line from here to the store, so that whatever is said about it later
-can be looked up in the file. Lines end at a line feed and nowhere else: Python's `splitlines` also
-cuts at U+0085 and U+2028, and one such character shifts all that follows it against the other side.
-A pair is dropped whole or not at all, so cleaning cannot misalign the sides either.
+A pair keeps its line number up to the store, so messages can refer to it. Lines end at a line feed
+only: Python's `splitlines` also splits at U+0085 and U+2028, and one such character would misalign
+all following lines. Cleaning drops pairs, never a single side, so it cannot misalign them either.
 """
 
 import gzip
@@ -24,10 +23,10 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _UNDECODED = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of a stray byte
 _RESERVED = "\u2581"  # SentencePiece writes a space so; text cannot hold one of its own
 _FORBIDDEN = re.compile(f"{_CONTROL.pattern}|{_RESERVED}")
-_HELD_OUT_SHARE = 20  # at most one pair in so many is held out
-_LONGEST = 1 << 24  # bytes of a line
-_BLOCK = 1 << 18  # bytes that are read at once
-_MOST_SHIFTS = 16  # lines missing in as many places are still told apart
+_HELD_OUT_SHARE = 20  # at most one pair in 20 is held out
+_LONGEST = 1 << 24  # maximum bytes of a line
+_BLOCK = 1 << 18  # bytes read at a time
+_MAX_SHIFTS = 16  # missing lines up to which each place is located
 
 
 class Pair(NamedTuple):
@@ -38,36 +37,36 @@ class Pair(NamedTuple):
 
 
 class NumberedPair(NamedTuple):
-    """A pair and the line it stands on in its files, counted from 1."""
+    """A pair and its line number in its files, counted from 1."""
 
     line: int
     pair: Pair
 
 
 @dataclass(slots=True, kw_only=True)
-class Cleaning:
-    """What cleaning did, counted while the pairs stream through `clean`."""
+class CleaningCounts:
+    """Counts of what `clean` did, updated while pairs stream through it."""
 
     kept: int = 0
-    """Pairs that came through."""
+    """Pairs kept."""
 
     dropped: dict[str, int] = field(default_factory=dict[str, int])
-    """Pairs lost, by reason. A pair counts once, with the first reason that holds."""
+    """Pairs dropped, by the first reason that applies."""
 
     changed: dict[str, int] = field(default_factory=dict[str, int])
-    """Kept pairs whose text was mended, by what was mended. A pair may count under several."""
+    """Kept pairs whose text was normalised, by change; a pair may count under several."""
 
     examples: dict[str, int] = field(default_factory=dict[str, int])
-    """For every reason in `dropped` and `changed` the first line it was met on."""
+    """First line number of each reason in `dropped` and `changed`."""
 
     def summary(self) -> str:
-        """Say it in one line.
+        """Format the counts in one line.
 
-        >>> Cleaning(kept=9, dropped={"length ratio": 1}, examples={"length ratio": 4}).summary()
-        'kept 9 pairs; dropped 1 (length ratio: 1, such as line 4)'
+        >>> CleaningCounts(kept=9, dropped={"empty": 1}, examples={"empty": 4}).summary()
+        'kept 9 pairs; dropped 1 (empty: 1, such as line 4)'
         """
         parts = [f"kept {self.kept:,} pairs"]
-        for verb, counts in (("dropped", self.dropped), ("mended", self.changed)):
+        for verb, counts in (("dropped", self.dropped), ("normalised", self.changed)):
             if counts:
                 listed = "; ".join(
                     f"{reason}: {count:,}, such as line {self.examples[reason]}"
@@ -84,16 +83,16 @@ def read_pairs(
 
     Args:
         files: source and target, or one TSV; a name that ends in .gz is decompressed.
-        not_utf8: what becomes of a line that is not UTF-8: "refuse" raises, "drop" hands it on as
-            no text can be, with lone surrogates, for `clean` to drop and count.
+        not_utf8: for lines that are not UTF-8, "refuse" raises; "drop" yields them with lone
+            surrogates, for `clean` to drop and count.
 
     Returns:
-        The pairs in order, uncleaned. One "\\r" at a line's end and one BOM at the start are gone.
+        The pairs in order, uncleaned but for a "\\r" at line ends and a BOM at the start.
 
     Raises:
-        ValueError: here if there are not one or two files; while reading, if a file cannot be read,
-            is not UTF-8 or not whole, a TSV line has not two columns, one side is longer than the
-            other, or there is no line at all. The message names file and line.
+        ValueError: if there are not one or two files; while reading, if a file cannot be read, is
+            not UTF-8 or truncated, a TSV line does not have two columns, the sides differ in
+            length, or there are no lines. The message names file and line.
     """
     if len(files) not in (1, 2):
         raise ValueError(
@@ -105,36 +104,36 @@ def read_pairs(
 
 
 def clean(
-    pairs: Iterable[NumberedPair], *, max_ratio: float, counts: Cleaning
+    pairs: Iterable[NumberedPair], *, max_ratio: float, counts: CleaningCounts
 ) -> Iterator[NumberedPair]:
-    """Tidy both sides of every pair, and drop the pairs that cannot be translations.
+    """Normalise both sides of every pair, and drop pairs that cannot be translations.
 
     Args:
         pairs: as read, in any order.
-        max_ratio: most (longer + 10) / (shorter + 10) in characters that are not blank. Blanks do
-            not count, because some scripts have none; the 10 forgives short sentences.
-        counts: filled in as the pairs pass.
+        max_ratio: maximum (longer + 10) / (shorter + 10) in non-blank characters. Blanks do not
+            count, as some scripts have none; the 10 tolerates short sentences.
+        counts: updated as the pairs pass.
 
     Returns:
-        The kept pairs, with their old line numbers.
+        The kept pairs, with their line numbers.
 
     Raises:
-        ValueError: at the end, if pairs were read and none was kept; the message has the counts.
+        ValueError: at the end, if all pairs were dropped; the message has the counts.
     """
-    for one in pairs:
-        line, pair = one
+    for numbered in pairs:
+        line, pair = numbered
         source, target = tidy(pair.source), tidy(pair.target)
-        mended = source != pair.source or target != pair.target
-        undecoded = mended and any(_UNDECODED.search(side) for side in pair)
+        normalised = source != pair.source or target != pair.target
+        undecoded = normalised and any(_UNDECODED.search(side) for side in pair)
         fault = "not UTF-8" if undecoded else _fault(source, target, max_ratio=max_ratio)
         if fault is not None:
             _count(counts, counts.dropped, reason=fault, line=line)
             continue
         counts.kept += 1
-        if mended:
+        if normalised:
             for change in _changes(pair):
                 _count(counts, counts.changed, reason=change, line=line)
-        yield NumberedPair(line, Pair(source, target)) if mended else one
+        yield NumberedPair(line, Pair(source, target)) if normalised else numbered
     if not counts.kept and counts.dropped:
         raise ValueError(
             f"cleaning left no pair: {counts.summary()}; check that each line holds a source "
@@ -143,75 +142,74 @@ def clean(
 
 
 def tidy(text: str) -> str:
-    """Mend one sentence: what a line cannot hold becomes a space, Unicode NFC, the ends bare.
+    """Normalise a sentence: forbidden characters become spaces, Unicode NFC, no blanks at the ends.
 
-    Training text goes through it in `clean`; a sentence to translate needs the same treatment.
+    Applied to training text by `clean`, and to every sentence to translate.
 
     >>> tidy(" cafe\\u0301\\u2028noir\\t")
     'café noir'
     """
-    if text.isascii() and text.isprintable():  # most lines: nothing to mend, told a lot sooner
+    if text.isascii() and text.isprintable():  # fast path for most lines
         return text.strip()
     return unicodedata.normalize("NFC", one_line(text)).strip()
 
 
 def one_line(text: str) -> str:
-    """Put a space for every character that a line of text cannot hold.
+    """Replace every character that a line of text cannot hold by a space.
 
     >>> one_line("a\\nb")
     'a b'
     """
-    if text.isprintable() and _RESERVED not in text:  # what is forbidden else is not printable
+    if text.isprintable() and _RESERVED not in text:  # other forbidden characters are not printable
         return text
     return _FORBIDDEN.sub(" ", text)
 
 
 def hold_out(lines: Sequence[int], *, count: int, seed: int) -> frozenset[int]:
-    """Choose the line numbers of the pairs that are kept apart for validation.
+    """Choose the pairs held out for validation, by line number.
 
     Args:
-        lines: the line numbers of the cleaned pairs; the choice depends on them and on `seed` only.
-        count: how many are wanted (`data.held_out`); at most 5 % of the lines are taken.
-        seed: of the random choice.
+        lines: line numbers of the cleaned pairs.
+        count: number of pairs (`data.held_out`); limited to 5 % of the lines.
+        seed: random seed; the choice depends on it and `lines` only.
 
     Raises:
-        ValueError: if some are wanted and the corpus is too small to spare one.
+        ValueError: if the corpus is too small to hold out a pair.
     """
     taken = min(count, len(lines) // _HELD_OUT_SHARE)
     if count and not taken:
         raise ValueError(
             f"a corpus of {len(lines)} pairs is too small to hold out 5 % for validation: "
-            f"name files in data.validation, or bring at least {_HELD_OUT_SHARE} pairs"
+            f"name files in data.validation, or provide at least {_HELD_OUT_SHARE} pairs"
         )
     chosen = np.random.default_rng(seed).choice(len(lines), size=taken, replace=False)
     return frozenset(int(lines[index]) for index in chosen.tolist())
 
 
-def _count(cleaning: Cleaning, counts: dict[str, int], *, reason: str, line: int) -> None:
-    counts[reason] = counts.get(reason, 0) + 1
-    cleaning.examples.setdefault(reason, line)
+def _count(counts: CleaningCounts, by_reason: dict[str, int], *, reason: str, line: int) -> None:
+    by_reason[reason] = by_reason.get(reason, 0) + 1
+    counts.examples.setdefault(reason, line)
 
 
 def _fault(source: str, target: str, *, max_ratio: float) -> str | None:
-    """Why a tidied pair cannot be kept."""
+    """Reason to drop a normalised pair."""
     if not source:
         return "empty source" if target else "empty on both sides"
     if not target:
         return "empty target"
-    ours, theirs = _size(source), _size(target)
-    shorter, longer = (ours, theirs) if ours < theirs else (theirs, ours)
+    shorter, longer = sorted((_size(source), _size(target)))
     return "length ratio" if longer + 10 > max_ratio * (shorter + 10) else None
 
 
 def _size(text: str) -> int:
-    """Characters that are not blank."""
-    if text.isascii() or text.isprintable():  # no blank but the space, of tidy text
+    """Number of non-blank characters."""
+    if text.isascii() or text.isprintable():  # in normalised text the only blank is the space
         return len(text) - text.count(" ")
     return len("".join(text.split()))
 
 
 def _changes(pair: Pair) -> Iterator[str]:
-    """What `tidy` mends in a pair; white space at the ends is not worth a word."""
+    """Changes that `tidy` makes to a pair, apart from white space at the ends."""
     text = "\n".join(side.strip() for side in pair)
     if any(_CONTROL.search(side.strip()) for side in pair):
         yield "control or line-separator character"
@@ -250,68 +248,69 @@ def _sides(files: Sequence[Path], texts: Sequence[Iterator[str]]) -> Iterator[Nu
 
 
 def _texts(path: Path, *, strict: bool) -> Iterator[str]:
-    """The lines of a file as text; where it is not UTF-8, an error or lone surrogates."""
+    """The lines of a file as text; bytes that are not UTF-8 raise or become lone surrogates."""
     return itertools.chain.from_iterable(_decoded(path, strict=strict))
 
 
 def _decoded(path: Path, *, strict: bool) -> Iterator[Iterable[str]]:
-    """The same, many lines at a time, which is much quicker than one by one."""
+    """The same in blocks of lines, which is much faster."""
     lines = 0
     for block in _raw_blocks(path):
         block = block if lines else block.removeprefix(_BOM)
         try:
             text = block.decode(errors="strict" if strict else "surrogateescape")
         except UnicodeDecodeError:
-            yield _one_by_one(path, block, after=lines)
+            yield _decode_lines(path, block, after=lines)
             continue
         several = text.split("\n")
         yield [line.removesuffix("\r") for line in several] if "\r" in text else several
         lines += len(several)
 
 
-def _one_by_one(path: Path, block: bytes, *, after: int) -> Iterator[str]:
-    """The lines of a block as text, to the first that is not UTF-8."""
+def _decode_lines(path: Path, block: bytes, *, after: int) -> Iterator[str]:
+    """Decode the lines of a block up to the first that is not UTF-8."""
     for number, line in enumerate(block.split(b"\n"), start=after + 1):
         try:
             yield line.removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
             compressed = number == 1 and line.startswith(b"\x1f\x8b")
-            mend = "name it .gz" if compressed else "convert the file to UTF-8"
+            remedy = "name it .gz" if compressed else "convert the file to UTF-8"
             if not compressed:
-                mend += ", or drop such pairs of data.train by data.not_utf8 = 'drop'"
+                remedy += ", or drop such pairs of data.train by data.not_utf8 = 'drop'"
             raise ValueError(
                 f"{path}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at byte "
-                f"{error.start + 1} of the line); {mend}"
+                f"{error.start + 1} of the line); {remedy}"
             ) from error
 
 
 def _raw_blocks(path: Path) -> Iterator[bytes]:
-    """Whole lines of a file as bytes, without the last line feed of each block.
+    """Complete lines of a file in blocks of bytes, without the last line feed of each block.
 
-    Every failure is said in one line.
+    Raises:
+        ValueError: if the file cannot be read.
     """
-    lines, begun = 0, b""
+    lines, partial = 0, b""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
             while data := handle.read(_BLOCK):
-                whole, feed, rest = data.rpartition(b"\n")
+                complete, feed, rest = data.rpartition(b"\n")
                 if feed:
-                    whole, begun = begun + whole, rest
-                    yield whole
-                    lines += whole.count(b"\n") + 1
+                    complete, partial = partial + complete, rest
+                    yield complete
+                    lines += complete.count(b"\n") + 1
                 else:
-                    begun += rest
-                if len(begun) > _LONGEST:  # else a file without line feeds would be read whole
+                    partial += rest
+                if len(partial) > _LONGEST:  # a file without line feeds would fill the memory
                     raise ValueError(
-                        f"{path}, line {lines + 1}: more than {_LONGEST:,} bytes; a corpus has a "
-                        f"sentence a line, is this one?"
+                        f"{path}, line {lines + 1}: more than {_LONGEST:,} bytes; a corpus has one "
+                        f"sentence per line"
                     )
-            if begun:
-                yield begun
+            if partial:
+                yield partial
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(
-            f"{path} is not a whole gzip file ({error}); fetch it again, or drop .gz from its name "
-            f"if it is plain text"
+            f"{path} is not a complete gzip file ({error}); download it again, or drop .gz "
+            f"from its name if it is plain text"
         ) from error
     except FileNotFoundError as error:
         raise ValueError(f"{path} does not exist; check data.folder and the file's name") from error
@@ -320,7 +319,7 @@ def _raw_blocks(path: Path) -> Iterator[bytes]:
 
 
 def _unequal(source: Path, target: Path) -> str:
-    """Say how many lines each side has and where they seem to part."""
+    """Error message with the number of lines of each side and where they seem to diverge."""
     sizes = [
         np.fromiter(
             (len(raw.strip()) for block in _raw_blocks(path) for raw in block.split(b"\n")),
@@ -336,25 +335,25 @@ def _unequal(source: Path, target: Path) -> str:
 
 
 def _first_shifted(shorter: Int64[np.ndarray, " s"], *, longer: Int64[np.ndarray, " l"]) -> int:
-    """Guess the first line without a partner, from the lines' lengths in bytes.
+    """Estimate the first unpaired line from the lines' lengths in bytes.
 
-    Before a missing line, line i goes with line i; after it, with line i + 1. The cheapest path
-    through these shifts, measured by how unlike the paired lengths are, says where the first lies.
-    Where lengths tell nothing it is the line after the shorter side's last.
+    Before a missing line, line i is paired with line i; after it, with line i + 1. Dynamic
+    programming finds the shifts with the least total mismatch of paired lengths. If lengths are
+    uninformative, the result is the line after the shorter side's last.
     """
     lines, missing = len(shorter), len(longer) - len(shorter)
-    shifts = range(missing + 1) if missing <= _MOST_SHIFTS else (0, missing)
+    shifts = range(missing + 1) if missing <= _MAX_SHIFTS else (0, missing)
     usual = np.log((shorter.sum() + 10.0) / (longer.sum() + 10.0))
-    places = np.arange(lines + 1)
-    cost, first = np.zeros(lines + 1), places
+    positions = np.arange(lines + 1)
+    cost, first = np.zeros(lines + 1), positions
     for shift in shifts:
-        unlike = np.log((shorter + 10.0) / (longer[shift : shift + lines] + 10.0)) - usual
-        here = np.concatenate([[0.0], np.abs(unlike).cumsum()])
+        mismatch = np.log((shorter + 10.0) / (longer[shift : shift + lines] + 10.0)) - usual
+        own = np.concatenate([[0.0], np.abs(mismatch).cumsum()])  # cost of this shift so far
         if shift == 0:
-            cost = here
+            cost = own
             continue
-        ahead = cost - here
-        best = np.minimum.accumulate(ahead)
-        entered = np.maximum.accumulate(np.where(ahead == best, places, 0))
-        cost, first = here + best, entered if shift == shifts[1] else first[entered]
+        excess = cost - own  # of having entered this shift at each line
+        best = np.minimum.accumulate(excess)
+        entered = np.maximum.accumulate(np.where(excess == best, positions, 0))
+        cost, first = own + best, entered if shift == shifts[1] else first[entered]
     return int(first[-1]) + 1

@@ -1,9 +1,9 @@
-"""The loader: planned updates become batches, one update ahead of the one that is being learned.
+"""The loader: turns planned updates into batches, one update ahead of training.
 
-Where the recipe asks for it, a sentence is cut into pieces anew each time it is learned from:
-BPE-dropout (Provilkov et al. 2020) for BPE, sampling by probability (Kudo 2018) for unigram. What
-is drawn depends on the seed, the update and the pair alone, so a run that is gone on with draws the
-same pieces as one that never stopped, however an update is cut into batches.
+With subword regularisation a sentence is segmented anew each time it is used: BPE-dropout
+(Provilkov et al. 2020) for BPE, sampling (Kudo 2018) for unigram. The random state depends on seed,
+update and pair only, so a resumed run sees the same pieces as an uninterrupted one, however an
+update is split into micro-batches.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -14,26 +14,26 @@ from typing import NamedTuple
 import numpy as np
 
 from transduce.data.batch import Batch, Ids, collate
-from transduce.data.sampler import Pairs, Place, Planned, Sampler
+from transduce.data.sampler import Pairs, Sampler, SamplerState, UpdatePlan
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
 
 
-class Loaded(NamedTuple):
-    """One update, ready to be learned from."""
+class LoadedUpdate(NamedTuple):
+    """The batches of one update."""
 
-    place_after: Place
-    """Where to go on once it is made."""
+    state_after: SamplerState
+    """State to resume from once the update is done."""
 
     batches: tuple[Batch, ...]
-    """This process's rows of its micro-batches, on the CPU."""
+    """This rank's rows of the micro-batches, on the CPU."""
 
     lines: Callable[[], list[int]]
-    """Says where the corpus has its pairs, those of all processes, counted from 1."""
+    """Returns the corpus line numbers of the update's pairs, over all ranks, counted from 1."""
 
 
 class Loader:
-    """Reads the updates that a sampler plans. A thread prepares the next one meanwhile."""
+    """Loads the updates that a sampler plans; a thread prepares the next one."""
 
     def __init__(
         self,
@@ -45,15 +45,15 @@ class Loader:
         seed: int = 0,
         rank: int = 0,
     ) -> None:
-        """Get ready to read.
+        """Set up the loader.
 
         Args:
             store: the encoded pairs.
-            sampler: which of them each update learns from.
-            tokenizer: the one that encoded them.
-            sampling: `BatchConfig.sampling`; 0 takes the stored ids.
-            seed: of the pieces drawn.
-            rank: of the processes that the sampler plans for, the one that reads.
+            sampler: plans the updates.
+            tokenizer: the one that encoded the pairs.
+            sampling: `BatchConfig.subword_sampling`; 0 uses the stored ids.
+            seed: random seed of subword sampling.
+            rank: this process's rank.
         """
         self._store = store
         self._sampler = sampler
@@ -62,53 +62,60 @@ class Loader:
         self._seed = seed
         self._rank = rank
 
-    def updates(self, place: Place) -> Generator[Loaded, None, None]:
-        """Load updates without end, from `place` on.
+    def updates(self, state: SamplerState) -> Generator[LoadedUpdate, None, None]:
+        """Load updates endlessly, from `state` on.
 
         Raises:
-            ValueError: if `place` is not in this corpus.
+            ValueError: if `state` is not in this corpus.
         """
-        plan = self._sampler.updates(place)
+        plan = self._sampler.updates(state)
         with ThreadPoolExecutor(1, thread_name_prefix="loader") as pool:
-            ahead = pool.submit(lambda: self._load(next(plan)))
+            following = pool.submit(lambda: self._load(next(plan)))
             while True:
-                loaded = ahead.result()
-                ahead = pool.submit(lambda: self._load(next(plan)))
+                loaded = following.result()
+                following = pool.submit(lambda: self._load(next(plan)))
                 yield loaded
 
-    def _load(self, planned: Planned) -> Loaded:
-        share = planned.share(self._rank, world=self._sampler.world)
-        batches = tuple(self._batch(pairs, planned.place_after) for pairs in share)
-        return Loaded(planned.place_after, batches, lambda: self._lines(planned))
+    def _load(self, plan: UpdatePlan) -> LoadedUpdate:
+        share = plan.share(self._rank, world=self._sampler.world)
+        batches = tuple(self._batch(pairs, plan.state_after) for pairs in share)
+        return LoadedUpdate(plan.state_after, batches, lambda: self._lines(plan))
 
-    def _lines(self, planned: Planned) -> list[int]:
-        return sorted(self._store.line(int(pair)) for row in planned.micro_batches for pair in row)
+    def _lines(self, plan: UpdatePlan) -> list[int]:
+        return sorted(self._store.line(int(pair)) for row in plan.micro_batches for pair in row)
 
-    def _batch(self, pairs: Pairs, place: Place) -> Batch:
-        numbers = [int(number) for number in pairs]
-        sources: list[Ids] = [self._store.source(number) for number in numbers]
-        targets: list[Ids] = [self._store.target(number) for number in numbers]
+    def _batch(self, pairs: Pairs, state: SamplerState) -> Batch:
+        indices = [int(pair) for pair in pairs]
+        sources: list[Ids] = [self._store.source(index) for index in indices]
+        targets: list[Ids] = [self._store.target(index) for index in indices]
         source, target = self._sides
-        self._check(numbers, [*sources, *targets], pad=source.pad)
+        self._check(indices, [*sources, *targets], pad=source.pad)
         if self._sampling:
-            draws = [Random(f"{self._seed}/{place.epoch}/{place.update}/{n}") for n in numbers]
-            sources = [self._drawn(source, *one) for one in zip(sources, draws, strict=True)]
-            targets = [self._drawn(target, *one) for one in zip(targets, draws, strict=True)]
+            # One generator per pair, for its source first and then its target.
+            rngs = [Random(f"{self._seed}/{state.epoch}/{state.update}/{i}") for i in indices]
+            sources = [
+                self._resample_subwords(source, ids, rng)
+                for ids, rng in zip(sources, rngs, strict=True)
+            ]
+            targets = [
+                self._resample_subwords(target, ids, rng)
+                for ids, rng in zip(targets, rngs, strict=True)
+            ]
         return collate(sources, targets, pad=source.pad, eos=source.EOS)
 
-    def _check(self, numbers: Sequence[int], sentences: Sequence[Ids], *, pad: int) -> None:
-        """Refuse ids that no row of the embedding is for; only a forged store has them."""
+    def _check(self, indices: Sequence[int], sentences: Sequence[Ids], *, pad: int) -> None:
+        """Raise on ids outside the embedding; checksums rule them out except in forged stores."""
         ids = np.concatenate(sentences)
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < pad:
             wrong = ids[(ids < 0) | (ids >= pad)][0]
-            lines = [self._store.line(number) for number in numbers]
+            lines = [self._store.line(index) for index in indices]
             raise ValueError(
                 f"the prepared corpus has id {wrong} near line {min(lines)}, but the vocabulary's "
                 f"ids end at {pad - 1}: prepare the corpus again"
             )
 
-    def _drawn(self, tokenizer: Tokenizer, ids: Ids, chance: Random) -> Ids:
-        """Other pieces of a sentence; if they are too many, the usual ones."""
-        usual = [int(number) for number in ids]
-        drawn = tokenizer.draw(usual, alpha=self._sampling, chance=chance)
-        return drawn if len(drawn) <= self._store.facts.max_pieces else ids
+    def _resample_subwords(self, tokenizer: Tokenizer, ids: Ids, rng: Random) -> Ids:
+        """Resample the segmentation; return the stored one if the new exceeds `max_pieces`."""
+        stored = [int(number) for number in ids]
+        resampled = tokenizer.sample_subwords(stored, alpha=self._sampling, rng=rng)
+        return resampled if len(resampled) <= self._store.metadata.max_pieces else ids

@@ -1,11 +1,11 @@
-"""A tokenizer of another make: a SentencePiece model a side, and one table that numbers the pieces.
+"""Tokenizers of imported models: one SentencePiece model per side, and a shared vocabulary table.
 
-Marian's models come with one: each side's text is cut by its own model, and what came of it is
-looked up in the table; a piece that the table lacks is UNK. The ids keep our rule: EOS 0, UNK 1,
-PAD last. In a bundle it is one file, a zip archive of source.spm, target.spm and vocab.json.
+Marian's models have this form: each side is segmented by its own model, and the pieces are looked
+up in the table; a piece missing from it is UNK. Ids follow the same convention: EOS 0, UNK 1, PAD
+last. A bundle stores it as one zip archive of source.spm, target.spm and vocab.json.
 
-A model of many target languages is told which by a word before the text, such as ">>deu<<". Where
-the table has that word it is looked up whole.
+Multilingual models select the target language by a token before the text, such as ">>deu<<". If the
+table has it, it is looked up as one piece.
 """
 
 import io
@@ -17,22 +17,21 @@ from functools import cached_property
 import sentencepiece
 
 from transduce.data.corpus import one_line
-from transduce.data.subword_sampling import Cutter
+from transduce.data.sentencepiece_model import SubwordSampler
 from transduce.data.tokenizer import EOS, UNK, Tokenizer, load_processor
 
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 SOURCE, TARGET, TABLE = "source.spm", "target.spm", "vocab.json"
 
-_ZIP = b"PK"  # a SentencePiece model begins otherwise
-_THEN = (1980, 1, 1, 0, 0, 0)  # the least that an archive can say: equal files, equal bytes
-_DAMAGED = "the tokenizer of two models is damaged; copy the bundle or import the model again"
+_ZIP = b"PK"  # no SentencePiece model starts so
+_TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # constant, so that equal files give equal archives
+_DAMAGED = "the tokenizer archive is damaged; copy the bundle or import the model again"
 
 
 class PairTokenizer(Tokenizer):
-    """Cuts text with the source's model; `target` is the same tokenizer with the target's.
+    """Encodes text with the source's model; `target` is the same tokenizer with the target's.
 
-    Both share ids and pieces. The pieces of ids are joined by the target's model on either side, as
-    translations are.
+    Both share the vocabulary. Both decode with the target's model, as for translations.
     """
 
     def __init__(
@@ -42,64 +41,66 @@ class PairTokenizer(Tokenizer):
         table: Mapping[str, int],
         *,
         data: bytes,
-        of_target: bool = False,
+        is_target: bool = False,
     ) -> None:
-        """Use `from_files` or `from_bytes`: they check that the table is one."""
-        super().__init__(target if of_target else source, data=data)
+        """Use `from_files` or `from_bytes`, which check the table."""
+        super().__init__(target if is_target else source, data=data)
         self._sides = (source, target)
         self._table = table
         self._names = sorted(table, key=table.__getitem__)
         self._pieces = len(table) - 1
-        self._of_target = of_target
+        self._is_target = is_target
 
     @classmethod
     def from_files(
         cls, *, source: bytes, target: bytes, table: Mapping[str, int]
     ) -> "PairTokenizer":
-        """Put one together.
+        """Build a tokenizer from two models and a table.
 
         Args:
-            source: the SentencePiece model of the source side.
-            target: that of the target side.
-            table: the id of each piece, "</s>" 0, "<unk>" 1, "<pad>" last.
+            source: SentencePiece model of the source side.
+            target: SentencePiece model of the target side.
+            table: id of each piece; "</s>" is 0, "<unk>" 1, "<pad>" the last.
 
         Raises:
-            ValueError: if a model cannot be read, or the table has holes.
+            ValueError: if a model cannot be read, or ids are missing or duplicate.
         """
         names = sorted(table, key=table.__getitem__)
         if [table[name] for name in names] != list(range(len(names))) or len(names) < 4:
-            raise ValueError("the table of pieces has holes or doubles; import the model again")
+            raise ValueError(
+                "the table of pieces has missing or duplicate ids; import the model again"
+            )
         if [*names[:2], names[-1]] != [EOS_PIECE, UNK_PIECE, PAD_PIECE]:
             raise ValueError(
                 f"the table of pieces must begin with {EOS_PIECE}, {UNK_PIECE} and end with "
                 f"{PAD_PIECE}, not with {names[0]}, {names[1]} and {names[-1]}"
             )
         ordered = json.dumps({name: table[name] for name in names}, ensure_ascii=False, indent=0)
-        held = {SOURCE: source, TARGET: target, TABLE: ordered.encode()}
+        files = {SOURCE: source, TARGET: target, TABLE: ordered.encode()}
         return cls(
-            _processor(source, SOURCE), _processor(target, TARGET), table, data=_packed(held)
+            _processor(source, SOURCE), _processor(target, TARGET), table, data=_zip_files(files)
         )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PairTokenizer":
-        """Load what `to_bytes` gave.
+        """Load the output of `to_bytes`.
 
         Raises:
             ValueError: if `data` is damaged.
         """
         try:
-            held = _unpacked(data)
-            table = json.loads(held[TABLE])
+            files = _unzip_files(data)
+            table = json.loads(files[TABLE])
         except (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, RecursionError):
             raise ValueError(_DAMAGED) from None
         if not isinstance(table, dict) or not all(type(i) is int for i in table.values()):
             raise ValueError(_DAMAGED)
-        return cls.from_files(source=held[SOURCE], target=held[TARGET], table=table)
+        return cls.from_files(source=files[SOURCE], target=files[TARGET], table=table)
 
     @property
     def target(self) -> "PairTokenizer":
-        """The same vocabulary, for text of the target side."""
-        return PairTokenizer(*self._sides, self._table, data=self._data, of_target=True)
+        """The tokenizer of the target side, with the same vocabulary."""
+        return PairTokenizer(*self._sides, self._table, data=self._data, is_target=True)
 
     @property
     def table(self) -> Mapping[str, int]:
@@ -107,49 +108,53 @@ class PairTokenizer(Tokenizer):
         return self._table
 
     def files(self) -> dict[str, bytes]:
-        """The two SentencePiece models, by name."""
-        held = _unpacked(self._data)
-        return {name: held[name] for name in (SOURCE, TARGET)}
+        """The two SentencePiece models, by file name."""
+        files = _unzip_files(self._data)
+        return {name: files[name] for name in (SOURCE, TARGET)}
 
     def encode(self, text: str) -> list[int]:
-        """Cut text into ids, without EOS."""
+        """Encode text as ids, without EOS."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
-        """Cut many texts at once, on all cores or as many as said."""
-        codes, bare = self._codes(texts)
-        cut = self._processor.encode(bare, out_type=str, num_threads=threads)
-        return self._numbered(codes, cut)
+        """Encode many texts at once; `threads` -1 uses all cores."""
+        codes, bare = self._split_language_tokens(texts)
+        segmented = self._processor.encode(bare, out_type=str, num_threads=threads)
+        known = self._table
+        return [
+            [*code, *(known.get(piece, UNK) for piece in pieces)]
+            for code, pieces in zip(codes, segmented, strict=True)
+        ]
 
     @cached_property
-    def _cutter(self) -> Cutter:
-        return Cutter(self.files()[TARGET if self._of_target else SOURCE])
+    def _subword_sampler(self) -> SubwordSampler:
+        return SubwordSampler(self.files()[TARGET if self._is_target else SOURCE])
 
     @cached_property
-    def _numbers(self) -> Mapping[str, int]:
+    def _piece_ids(self) -> Mapping[str, int]:
         return self._table
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Join ids to one line of text. EOS and PAD are left out, an UNK becomes " ⁇ ".
+        """Decode ids to one line of text, without EOS and PAD; UNK becomes " ⁇ ".
 
         Raises:
             ValueError: if an id is not in the vocabulary.
         """
-        said = [self._names[i] for i in self._checked(ids) if i not in (EOS, self.pad)]
-        joined = self._sides[1].decode_pieces(said) if said else ""
-        # A piece that the target's model lacks comes back as it is, with its mark of a space.
-        return one_line(joined.removeprefix("▁").replace("▁", " "))
+        pieces = [self._names[i] for i in self._checked(ids) if i not in (EOS, self.pad)]
+        text = self._sides[1].decode_pieces(pieces) if pieces else ""
+        # A piece unknown to the target's model is returned as it is, "▁" included.
+        return one_line(text.removeprefix("▁").replace("▁", " "))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The piece of each id, as people look at them; "▁" is a space.
+        """Return the piece of each id for display; "▁" is a space.
 
         Raises:
             ValueError: if an id is not in the vocabulary.
         """
         return [self._names[i] for i in self._checked(ids)]
 
-    def _codes(self, texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
-        """Take the target language's word, where there is one, off each text."""
+    def _split_language_tokens(self, texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
+        """Split a known target language token off each text."""
         codes: list[list[int]] = []
         bare: list[str] = []
         for text in texts:
@@ -159,21 +164,12 @@ class PairTokenizer(Tokenizer):
             bare.append(text if known is None else text[end:])
         return codes, bare
 
-    def _numbered(
-        self, codes: Sequence[list[int]], cut: Iterable[Sequence[str]]
-    ) -> list[list[int]]:
-        known = self._table
-        return [
-            [*code, *(known.get(piece, UNK) for piece in pieces)]
-            for code, pieces in zip(codes, cut, strict=True)
-        ]
-
 
 def read_tokenizer(data: bytes) -> Tokenizer:
-    """Load a tokenizer of either kind from what its `to_bytes` gave.
+    """Load a tokenizer of either type from the output of its `to_bytes`.
 
     Raises:
-        ValueError: if `data` is damaged, or a SentencePiece model of another make.
+        ValueError: if `data` is damaged, or a SentencePiece model of another program.
     """
     if data.startswith(_ZIP):
         return PairTokenizer.from_bytes(data)
@@ -184,21 +180,21 @@ def _processor(data: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
     try:
         return load_processor(data)
     except (RuntimeError, UnicodeDecodeError):
-        raise ValueError(f"{name} is damaged or no SentencePiece model; copy it again") from None
+        raise ValueError(f"{name} is damaged or not a SentencePiece model; copy it again") from None
 
 
-def _unpacked(data: bytes) -> dict[str, bytes]:
-    """The files of an archive as `_packed` makes it: nothing is compressed, so it is no bomb."""
+def _unzip_files(data: bytes) -> dict[str, bytes]:
+    """Read an archive made by `_zip_files`; compression is refused, to exclude zip bombs."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if any(one.compress_type != zipfile.ZIP_STORED for one in archive.infolist()):
+        if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
             raise ValueError(_DAMAGED)
         return {name: archive.read(name) for name in (SOURCE, TARGET, TABLE)}
 
 
-def _packed(held: Mapping[str, bytes]) -> bytes:
-    """One archive, the same bytes for the same files."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, data in held.items():
-            archive.writestr(zipfile.ZipInfo(name, date_time=_THEN), data)
-    return packed.getvalue()
+def _zip_files(files: Mapping[str, bytes]) -> bytes:
+    """Write an archive; equal files give equal bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, date_time=_TIMESTAMP), data)
+    return buffer.getvalue()

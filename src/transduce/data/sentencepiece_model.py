@@ -1,38 +1,45 @@
-"""The tokenizer's file, as far as pieces can be added to it: a few fields of protocol buffers.
+"""SentencePiece model files read directly: their pieces, additional pieces, subword sampling.
 
-SentencePiece stores a model as one message, whose first field repeats once a piece:
+SentencePiece stores a model as one protocol buffer message, with one `pieces` field per piece:
 
     pieces          = 1 {string piece = 1; float score = 2; enum type = 3 [default NORMAL]}
     trainer_spec    = 2 {...; enum model_type = 3; ...}
     normalizer_spec = 3 {...; bool add_dummy_prefix = 3; ...}
 
-The library itself cannot add to a vocabulary, and reading these three needs no package of Google's:
-a message is a row of (field number and wire type, value), and what we do not know stays as it is.
+The library cannot add to a vocabulary. These three fields are read without the protobuf package;
+unknown fields are copied unchanged.
+
+The library can sample subwords, but since 0.2.2 its random numbers differ between processes
+whatever the seed, so a resumed run would see other pieces than an uninterrupted one. Hence
+`SubwordSampler`. Words are segmented independently, as pieces never cross a space.
 """
 
+import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
 from typing import Final, Literal, NamedTuple
 
 NORMAL: Final = 1
 BYTE: Final = 6
-"""Of the types of a piece the two that are text: a piece itself, and a byte of what has none."""
+"""The piece types that are text: a regular piece, and a byte of a character without a piece."""
 
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 _TEXT, _SCORE, _TYPE = 1, 2, 3
 _MODEL_TYPE, _DUMMY_PREFIX = 3, 3
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
-_KINDS: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
+_MODEL_TYPES: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
+_DAMAGED = "the tokenizer model is damaged; copy or train it again"
 
 
-class Piece(NamedTuple):
-    """One entry of the vocabulary; its id is its place in the file."""
+class VocabularyPiece(NamedTuple):
+    """A vocabulary entry; its id is its index in the file."""
 
     text: str
     """"▁" is a space."""
 
     score: float
-    """BPE: higher merges first. Unigram: ln p."""
+    """BPE: higher scores merge first. Unigram: the log-probability."""
 
     type: int = NORMAL
 
@@ -41,105 +48,200 @@ class _Field(NamedTuple):
     number: int
     value: int | bytes
     end: int
-    """Where the next field begins."""
+    """Offset of the next field."""
 
 
-def read_pieces(data: bytes) -> list[Piece]:
-    """Read the vocabulary of a SentencePiece model, in the order of its ids.
-
-    Raises:
-        ValueError: if `data` is no such model.
-    """
-    return [_piece(field.value) for field in _fields(data) if field.number == _PIECES]
-
-
-def read_kind(data: bytes) -> Literal["unigram", "bpe"]:
-    """Read which of the two subword models it is.
+def read_pieces(data: bytes) -> list[VocabularyPiece]:
+    """Read the vocabulary of a SentencePiece model, in id order.
 
     Raises:
-        ValueError: if `data` is neither.
+        ValueError: if `data` is not a SentencePiece model.
     """
-    kind = 1  # what the format takes where nothing is said
-    for field in _fields(data):
-        if field.number == _TRAINER and isinstance(field.value, bytes):
-            said = [one.value for one in _fields(field.value) if one.number == _MODEL_TYPE]
-            kind = next((value for value in said if isinstance(value, int)), kind)
-    if kind not in _KINDS:
-        raise ValueError(f"the tokenizer model is of kind {kind}, neither unigram nor BPE")
-    return _KINDS[kind]
+    return [_parse_piece(field.value) for field in _fields(data) if field.number == _PIECES]
 
 
-def append_pieces(data: bytes, pieces: Iterable[Piece]) -> bytes:
-    """Give the model further pieces: their ids follow those that are there, which all stay."""
+def read_model_type(data: bytes) -> Literal["unigram", "bpe"]:
+    """Read the model type.
+
+    Raises:
+        ValueError: if it is neither unigram nor BPE.
+    """
+    model_type = 1  # the format's default
+    for trainer in _fields(data):
+        if trainer.number == _TRAINER and isinstance(trainer.value, bytes):
+            for field in _fields(trainer.value):
+                if field.number == _MODEL_TYPE and isinstance(field.value, int):
+                    model_type = field.value
+                    break
+    if model_type not in _MODEL_TYPES:
+        raise ValueError(f"the tokenizer model is of type {model_type}, neither unigram nor BPE")
+    return _MODEL_TYPES[model_type]
+
+
+def append_pieces(data: bytes, pieces: Iterable[VocabularyPiece]) -> bytes:
+    """Append pieces to a model; existing ids do not change."""
     end = max(field.end for field in _fields(data) if field.number == _PIECES)
-    return (
-        data[:end] + b"".join(_message(_PIECES, _written(piece)) for piece in pieces) + data[end:]
-    )
+    added = b"".join(_message(_PIECES, _serialize_piece(piece)) for piece in pieces)
+    return data[:end] + added + data[end:]
 
 
 def without_prefix(data: bytes) -> bytes:
-    """Keep the model from putting a space before the text: it then cuts the inside of a word.
+    """Disable the space that the model puts before a text, to encode word-internal strings."""
+    # A later occurrence of a scalar field overrides an earlier one, so appending suffices.
+    return data + _message(_NORMALIZER, _encode_varint(_DUMMY_PREFIX << 3 | _VARINT) + b"\0")
 
-    What stands last in a message wins, so the setting is simply said once more.
-    """
-    return data + _message(_NORMALIZER, _number(_DUMMY_PREFIX << 3 | _VARINT) + b"\0")
+
+class SubwordSampler:
+    """Samples segmentations of words, with the pieces and scores of one SentencePiece model."""
+
+    def __init__(self, model: bytes) -> None:
+        """Read a model file.
+
+        Raises:
+            ValueError: if it is not a unigram or BPE model.
+        """
+        self._segment = self._bpe if read_model_type(model) == "bpe" else self._unigram
+        self._scores = {
+            piece.text: piece.score for piece in read_pieces(model) if piece.type == NORMAL
+        }
+        self._longest = max(map(len, self._scores), default=0)
+
+    def sample(self, pieces: Sequence[str], *, alpha: float, rng: Random) -> list[str]:
+        """Sample another segmentation of a sentence.
+
+        Args:
+            pieces: the sentence's usual segmentation; a word with a piece that is not text
+                (unknown, byte, control) keeps it.
+            alpha: for BPE the probability of dropping each merge (Provilkov et al. 2020,
+                algorithm 1); 0 gives the usual segmentation. For unigram the exponent on the
+                probability of a segmentation (Kudo 2018); larger is closer to the usual one.
+            rng: source of randomness; advanced.
+
+        Returns:
+            Pieces that spell the same text.
+        """
+        known = self._scores
+        sampled: list[str] = []
+        for word in _words(pieces):
+            if all(piece in known for piece in word):
+                segmentation = self._segment("".join(word), alpha, rng)
+                if all(piece in known for piece in segmentation):  # else a character has no piece
+                    word = segmentation
+            sampled += word
+        return sampled
+
+    def _bpe(self, word: str, alpha: float, rng: Random) -> list[str]:
+        """Merge from characters up, each time the best-ranked merge that is not dropped."""
+        scores, parts = self._scores, list(word)
+        while True:
+            merges = sorted(
+                (-score, index)
+                for index in range(len(parts) - 1)
+                if (score := scores.get(parts[index] + parts[index + 1])) is not None
+            )
+            index = next((index for _, index in merges if rng.random() >= alpha), None)
+            if index is None:
+                return parts
+            parts[index : index + 2] = [parts[index] + parts[index + 1]]
+
+    def _unigram(self, word: str, alpha: float, rng: Random) -> list[str]:
+        """Forward filtering, backward sampling: p(segmentation) ** alpha, normalised."""
+        incoming = [[(0, 0.0)]]  # for each end, the starts of its last piece and log-weights
+        totals = [0.0]
+        for end in range(1, len(word) + 1):
+            into = [
+                (start, totals[start] + alpha * score)
+                for start in range(max(0, end - self._longest), end)
+                if (score := self._scores.get(word[start:end])) is not None
+            ]
+            incoming.append(into)
+            totals.append(_log_sum_exp([weight for _, weight in into]))
+        if totals[-1] == -math.inf:
+            return [word]
+        pieces: list[str] = []
+        end = len(word)
+        while end:
+            starts, weights = zip(*incoming[end], strict=True)
+            largest = max(weights)
+            (start,) = rng.choices(starts, [math.exp(weight - largest) for weight in weights])
+            pieces.append(word[start:end])
+            end = start
+        return pieces[::-1]
+
+
+def _words(pieces: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Group pieces into words; "▁" (a space) starts one."""
+    start = 0
+    for index in range(1, len(pieces)):
+        if pieces[index].startswith("▁"):
+            yield pieces[start:index]
+            start = index
+    if pieces:
+        yield pieces[start:]
+
+
+def _log_sum_exp(weights: Sequence[float]) -> float:
+    largest = max(weights, default=-math.inf)
+    if largest == -math.inf:
+        return largest
+    return largest + math.log(math.fsum(math.exp(weight - largest) for weight in weights))
 
 
 def _fields(data: bytes) -> Iterator[_Field]:
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
+    offset = 0
+    while offset < len(data):
+        key, offset = _decode_varint(data, offset)
         value: int | bytes
         if key & 7 == _VARINT:
-            value, at = _varint(data, at)
+            value, offset = _decode_varint(data, offset)
         else:
             length = {_FIXED64: 8, _FIXED32: 4}.get(key & 7)
             if key & 7 == _BYTES:
-                length, at = _varint(data, at)
-            if length is None or at + length > len(data):
-                raise ValueError("the tokenizer model is damaged; copy or train it again")
-            value, at = data[at : at + length], at + length
-        yield _Field(key >> 3, value, at)
+                length, offset = _decode_varint(data, offset)
+            if length is None or offset + length > len(data):
+                raise ValueError(_DAMAGED)
+            value, offset = data[offset : offset + length], offset + length
+        yield _Field(key >> 3, value, offset)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+def _decode_varint(data: bytes, offset: int) -> tuple[int, int]:
+    """Seven bits per byte, least significant first; the high bit means that more bytes follow."""
     value = 0
-    for shift in range(0, 70, 7):
-        if at == len(data):
-            break
-        value |= (data[at] & 0x7F) << shift
-        at += 1
-        if not data[at - 1] & 0x80:
-            return value, at
-    raise ValueError("the tokenizer model is damaged; copy or train it again")
+    for shift, byte in zip(range(0, 70, 7), data[offset : offset + 10], strict=False):
+        value |= (byte & 0x7F) << shift
+        offset += 1
+        if not byte & 0x80:
+            return value, offset
+    raise ValueError(_DAMAGED)
 
 
-def _piece(value: int | bytes) -> Piece:
-    text, score, kind = "", 0.0, NORMAL
+def _parse_piece(value: int | bytes) -> VocabularyPiece:
+    text, score, piece_type = "", 0.0, NORMAL
     for field in _fields(value if isinstance(value, bytes) else b""):
         if isinstance(field.value, int):
-            kind = field.value if field.number == _TYPE else kind
+            piece_type = field.value if field.number == _TYPE else piece_type
         elif field.number == _TEXT:
             text = field.value.decode()
         elif field.number == _SCORE:
             (score,) = struct.unpack("<f", field.value)
-    return Piece(text, score, kind)
+    return VocabularyPiece(text, score, piece_type)
 
 
-def _written(piece: Piece) -> bytes:
-    score = _number(_SCORE << 3 | _FIXED32) + struct.pack("<f", piece.score)
-    kind = b"" if piece.type == NORMAL else _number(_TYPE << 3 | _VARINT) + _number(piece.type)
+def _serialize_piece(piece: VocabularyPiece) -> bytes:
+    score = _encode_varint(_SCORE << 3 | _FIXED32) + struct.pack("<f", piece.score)
+    kind = b""  # NORMAL is the default
+    if piece.type != NORMAL:
+        kind = _encode_varint(_TYPE << 3 | _VARINT) + _encode_varint(piece.type)
     return _message(_TEXT, piece.text.encode()) + score + kind
 
 
 def _message(field: int, value: bytes) -> bytes:
-    return _number(field << 3 | _BYTES) + _number(len(value)) + value
+    return _encode_varint(field << 3 | _BYTES) + _encode_varint(len(value)) + value
 
 
-def _number(value: int) -> bytes:
-    written = bytearray()
+def _encode_varint(value: int) -> bytes:
+    encoded = bytearray()
     while value > 0x7F:
-        written.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*written, value])
+    return bytes([*encoded, value])

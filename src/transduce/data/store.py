@@ -1,17 +1,21 @@
-"""The store: cleaned text and its ids on disk, written once, checked when opened, never read whole.
+"""The store: cleaned text and its ids on disk, written once, verified when opened, memory-mapped.
 
 A store is a folder of four columns (`source.ids`, `source.text`, and the target's; text in UTF-8)
-and `lines`, each pair's line number in its corpus. `store.json` says with which tokenizer the ids
-were made and what was left out; `manifest.json` has the size and SHA-256 of every file. The folder
-is written under another name and renamed when it is whole.
+and `lines`, the line number of each pair in its corpus. A column is a file of values, rows end to
+end, and `NAME.starts`, the start of every row and the end of the last. `store.json` has the
+tokenizer's checksum and the number of pairs left out, `manifest.json` the size and SHA-256 of every
+file. The folder is written under another name and renamed when complete, hence atomic.
 
-Encoding takes most of the time of preparing, so it is done on all cores: in threads, because the
-library computes without Python's lock. The chunks are written in their order, so the number of
-threads changes no byte.
+Encoding dominates preparation, so it runs on all cores: in threads, as SentencePiece releases the
+GIL. Chunks are written in order, so the number of threads changes no byte.
+
+Files may be larger than memory: rows of a large column lie anywhere, so its pages are released now
+and then. The system caches them while there is memory.
 """
 
 import itertools
 import json
+import mmap
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,68 +25,75 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Integer
+from jaxtyping import Int64, Integer
 from pydantic import Field, TypeAdapter, ValidationError
 
-from transduce.data.column import Column, ColumnWriter, Dtype, Packed, mapped, pack
 from transduce.data.corpus import NumberedPair, Pair
 from transduce.data.tokenizer import Tokenizer
 from transduce.io.atomic_folder import MANIFEST, atomic_folder, check_folder
 from transduce.io.machine import usable_cores
 
 PREPARED_FOLDER = "prepared"
-"""Folder of a run that holds its stores: `prepared/train` and, where one is cut off, others."""
+"""Folder of a run that holds its stores: `prepared/train`, and others that were held out of it."""
 
-_FACTS = "store.json"
-_CHUNK = 2048  # pairs encoded and written at once; a few megabytes for each thread
+Dtype = Literal["<u2", "<i4", "|u1", "<i8"]
+"""NumPy dtype of a value on disk; little-endian on every machine."""
 
 Count = Annotated[int, Field(ge=0)]
 
+_METADATA = "store.json"
+_CHUNK = 2048  # pairs encoded and written together; a few megabytes per thread
+_BLOCK = 1 << 20  # starts processed together
+_LARGE = 1 << 25  # bytes from which a file's pages are released
+_TOUCHES = 256  # rows read before pages are released; each may map 64 KiB
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StoreFacts:
-    """What `store.json` says of a store."""
+class StoreMetadata:
+    """Contents of `store.json`."""
 
     format: Literal["transduce store"] = "transduce store"
     version: Literal[1] = 1
 
     tokenizer: str
-    """SHA-256 of the tokenizer model that made the ids."""
+    """SHA-256 of the tokenizer model that encoded the pairs."""
 
     dtype: Literal["<u2", "<i4"]
-    """Of an id on disk: two bytes where the vocabulary allows, or else four."""
+    """Dtype of an id on disk: two bytes if the vocabulary fits, else four."""
 
     pairs: Count
     """Pairs in the store."""
 
     max_pieces: Count
-    """Most pieces that a source or a target was allowed to have."""
+    """Maximum pieces of a source or target."""
 
     over_long: Count
     """Pairs left out because one side had more."""
 
     over_long_line: Count
-    """The line of the first of them; 0 if there is none."""
+    """Line of the first of them; 0 if there is none."""
 
 
 class Store:
-    """The pairs of a corpus on disk. Reading one touches only its own pages."""
+    """The pairs of a corpus on disk. Reading a pair touches only its pages."""
 
-    def __init__(self, folder: Path, *, facts: StoreFacts) -> None:
-        """Use `write` or `open`: they make sure that `facts` describe `folder`."""
-        self.facts = facts
-        rows = facts.pairs
-        self._source_ids = Column(folder / "source.ids", dtype=facts.dtype, rows=rows)
-        self._target_ids = Column(folder / "target.ids", dtype=facts.dtype, rows=rows)
+    def __init__(self, folder: Path, *, metadata: StoreMetadata) -> None:
+        """Use `write` or `open`, which ensure that `metadata` describes `folder`."""
+        self.metadata = metadata
+        rows = metadata.pairs
+        self._source_ids = Column(folder / "source.ids", dtype=metadata.dtype, rows=rows)
+        self._target_ids = Column(folder / "target.ids", dtype=metadata.dtype, rows=rows)
         self._source_text = Column(folder / "source.text", dtype="|u1", rows=rows)
         self._target_text = Column(folder / "target.text", dtype="|u1", rows=rows)
-        self._lines = mapped(folder / "lines", dtype="<i8")
+        self._lines = MappedArray(folder / "lines", dtype="<i8").values
         if len(self._lines) != rows:
-            raise ValueError(f"{folder / 'lines'} is not {rows} numbers; prepare the corpus again")
+            raise ValueError(
+                f"{folder / 'lines'} does not hold {rows} numbers; prepare the corpus again"
+            )
         self.lengths: Integer[np.ndarray, "pairs 2"] = np.stack(
             [self._source_ids.lengths(), self._target_ids.lengths()], axis=1
         )
-        """Source and target ids of every pair, EOS not counted."""
+        """Source and target pieces of every pair, EOS not counted."""
 
     @staticmethod
     def write(
@@ -94,22 +105,21 @@ class Store:
         progress: Callable[[int], None] | None = None,
         threads: int = 0,
     ) -> "Store":
-        """Encode pairs and write them; the memory used does not grow with the corpus.
+        """Encode and write pairs, in memory that does not grow with the corpus.
 
         Args:
-            folder: becomes the store. A store that is there already is replaced, once the new one
-                is whole.
-            pairs: cleaned.
-            tokenizer: makes the ids.
+            folder: the store's; an existing store is replaced once the new one is complete.
+            pairs: cleaned pairs.
+            tokenizer: encodes them.
             max_pieces: pairs with a side of more pieces are left out and counted.
-            progress: told now and then how many pairs were read.
-            threads: how many encode at once; 0 takes all cores that this process may use.
+            progress: called now and then with the number of pairs read.
+            threads: encoding threads; 0 uses all cores available to this process.
 
         Raises:
-            ValueError: if no pair is left, or `folder` holds something that is no store.
+            ValueError: if no pair is left, or `folder` is neither empty nor a store.
         """
         if folder.exists() and not _replaceable(folder):
-            raise ValueError(f"{folder} holds something that is no store; name another folder")
+            raise ValueError(f"{folder} is neither empty nor a store; name another folder")
         with atomic_folder(folder) as fresh:
             encoder = _Encoder(tokenizer, max_pieces=max_pieces)
             with _Writer(fresh, encoder=encoder) as writer:
@@ -119,46 +129,45 @@ class Store:
                     writer.add(encoded)
                     if progress is not None:
                         progress(writer.read)
-            text = json.dumps(asdict(writer.facts()), indent=2)
-            (fresh / _FACTS).write_text(f"{text}\n", encoding="utf-8")
+            text = json.dumps(asdict(writer.metadata()), indent=2)
+            (fresh / _METADATA).write_text(f"{text}\n", encoding="utf-8")
         return Store.open(folder, tokenizer_checksum=tokenizer.checksum, verify=False)
 
     @staticmethod
     def open(
         folder: Path, *, tokenizer_checksum: str | None = None, verify: bool = True
     ) -> "Store":
-        """Open a store, after a look at whether it is whole.
+        """Open a store and check its integrity.
 
         Args:
-            folder: where `write` wrote.
-            tokenizer_checksum: of the tokenizer in use; None takes the ids of any.
-            verify: read every file and compare its SHA-256; whether the sizes agree with each other
-                is looked at anyway.
+            folder: of the store.
+            tokenizer_checksum: of the tokenizer in use; None accepts any.
+            verify: compare the SHA-256 of every file; sizes are checked in any case.
 
         Raises:
-            ValueError: in one line, if a file is missing, damaged or foreign, or the ids were made
-                with another tokenizer.
+            ValueError: if a file is missing, damaged or foreign, or another tokenizer encoded the
+                pairs.
         """
-        for name in (MANIFEST, _FACTS):
+        for name in (MANIFEST, _METADATA):
             if not (folder / name).is_file():
                 raise ValueError(f"{folder} is not a store: it has no {name}")
         if verify:
             check_folder(folder, expected="a store")
-        facts = _read_facts(folder / _FACTS)
-        if tokenizer_checksum is not None and facts.tokenizer != tokenizer_checksum:
+        metadata = _read_metadata(folder / _METADATA)
+        if tokenizer_checksum is not None and metadata.tokenizer != tokenizer_checksum:
             raise ValueError(
-                f"{folder} was encoded with another tokenizer (checksum {facts.tokenizer[:12]}, "
+                f"{folder} was encoded with another tokenizer (checksum {metadata.tokenizer[:12]}, "
                 f"not {tokenizer_checksum[:12]}); prepare the corpus again"
             )
-        return Store(folder, facts=facts)
+        return Store(folder, metadata=metadata)
 
     def __len__(self) -> int:
-        return self.facts.pairs
+        return self.metadata.pairs
 
     @property
     def dropped(self) -> int:
         """Pairs left out because one side had more than `max_pieces` pieces."""
-        return self.facts.over_long
+        return self.metadata.over_long
 
     def source(self, index: int) -> Integer[np.ndarray, " pieces"]:
         """The ids of a source, without EOS; a view of the file."""
@@ -169,14 +178,14 @@ class Store:
         return self._target_ids[self._checked(index)]
 
     def pair(self, index: int) -> Pair:
-        """The text of a pair, as it was encoded."""
+        """The text of a pair."""
         row = self._checked(index)
         return Pair(
             self._source_text[row].tobytes().decode(), self._target_text[row].tobytes().decode()
         )
 
     def line(self, index: int) -> int:
-        """The line of a pair in its corpus, counted from 1."""
+        """The line number of a pair in its corpus, counted from 1."""
         return int(self._lines[self._checked(index)])
 
     def _checked(self, index: int) -> int:
@@ -185,18 +194,145 @@ class Store:
         return index
 
 
+class PackedRows(NamedTuple):
+    """Rows as stored on disk."""
+
+    values: bytes
+    lengths: Int64[np.ndarray, " rows"]
+
+
+def pack_rows(rows: Sequence[Sequence[int] | bytes], *, dtype: Dtype) -> PackedRows:
+    """Concatenate rows of numbers, or of bytes."""
+    lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+    if all(isinstance(row, bytes) for row in rows):
+        return PackedRows(b"".join(map(bytes, rows)), lengths)
+    values = itertools.chain.from_iterable(rows)
+    return PackedRows(np.fromiter(values, dtype=dtype, count=int(lengths.sum())).tobytes(), lengths)
+
+
+class MappedArray:
+    """A read-only, memory-mapped array."""
+
+    def __init__(self, path: Path, *, dtype: Dtype) -> None:
+        """Map a file.
+
+        Raises:
+            ValueError: if it is missing or its size is not a multiple of the value's.
+        """
+        if not path.is_file():
+            raise ValueError(f"{path} is missing; prepare the corpus again")
+        size = path.stat().st_size
+        if size % np.dtype(dtype).itemsize:
+            raise ValueError(f"{path} is truncated; prepare the corpus again")
+        self._map: mmap.mmap | None = None
+        self._touched = 0
+        if size:  # an empty file cannot be mapped
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._releases = size > _LARGE and hasattr(mmap, "MADV_DONTNEED")
+        self.values: Integer[np.ndarray, " values"] = np.frombuffer(self._map or b"", dtype=dtype)
+
+    def touch(self) -> None:
+        """Count a read; release the pages of a large file after many."""
+        self._touched += 1
+        if self._touched >= _TOUCHES:
+            self.release()
+
+    def release(self) -> None:
+        """Release the pages of a large file. Views stay valid: their pages are mapped again."""
+        self._touched = 0
+        if self._releases and self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+class Column:
+    """The rows of a column on disk."""
+
+    def __init__(self, path: Path, *, dtype: Dtype, rows: int) -> None:
+        """Map a column.
+
+        Raises:
+            ValueError: if its files do not hold `rows` rows.
+        """
+        self._values = MappedArray(path, dtype=dtype)
+        self._starts = MappedArray(_starts_file(path), dtype="<i8")
+        starts = self._starts.values
+        if (
+            len(starts) != rows + 1
+            or starts[0] != 0
+            or starts[-1] != len(self._values.values)
+            # compared rather than subtracted, as differences might overflow
+            or any((block[1:] < block[:-1]).any() for block in self._blocks())
+        ):
+            raise ValueError(f"{path} does not hold {rows} rows; prepare the corpus again")
+
+    def __getitem__(self, row: int) -> Integer[np.ndarray, " values"]:
+        self._starts.touch()
+        self._values.touch()
+        starts = self._starts.values
+        return self._values.values[starts[row] : starts[row + 1]]
+
+    def lengths(self) -> Integer[np.ndarray, " rows"]:
+        """Length of every row, as uint16 if all fit, else int64."""
+        longest = max((int(np.diff(block).max(initial=0)) for block in self._blocks()), default=0)
+        dtype = np.uint16 if longest < np.iinfo(np.uint16).max else np.int64
+        lengths = np.empty(len(self._starts.values) - 1, dtype=dtype)
+        done = 0
+        for block in self._blocks():
+            lengths[done : done + len(block) - 1] = np.diff(block)
+            done += len(block) - 1
+        return lengths
+
+    def _blocks(self) -> Iterator[Int64[np.ndarray, " block"]]:
+        """The starts in blocks; the last of one is the first of the next."""
+        starts = self._starts.values
+        for first in range(0, len(starts) - 1, _BLOCK):
+            yield starts[first : first + _BLOCK + 1]
+            self._starts.release()
+
+
+class ColumnWriter:
+    """Writes a column row by row; a context manager."""
+
+    def __init__(self, path: Path, *, dtype: Dtype) -> None:
+        self._dtype: Dtype = dtype
+        self._end = 0
+        with ExitStack() as files:  # closes the first file if the second cannot be created
+            self._values = files.enter_context(path.open("wb"))
+            self._starts = files.enter_context(_starts_file(path).open("wb"))
+            self._starts.write(np.zeros(1, dtype="<i8").tobytes())
+            self._files = files.pop_all()
+
+    def __enter__(self) -> "ColumnWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def add(self, rows: Sequence[Sequence[int] | bytes]) -> None:
+        """Append rows of numbers, or of bytes."""
+        self.add_packed(pack_rows(rows, dtype=self._dtype))
+
+    def add_packed(self, packed: PackedRows) -> None:
+        """Append rows packed in this column's dtype."""
+        self._values.write(packed.values)
+        ends = self._end + np.cumsum(packed.lengths, dtype="<i8")
+        self._starts.write(ends.tobytes())
+        self._end = int(ends[-1]) if len(ends) else self._end
+
+
 class _Encoded(NamedTuple):
-    """A chunk of pairs as it lies in the columns, and what was left out of it."""
+    """A chunk of pairs packed for the columns."""
 
     read: int
-    columns: dict[str, Packed]
+    columns: dict[str, PackedRows]
     lines: bytes
     over_long: tuple[int, ...]
-    """Lines of the pairs that were left out."""
+    """Line numbers of the pairs left out."""
 
 
 class _Encoder:
-    """Makes ids of text, in chunks."""
+    """Encodes pairs in chunks."""
 
     def __init__(self, tokenizer: Tokenizer, *, max_pieces: int) -> None:
         self.tokenizer = tokenizer
@@ -204,23 +340,23 @@ class _Encoder:
         self.dtype: Literal["<u2", "<i4"] = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<i4"
 
     def encoded(self, pairs: Iterable[NumberedPair], *, threads: int) -> Iterator[_Encoded]:
-        """Encode all pairs, a few chunks ahead of the one that comes out."""
+        """Encode all pairs in threads, a few chunks ahead of the consumer."""
         numbered = iter(pairs)
         chunks = iter(lambda: list(itertools.islice(numbered, _CHUNK)), [])
-        waiting: deque[Future[_Encoded]] = deque()
+        pending: deque[Future[_Encoded]] = deque()
         with ThreadPoolExecutor(threads, thread_name_prefix="encoder") as pool:
             try:
                 for chunk in chunks:
-                    waiting.append(pool.submit(self._encode, chunk))
-                    if len(waiting) > threads:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:  # whatever went wrong, nobody waits for more than what is being done
+                    pending.append(pool.submit(self._encode, chunk))
+                    if len(pending) > threads:
+                        yield pending.popleft().result()
+                while pending:
+                    yield pending.popleft().result()
+            finally:  # on an error, wait only for chunks already started
                 pool.shutdown(wait=True, cancel_futures=True)
 
     def _encode(self, chunk: Sequence[NumberedPair]) -> _Encoded:
-        """Encode pairs, the over-long ones excepted."""
+        """Encode pairs and leave out the over-long ones."""
         texts = [pair for _, pair in chunk]
         sources = self.tokenizer.encode_all([pair.source for pair in texts], threads=1)
         targets = self.tokenizer.target.encode_all([pair.target for pair in texts], threads=1)
@@ -230,29 +366,29 @@ class _Encoder:
         ]
         over_long: tuple[int, ...] = ()
         if not all(fits):
-            over_long = tuple(one.line for one, fit in zip(chunk, fits, strict=True) if not fit)
+            over_long = tuple(pair.line for pair, fit in zip(chunk, fits, strict=True) if not fit)
             chunk = list(itertools.compress(chunk, fits))
             sources = list(itertools.compress(sources, fits))
             targets = list(itertools.compress(targets, fits))
         columns = {
-            "source.ids": pack(sources, dtype=self.dtype),
-            "target.ids": pack(targets, dtype=self.dtype),
-            "source.text": pack([pair.source.encode() for _, pair in chunk], dtype="|u1"),
-            "target.text": pack([pair.target.encode() for _, pair in chunk], dtype="|u1"),
+            "source.ids": pack_rows(sources, dtype=self.dtype),
+            "target.ids": pack_rows(targets, dtype=self.dtype),
+            "source.text": pack_rows([pair.source.encode() for _, pair in chunk], dtype="|u1"),
+            "target.text": pack_rows([pair.target.encode() for _, pair in chunk], dtype="|u1"),
         }
         lines = np.array([line for line, _ in chunk], dtype="<i8").tobytes()
         return _Encoded(len(fits), columns, lines, over_long)
 
 
 class _Writer:
-    """The columns of a store being written, and what was left out."""
+    """Writes the columns of a store and counts the pairs left out."""
 
     def __init__(self, folder: Path, *, encoder: _Encoder) -> None:
         self.read = 0
         self._encoder = encoder
         self._over_long = self._over_long_line = 0
         kinds: dict[str, Dtype] = {"ids": encoder.dtype, "text": "|u1"}
-        with ExitStack() as files:  # closes those that are open where one cannot be made
+        with ExitStack() as files:  # closes the open files if one cannot be created
             self._columns = {
                 name: files.enter_context(ColumnWriter(folder / name, dtype=dtype))
                 for kind, dtype in kinds.items()
@@ -277,11 +413,11 @@ class _Writer:
             self._columns[name].add_packed(packed)
         self._lines.write(encoded.lines)
 
-    def facts(self) -> StoreFacts:
-        """What was written.
+    def metadata(self) -> StoreMetadata:
+        """Describe the written store.
 
         Raises:
-            ValueError: if that is nothing.
+            ValueError: if it has no pairs.
         """
         over_long, line, encoder = self._over_long, self._over_long_line, self._encoder
         if over_long == self.read:
@@ -289,7 +425,7 @@ class _Writer:
                 f"no pair is left to store: {over_long} of {self.read} have a side of more than "
                 f"{encoder.max_pieces} pieces, such as line {line}; see data.max_pieces"
             )
-        return StoreFacts(
+        return StoreMetadata(
             tokenizer=encoder.tokenizer.checksum,
             dtype=encoder.dtype,
             pairs=self.read - over_long,
@@ -300,13 +436,17 @@ class _Writer:
 
 
 def _replaceable(folder: Path) -> bool:
-    return folder.is_dir() and ((folder / _FACTS).is_file() or not any(folder.iterdir()))
+    return folder.is_dir() and ((folder / _METADATA).is_file() or not any(folder.iterdir()))
 
 
-def _read_facts(path: Path) -> StoreFacts:
+def _read_metadata(path: Path) -> StoreMetadata:
     try:
-        return TypeAdapter(StoreFacts).validate_json(path.read_bytes(), strict=True)
+        return TypeAdapter(StoreMetadata).validate_json(path.read_bytes(), strict=True)
     except ValidationError as error:
         raise ValueError(
             f"{path} does not describe a store of this version; prepare the corpus again"
         ) from error
+
+
+def _starts_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.starts")

@@ -1,10 +1,10 @@
-"""The tokenizer: one SentencePiece vocabulary for both sides, and the three ids that are no text.
+"""The tokenizer: one SentencePiece vocabulary for both sides, and the special ids.
 
-EOS is 0 and UNK is 1; PAD is the last id and lives outside the SentencePiece model, so that the
-model file stays one that other programs accept. There is no BOS: the decoder starts from PAD, whose
-embedding is zero. Normalisation is the identity, because SentencePiece's own rules rewrite targets
-for good (½ becomes 1⁄2); what text needs is done, and counted, in `corpus`. With byte fallback the
-ids 2 to 257 are bytes, which spell the characters that have no piece.
+EOS is 0 and UNK is 1; PAD is the last id and not part of the SentencePiece model, so that other
+programs accept the model file. There is no BOS: the decoder starts from PAD, whose embedding is
+zero. Normalisation is the identity, because SentencePiece's rules rewrite targets irreversibly (½
+becomes 1⁄2); `corpus` normalises text instead. With byte fallback the ids 2 to 257 are bytes, which
+spell characters without a piece.
 """
 
 import hashlib
@@ -17,50 +17,50 @@ from typing import Final
 
 import sentencepiece
 
+from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import one_line
-from transduce.data.corpus_config import TokenizerConfig
-from transduce.data.subword_sampling import Cutter
+from transduce.data.sentencepiece_model import SubwordSampler
 
 EOS: Final = 0
-"""Ends every sentence."""
+"""End of sentence."""
 
 UNK: Final = 1
-"""Stands for characters that the vocabulary lacks, unless bytes spell them."""
+"""Unknown: characters without a piece, unless bytes spell them."""
 
-_SAMPLE = 1_000_000  # lines that training looks at; more change the vocabulary little
-_LINE = 1000  # characters of one training line: the library skips lines above 4192 bytes
+_SAMPLE = 1_000_000  # training lines; more hardly change the vocabulary
+_LINE = 1000  # characters of a training line: the library skips lines above 4192 bytes
 _EOS_PIECE, _UNK_PIECE, _PAD_PIECE = "</s>", "<unk>", "<pad>"
 _BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
-_ERRORS_ONLY = 2  # minloglevel; the library talks on stderr otherwise
+_ERRORS_ONLY = 2  # minloglevel; the library logs to stderr otherwise
 
 
 class Tokenizer:
-    """Cuts text into the pieces of one vocabulary, and joins pieces to text again.
+    """Encodes text as ids of one vocabulary, and decodes ids to text.
 
-    For tidy text (`corpus.tidy`) whose characters are in the vocabulary or spelt in bytes,
-    `decode(encode(text))` is `text`. Text that looks like a control piece ("</s>") is cut as text.
+    For normalised text (`corpus.tidy`) whose characters are in the vocabulary or spelt in bytes,
+    `decode(encode(text))` is `text`. Text that looks like a control piece ("</s>") is plain text.
     """
 
     EOS: Final = EOS
     UNK: Final = UNK
 
     def __init__(self, processor: sentencepiece.SentencePieceProcessor, *, data: bytes) -> None:
-        """Use `train` or `from_bytes`: they make sure that `processor` is what `data` holds."""
+        """Use `train` or `from_bytes`, which ensure that `processor` was loaded from `data`."""
         self._processor = processor
         self._data = data
         self._pieces = processor.get_piece_size()
 
     @classmethod
     def train(cls, lines: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
-        """Learn a vocabulary. The same lines in the same order give the same bytes.
+        """Train a vocabulary. The same lines in the same order give the same bytes.
 
         Args:
-            lines: tidy text of both sides. Above a million lines a fixed random choice is read.
-            config: the kind and size of the vocabulary. Where the corpus has no room for so many
-                pieces the vocabulary is as large as it can be; see `vocab_size`.
+            lines: normalised text of both sides; a fixed random million of them if there are more.
+            config: type and size of the vocabulary, which is smaller if the corpus does not
+                support its size; see `vocab_size`.
 
         Raises:
-            ValueError: if there is no text, or `vocab_size` has no room for the characters.
+            ValueError: if there is no text, or `vocab_size` is too small for the characters.
         """
         source = _TrainingLines(lines)
         model = io.BytesIO()
@@ -69,7 +69,7 @@ class Tokenizer:
                 sentence_iterator=iter(source),
                 model_writer=model,
                 model_type=config.kind,
-                vocab_size=config.vocab_size - 1,  # PAD is ours
+                vocab_size=config.vocab_size - 1,  # PAD is not in the model
                 hard_vocab_limit=False,
                 character_coverage=config.character_coverage,
                 byte_fallback=config.byte_fallback,
@@ -81,21 +81,21 @@ class Tokenizer:
                 pad_id=-1,
                 input_sentence_size=_SAMPLE,
                 shuffle_input_sentence=True,
-                num_threads=1,  # sums in one order: the same vocabulary on every machine
+                num_threads=1,  # fixed order of sums: the same vocabulary on every machine
                 minloglevel=_ERRORS_ONLY,
             )
         except RuntimeError as error:
             if source.failure is not None:  # the library hides what the iterator raised
                 raise source.failure from None
-            raise _explained(error, lines=source.count, config=config) from error
+            raise _training_error(error, lines=source.count, config=config) from error
         return cls.from_bytes(model.getvalue())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Tokenizer":
-        """Load what `to_bytes` gave.
+        """Load the output of `to_bytes`.
 
         Raises:
-            ValueError: if `data` is damaged, or a SentencePiece model of another make.
+            ValueError: if `data` is damaged, or a SentencePiece model of another program.
         """
         if not data:
             raise ValueError("the tokenizer model is empty; copy or train it again")
@@ -104,23 +104,24 @@ class Tokenizer:
             spaced = processor.normalize(" ½  b")
         except (RuntimeError, UnicodeDecodeError) as error:
             raise ValueError(
-                "the tokenizer model is damaged or no SentencePiece model; copy or train it again"
+                "the tokenizer model is damaged or not a SentencePiece model; copy or train "
+                "it again"
             ) from error
-        found = (processor.eos_id(), processor.unk_id(), processor.bos_id(), processor.pad_id())
-        if found != (cls.EOS, cls.UNK, -1, -1):
+        ids = (processor.eos_id(), processor.unk_id(), processor.bos_id(), processor.pad_id())
+        if ids != (cls.EOS, cls.UNK, -1, -1):
             raise ValueError(
-                f"the tokenizer model has the ids (EOS, UNK, BOS, PAD) {found}, "
-                f"not {(cls.EOS, cls.UNK, -1, -1)}; take one that transduce trained"
+                f"the tokenizer model has the ids (EOS, UNK, BOS, PAD) {ids}, "
+                f"not {(cls.EOS, cls.UNK, -1, -1)}; use one trained by transduce"
             )
-        if spaced != "▁▁½▁▁b":  # also when the rules at its end are cut off
+        if spaced != "▁▁½▁▁b":  # also detects a file truncated in its normalisation rules
             raise ValueError(
-                "the tokenizer model is cut short or rewrites its text; take one that transduce "
-                "trained, whose normalisation is the identity"
+                "the tokenizer model is truncated or normalises its text; use one trained by "
+                "transduce, whose normalisation is the identity"
             )
         return cls(processor, data=data)
 
     def to_bytes(self) -> bytes:
-        """The SentencePiece model file, as other programs read it."""
+        """The SentencePiece model file, compatible with other programs."""
         return self._data
 
     @property
@@ -130,63 +131,63 @@ class Tokenizer:
 
     @property
     def target(self) -> "Tokenizer":
-        """What cuts text of the target side: one vocabulary serves both sides, so this one."""
+        """The tokenizer of the target side; here the same, as both sides share the vocabulary."""
         return self
 
     @property
     def pad(self) -> int:
-        """The last id, which no text is encoded to."""
+        """Padding: the last id; never the encoding of text."""
         return self._pieces
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of the model file in hexadecimal: two stores of one checksum share their ids."""
+        """SHA-256 of the model file in hexadecimal; stores of one checksum share their ids."""
         return hashlib.sha256(self._data).hexdigest()
 
     def encode(self, text: str) -> list[int]:
-        """Cut text into ids, without EOS."""
+        """Encode text as ids, without EOS."""
         return self._processor.encode(text)
 
     def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
-        """Cut many texts at once, on all cores or as many as said; much faster than one by one."""
+        """Encode many texts at once, which is much faster; `threads` -1 uses all cores."""
         return self._processor.encode(list(texts), num_threads=threads)
 
-    def draw(self, ids: Iterable[int], *, alpha: float, chance: Random) -> list[int]:
-        """Cut a sentence anew, at random: subword regularisation, for training alone.
+    def sample_subwords(self, ids: Iterable[int], *, alpha: float, rng: Random) -> list[int]:
+        """Sample another segmentation of a sentence (subword regularisation, for training).
 
         Args:
-            ids: the sentence as `encode` cuts it.
-            alpha: how far from that; see `Cutter.draw`.
-            chance: decides; equal ones draw the same.
+            ids: the sentence as encoded by `encode`.
+            alpha: see `SubwordSampler.sample`.
+            rng: source of randomness; advanced.
 
         Returns:
             Ids that spell the same text.
         """
-        drawn = self._cutter.draw(self.pieces(ids), alpha=alpha, chance=chance)
-        return [self._numbers[piece] for piece in drawn]
+        pieces = self._subword_sampler.sample(self.pieces(ids), alpha=alpha, rng=rng)
+        return [self._piece_ids[piece] for piece in pieces]
 
     @cached_property
-    def _cutter(self) -> Cutter:
-        return Cutter(self._data)
+    def _subword_sampler(self) -> SubwordSampler:
+        return SubwordSampler(self._data)
 
     @cached_property
-    def _numbers(self) -> Mapping[str, int]:
+    def _piece_ids(self) -> Mapping[str, int]:
         """The id of each piece."""
         return {self._processor.id_to_piece(i): i for i in range(self._pieces)}
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Join ids to one line of text. EOS and PAD are left out, an UNK becomes " ⁇ ".
+        """Decode ids to one line of text, without EOS and PAD; UNK becomes " ⁇ ".
 
-        Bytes that spell no character become U+FFFD, those that spell a line's end a space.
+        Invalid byte sequences become U+FFFD, line ends spelt in bytes a space.
 
         Raises:
             ValueError: if an id is not in the vocabulary.
         """
-        said = [i for i in self._checked(ids) if i not in (EOS, self.pad)]
-        return one_line(self._processor.decode(said))
+        text_ids = [i for i in self._checked(ids) if i not in (EOS, self.pad)]
+        return one_line(self._processor.decode(text_ids))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The piece of each id, as people look at them; "▁" is a space.
+        """Return the piece of each id for display; "▁" is a space.
 
         Raises:
             ValueError: if an id is not in the vocabulary.
@@ -197,7 +198,7 @@ class Tokenizer:
         ]
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
-        known = [int(i) for i in ids]  # NumPy's integers mean nothing to the library
+        known = [int(i) for i in ids]  # the library rejects NumPy integers
         for i in known:
             if not 0 <= i < self.vocab_size:
                 raise ValueError(f"id {i} is not in the vocabulary of {self.vocab_size} pieces")
@@ -205,13 +206,13 @@ class Tokenizer:
 
 
 def load_processor(data: bytes) -> sentencepiece.SentencePieceProcessor:
-    """Load a model file. What the library itself does not look at is looked at here.
+    """Load a model file, with checks that the library lacks.
 
     Raises:
-        RuntimeError: if it is none: the library's.
-        UnicodeDecodeError: if a piece is no text, on which the library fails when it is said.
+        RuntimeError: if it is not a SentencePiece model (raised by the library).
+        UnicodeDecodeError: if a piece is not UTF-8, on which the library fails later.
     """
-    if not data:  # the library takes nothing for a model and fails much later
+    if not data:  # the library accepts an empty model and fails much later
         raise RuntimeError("empty")
     processor = sentencepiece.SentencePieceProcessor(model_proto=data)
     for number in range(processor.get_piece_size()):
@@ -220,7 +221,7 @@ def load_processor(data: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 class _TrainingLines:
-    """Lines as the trainer can take them, and what went wrong while they were read."""
+    """Lines for the trainer; keeps an exception raised while they are read."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.failure: BaseException | None = None
@@ -231,15 +232,15 @@ class _TrainingLines:
         try:
             for line in self._lines:
                 self.count += bool(line)
-                yield from _trainable(line)
+                yield from _trainer_lines(line)
         except BaseException as failure:
             self.failure = failure
             raise
 
 
-def _trainable(line: str) -> Iterator[str]:
-    """Keep the trainer from skipping a line, or the characters of a control piece within it."""
-    for reserved in "\0\t\u2585":  # the trainer's own separators; a line with U+2585 is skipped
+def _trainer_lines(line: str) -> Iterator[str]:
+    """Split and escape a line that the trainer would skip, in full or in part."""
+    for reserved in "\0\t\u2585":  # the trainer's separators; it skips lines with U+2585
         line = line.replace(reserved, " ")
     for piece in (_EOS_PIECE, _UNK_PIECE, *_BYTE_PIECE.findall(line)):
         line = line.replace(piece, f"{piece[:-1]} {piece[-1]}")
@@ -252,12 +253,12 @@ def _trainable(line: str) -> Iterator[str]:
     yield line[start:]
 
 
-def _explained(error: RuntimeError, *, lines: int, config: TokenizerConfig) -> ValueError:
-    """What the library's complaint means to someone with a recipe."""
+def _training_error(error: RuntimeError, *, lines: int, config: TokenizerConfig) -> ValueError:
+    """Translate the library's error into terms of the recipe."""
     needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
     if needed:
         return ValueError(
-            f"tokenizer.vocab_size {config.vocab_size} has no room for the corpus's "
+            f"tokenizer.vocab_size {config.vocab_size} is too small for the corpus's "
             f"characters: make it at least {int(needed[1]) + 1}, or lower "
             f"tokenizer.character_coverage"
         )

@@ -1,23 +1,53 @@
-"""Documents: files taken apart into their texts, and rebuilt around others.
+"""Document formats: files split into their texts, and rebuilt with translations.
 
-What is no text comes back byte for byte: line ends, a byte order mark, numbers, times, comments,
+Everything else comes back byte for byte: line ends, a byte order mark, numbers, timings, comments,
 tags.
+
+Subtitles (.srt, .vtt): a cue's lines are one text, as they are wrapped for the screen; its
+translation is wrapped in about the same proportions. Lines that all start with a dash belong to
+different speakers and stay separate. A sentence over two cues is translated as two texts.
+
+Message catalogues (.po): only empty `msgstr` are filled; existing translations, fuzzy or not, are
+kept. `msgstr[0]` comes from `msgid`, the others from `msgid_plural`; a language with a single form
+uses the plural's.
 """
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, groupby, pairwise
 from pathlib import PurePath
 from typing import NamedTuple
 
-from transduce.documents.holes import Hole
-from transduce.documents.marked import Markup
-from transduce.documents.po import po_holes
-from transduce.documents.subtitles import subtitle_holes
+from transduce.data.segmentation import has_unspaced_script
+from transduce.documents.markup import Markup
+from transduce.documents.placeholders import mask_placeholders
 
 FORMATS: tuple[str, ...] = (".txt", ".srt", ".vtt", ".po", ".html", ".htm")
-"""The endings of names that can be read."""
+"""File name suffixes of the supported formats."""
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
+
+_TIME = r"(?:\d{1,3}:)?\d{1,2}:\d{2}[,.]\d{1,3}"
+_TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
+_BROKEN_TIMING = re.compile(r"\s*\d{1,3}:\d\d.*-+>|.*-->")
+_NON_CUE = re.compile(r"WEBVTT|NOTE\b|STYLE\s*$|REGION\s*$")
+_DASH = re.compile(r"\s*[-–—]")
+
+_PO_KEYWORD = re.compile(
+    r"\s*(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)(?P<gap>\s*)(?P<string>\".*)"
+)
+_PO_STRING = re.compile(r"\s*\"((?:[^\"\\]|\\.)*)\"\s*")
+_PO_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{2})|(.))")
+_PO_UNESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_PO_ESCAPED = {
+    "\\": "\\\\",
+    '"': '\\"',
+    **{character: f"\\{letter}" for letter, character in _PO_UNESCAPED.items()},
+}
+_PO_SPECIAL = re.compile('[\\\\"\n\t\r\a\b\f\v]')
 
 
 class Segment(NamedTuple):
@@ -25,68 +55,271 @@ class Segment(NamedTuple):
 
     text: str
     markup: Markup
-    """How it is to be taken apart (`markup.take_apart`)."""
+    """Its markup, for `markup.segment_text`."""
+
+
+class Slot(NamedTuple):
+    """A segment's position in a file."""
+
+    text: str
+    markup: Markup
+    write: Callable[[str], str]
+    """Formats another text for this position."""
+
+
+class RawLine(NamedTuple):
+    """A line of a file."""
+
+    number: int
+    text: str
+    end: str
+    """Its line end; "" if the last line has none."""
+
+    @property
+    def raw(self) -> str:
+        return self.text + self.end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """A document. `read_document` makes it."""
+    """A document, made by `read_document`."""
 
-    parts: tuple[str | Hole, ...]
+    parts: tuple[str | Slot, ...]
 
     @property
     def segments(self) -> tuple[Segment, ...]:
         """Its texts, in order."""
-        return tuple(Segment(one.text, one.markup) for one in self.parts if isinstance(one, Hole))
+        return tuple(
+            Segment(part.text, part.markup) for part in self.parts if isinstance(part, Slot)
+        )
 
     @property
     def markup(self) -> Markup:
-        """How its texts are to be taken apart: they are all of one kind."""
+        """The markup of its texts, which all have the same."""
         segments = self.segments
         return segments[0].markup if segments else "none"
 
     def rebuild(self, texts: Sequence[str]) -> bytes:
-        """Return the document with other texts, one for each segment.
+        """Return the document with other texts, one per segment.
 
-        With the same texts it is the same bytes; only of a .po file the empty strings are filled.
+        The same texts give the same bytes, except that empty strings of a .po file are filled.
         """
         count = len(self.segments)
         assert len(texts) == count, f"{len(texts)} texts for {count} segments"
-        given = iter(texts)
-        parts = (one if isinstance(one, str) else one.write(next(given)) for one in self.parts)
-        return "".join(parts).encode()
+        following = iter(texts)
+        return "".join(
+            part if isinstance(part, str) else part.write(next(following)) for part in self.parts
+        ).encode()
 
 
 def read_document(name: str, content: bytes, *, ending: str = "") -> Document:
-    """Read a document.
+    """Parse a document.
 
     Args:
-        name: a file's name; its ending says what it is.
-        content: all of the file, UTF-8.
-        ending: what it is, whatever it is called: one of `FORMATS`.
+        name: file name; its suffix selects the format.
+        content: the file's bytes, UTF-8.
+        ending: format to use instead of the suffix, one of `FORMATS`.
 
     Raises:
-        ValueError: if the ending is none of `FORMATS`, or for a broken file; one line that names
+        ValueError: if the format is not in `FORMATS`, or for a malformed file; the message names
             file and line.
     """
     ending = ending or PurePath(name).suffix.lower()
     if ending not in FORMATS:
-        raise ValueError(f"{name}: no format that can be read, which are {', '.join(FORMATS)}")
-    text = _decoded(name, content)
+        raise ValueError(f"{name}: unsupported format; supported are {', '.join(FORMATS)}")
+    text = _decode(name, content)
     bom = _BOM if text.startswith(_BOM) else ""
     text = text.removeprefix(bom)
     match ending:
         case ".srt" | ".vtt":
-            parts = tuple(subtitle_holes(text, name=name))
+            parts = tuple(parse_subtitles(text, name=name))
         case ".po":
-            parts = tuple(po_holes(text, name=name))
+            parts = tuple(parse_po(text, name=name))
         case _:
             markup: Markup = "placeholders" if ending == ".txt" else "html"
-            parts = (Hole(text, markup, str),)
+            parts = (Slot(text, markup, str),)
     return Document(parts=(bom, *parts))
 
 
-def _decoded(name: str, content: bytes) -> str:
+def split_lines(text: str) -> list[RawLine]:
+    """Split a file at \\n, \\r\\n and \\r; the lines' `raw` join to the file.
+
+    >>> [line.text for line in split_lines("one\\r\\ntwo")]
+    ['one', 'two']
+    """
+    matches = enumerate(_LINE.finditer(text), start=1)
+    lines = [RawLine(number, *match.groups()) for number, match in matches]
+    return lines if lines[-1].raw else lines[:-1]
+
+
+def parse_subtitles(text: str, *, name: str) -> Iterator[str | Slot]:
+    """Parse subtitles.
+
+    Raises:
+        ValueError: if a timing is missing or malformed; the message names the line.
+    """
+    seen_cue = False
+    for blank, group in groupby(split_lines(text), key=lambda line: not line.text.strip()):
+        block = list(group)
+        if blank or _NON_CUE.match(block[0].text):
+            yield "".join(line.raw for line in block)
+            continue
+        timing = next((i for i, line in enumerate(block[:2]) if _TIMING.fullmatch(line.text)), None)
+        if timing is None:
+            _check_continuation(block, name=name, seen_cue=seen_cue)
+        seen_cue = True
+        head = 0 if timing is None else timing + 1
+        yield "".join(line.raw for line in block[:head])
+        if block[head:]:
+            yield from _cue(block[head:])
+
+
+def _check_continuation(block: Sequence[RawLine], *, name: str, seen_cue: bool) -> None:
+    """A block without a timing continues the cue before it, unless it looks like a broken cue."""
+    numbered = len(block) > 1 and block[0].text.strip().isdecimal()
+    for line in block[:2]:
+        if not seen_cue or numbered or _BROKEN_TIMING.match(line.text):
+            wrong = block[1] if numbered else line
+            raise ValueError(
+                f"{name}, line {wrong.number}: expected a timing such as "
+                f"00:00:01,000 --> 00:00:02,500, not {wrong.text.strip()[:40]!r}"
+            )
+
+
+def _cue(lines: Sequence[RawLine]) -> Iterator[str | Slot]:
+    """The text of a cue, and its last line end."""
+    dialogue = all(_DASH.match(line.text) for line in lines)
+    texts = [line.text if dialogue else line.text.strip() for line in lines]
+    source = ("\n" if dialogue else " ").join(texts)
+    raw = "".join(line.raw for line in lines).removesuffix(lines[-1].end)
+
+    def write(text: str) -> str:
+        if text == source:
+            return raw
+        wrapped = text.split("\n") if dialogue else wrap_lines(text, [len(line) for line in texts])
+        return lines[0].end.join(line for line in wrapped if line.strip())
+
+    yield Slot(source, "placeholders", write)
+    yield lines[-1].end
+
+
+def wrap_lines(text: str, shares: Sequence[int]) -> list[str]:
+    """Wrap a text into lines of about the given proportions, at spaces if it has any.
+
+    Returns:
+        As many lines as there are shares, or fewer if there are too few break positions.
+
+    >>> wrap_lines("one two three four", [3, 1])
+    ['one two three', 'four']
+    """
+    if len(shares) < 2:
+        return [text]
+    masked = mask_placeholders(text)  # no break inside a tag
+    breaks = [match.start() for match in re.finditer(r"(?<=\S)\s+(?=\S)", masked)]
+    if not breaks and has_unspaced_script(text):
+        breaks = [i for i in range(1, len(text)) if masked[i - 1 : i + 1].isalnum()]
+    cuts: list[int] = []
+    total = max(1, sum(shares))
+    free = 0  # index of the first break after the last cut
+    for share in list(accumulate(shares))[:-1]:
+        ideal = len(text) * share / total
+        index = bisect_left(breaks, ideal, lo=free)
+        nearest = breaks[max(free, index - 1) : index + 1]
+        if nearest:
+            cuts.append(min(nearest, key=lambda position: abs(position - ideal)))
+            free = bisect_right(breaks, cuts[-1])
+    edges = [0, *cuts, len(text)]
+    return [text[start:end].strip() for start, end in pairwise(edges)]
+
+
+class _PoEntry:
+    """An entry of a .po file: its lines by keyword, and its strings."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, list[RawLine]]] = []  # by keyword; "" for comments
+        self.texts: dict[str, str] = {}
+
+    @property
+    def complete(self) -> bool:
+        """Whether a comment or `msgid` starts the next entry."""
+        return any(key.startswith("msgstr") for key in self.texts)
+
+    def slots(self) -> Iterator[str | Slot]:
+        forms = sum(key.startswith("msgstr") for key in self.texts)
+        singular = self.texts.get("msgid", "")
+        plural = self.texts.get("msgid_plural", singular)
+        for key, lines in self.lines:
+            if not key.startswith("msgstr") or self.texts[key] or not singular:
+                yield "".join(line.raw for line in lines)
+                continue
+            is_plural = key not in ("msgstr", "msgstr[0]") or forms == 1
+            yield _po_slot(plural if is_plural else singular, lines[0], last=lines[-1])
+
+
+def parse_po(text: str, *, name: str) -> Iterator[str | Slot]:
+    """Parse a .po file.
+
+    Raises:
+        ValueError: if a line is malformed; the message names it.
+    """
+    entry = _PoEntry()
+    for line in split_lines(text):
+        stripped = line.text.strip()
+        keyword = _PO_KEYWORD.fullmatch(line.text)
+        key = keyword["key"] if keyword else ""
+        if entry.complete and (stripped[:1] in ("", "#") or key in ("msgctxt", "msgid")):
+            yield from entry.slots()
+            entry = _PoEntry()
+        if stripped[:1] in ("", "#"):
+            entry.lines.append(("", [line]))
+            continue
+        string = _PO_STRING.fullmatch(keyword["string"] if keyword else line.text)
+        if string is None or (not key and not (entry.lines and entry.lines[-1][0])):
+            raise ValueError(
+                f"{name}, line {line.number}: expected a comment, msgid, msgstr or quoted string, "
+                f"not {stripped[:40]!r}"
+            )
+        if key in entry.texts:
+            raise ValueError(f"{name}, line {line.number}: a second {key} in one entry")
+        if key:
+            entry.lines.append((key, [line]))
+            entry.texts[key] = _po_unescape(string[1])
+        else:
+            last, lines = entry.lines[-1]
+            lines.append(line)
+            entry.texts[last] += _po_unescape(string[1])
+    yield from entry.slots()
+
+
+def _po_slot(text: str, first: RawLine, *, last: RawLine) -> Slot:
+    """Slot of an empty string; several lines are written as gettext's tools do."""
+    head = first.text[: first.text.index('"')]
+
+    def write(translation: str) -> str:
+        parts: list[str] = re.findall("[^\n]*\n|[^\n]+", translation)
+        if len(parts) != 1:  # several lines start with an empty string
+            parts = ["", *parts]
+        quoted = (f'"{_po_escape(part)}"' for part in parts)
+        return head + (first.end or "\n").join(quoted) + last.end
+
+    return Slot(text, "placeholders", write)
+
+
+def _po_unescape(string: str) -> str:
+    def unescape(match: re.Match[str]) -> str:
+        octal, hexadecimal, letter = match.groups()
+        if letter is not None:
+            return _PO_UNESCAPED.get(letter, letter)
+        return chr(int(octal, 8) if octal else int(hexadecimal, 16))
+
+    return _PO_ESCAPE.sub(unescape, string)
+
+
+def _po_escape(text: str) -> str:
+    return _PO_SPECIAL.sub(lambda match: _PO_ESCAPED[match[0]], text)
+
+
+def _decode(name: str, content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -1,146 +1,231 @@
-"""A page as what is kept and the sentences in it.
+"""HTML split into tokens and sentences.
 
-Text flows from one bound to the next, through the tags of words and phrases: `<p>One <b>dog</b>.
-Two.</p>` is a flow of two sentences between two bounds. White space is one blank in a flow, line
-ends too, as a reader sees it.
+The standard library's parser reports what a tag means, not its characters, raises on some malformed
+pages and differs between Python versions, but the page must come back byte for byte. These rules
+separate markup from text, in time linear in the page; the raw tokens of any page join to the page.
+
+Text flows from one block boundary to the next, through inline tags: `<p>One <b>dog</b>. Two.</p>`
+has one flow of two sentences. In a flow white space, including line ends, is a single space, as
+displayed.
 """
 
+import html
 import re
 from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
-from transduce.data.sentence_splitting import COVER, spans
-from transduce.documents import placeholders
-from transduce.documents.html_tokens import Token, tokens
-from transduce.documents.marked import Fixed, Marked
-from transduce.documents.tag_projection import Tag
+from transduce.data.segmentation import MASK, Span, sentence_spans
+from transduce.documents.placeholders import mask_placeholders
+
+TokenKind = Literal["text", "open", "close", "void", "boundary"]
+"""A void token is inline and has no text to translate; a boundary separates flows."""
+
+
+class Token(NamedTuple):
+    """A stretch of a page."""
+
+    kind: TokenKind
+    raw: str
+    """Its characters in the page."""
+    shown: str = ""
+    """Its displayed text: all of a text token, little or nothing of others."""
+    name: str = ""
+    """Tag name, in lower case."""
+
+    @property
+    def protected(self) -> bool:
+        """Whether its displayed text must not change, as that of `<code>`."""
+        return self.kind == "void" and bool(self.shown)
+
+
+def _name_set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
 
 _SPACE = re.compile(r"\s+")
+_VOID = _name_set("area base br col embed hr img input link meta param source track wbr")
+_BLOCK = _name_set(
+    """
+    address area article aside base blockquote body br button caption center col colgroup datalist
+    dd details dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3
+    h4 h5 h6 head header hgroup hr html iframe legend li link main menu meta nav noscript object
+    ol optgroup option p param pre search section select source summary table tbody td template
+    textarea tfoot th thead title tr track ul video audio
+    """
+)
+_UNTRANSLATED = _name_set(
+    """
+    script style pre code textarea svg math iframe noembed noframes xmp template plaintext
+    """
+)
+"""Elements whose text is not translated."""
+
+_RAW_TEXT = _name_set("script style textarea iframe noembed noframes xmp plaintext")
+"""Elements whose content has no tags."""
+
+_FOREIGN = frozenset(["svg", "math"])
+"""Elements that may be self-closing."""
+
+_INVISIBLE = _name_set("script style svg math template")
+
+# Unclosed markup extends to the page's end, as in browsers, so that the time is linear.
+_MARKUP = re.compile(
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))"
+    r"|<!\[CDATA\[.*?(?:\]\]>|\Z)"
+    r"|<(?:[!?]|/(?=[^A-Za-z]))[^>]*(?:>|\Z)"
+    r"|<(?P<slash>/?)(?P<name>[A-Za-z][^\s/>]*+)"
+    r"(?P<rest>(?>[^>\"'=]|=\s*+(?:\"[^\"]*\"|'[^']*')?|[\"'])*+)(?:>|\Z)",
+    re.DOTALL,
+)
+_ENTITY = re.compile(r"(&(?:#[0-9]{1,9}|#[xX][0-9a-fA-F]{1,8}|[A-Za-z][A-Za-z0-9]{1,31});?)")
+_NO_TRANSLATE = re.compile(
+    r"""[\s"'/](?:translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b|notranslate\b))""",
+    re.IGNORECASE,
+)
 
 
-def page_parts(page: str) -> Iterator[str | Marked]:
-    """Cut a page into sentences and what is kept as it is, in order."""
+def tokenize_html(page: str) -> Iterator[Token]:
+    """Split a page into tokens, whose `raw` join to the page.
+
+    An element that is not translated is one token with all its content: a boundary, or void if it
+    is inline.
+    """
+    done = 0
+    while (match := _MARKUP.search(page, done)) is not None:
+        yield from _text_tokens(page[done : match.start()])
+        name = (match["name"] or "").lower()
+        done = match.end()
+        if not name:  # a comment or declaration
+            yield Token("void", match[0])
+        elif match["slash"]:
+            yield Token("boundary" if name in _BLOCK else "close", match[0], name=name)
+        elif name not in _VOID and (name in _UNTRANSLATED or _NO_TRANSLATE.search(match["rest"])):
+            self_closing = name in _FOREIGN and match["rest"].endswith("/")
+            done = done if self_closing else _element_end(name, page, done)
+            yield _untranslated(name, page[match.start() : done], inside=page[match.end() : done])
+        elif name in _BLOCK:
+            yield Token("boundary", match[0], name=name)
+        else:
+            yield Token("void" if name in _VOID else "open", match[0], name=name)
+    yield from _text_tokens(page[done:])
+
+
+def segment_html(page: str) -> Iterator[str | list[Token]]:
+    """Split a page into sentences, as their tokens, and the text between them."""
     flow: list[Token] = []
-    for token in tokens(page):
-        if token.kind != "bound":
+    for token in tokenize_html(page):
+        if token.kind != "boundary":
             flow.append(token)
             continue
-        yield from _of_flow(flow)
+        yield from _flow_sentences(flow)
         yield token.raw
         flow = []
-    yield from _of_flow(flow)
+    yield from _flow_sentences(flow)
 
 
-def covered(text: str) -> str:
-    """The text with its placeholders made unreadable, at its length: they are not cut."""
-    found: list[str] = []
+def collapse_spaces(text: str) -> str:
+    """Replace each run of white space by one space."""
+    return _SPACE.sub(" ", text)
+
+
+def visible_text(page: str) -> str:
+    """Return the text of a page, white space collapsed."""
+    return " ".join(html.unescape(_MARKUP.sub("", page)).split())
+
+
+def _text_tokens(raw: str) -> Iterator[Token]:
+    """Text with a token per entity: only tokens displayed as written can be split."""
+    for index, part in enumerate(_ENTITY.split(raw)):
+        if part:
+            yield Token("text", part, html.unescape(part) if index % 2 else part)
+
+
+def _untranslated(name: str, raw: str, *, inside: str) -> Token:
+    if name in _BLOCK:
+        return Token("boundary", raw, name=name)
+    shown = "" if name in _INVISIBLE else visible_text(inside)
+    return Token("void", raw, shown, name)
+
+
+def _element_end(name: str, page: str, start: int) -> int:
+    """End of the element whose start tag ends at `start`; the page's end if it is unclosed."""
+    if name in _RAW_TEXT:
+        end_tag = re.compile(rf"</{re.escape(name)}(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE)
+        match = end_tag.search(page, start)
+        return match.end() if match else len(page)
+    depth = 1
+    for match in _MARKUP.finditer(page, start):
+        if (match["name"] or "").lower() != name:
+            continue
+        depth += -1 if match["slash"] else 0 if match["rest"].endswith("/") else 1
+        if not depth:
+            return match.end()
+    return len(page)
+
+
+def _flow_sentences(flow: Sequence[Token]) -> Iterator[str | list[Token]]:
+    plain = "".join(MASK * len(token.shown) if token.protected else token.shown for token in flow)
+    # Same length as `plain`, so that spans apply to both.
+    spaced = _SPACE.sub(lambda space: " " * len(space[0]), plain)
+    tokens, ranges = _split_tokens(flow, sentence_spans(mask_placeholders(spaced)))
     done = 0
-    for start, end in placeholders.find(text):
-        found += [text[done:start], COVER * (end - start)]
+    for start, end in _with_edge_tags(tokens, ranges):
+        yield "".join(token.raw for token in tokens[done:start])
+        yield tokens[start:end]
         done = end
-    return "".join([*found, text[done:]])
+    yield "".join(token.raw for token in tokens[done:])
 
 
-def _of_flow(flow: Sequence[Token]) -> Iterator[str | Marked]:
-    plain = "".join(COVER * len(token.shown) if token.fixed else token.shown for token in flow)
-    found = spans(covered(_SPACE.sub(lambda gap: " " * len(gap[0]), plain)))
-    cut, ranges = _cut(flow, found)
-    done = 0
-    for start, end in _widened(cut, ranges):
-        yield "".join(token.raw for token in cut[done:start])
-        yield _sentence(cut[start:end])
-        done = end
-    yield "".join(token.raw for token in cut[done:])
-
-
-def _cut(
-    flow: Sequence[Token], found: Sequence[tuple[int, int]]
-) -> tuple[list[Token], list[tuple[int, int]]]:
-    """Cut the text tokens where sentences begin and end; which tokens each sentence has."""
-    edges = iter([edge for span in found for edge in span])
+def _split_tokens(flow: Sequence[Token], spans: Sequence[Span]) -> tuple[list[Token], list[Span]]:
+    """Split text tokens at sentence edges; also return the token range of each sentence."""
+    edges = iter([edge for span in spans for edge in span])
     edge = next(edges, None)
-    cut: list[Token] = []
-    places: list[int] = []  # of the tokens before which there is an edge
-    at = 0
+    tokens: list[Token] = []
+    edge_tokens: list[int] = []  # for each edge the index of the token after it
+    position = 0  # in the displayed text
     for token in flow:
-        begun = at  # of the token, all that is behind `at` is not cut yet
-        ends = begun + len(token.shown)
-        while edge is not None and at < ends:
-            if edge <= at:
-                places.append(len(cut))
+        start = position  # of the token; its text from `position` on is not emitted yet
+        end = start + len(token.shown)
+        while edge is not None and position < end:
+            if edge <= position:
+                edge_tokens.append(len(tokens))
                 edge = next(edges, None)
-            elif edge < ends and token.raw == token.shown:
-                head = token.shown[at - begun : edge - begun]
-                cut.append(Token("text", head, head))
-                at = edge
+            elif edge < end and token.raw == token.shown:
+                head = token.shown[position - start : edge - start]
+                tokens.append(Token("text", head, head))
+                position = edge
             else:
                 break
-        tail = token.shown[at - begun :]
-        cut.append(token if at == begun else Token("text", tail, tail))
-        at = ends
-        if edge is not None and edge <= at and len(places) % 2:  # an end; tags go behind it
-            places.append(len(cut))
+        tail = token.shown[position - start :]
+        tokens.append(token if position == start else Token("text", tail, tail))
+        position = end
+        # An odd count means that the next edge is a sentence's end; tags there come after it.
+        if edge is not None and edge <= position and len(edge_tokens) % 2:
+            edge_tokens.append(len(tokens))
             edge = next(edges, None)
-    return cut, list(zip(places[::2], places[1::2], strict=True))
+    return tokens, list(zip(edge_tokens[::2], edge_tokens[1::2], strict=True))
 
 
-def _widened(cut: Sequence[Token], ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The ranges, each with tags at its ends whose other is within it."""
-    partner = _partners(cut)
+def _with_edge_tags(tokens: Sequence[Token], ranges: Sequence[Span]) -> Iterator[Span]:
+    """Extend each range by the tags around it whose partner is inside."""
+    partner = _partners(tokens)
     free = 0  # the first token that belongs to no sentence yet
     for number, (start, end) in enumerate(ranges):
-        limit = ranges[number + 1][0] if number + 1 < len(ranges) else len(cut)
-        first = next((at for at in range(free, start) if start <= partner[at] < end), start)
-        last = next((at for at in range(limit - 1, end - 1, -1) if first <= partner[at] < end), -1)
+        limit = ranges[number + 1][0] if number + 1 < len(ranges) else len(tokens)
+        first = next((i for i in range(free, start) if start <= partner[i] < end), start)
+        last = next((i for i in range(limit - 1, end - 1, -1) if first <= partner[i] < end), -1)
         free = max(end, last + 1)
         yield first, free
 
 
-def _partners(cut: Sequence[Token]) -> list[int]:
-    """For each token the place of the tag that opens or closes with it; -1 if there is none."""
-    partner = [-1] * len(cut)
-    opened: dict[str, list[int]] = {}
-    for place, token in enumerate(cut):
+def _partners(tokens: Sequence[Token]) -> list[int]:
+    """For each token the index of the matching tag, or -1."""
+    partner = [-1] * len(tokens)
+    unclosed: dict[str, list[int]] = {}
+    for index, token in enumerate(tokens):
         if token.kind == "open":
-            opened.setdefault(token.name, []).append(place)
-        elif token.kind == "close" and opened.get(token.name):
-            other = opened[token.name].pop()
-            partner[place], partner[other] = other, place
+            unclosed.setdefault(token.name, []).append(index)
+        elif token.kind == "close" and unclosed.get(token.name):
+            opening = unclosed[token.name].pop()
+            partner[index], partner[opening] = opening, index
     return partner
-
-
-def _sentence(cut: Sequence[Token]) -> Marked:
-    """The sentence that some tokens make."""
-    text = ""
-    fixed: list[Fixed] = []
-    tags: list[Tag] = []
-    for token in cut:
-        shown = _SPACE.sub(" ", token.shown)
-        if shown.startswith(" ") and (not text or text.endswith(" ")):
-            shown = shown[1:]
-            if text and tags and tags[-1].kind == "void" and tags[-1].place == len(text):
-                tags[-1] = tags[-1]._replace(
-                    raw=f"{tags[-1].raw} "
-                )  # it has a blank on either side
-        if token.fixed:
-            fixed.append(Fixed(len(text), len(text) + len(shown), token.raw))
-        elif token.kind != "text":
-            kind = token.kind if token.kind in ("open", "close") else "void"
-            tags.append(Tag(len(text), kind, token.raw, token.name))
-        text += shown
-    length = len(text.rstrip())
-    return Marked(
-        raw="".join(token.raw for token in cut),
-        text=text[:length],
-        markup="html",
-        fixed=tuple(fixed),
-        tags=tuple(tag._replace(place=min(tag.place, length)) for tag in tags),
-        edges=(_edge(cut), _edge(cut[::-1])),
-    )
-
-
-def _edge(cut: Sequence[Token]) -> str:
-    """White space before the first word, to be put outside of all tags."""
-    for token in cut:
-        if token.shown:
-            return token.raw if token.shown.isspace() else ""
-    return ""

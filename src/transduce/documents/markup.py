@@ -1,84 +1,322 @@
-"""A text taken apart into what is to be translated, and put together from the translations.
+"""Texts with markup: split into units to translate, and restored from the translations.
 
-    >>> apart = take_apart("Hello {name}!  How are you?", "placeholders")
-    >>> [ask.text for ask in apart.ask]
+    >>> segmented = segment_text("Hello {name}!  How are you?", "placeholders")
+    >>> [unit.text for unit in segmented.units]
     ['Hello {name}!', 'Hello', 'How are you?']
-    >>> put_together(apart, [Said("Hallo Name!"), Said("Hallo"), Said("Wie geht's?")]).text
+    >>> translations = ["Hallo Name!", "Hallo", "Wie geht's?"]
+    >>> restore_text(segmented, [UnitTranslation(text) for text in translations]).text
     "Hallo {name}!  Wie geht's?"
 
-All is asked for in one pass, so that a text costs one call to a translator. White space and line
-ends between sentences come back as they were; what has no letter or digit is not asked for.
+A sentence with inline markup (placeholders, code, tags) is translated as a whole and also as the
+runs between its markup, all in one request. The whole is the better translation; it is used only if
+every placeholder occurs as often as in the source and every tag can be projected. Otherwise the
+translated runs are joined by the markup, which is then intact whatever the model generates.
 
-Of a page ("html") the tags, comments and attributes are kept as they are, `title` and `alt` too;
-`script`, `style`, `pre`, `code`, `textarea` and what says `translate="no"` keep their text. What a
-translation says is written as text: it can never become a tag.
+White space between sentences is kept; text without letters or digits is not translated. In HTML,
+tags, comments and attributes (`title` and `alt` too) are kept, and so is the text of `script`,
+`style`, `pre`, `code`, `textarea` and `translate="no"`. Translations are escaped, so model output
+never becomes markup.
 """
 
+import html
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
-from transduce.data.sentence_splitting import spans
-from transduce.documents.html import covered, page_parts
-from transduce.documents.marked import Ask, Marked, Markup, Said, Together
+from transduce.data.corpus import one_line
+from transduce.data.segmentation import has_words, sentence_spans
+from transduce.documents import placeholders
+from transduce.documents.html import Token, collapse_spaces, segment_html
+from transduce.documents.tag_projection import ProjectedTag, Tag, project_tags
 
-__all__ = ["Apart", "Ask", "Markup", "Said", "Together", "put_together", "take_apart"]
+Markup = Literal["none", "placeholders", "html"]
+"""What a translation must preserve besides white space: nothing, placeholders, or also HTML."""
+
+_CORE = re.compile(r"[^\W_](?:.*[^\W_])?[^\w\s!-/:-@\[-`{-~]*[.!?…。！？]*", re.DOTALL)
+_MAX_PROTECTED = 100  # protected spans looked up in a translation
+
+
+class TranslationUnit(NamedTuple):
+    """A text to translate."""
+
+    text: str
+    align: bool
+    """Whether its translation needs a word alignment."""
+    run: bool = False
+    """Whether it is a run between markup of the preceding sentence."""
+
+
+class UnitTranslation(NamedTuple):
+    """The translation of a unit."""
+
+    text: str
+    alignment: str = ""
+    """Word alignment as "0-0 1-2" (`Translator.alignment`)."""
+
+
+class RestoredText(NamedTuple):
+    """A translated text with its markup."""
+
+    text: str
+    lost: tuple[str, ...]
+    """Placeholders that do not occur as often as in the source; normally ()."""
+
+
+class ProtectedSpan(NamedTuple):
+    """A stretch of a sentence that displays other markup, such as the text of `<code>`."""
+
+    start: int
+    end: int
+    raw: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Apart:
-    """A text in parts. `take_apart` makes it."""
+class MarkedSentence:
+    """A sentence with inline markup."""
 
-    ask: tuple[Ask, ...]
-    """What is to be translated, in order: of each sentence the whole, then the runs between its
-    marks, if it has any."""
+    raw: str
+    """Its characters in the text."""
 
-    parts: tuple[str | Marked, ...]
-    """What is kept, and the sentences."""
+    text: str
+    """Its text to translate: without tags, entities decoded."""
+
+    markup: Markup
+
+    protected: tuple[ProtectedSpan, ...] = ()
+    tags: tuple[Tag, ...] = ()
+
+    edges: tuple[str, str] = ("", "")
+    """White space at the ends of `raw`."""
+
+    def units(self) -> tuple[TranslationUnit, ...]:
+        """Return what to translate: the whole, then the runs. Empty if there are no words."""
+        if self.markup == "none":
+            return (TranslationUnit(self.text, align=False),) if has_words(self.text) else ()
+        cores = [_split_core(text)[1] for text, _, _ in self._runs()]
+        runs = [TranslationUnit(core, align=False, run=True) for core in cores if core]
+        if not runs:
+            return ()
+        whole_sentence = TranslationUnit(self.text, align=bool(self.tags))
+        return (whole_sentence, *(runs if len(cores) > 1 else ()))
+
+    def restore(self, translations: Sequence[UnitTranslation]) -> RestoredText:
+        """Restore the markup, given the translations of `units`."""
+        if not translations or translations[0].text == self.text:
+            return RestoredText(self.raw, ())
+        text = _single_line(translations[0].text)
+        if self.markup == "none":
+            return RestoredText(text, ())
+        restored = self._restore_sentence(text, translations[0].alignment)
+        lost: tuple[str, ...] = ()
+        if restored is None and len(translations) == 1:
+            restored = self._insert_markup(text)
+            lost = placeholders.mismatched(placeholders.count(self.text), placeholders.count(text))
+        elif restored is None:
+            restored, lost = self._join_runs(translations[1:])
+        return RestoredText(f"{self.edges[0]}{restored}{self.edges[1]}", lost)
+
+    def _restore_sentence(self, text: str, alignment: str) -> str | None:
+        """The whole translation with all markup; None if any of it has no place."""
+        if placeholders.count(text) != placeholders.count(self.text):
+            return None
+        protected = self._find_protected(text)
+        tags = project_tags(self.tags, self.text, text, alignment=alignment) if self.tags else ()
+        if protected is None or tags is None:
+            return None
+        if any(start < tag.position < end for tag in tags for start, end, _ in protected):
+            return None
+        return self._insert_markup(text, protected=protected, tags=tags)
+
+    def _find_protected(self, text: str) -> list[ProtectedSpan] | None:
+        """The protected spans in the translation; None if their counts differ or they overlap."""
+        spans: list[ProtectedSpan] = []
+        shown = [self.text[start:end] for start, end, _ in self.protected]
+        if len(shown) > _MAX_PROTECTED:
+            return None
+        for content, count in Counter(shown).items():
+            pattern = re.compile(rf"(?<!\w){re.escape(content)}(?!\w)")
+            matches = list(pattern.finditer(text))
+            if not len(matches) == len(pattern.findall(self.text)) == count:
+                return None
+            raws = [
+                span.raw
+                for span, other in zip(self.protected, shown, strict=True)
+                if other == content
+            ]
+            spans += [
+                ProtectedSpan(*match.span(), raw) for match, raw in zip(matches, raws, strict=True)
+            ]
+        spans.sort()
+        overlap = any(span.end > following.start for span, following in pairwise(spans))
+        return None if overlap else spans
+
+    def _join_runs(self, translations: Sequence[UnitTranslation]) -> tuple[str, tuple[str, ...]]:
+        """The translated runs joined by the markup, and the placeholders whose counts differ."""
+        raw: list[str] = []
+        shown: list[str] = []
+        following = iter(translations)
+        for text, mark, mark_shown in self._runs():
+            lead, core, trail = _split_core(text)
+            run = f"{lead}{_single_line(next(following).text) if core else ''}{trail}"
+            raw += [self._escape(run), mark]
+            shown += [run, mark_shown]
+        before, after = placeholders.count(self.text), placeholders.count("".join(shown))
+        return "".join(raw), placeholders.mismatched(before, after)
+
+    def _runs(self) -> Iterator[tuple[str, str, str]]:
+        """The runs between markup, each with the markup after it: as written, as displayed."""
+        marks = [(tag.position, tag.position, tag.raw) for tag in self.tags]
+        for start, end in placeholders.find(self._blank_protected()):
+            marks.append((start, end, self._escape(self.text[start:end])))
+        # `max` moves a tag inside a placeholder behind it.
+        done = 0
+        for start, end, raw in sorted([*marks, *self.protected], key=lambda mark: mark[:2]):
+            yield self.text[done:start], raw, self.text[start:end]
+            done = max(done, end)
+        yield self.text[done:], "", ""
+
+    def _blank_protected(self) -> str:
+        """The text with protected spans replaced by as many spaces."""
+        parts: list[str] = []
+        done = 0
+        for start, end, _ in self.protected:
+            parts += [self.text[done:start], " " * (end - start)]
+            done = end
+        return "".join([*parts, self.text[done:]])
+
+    def _insert_markup(
+        self,
+        text: str,
+        *,
+        protected: Sequence[ProtectedSpan] = (),
+        tags: Sequence[ProjectedTag] = (),
+    ) -> str:
+        marks = [*((tag.position, tag.position, tag.raw) for tag in tags), *protected]
+        parts: list[str] = []
+        done = 0
+        for start, end, raw in sorted(marks, key=lambda mark: mark[:2]):
+            parts += [self._escape(text[done:start]), raw]
+            done = end
+        return "".join([*parts, self._escape(text[done:])])
+
+    def _escape(self, text: str) -> str:
+        return html.escape(text, quote=False) if self.markup == "html" else text
 
 
-def take_apart(text: str, markup: Markup = "none") -> Apart:
-    """Take a text apart.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SegmentedText:
+    """A text split by `segment_text`."""
+
+    units: tuple[TranslationUnit, ...]
+    """What to translate, in order: each sentence as a whole, then its runs, if it has markup."""
+
+    parts: tuple[str | MarkedSentence, ...]
+    """The sentences, and the text between them."""
+
+
+def segment_text(text: str, markup: Markup = "none") -> SegmentedText:
+    """Split a text into translation units.
 
     Args:
         text: of any length.
-        markup: what is to come out as it was: "none" minds white space alone, "placeholders" also
-            `{name}`, `%s`, URLs and their like, "html" takes the text for a page or a part of one,
-            and minds placeholders too.
+        markup: "none" preserves white space only, "placeholders" also `{name}`, `%s`, URLs and the
+            like, "html" also the markup of a page or fragment.
     """
-    parts = tuple(page_parts(text) if markup == "html" else _text_parts(text, markup))
-    sentences = (part for part in parts if isinstance(part, Marked))
-    return Apart(ask=tuple(ask for one in sentences for ask in one.asks()), parts=parts)
+    if markup == "html":
+        parts = tuple(
+            part if isinstance(part, str) else _html_sentence(part) for part in segment_html(text)
+        )
+    else:
+        parts = tuple(_text_parts(text, markup))
+    sentences = (part for part in parts if isinstance(part, MarkedSentence))
+    units = tuple(unit for sentence in sentences for unit in sentence.units())
+    return SegmentedText(units=units, parts=parts)
 
 
-def put_together(apart: Apart, said: Sequence[Said]) -> Together:
-    """Put a text together.
+def restore_text(segmented: SegmentedText, translations: Sequence[UnitTranslation]) -> RestoredText:
+    """Restore a text from the translations of its units.
 
     Args:
-        apart: what `take_apart` made of it.
-        said: a translation for each of `apart.ask`. One without an alignment where one was wanted
-            is good for a sentence without tags in it.
+        segmented: the text, split by `segment_text`.
+        translations: one per unit of `segmented.units`. Without an alignment, tags inside a
+            sentence cannot be projected, and its runs are used.
     """
-    assert len(said) == len(apart.ask), f"{len(said)} translations for {len(apart.ask)} asked"
+    count = len(segmented.units)
+    assert len(translations) == count, f"{len(translations)} translations for {count} units"
     texts: list[str] = []
     lost: list[str] = []
     done = 0
-    for part in apart.parts:
+    for part in segmented.parts:
         if isinstance(part, str):
             texts.append(part)
             continue
-        after = done + len(part.asks())
-        sentence = part.put(said[done:after])
+        end = done + len(part.units())
+        sentence = part.restore(translations[done:end])
         texts.append(sentence.text)
         lost += sentence.lost
-        done = after
-    return Together("".join(texts), tuple(lost))
+        done = end
+    return RestoredText("".join(texts), tuple(lost))
 
 
-def _text_parts(text: str, markup: Markup) -> Iterator[str | Marked]:
+def _text_parts(text: str, markup: Markup) -> Iterator[str | MarkedSentence]:
     done = 0
-    for start, end in spans(text if markup == "none" else covered(text)):
+    masked = text if markup == "none" else placeholders.mask_placeholders(text)
+    for start, end in sentence_spans(masked):
         sentence = text[start:end]
         yield text[done:start]
-        yield Marked(raw=sentence, text=sentence, markup=markup)
+        yield MarkedSentence(raw=sentence, text=sentence, markup=markup)
         done = end
     yield text[done:]
+
+
+def _html_sentence(tokens: Sequence[Token]) -> MarkedSentence:
+    text = ""
+    protected: list[ProtectedSpan] = []
+    tags: list[Tag] = []
+    for token in tokens:
+        shown = collapse_spaces(token.shown)
+        if shown.startswith(" ") and (not text or text.endswith(" ")):
+            shown = shown[1:]
+            last = tags[-1] if tags else None
+            if text and last and last.kind == "void" and last.position == len(text):
+                # The void tag has a space on either side; it keeps the second one.
+                tags[-1] = last._replace(raw=f"{last.raw} ")
+        if token.protected:
+            protected.append(ProtectedSpan(len(text), len(text) + len(shown), token.raw))
+        elif token.kind != "text":
+            kind = token.kind if token.kind in ("open", "close") else "void"
+            tags.append(Tag(len(text), kind, token.raw, token.name))
+        text += shown
+    length = len(text.rstrip())
+    return MarkedSentence(
+        raw="".join(token.raw for token in tokens),
+        text=text[:length],
+        markup="html",
+        protected=tuple(protected),
+        tags=tuple(tag._replace(position=min(tag.position, length)) for tag in tags),
+        edges=(_edge_space(tokens), _edge_space(tokens[::-1])),
+    )
+
+
+def _edge_space(tokens: Sequence[Token]) -> str:
+    """White space before the first word, which stays outside of all tags."""
+    for token in tokens:
+        if token.shown:
+            return token.raw if token.shown.isspace() else ""
+    return ""
+
+
+def _split_core(run: str) -> tuple[str, str, str]:
+    """Split a run into its words with the final punctuation, and what surrounds them."""
+    match = _CORE.search(run)
+    if match is None:
+        return run, "", ""
+    return run[: match.start()], match[0], run[match.end() :]
+
+
+def _single_line(translation: str) -> str:
+    """A translation without line ends, which only the document has."""
+    return one_line(translation).strip()

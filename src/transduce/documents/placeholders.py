@@ -1,24 +1,23 @@
-"""Placeholders: what must come out of a translation exactly as it went in.
+"""Placeholders: text that a translation must contain unchanged.
 
-They are what a program or a reader needs letter for letter: `{name}` `{0:.2f}` `{{ x }}` `{% if %}`
-`${x}` `%{x}` `$HOME` of templates; `%s` `%(name)d` `%1$s` `%%` of printf; tags and entities;
-URLs and addresses of mail; emoji, which few vocabularies have, and `:emoji:`.
+These are `{name}` `{0:.2f}` `{{ x }}` `{% if %}` `${x}` `%{x}` `$HOME` of templates; `%s`
+`%(name)d` `%1$s` `%%` of printf; tags and entities; URLs and e-mail addresses; emoji, which few
+vocabularies have, and `:emoji:`.
 
-Left out, because text of people holds them too: a lone `%`, also behind a number (`100%ige`),
-`%1`, `$5`, `@name`, `#tag`. Of ICU's `{n, plural, one {# file}}` the words inside are to be
-translated, so it is no placeholder.
+Excluded, because ordinary text has them too: a lone `%`, also after a number (`100%ige`), `%1`,
+`$5`, `@name`, `#tag`; and ICU's `{n, plural, one {# file}}`, whose words are to be translated.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable
 
-from transduce.data.sentence_splitting import Span
+from transduce.data.segmentation import MASK, Span
 
 _EMOJI = "\u2300-\u23ff\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff"
 _URL = '[^\\s<>"“”„«»]'
-# Every repetition is bounded, or begins where nothing like it can begin within it: the time is
-# linear in the text, whatever it is.
+# Every repetition is bounded, or starts where no match of it can start inside it, so that the time
+# is linear in the text.
 _PLACEHOLDER = re.compile(
     rf"(?:https?|ftp)://{_URL}*[^\s<>\"“”„«».,;:!?)\]}}'…]"
     rf"|\bwww\.{_URL}*[^\s<>\"“”„«».,;:!?)\]}}'…]"
@@ -32,30 +31,38 @@ _PLACEHOLDER = re.compile(
     r"|(?<![\w:]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])"
     rf"|[{_EMOJI}][{_EMOJI}\ufe0f\u200d\U000e0020-\U000e007f]*"
 )
-
-_HINT = re.compile(
-    rf"[@<&{{%$:{_EMOJI}]|www\."
-)  # every placeholder has one of these; most text none
+# A quick test: every placeholder has one of these, most text has none.
+_HINT = re.compile(rf"[@<&{{%$:{_EMOJI}]|www\.")
 
 
 def find(text: str) -> list[Span]:
-    """Where the placeholders of a text begin and end.
+    """Return the spans of the placeholders of a text.
 
-    >>> [(start, end) for start, end in find("Hi {name}, 5 %s")]
+    >>> find("Hi {name}, 5 %s")
     [(3, 9), (13, 15)]
     """
-    return [found.span() for found in _found(text)]
+    return [match.span() for match in _matches(text)]
 
 
 def count(text: str) -> Counter[str]:
-    """How often each placeholder stands in a text."""
-    return Counter(found[0] for found in _found(text))
+    """Count the placeholders of a text."""
+    return Counter(match[0] for match in _matches(text))
 
 
-def changed(before: Counter[str], after: Counter[str]) -> tuple[str, ...]:
-    """Which placeholders do not stand in `after` as often as in `before`, each once."""
-    return tuple(one for one in (before | after) if before[one] != after[one])
+def mismatched(before: Counter[str], after: Counter[str]) -> tuple[str, ...]:
+    """Return the placeholders whose counts differ."""
+    return tuple(text for text in (before | after) if before[text] != after[text])
 
 
-def _found(text: str) -> Iterable[re.Match[str]]:
+def mask_placeholders(text: str) -> str:
+    """Replace each character of a placeholder by `MASK`, so that segmentation does not split it."""
+    parts: list[str] = []
+    done = 0
+    for start, end in find(text):
+        parts += [text[done:start], MASK * (end - start)]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _matches(text: str) -> Iterable[re.Match[str]]:
     return _PLACEHOLDER.finditer(text) if _HINT.search(text) else ()

@@ -1,7 +1,7 @@
 """Break translations down by length, word frequency and type of error.
 
 One score hides whether long sentences, rare words or a few endless repetitions cost it. Text in,
-numbers out; `report_html` renders them. Words are those of `data.words`.
+numbers out; `report_html` renders them. Words are those of `data.segmentation`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,7 +15,7 @@ from typing import Final, Literal
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 
-from transduce.data.words import count_words, repetition, words
+from transduce.data.segmentation import count_words, find_repetition, words
 
 WORST_SENTENCES: Final = 20
 """Number of lowest-scoring sentences shown."""
@@ -103,7 +103,7 @@ class ErrorCounts:
     """Source words absent from the reference, punctuation excluded; None without sources."""
     most_copied: tuple[CopiedWord, ...]
     repeated: int
-    """Lines with a `data.words.repetition`."""
+    """Lines with a `data.segmentation.find_repetition`."""
     repetitions: tuple[RepetitionExample, ...]
     """The first of them."""
     ratio: float
@@ -215,7 +215,7 @@ class SystemStatistics:
         source_words = reference_words if source is None else words(source)
         self._score(line, reference, length=len(source_words))
         self._count_lengths(len(line_words), len(reference_words))
-        if repeated := repetition(line_words, reference_words):
+        if repeated := find_repetition(line_words, reference_words):
             self._repeated += 1
             if len(self._repetitions) < _EXAMPLES:
                 example = RepetitionExample(

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import Pair
+from transduce.data.segmentation import count_words
 from transduce.data.store import PREPARED_FOLDER, Store
-from transduce.data.words import count_words
 from transduce.evaluation.breakdown import Breakdown, break_down, check_line_counts
 from transduce.evaluation.metrics import Score, bleu_metric, chrf_metric
 from transduce.evaluation.scoring import (

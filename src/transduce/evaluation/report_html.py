@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
-from transduce.data.words import spans, words
+from transduce.data.segmentation import word_spans, words
 from transduce.evaluation.breakdown import RATIO_LABELS, ErrorCounts, ScoredSentence
 from transduce.evaluation.report import MAX_TESTED_LINES, Report
 from transduce.visualization.chart import BarSeries, bar_chart
@@ -270,7 +270,7 @@ def _mark_words(text: str, unmarked: Collection[int], *, attributes: str = "") -
     """Mark all words but `unmarked`; adjacent marked words share one element."""
     parts: list[str] = []
     end, open_mark = 0, False
-    for index, (start, after) in enumerate(spans(text)):
+    for index, (start, after) in enumerate(word_spans(text)):
         between, mark = escape(text[end:start]), index not in unmarked
         if open_mark and not mark:
             between = f"</mark>{between}"

@@ -14,7 +14,7 @@ from transduce.bundle.calibration import Confidence
 from transduce.data.batch import Batch, collate
 from transduce.data.config import BatchConfig
 from transduce.data.corpus import Pair, tidy
-from transduce.data.sampler import Place, Sampler
+from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, perplexity, ter
 from transduce.inference.confidence import learn
@@ -226,7 +226,7 @@ def _batches(pairs: Sequence[Pair], tokenizer: Tokenizer, *, micro_tokens: int) 
     # A single update that holds every pair: the sampler only sorts it into micro-batches.
     one_update = BatchConfig(tokens=int(lengths.sum()) + len(pairs), micro_tokens=micro_tokens)
     sampler = Sampler(lengths.reshape(-1, 2), config=one_update, seed=0)
-    for numbers in next(sampler.updates(Place())).micro_batches:
+    for numbers in next(sampler.updates(SamplerState())).micro_batches:
         yield collate(
             [sources[number] for number in numbers.tolist()],
             [targets[number] for number in numbers.tolist()],

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.bundle.tensors import check_size
-from transduce.data.corpus_config import Languages
+from transduce.data.config import Languages
 from transduce.data.pair_tokenizer import (
     EOS_PIECE,
     PAD_PIECE,

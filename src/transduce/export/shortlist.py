@@ -101,7 +101,7 @@ def learn_shortlist(
         ValueError: if the pairs were encoded with another tokenizer, or no validation pair is left.
     """
     tokenizer = bundle.tokenizer
-    if store.facts.tokenizer != tokenizer.checksum:
+    if store.metadata.tokenizer != tokenizer.checksum:
         raise ValueError("the training pairs were encoded with another tokenizer than the model's")
     sides = zip(
         tokenizer.encode_all([tidy(pair.source) for pair in validation]),

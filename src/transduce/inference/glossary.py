@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transduce.data.corpus import tidy
+from transduce.data.segmentation import words
 from transduce.data.tokenizer import UNK
-from transduce.data.words import words
 
 
 class Term(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from transduce.data.corpus import tidy
-from transduce.data.words import words
+from transduce.data.segmentation import words
 from transduce.inference.glossary import Term, readings, terms_in
 
 _SHOWN = 20  # terms that a summary names

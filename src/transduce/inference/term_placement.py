@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from transduce.data.corpus import tidy
+from transduce.data.segmentation import word_spans, words
 from transduce.data.tokenizer import EOS, Tokenizer
-from transduce.data.words import spans, words
 from transduce.inference.alignment import agreed_look, words_of
 from transduce.inference.glossary import Term, phrases, readings
 from transduce.model.trace import trace
@@ -44,7 +44,7 @@ def wanted(
         ValueError: if a target has a character that the vocabulary cannot write.
     """
     pieces = pieces_in(text, tokenizer.pieces(ids))
-    said, where = words(text), spans(text)
+    said, where = words(text), word_spans(text)
     found: dict[tuple[int, ...], Wanted] = {}
     behind = 0
     for term in terms:

@@ -6,7 +6,13 @@ translator at once, so that batches are full; alignments are computed only where
 
 from collections.abc import Callable, Sequence
 
-from transduce.documents.markup import Markup, Said, Together, put_together, take_apart
+from transduce.documents.markup import (
+    Markup,
+    RestoredText,
+    UnitTranslation,
+    restore_text,
+    segment_text,
+)
 from transduce.inference.translation import Translation
 from transduce.inference.translator import BATCH_TOKENS, USUAL, Extras, Translator
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints
@@ -24,13 +30,13 @@ def translate_texts(
     batch_tokens: int = BATCH_TOKENS,
     progress: Callable[[int], None] | None = None,
     seen: Callable[[Translation], None] | None = None,
-) -> list[Together]:
+) -> list[RestoredText]:
     """Translate texts of any length.
 
     Args:
         translator: of the language they are in.
         texts: with any number of sentences each.
-        markup: what is to come out as it was (`take_apart`).
+        markup: what is to come out as it was (`segment_text`).
         beam, alpha, constraints, extras, batch_tokens: as in `Translator.translate`.
         progress: called with the number of sentences and runs done.
         seen: called with what became of each sentence and run, in order.
@@ -41,8 +47,8 @@ def translate_texts(
     Raises:
         ValueError: as `Translator.translate` does.
     """
-    parts = [take_apart(text, markup) for text in texts]
-    asks = [ask for apart in parts for ask in apart.ask]
+    parts = [segment_text(text, markup) for text in texts]
+    asks = [ask for apart in parts for ask in apart.units]
     found = translator.translate(
         [ask.text for ask in asks],
         beam=beam,
@@ -52,14 +58,14 @@ def translate_texts(
         batch_tokens=batch_tokens,
         progress=progress,
     )
-    said: list[Said] = []
+    said: list[UnitTranslation] = []
     for ask, one in zip(asks, found, strict=True):
         if seen is not None:
             seen(one)
-        said.append(Said(one.text, translator.alignment(one) if ask.align else ""))
-    together: list[Together] = []
+        said.append(UnitTranslation(one.text, translator.alignment(one) if ask.align else ""))
+    together: list[RestoredText] = []
     done = 0
     for apart in parts:
-        together.append(put_together(apart, said[done : done + len(apart.ask)]))
-        done += len(apart.ask)
+        together.append(restore_text(apart, said[done : done + len(apart.units)]))
+        done += len(apart.units)
     return together

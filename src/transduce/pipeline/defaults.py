@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from transduce.config import Recipe, deprecations, explicit_settings, load_recipe
+from transduce.data.config import CorpusConfig
 from transduce.data.corpus import read_pairs
-from transduce.data.corpus_config import CorpusConfig
 from transduce.train.events import Event, EventHandler, LogMessage
 
 FALLBACK: Final = "tiny"

@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 from transduce.bundle.bundle import Bundle
 from transduce.config import Recipe, conflicts
+from transduce.data.config import Languages
 from transduce.data.corpus import Pair
-from transduce.data.corpus_config import Languages
 from transduce.data.store import PREPARED_FOLDER
 from transduce.evaluation.metrics import Score, bleu
 from transduce.evaluation.scoring import RunResult

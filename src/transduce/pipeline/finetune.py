@@ -16,11 +16,11 @@ from torch import Tensor
 
 from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
 from transduce.config import Recipe, conflicts
-from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.config import TokenizerConfig
 from transduce.data.pair_tokenizer import PairTokenizer
-from transduce.data.sentencepiece_model import BYTE, read_kind, read_pieces
+from transduce.data.sentencepiece_model import BYTE, read_model_type, read_pieces
 from transduce.data.tokenizer import UNK, Tokenizer
-from transduce.data.tokenizer_extension import cut_inside
+from transduce.data.tokenizer_extension import encode_without_prefix
 from transduce.io.atomic_folder import sha256
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
@@ -118,7 +118,7 @@ def extend_vocabulary(bundle: Bundle, tokenizer: Tokenizer) -> Bundle:
     assert texts[: old.pad] == [piece.text for piece in read_pieces(old.to_bytes())]
     config = replace(bundle.model.config, vocab_size=tokenizer.vocab_size)
     weights = dict(bundle.model.state_dict())
-    spelled = cut_inside(old, texts[old.pad :])
+    spelled = encode_without_prefix(old, texts[old.pad :])
     weights["embedding.weight"] = _rows(weights["embedding.weight"], spelled)
     if config.output_bias:
         weights["output_bias"] = _rows(weights["output_bias"][:, None], spelled)[:, 0]
@@ -144,7 +144,7 @@ def tokenizer_settings(tokenizer: Tokenizer) -> TokenizerConfig:
     models = list(tokenizer.files().values()) if pair else [tokenizer.to_bytes()]
     pieces = [piece for model in models for piece in read_pieces(model)]
     return TokenizerConfig(
-        kind=read_kind(models[0]),
+        kind=read_model_type(models[0]),
         vocab_size=tokenizer.vocab_size,
         byte_fallback=any(piece.type == BYTE for piece in pieces),
     )

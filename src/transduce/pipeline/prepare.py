@@ -23,16 +23,24 @@ from typing import Annotated, ClassVar, NamedTuple
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from transduce.config import Recipe, warnings
-from transduce.corpus_check.findings import Part
-from transduce.corpus_check.fingerprint import Spread, Usual, usual_of
-from transduce.corpus_check.inspect import inspect
-from transduce.corpus_check.vocabulary_probe import try_pieces
-from transduce.data.corpus import Cleaning, NumberedPair, Pair, clean, hold_out, read_pairs, tidy
+from transduce.corpus_check.check import probe_vocabulary
+from transduce.corpus_check.findings import DataSplit
+from transduce.corpus_check.fingerprint import CorpusProfile, EvenSample, profile_pairs
+from transduce.corpus_check.inspection import inspect_corpus
+from transduce.data.corpus import (
+    CleaningCounts,
+    NumberedPair,
+    Pair,
+    clean,
+    hold_out,
+    read_pairs,
+    tidy,
+)
 from transduce.data.pair_tokenizer import read_tokenizer
 from transduce.data.sampler import Sampler
 from transduce.data.store import PREPARED_FOLDER, Count, Store
 from transduce.data.tokenizer import Tokenizer
-from transduce.data.tokenizer_extension import extend
+from transduce.data.tokenizer_extension import extend_tokenizer
 from transduce.io.atomic_folder import atomic_folder, check_folder, sanitise, sha256
 from transduce.pipeline.finetune import FOLDER as START
 from transduce.pipeline.finetune import StartModel, extend_vocabulary
@@ -89,13 +97,13 @@ class PreparationRecord:
 class CorpusSurvey(NamedTuple):
     """What reading everything once has shown."""
 
-    cleaning: Cleaning
+    cleaning: CleaningCounts
     held_out: frozenset[int]
     """Lines of the training files that are kept apart for validation."""
     validation: tuple[Pair, ...]
     test: tuple[Pair, ...]
     data_sha256: Mapping[str, str]
-    usual: Usual
+    usual: CorpusProfile
     """What the bulk of the training files is like."""
 
     @property
@@ -220,7 +228,7 @@ def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: StartModel | None
         return Tokenizer.train(texts, recipe.tokenizer)
     if not recipe.tokenizer.extend:
         return start.bundle.tokenizer
-    return extend(start.bundle.tokenizer, texts, count=recipe.tokenizer.extend)
+    return extend_tokenizer(start.bundle.tokenizer, texts, count=recipe.tokenizer.extend)
 
 
 def _of_the_vocabulary(recipe: Recipe, start: StartModel | None, *, given: bool) -> str:
@@ -236,9 +244,9 @@ def _of_the_vocabulary(recipe: Recipe, start: StartModel | None, *, given: bool)
 def _survey(recipe: Recipe, progress: Callable[[int], None]) -> CorpusSurvey:
     """Read every file to its end."""
     data = recipe.data
-    cleaning, spread = Cleaning(), Spread()
+    cleaning, spread = CleaningCounts(), EvenSample()
     lines = array("I")
-    for line, _ in spread.among(_cleaned(recipe, cleaning)):
+    for line, _ in spread.sample(_cleaned(recipe, cleaning)):
         lines.append(line)
         progress(line)
     held_out: frozenset[int] = frozenset()
@@ -246,7 +254,7 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> CorpusSurvey:
         validation = _read(recipe, data.validation)
     else:
         held_out = hold_out(lines, count=data.held_out, seed=recipe.train.seed)
-        cleaned = _cleaned(recipe, Cleaning(), only=held_out.__contains__)
+        cleaned = _cleaned(recipe, CleaningCounts(), only=held_out.__contains__)
         validation = tuple(pair for _, pair in cleaned)
     if not validation:
         raise ValueError(
@@ -254,7 +262,7 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> CorpusSurvey:
             "above 0"
         )
     test = _read(recipe, data.test) if data.test else ()
-    usual = usual_of(spread.pairs)
+    usual = profile_pairs(spread.pairs)
     return CorpusSurvey(cleaning, held_out, validation, test, _checksums(recipe), usual)
 
 
@@ -262,19 +270,19 @@ def _look_over(recipe: Recipe, survey: CorpusSurvey, *, on_event: EventHandler) 
     """Say what is odd about the settings and the corpus before anything is learned from them."""
 
     def picked(lines: Collection[int]) -> Iterator[NumberedPair]:
-        return _cleaned(recipe, Cleaning(), only=frozenset(lines).__contains__)
+        return _cleaned(recipe, CleaningCounts(), only=frozenset(lines).__contains__)
 
-    found = inspect(
+    found = inspect_corpus(
         recipe,
         partial(_training, recipe, survey),
         validation=survey.validation,
         test=survey.test,
-        pairs=survey.training_pairs,
-        usual=survey.usual,
-        picked=picked,
+        pair_count=survey.training_pairs,
+        profile=survey.usual,
+        read_lines=picked,
         progress=progress_reporter(on_event, "looked at"),
     )
-    looked, pairs = len(found.look.line), survey.training_pairs
+    looked, pairs = len(found.fingerprints.line), survey.training_pairs
     if looked < pairs:
         blocks = f"looked closely at {looked:,} of {pairs:,} training pairs, in blocks"
         on_event(LogMessage(text=f"{blocks}, and at all of them for leaks"))
@@ -287,8 +295,8 @@ def _try_out(
 ) -> None:
     """Say how the vocabulary does on the text that it was not learned from."""
     most = recipe.data.max_pieces
-    held: dict[Part, Sequence[Pair]] = {"validation": survey.validation, "test": survey.test}
-    tried = [try_pieces(tokenizer, held[part], part=part, max_pieces=most) for part in held]
+    held: dict[DataSplit, Sequence[Pair]] = {"validation": survey.validation, "test": survey.test}
+    tried = [probe_vocabulary(tokenizer, held[part], part=part, max_pieces=most) for part in held]
     for finding in itertools.chain.from_iterable(each.findings for each in tried):
         on_event(LogMessage(text=str(finding)))
     words, pieces = sum(each.words for each in tried), sum(each.pieces for each in tried)
@@ -296,7 +304,7 @@ def _try_out(
 
 
 def _cleaned(
-    recipe: Recipe, counts: Cleaning, *, only: Callable[[int], bool] | None = None
+    recipe: Recipe, counts: CleaningCounts, *, only: Callable[[int], bool] | None = None
 ) -> Iterator[NumberedPair]:
     """The pairs of the training files, or of the lines that are wanted alone."""
     data = recipe.data
@@ -308,7 +316,7 @@ def _cleaned(
 
 def _training(recipe: Recipe, survey: CorpusSurvey) -> Iterator[NumberedPair]:
     held_out = survey.held_out
-    return _cleaned(recipe, Cleaning(), only=lambda line: line not in held_out)
+    return _cleaned(recipe, CleaningCounts(), only=lambda line: line not in held_out)
 
 
 def _learned_from(recipe: Recipe, survey: CorpusSurvey) -> Iterator[NumberedPair]:
@@ -317,7 +325,9 @@ def _learned_from(recipe: Recipe, survey: CorpusSurvey) -> Iterator[NumberedPair
     if share >= 1.0:
         return _training(recipe, survey)
     chance, held_out = Random(recipe.train.seed).random, survey.held_out
-    return _cleaned(recipe, Cleaning(), only=lambda line: chance() < share and line not in held_out)
+    return _cleaned(
+        recipe, CleaningCounts(), only=lambda line: chance() < share and line not in held_out
+    )
 
 
 def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:

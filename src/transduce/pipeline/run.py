@@ -363,7 +363,7 @@ def _micro_tokens(
     if recipe.batch.micro_tokens != "auto":
         return recipe.batch.micro_tokens
     store, sampled = prepared.store, recipe.batch.subword_sampling > 0
-    longest = store.facts.max_pieces if sampled else int(store.lengths.max())
+    longest = store.metadata.max_pieces if sampled else int(store.lengths.max())
 
     def find() -> BatchSizeEstimate:
         return estimate_batch_size(

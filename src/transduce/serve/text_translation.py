@@ -10,7 +10,13 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from transduce.documents.markup import Apart, Markup, Said, put_together, take_apart
+from transduce.documents.markup import (
+    Markup,
+    SegmentedText,
+    UnitTranslation,
+    restore_text,
+    segment_text,
+)
 from transduce.serve.batcher import BatchOptions, SentenceRequest, SentenceResult
 from transduce.serve.model_registry import (
     AUTO,
@@ -39,7 +45,7 @@ class TranslatedText(NamedTuple):
     """The next best translations without duplicates."""
     lost: tuple[str, ...] = ()
     """Tags, placeholders and URLs that were not preserved."""
-    segmented: Apart | None = None
+    segmented: SegmentedText | None = None
     results: tuple[SentenceResult, ...] = ()
     """One per part of the text that was translated."""
 
@@ -49,7 +55,7 @@ class TranslatedText(NamedTuple):
         sentences: list[SentenceResult] = []
         done = 0
         for part in self.segmented.parts if self.segmented else ():
-            count = 0 if isinstance(part, str) else len(part.asks())
+            count = 0 if isinstance(part, str) else len(part.units())
             sentences += self.results[done : done + min(count, 1)]  # the sentence comes first
             done += count
         return sentences
@@ -88,17 +94,17 @@ async def translate_in_direction(
         HTTPError: 429 if the queue is full, 503 on shutdown, 400 for invalid input.
     """
     size = sum(map(len, texts))
-    segmented = await _offload(size, lambda: [take_apart(text, markup) for text in texts])
+    segmented = await _offload(size, lambda: [segment_text(text, markup) for text in texts])
     sentences = [
         SentenceRequest(part.text, prefix=prefix if index == 0 else "", align=align or part.align)
         for text in segmented
-        for index, part in enumerate(text.ask)
+        for index, part in enumerate(text.units)
     ]
     try:
         results = iter(await direction.batcher.translate(sentences, options) if sentences else ())
     except ValueError as error:
         raise HTTPError(400, f"Invalid request: {error}") from None
-    results_of_text = [tuple(islice(results, len(text.ask))) for text in segmented]
+    results_of_text = [tuple(islice(results, len(text.units))) for text in segmented]
     return await _offload(size, lambda: list(map(_reassemble, segmented, results_of_text)))
 
 
@@ -172,14 +178,17 @@ async def _offload(size: int, function: Callable[[], T]) -> T:
     return function() if size < LONG_TEXT else await asyncio.to_thread(function)
 
 
-def _reassemble(segmented: Apart, results: tuple[SentenceResult, ...]) -> TranslatedText:
-    best = put_together(
-        segmented, [Said(result.translation.text, result.alignment) for result in results]
+def _reassemble(segmented: SegmentedText, results: tuple[SentenceResult, ...]) -> TranslatedText:
+    best = restore_text(
+        segmented,
+        [UnitTranslation(result.translation.text, result.alignment) for result in results],
     )
     count = max((len(result.translation.others) for result in results), default=0)
     alternatives: dict[str, None] = {}
     for k in range(count):
-        text = put_together(segmented, [Said(_kth_best(result, k)) for result in results]).text
+        text = restore_text(
+            segmented, [UnitTranslation(_kth_best(result, k)) for result in results]
+        ).text
         alternatives[text] = None
     alternatives.pop(best.text, None)
     return TranslatedText(best.text, tuple(alternatives), best.lost, segmented, results)

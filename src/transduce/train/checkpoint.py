@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from transduce.bundle.tensors import check_weights, read_tensors, read_weights, write_tensors
-from transduce.data.sampler import Place
+from transduce.data.sampler import SamplerState
 from transduce.data.store import Count
 from transduce.io.atomic_folder import atomic_folder, check_folder, sanitise
 from transduce.model.transformer import Transformer
@@ -57,9 +57,9 @@ class TrainState:
     """Positions that were planned; under another plan `micro_tokens` starts from 0 again."""
 
     @property
-    def sampler_state(self) -> Place:
+    def sampler_state(self) -> SamplerState:
         """Where the sampler resumes."""
-        return Place(epoch=self.epoch, update=self.epoch_update)
+        return SamplerState(epoch=self.epoch, update=self.epoch_update)
 
 
 def save_state(

@@ -13,7 +13,7 @@ import torch
 
 from transduce.data.batch import Batch
 from transduce.data.loader import Loader
-from transduce.data.sampler import Place
+from transduce.data.sampler import SamplerState
 from transduce.model.transformer import Transformer
 from transduce.train.checkpoint import (
     TrainState,
@@ -160,7 +160,7 @@ def train(
                 run.state.update + 1, config=config, d_model=model.config.d_model
             )
             result = run.step(loaded.batches, rates)
-            run.state = _advance(run.state, result, loaded.place_after)
+            run.state = _advance(run.state, result, loaded.state_after)
             if result.skipped:
                 run.log.log_skipped(run.state, result, lines=loaded.lines())
             run.log.log_update(run.state, result, rate=rates[0])
@@ -292,7 +292,7 @@ def _validate(run: Training, *, validate: Validate, on_best: OnBest) -> TrainSta
     return replace(state, seconds=run.log.seconds())
 
 
-def _advance(state: TrainState, result: StepResult, sampler_state: Place) -> TrainState:
+def _advance(state: TrainState, result: StepResult, sampler_state: SamplerState) -> TrainState:
     """Return the state after one more update."""
     return replace(
         state,

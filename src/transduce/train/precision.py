@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from transduce.data.batch import Batch, filled
+from transduce.data.batch import Batch, pad_to_bucket
 from transduce.model.bfloat16 import in_bfloat16
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
@@ -107,7 +107,7 @@ class Bf16Replica:
         small = rows * batch.width * config.d_model**2 <= _SMALL_BATCH and rows >= _MIN_ROWS
         # One more column must not exceed the rows of learned positions.
         fits, on_cpu = batch.width < config.max_positions, batch.source.device.type == "cpu"
-        return filled(batch, pad=config.pad) if small and fits and on_cpu else batch
+        return pad_to_bucket(batch, pad=config.pad) if small and fits and on_cpu else batch
 
     @torch.no_grad()
     def sync_from_master(self) -> None:

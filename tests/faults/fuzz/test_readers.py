@@ -16,9 +16,9 @@ from transduce.bundle.calibration import Confidence
 from transduce.bundle.tensors import read_tensors
 from transduce.config import load_recipe
 from transduce.data import corpus
-from transduce.data.corpus import Cleaning, clean, read_pairs
+from transduce.data.corpus import CleaningCounts, clean, read_pairs
 from transduce.data.pair_tokenizer import read_tokenizer
-from transduce.data.sentencepiece_model import read_kind, read_pieces
+from transduce.data.sentencepiece_model import read_model_type, read_pieces
 from transduce.data.store import Store
 from transduce.inference.glossary import read_glossary
 from transduce.io.atomic_folder import check_folder
@@ -73,7 +73,7 @@ def test_pairs(tmp_path_factory: pytest.TempPathFactory, source: bytes, target: 
 
     for files in ([folder / "a", folder / "b"], [folder / "a"]):
         kept = read_pairs(files, not_utf8="drop" if drop else "refuse")
-        tame(lambda kept=kept: list(clean(kept, max_ratio=4.0, counts=Cleaning())))
+        tame(lambda kept=kept: list(clean(kept, max_ratio=4.0, counts=CleaningCounts())))
 
 
 @quick
@@ -202,7 +202,7 @@ def test_a_manifest_and_a_calibration(saved: Path, value: object):
     lambda parts: b"\x0a" + bytes([parts[1]]) + parts[0]
 ))  # fmt: skip
 def test_a_tokenizer(data: bytes):
-    for read in (read_tokenizer, read_pieces, read_kind):
+    for read in (read_tokenizer, read_pieces, read_model_type):
         tame(lambda read=read: read(data))
 
 

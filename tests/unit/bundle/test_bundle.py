@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from transduce.bundle.bundle import Bundle, Provenance, average_weights
 from transduce.bundle.calibration import Calibration, Confidence
-from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig

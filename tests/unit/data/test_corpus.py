@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from transduce.data.corpus import (
     _FORBIDDEN,
-    Cleaning,
+    CleaningCounts,
     NumberedPair,
     Pair,
     clean,
@@ -109,7 +109,7 @@ def test_truncated_gzip_is_named(tmp_path: Path):
     file = tmp_path / "a.tsv.gz"
     file.write_bytes(gzip.compress(b"one\teins\n" * 997)[:-11])
 
-    with pytest.raises(ValueError, match=r"a\.tsv\.gz is not a whole gzip file"):
+    with pytest.raises(ValueError, match=r"a\.tsv\.gz is not a complete gzip file"):
         list(read_pairs([file]))
 
 
@@ -121,7 +121,7 @@ def test_damaged_gzip_is_named(tmp_path: Path, place: int):
     file = tmp_path / "a.tsv.gz"
     file.write_bytes(content)
 
-    with pytest.raises(ValueError, match=r"a\.tsv\.gz is not a whole gzip file"):
+    with pytest.raises(ValueError, match=r"a\.tsv\.gz is not a complete gzip file"):
         list(read_pairs([file]))
 
 
@@ -206,12 +206,12 @@ def test_pairs_are_dropped_whole_and_counted_with_an_example():
     pairs = numbered(
         ("one", "eins"), ("", "zwei"), ("three", " \t"), ("", ""), ("five", "f" * 90), ("", "sechs")
     )
-    counts = Cleaning()
+    counts = CleaningCounts()
 
     kept = list(clean(pairs, max_ratio=4.0, counts=counts))
 
     assert kept == pairs[:1]
-    assert counts == Cleaning(
+    assert counts == CleaningCounts(
         kept=1,
         dropped={"empty source": 2, "empty target": 1, "empty on both sides": 1, "length ratio": 1},
         examples={
@@ -225,7 +225,7 @@ def test_pairs_are_dropped_whole_and_counted_with_an_example():
 
 def test_mended_pairs_are_kept_and_counted():
     pairs = numbered(("a\u2028b\x00c", "x\u2029y"), ("cafe\u0301", "Kaffee"), ("d\u2581e", " f "))
-    counts = Cleaning()
+    counts = CleaningCounts()
 
     kept = [pair for _, pair in clean(pairs, max_ratio=4.0, counts=counts)]
 
@@ -242,21 +242,21 @@ def test_mended_pairs_are_kept_and_counted():
 def test_ratio_counts_characters_that_are_not_blank(target: str, kept: int):
     pairs = [*numbered(("tenletters", target)), NumberedPair(2, Pair("two", "zwei"))]
 
-    found = list(clean(pairs, max_ratio=4.0, counts=Cleaning()))
+    found = list(clean(pairs, max_ratio=4.0, counts=CleaningCounts()))
 
     assert len(found) == kept + 1
 
 
 def test_nothing_left_is_refused_with_the_counts():
     with pytest.raises(ValueError, match=r"left no pair: .*empty source: 2, such as line 1"):
-        list(clean(numbered(("", "eins"), ("", "zwei")), max_ratio=4.0, counts=Cleaning()))
+        list(clean(numbered(("", "eins"), ("", "zwei")), max_ratio=4.0, counts=CleaningCounts()))
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.text(), st.text())))
 def test_cleaning_keeps_each_side_with_its_line(texts: list[tuple[str, str]]):
     pairs = [NumberedPair(0, Pair("a", "b")), *numbered(*texts)]
-    counts = Cleaning()
+    counts = CleaningCounts()
 
     kept = list(clean(pairs, max_ratio=4.0, counts=counts))
 
@@ -303,7 +303,7 @@ def test_holding_out_nothing_is_allowed():
 def test_a_pair_that_is_not_utf8_can_be_dropped_whole_and_counted(tmp_path: Path):
     (tmp_path / "a.en").write_bytes(b"one\ntwo\nthree\n")
     (tmp_path / "a.de").write_bytes(b"eins\nzw\xfcei\ndrei\n")
-    counts = Cleaning()
+    counts = CleaningCounts()
 
     read = read_pairs([tmp_path / "a.en", tmp_path / "a.de"], not_utf8="drop")
     kept = list(clean(read, max_ratio=4.0, counts=counts))
@@ -315,7 +315,7 @@ def test_a_pair_that_is_not_utf8_can_be_dropped_whole_and_counted(tmp_path: Path
 def test_text_with_every_valid_character_is_never_taken_for_undecoded(tmp_path: Path):
     text = "".join(chr(code) for code in range(0x20, 0x11_0000, 97) if not 0xD800 <= code < 0xE000)
     (tmp_path / "a.tsv").write_text(f"{text}\t{text}\n", encoding="utf-8")
-    counts = Cleaning()
+    counts = CleaningCounts()
 
     list(clean(read_pairs([tmp_path / "a.tsv"], not_utf8="drop"), max_ratio=4.0, counts=counts))
 
@@ -386,7 +386,7 @@ def test_what_a_line_cannot_hold_becomes_a_space(text: str):
 def test_no_blank_counts_for_the_ratio(blank: str):
     many = numbered(("a" * 10, f"ä{blank * 9}" * 10))
 
-    assert list(clean(many, max_ratio=1.0, counts=Cleaning()))
+    assert list(clean(many, max_ratio=1.0, counts=CleaningCounts()))
 
 
 @pytest.mark.parametrize("count", [7, 1000])

@@ -12,22 +12,22 @@ from tests.conftest import Corpus
 from transduce.data.batch import Batch
 from transduce.data.config import BatchConfig
 from transduce.data.corpus import NumberedPair, Pair
-from transduce.data.loader import Loaded
-from transduce.data.sampler import Place, Sampler
+from transduce.data.loader import LoadedUpdate
+from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.store import Store
 
 
 def first(
-    corpus: Corpus, count: int, *, place: Place | None = None, sampling: float
-) -> list[Loaded]:
-    return list(islice(corpus.loader(sampling=sampling).updates(place or Place()), count))
+    corpus: Corpus, count: int, *, place: SamplerState | None = None, sampling: float
+) -> list[LoadedUpdate]:
+    return list(islice(corpus.loader(sampling=sampling).updates(place or SamplerState()), count))
 
 
 def texts(corpus: Corpus, batch: Batch) -> list[str]:
     return [corpus.tokenizer.decode(row.tolist()) for row in batch.source]
 
 
-def equal(one: Loaded, other: Loaded) -> bool:
+def equal(one: LoadedUpdate, other: LoadedUpdate) -> bool:
     return len(one.batches) == len(other.batches) and all(
         torch.equal(ours.source, theirs.source) and torch.equal(ours.target_out, theirs.target_out)
         for ours, theirs in zip(one.batches, other.batches, strict=True)
@@ -40,8 +40,8 @@ def test_updates_come_as_the_sampler_plans_them(corpus: Corpus):
 
     loaded = first(corpus, 7, sampling=0.0)
 
-    for update, planned in zip(loaded, islice(sampler.updates(Place()), 7), strict=True):
-        assert update.place_after == planned.place_after
+    for update, planned in zip(loaded, islice(sampler.updates(SamplerState()), 7), strict=True):
+        assert update.state_after == planned.state_after
         tokens = sum(int((lengths[pairs, 1] + 1).sum()) for pairs in planned.micro_batches)
         assert sum(batch.target_tokens for batch in update.batches) == tokens
 
@@ -58,7 +58,7 @@ def test_drawn_pieces_spell_the_same_sentences(corpus: Corpus):
 def test_an_update_draws_the_same_pieces_wherever_the_run_began(corpus: Corpus):
     straight = first(corpus, 5, sampling=0.3)
 
-    resumed = first(corpus, 3, place=straight[1].place_after, sampling=0.3)
+    resumed = first(corpus, 3, place=straight[1].state_after, sampling=0.3)
 
     assert all(map(equal, resumed, straight[2:]))
 
@@ -67,20 +67,20 @@ def test_processes_load_an_update_together_with_the_pieces_that_one_would_draw(c
     (alone,) = first(corpus, 1, sampling=0.3)
     loaders = [corpus.loader(sampling=0.3, rank=rank, world=3) for rank in range(3)]
 
-    shares = [next(loader.updates(Place())) for loader in loaders]
+    shares = [next(loader.updates(SamplerState())) for loader in loaders]
 
-    def sources(*loaded: Loaded) -> list[list[int]]:
+    def sources(*loaded: LoadedUpdate) -> list[list[int]]:
         batches = [batch for each in loaded for batch in each.batches]
         return sorted(row[: row.index(0)] for b in batches for row in b.source.tolist())
 
     assert sources(*shares) == sources(alone)
-    assert [share.place_after for share in shares] == [alone.place_after] * 3
+    assert [share.state_after for share in shares] == [alone.state_after] * 3
 
 
 def test_every_process_can_say_the_lines_of_the_whole_update(corpus: Corpus):
     (alone,) = first(corpus, 1, sampling=0.0)
 
-    share = next(corpus.loader(rank=2, world=3).updates(Place()))
+    share = next(corpus.loader(rank=2, world=3).updates(SamplerState()))
 
     assert share.lines() == alone.lines()
     assert sum(batch.target_tokens for batch in share.batches) < alone.batches[0].target_tokens
@@ -89,7 +89,7 @@ def test_every_process_can_say_the_lines_of_the_whole_update(corpus: Corpus):
 def test_another_epoch_draws_other_pieces_of_the_same_sentence(corpus: Corpus, tmp_path: Path):
     one = alone(corpus, tmp_path, Pair("one two three four", "four three two one"), max_pieces=50)
 
-    epochs = islice(one.loader(sampling=0.3).updates(Place()), 5)
+    epochs = islice(one.loader(sampling=0.3).updates(SamplerState()), 5)
 
     assert len({tuple(update.batches[0].source[0].tolist()) for update in epochs}) > 1
 
@@ -99,7 +99,7 @@ def test_a_drawing_that_is_over_long_gives_way_to_the_usual_pieces(corpus: Corpu
     usual = corpus.tokenizer.encode(pair.source)
     one = alone(corpus, tmp_path, pair, max_pieces=len(usual))
 
-    for update in islice(one.loader(sampling=0.9).updates(Place()), 5):
+    for update in islice(one.loader(sampling=0.9).updates(SamplerState()), 5):
         assert update.batches[0].source[0].tolist() == [*usual, 0]
 
 
@@ -126,6 +126,6 @@ def test_a_forged_id_that_the_vocabulary_lacks_is_refused_in_one_line(
     forged = replace(corpus, store=Store.open(tmp_path / "s", verify=False))
 
     with pytest.raises(ValueError, match=r"^the prepared corpus has id 36 near line 3, .* 35: "):
-        next(forged.loader().updates(Place()))
+        next(forged.loader().updates(SamplerState()))
 
     assert len(written) == 2

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.config import TokenizerConfig
 from transduce.data.pair_tokenizer import PairTokenizer, read_tokenizer
 from transduce.data.tokenizer import UNK, Tokenizer
 
@@ -87,7 +87,7 @@ def test_a_word_that_is_no_language_of_the_table_is_text(pair: PairTokenizer):
 def test_drawn_pieces_spell_the_same_text(pair: PairTokenizer):
     usual, chance = pair.target.encode("ein altes Haus"), Random(1)
 
-    drawn = [pair.target.draw(usual, alpha=0.5, chance=chance) for _ in range(7)]
+    drawn = [pair.target.sample_subwords(usual, alpha=0.5, rng=chance) for _ in range(7)]
 
     assert {pair.decode(ids) for ids in drawn} == {"ein altes Haus"}
     assert len({tuple(ids) for ids in drawn}) > 1
@@ -121,7 +121,7 @@ def test_a_tokenizer_of_one_model_is_that_of_its_target_side(sides: tuple[Tokeni
 
 @pytest.mark.parametrize("end", [3, 100, -1])
 def test_bytes_cut_short_are_refused(pair: PairTokenizer, end: int):
-    with pytest.raises(ValueError, match="tokenizer of two models is damaged"):
+    with pytest.raises(ValueError, match="tokenizer archive is damaged"):
         read_tokenizer(pair.to_bytes()[:end])
 
 
@@ -129,7 +129,7 @@ def test_a_changed_byte_is_refused(pair: PairTokenizer):
     data = bytearray(pair.to_bytes())
     data[len(data) // 2] ^= 1
 
-    with pytest.raises(ValueError, match="tokenizer of two models is damaged"):
+    with pytest.raises(ValueError, match="tokenizer archive is damaged"):
         read_tokenizer(bytes(data))
 
 
@@ -139,20 +139,20 @@ def test_an_archive_without_a_table_is_refused(pair: PairTokenizer):
         for name, data in pair.files().items():
             archive.writestr(name, data)
 
-    with pytest.raises(ValueError, match="tokenizer of two models is damaged"):
+    with pytest.raises(ValueError, match="tokenizer archive is damaged"):
         read_tokenizer(packed.getvalue())
 
 
 def test_a_model_that_is_none_is_refused_by_name(sides: tuple[Tokenizer, Tokenizer]):
-    with pytest.raises(ValueError, match=r"^target\.spm is damaged or no SentencePiece model"):
+    with pytest.raises(ValueError, match=r"^target\.spm is damaged or not a SentencePiece model"):
         PairTokenizer.from_files(source=sides[0].to_bytes(), target=b"none", table=table_of(*sides))
 
 
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        ({"</s>": 0, "<unk>": 1, "a": 3, "<pad>": 4}, "holes or doubles"),
-        ({"</s>": 0, "<unk>": 1, "a": 1, "<pad>": 2}, "holes or doubles"),
+        ({"</s>": 0, "<unk>": 1, "a": 3, "<pad>": 4}, "missing or duplicate ids"),
+        ({"</s>": 0, "<unk>": 1, "a": 1, "<pad>": 2}, "missing or duplicate ids"),
         ({"<unk>": 0, "</s>": 1, "a": 2, "<pad>": 3}, "must begin with </s>, <unk>"),
         ({"</s>": 0, "<unk>": 1, "<pad>": 2, "a": 3}, "end with <pad>"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transduce.data.config import BatchConfig
-from transduce.data.sampler import Place, Planned, Sampler
+from transduce.data.sampler import Sampler, SamplerState, UpdatePlan
 
 Case = tuple[np.ndarray, BatchConfig, int]
 
@@ -32,11 +32,13 @@ def like_multi30k(pairs: int) -> np.ndarray:
     return np.clip(np.exp(both + each + np.log((13.3, 13.5))).round(), 2, 50).astype(np.int64)
 
 
-def epoch(sampler: Sampler, number: int) -> list[Planned]:
-    return list(itertools.islice(sampler.updates(Place(number, 0)), sampler.epoch_updates(number)))
+def epoch(sampler: Sampler, number: int) -> list[UpdatePlan]:
+    return list(
+        itertools.islice(sampler.updates(SamplerState(number, 0)), sampler.epoch_updates(number))
+    )
 
 
-def flat(planned: list[Planned]) -> list[list[list[int]]]:
+def flat(planned: list[UpdatePlan]) -> list[list[list[int]]]:
     return [[micro.tolist() for micro in update.micro_batches] for update in planned]
 
 
@@ -116,15 +118,15 @@ def test_micro_batches_fit_unless_one_sentence_does_not(case: Case):
 def test_going_on_from_any_place_is_as_if_never_stopped(case: Case, data: st.DataObject):
     lengths, config, seed = case
     whole = list(
-        itertools.islice(Sampler(lengths, config=config, seed=seed).updates(Place(0, 0)), 13)
+        itertools.islice(Sampler(lengths, config=config, seed=seed).updates(SamplerState(0, 0)), 13)
     )
     done = data.draw(st.integers(1, len(whole) - 1))
 
-    rest = Sampler(lengths, config=config, seed=seed).updates(whole[done - 1].place_after)
+    rest = Sampler(lengths, config=config, seed=seed).updates(whole[done - 1].state_after)
     resumed = list(itertools.islice(rest, len(whole) - done))
 
     assert flat(resumed) == flat(whole[done:])
-    assert [u.place_after for u in resumed] == [u.place_after for u in whole[done:]]
+    assert [u.state_after for u in resumed] == [u.state_after for u in whole[done:]]
 
 
 @settings(max_examples=25, deadline=None)
@@ -154,7 +156,7 @@ def test_the_number_of_processes_does_not_change_what_an_update_learns_from(case
     for one, shared in zip(epoch(alone, 1), epoch(several, 1), strict=True):
         dealt = [pairs for rank in range(world) for pairs in shared.share(rank, world=world)]
         assert sorted(np.concatenate(dealt)) == sorted(np.concatenate(one.micro_batches))
-        assert one.place_after == shared.place_after
+        assert one.state_after == shared.state_after
 
 
 @settings(max_examples=25, deadline=None)
@@ -184,7 +186,9 @@ def test_processes_share_the_memory_that_an_update_takes():
 
 
 def test_rows_that_are_over_go_to_one_process_after_the_other():
-    planned = Planned(Place(), (np.array([2, 3, 5]), np.array([7, 11, 13]), np.array([17])))
+    planned = UpdatePlan(
+        SamplerState(), (np.array([2, 3, 5]), np.array([7, 11, 13]), np.array([17]))
+    )
 
     first, second = (planned.share(rank, world=2) for rank in range(2))
 
@@ -269,10 +273,15 @@ def test_place_after_counts_updates_and_then_epochs():
     sampler = Sampler(like_multi30k(101), config=BatchConfig(tokens=499), seed=3)
     updates = sampler.epoch_updates(0)
 
-    places = [u.place_after for u in itertools.islice(sampler.updates(Place(0, 0)), updates + 1)]
+    places = [
+        u.state_after for u in itertools.islice(sampler.updates(SamplerState(0, 0)), updates + 1)
+    ]
 
-    assert places[:-1] == [*(Place(0, done) for done in range(1, updates)), Place(1, 0)]
-    assert places[-1] == Place(1, 1)
+    assert places[:-1] == [
+        *(SamplerState(0, done) for done in range(1, updates)),
+        SamplerState(1, 0),
+    ]
+    assert places[-1] == SamplerState(1, 1)
 
 
 @pytest.mark.parametrize("update", [-1, 3, 4])
@@ -280,7 +289,7 @@ def test_place_behind_the_end_of_its_epoch_is_refused(update: int):
     sampler = Sampler(np.full((30, 2), 9), config=BatchConfig(tokens=100), seed=3)
 
     with pytest.raises(ValueError, match=f"update {update} of epoch 5 .* has 3 updates"):
-        next(sampler.updates(Place(5, update)))
+        next(sampler.updates(SamplerState(5, update)))
 
 
 def test_no_pair_is_refused():

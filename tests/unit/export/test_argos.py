@@ -9,7 +9,7 @@ import pytest
 from tests.exports import CONFIG, bundle_of, model_of
 
 from transduce.bundle.bundle import Bundle
-from transduce.data.corpus_config import Languages
+from transduce.data.config import Languages
 from transduce.data.pair_tokenizer import SOURCE, PairTokenizer
 from transduce.export.argos import why_not, write_argos
 from transduce.model.config import ModelConfig

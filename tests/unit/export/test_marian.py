@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from tests.exports import CONFIG, bundle_of, model_of
 
 from transduce.bundle.bundle import Bundle
-from transduce.data.corpus_config import TokenizerConfig
-from transduce.data.sentencepiece_model import Piece, append_pieces
+from transduce.data.config import TokenizerConfig
+from transduce.data.sentencepiece_model import VocabularyPiece, append_pieces
 from transduce.data.tokenizer import Tokenizer
 from transduce.export.importer import import_marian
 from transduce.export.marian import FILES, why_not, write_marian
@@ -127,7 +127,9 @@ def test_everything_else_can_be_expressed(bundle: Bundle):
 
 def test_a_piece_named_as_pad_keeps_its_name(tmp_path: Path):
     made = Tokenizer.train(["a b c"], TokenizerConfig(vocab_size=11))
-    tokenizer = Tokenizer.from_bytes(append_pieces(made.to_bytes(), [Piece("<pad>", -9.0)]))
+    tokenizer = Tokenizer.from_bytes(
+        append_pieces(made.to_bytes(), [VocabularyPiece("<pad>", -9.0)])
+    )
     bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
 
     write_marian(bundle, tmp_path / "marian")

@@ -134,13 +134,13 @@ def test_every_piece_may_stay_as_it_is(learned: LearnedShortlist, bundle: Bundle
 
 
 def test_pairs_of_another_tokenizer_are_refused(bundle: Bundle, corpus: Corpus):
-    facts = dataclasses.replace(corpus.store.facts, tokenizer="0" * 64)
-    corpus.store.facts, before = facts, corpus.store.facts
+    facts = dataclasses.replace(corpus.store.metadata, tokenizer="0" * 64)
+    corpus.store.metadata, before = facts, corpus.store.metadata
     try:
         with pytest.raises(ValueError, match="another tokenizer"):
             learn_shortlist(bundle, corpus.store, PAIRS, _said(bundle))
     finally:
-        corpus.store.facts = before
+        corpus.store.metadata = before
 
 
 def test_it_says_its_worth_in_a_line(learned: LearnedShortlist, bundle: Bundle):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from transduce.data.corpus_config import TokenizerConfig
+from transduce.data.config import TokenizerConfig
 from transduce.data.tokenizer import EOS, Tokenizer
 from transduce.inference import term_placement as placing
 from transduce.inference.glossary import Term, terms_in

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.inference.scripted import Scripted
 
 from transduce.data.tokenizer import Tokenizer
-from transduce.documents.markup import Together
+from transduce.documents.markup import RestoredText
 from transduce.inference.texts import translate_texts
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
@@ -36,9 +36,9 @@ def test_texts_come_back_in_order(translator: Translator):
     found = translate_texts(translator, ["the old man\n\nred ball\n", "", "a book"], markup="none")
 
     assert found == [
-        Together("man old the\n\nball red\n", ()),
-        Together("", ()),
-        Together("book a", ()),
+        RestoredText("man old the\n\nball red\n", ()),
+        RestoredText("", ()),
+        RestoredText("book a", ()),
     ]
 
 
@@ -51,7 +51,7 @@ def test_all_texts_are_asked_for_in_one_call(translator: Translator, engine: Scr
 def test_a_lost_placeholder_is_kept_by_its_runs(translator: Translator):
     (found,) = translate_texts(translator, ["the red ball {x} a book"])
 
-    assert found == Together("ball red the {x} book a", ())
+    assert found == RestoredText("ball red the {x} book a", ())
 
 
 def test_alignments_are_computed_where_tags_need_them_alone(

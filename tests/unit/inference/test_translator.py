@@ -11,7 +11,7 @@ from tests.unit.inference.scripted import Scripted, constant
 
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.bundle.calibration import Calibration, Confidence
-from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.glossary import Term

@@ -6,8 +6,8 @@ import pytest
 from tests.sentences import sentences, write_sides
 
 from transduce.config import load_recipe
+from transduce.data.config import CorpusConfig
 from transduce.data.corpus import Pair
-from transduce.data.corpus_config import CorpusConfig
 from transduce.pipeline import defaults
 from transduce.pipeline.defaults import (
     CORPUS_DEFAULTS,

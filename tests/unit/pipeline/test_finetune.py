@@ -9,9 +9,9 @@ from tests.exports import CONFIG, bundle_of, two_vocabularies
 
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.config import explicit_settings, load_recipe
-from transduce.data.corpus_config import Languages
+from transduce.data.config import Languages
 from transduce.data.tokenizer import UNK, Tokenizer
-from transduce.data.tokenizer_extension import extend
+from transduce.data.tokenizer_extension import extend_tokenizer
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.pipeline.finetune import StartModel, adopt_model, extend_vocabulary
@@ -143,7 +143,7 @@ def test_the_same_vocabulary_leaves_the_weights_as_they_are(start: StartModel):
 @torch.no_grad()
 def test_old_text_has_the_same_logits_and_the_new_pieces_theirs_behind(start: StartModel):
     old = start.bundle
-    new = extend_vocabulary(old, extend(old.tokenizer, NEW, count=11))
+    new = extend_vocabulary(old, extend_tokenizer(old.tokenizer, NEW, count=11))
     more = new.tokenizer.vocab_size - old.tokenizer.vocab_size
     ids = old.tokenizer.encode("the old man reads a book")
     source, target = torch.tensor([ids]), torch.tensor([ids[:3]])
@@ -159,7 +159,7 @@ def test_old_text_has_the_same_logits_and_the_new_pieces_theirs_behind(start: St
 
 
 def test_pad_stays_zero_at_the_new_end(start: StartModel):
-    new = extend_vocabulary(start.bundle, extend(start.bundle.tokenizer, NEW, count=11))
+    new = extend_vocabulary(start.bundle, extend_tokenizer(start.bundle.tokenizer, NEW, count=11))
 
     weight = new.model.embedding.weight
     assert new.model.embedding.padding_idx == new.tokenizer.pad == len(weight) - 1
@@ -169,7 +169,9 @@ def test_pad_stays_zero_at_the_new_end(start: StartModel):
 
 def test_a_new_row_is_the_mean_of_the_rows_that_spelled_it(start: StartModel):
     old = start.bundle.tokenizer
-    new = extend_vocabulary(start.bundle, extend(old, ["the river leans", "leans"], count=11))
+    new = extend_vocabulary(
+        start.bundle, extend_tokenizer(old, ["the river leans", "leans"], count=11)
+    )
     piece = new.tokenizer.pieces(new.tokenizer.encode("leans"))[0]
     assert piece == "▁leans"
 
@@ -181,7 +183,7 @@ def test_a_new_row_is_the_mean_of_the_rows_that_spelled_it(start: StartModel):
 
 def test_a_character_that_nothing_spelled_starts_from_the_mean_of_all_pieces(start: StartModel):
     old = start.bundle.tokenizer
-    new = extend_vocabulary(start.bundle, extend(old, ["ж"], count=1))
+    new = extend_vocabulary(start.bundle, extend_tokenizer(old, ["ж"], count=1))
 
     row = new.model.embedding.weight[old.pad]
 
@@ -193,7 +195,7 @@ def test_growing_costs_a_run_none_of_its_random_numbers(start: StartModel):
     torch.manual_seed(3)
     before = torch.get_rng_state()
 
-    extend_vocabulary(start.bundle, extend(start.bundle.tokenizer, NEW, count=11))
+    extend_vocabulary(start.bundle, extend_tokenizer(start.bundle.tokenizer, NEW, count=11))
 
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -203,7 +205,9 @@ def test_a_bias_of_the_logits_grows_with_the_vocabulary(start: StartModel):
     torch.nn.init.normal_(model.output_bias, generator=torch.Generator().manual_seed(3))
     old = replace(start.bundle, model=model)
 
-    new = extend_vocabulary(old, extend(old.tokenizer, ["the river leans", "leans"], count=11))
+    new = extend_vocabulary(
+        old, extend_tokenizer(old.tokenizer, ["the river leans", "leans"], count=11)
+    )
 
     bias, before = new.model.output_bias, model.output_bias
     spelled = before[old.tokenizer.encode("leans")]

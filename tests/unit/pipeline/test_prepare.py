@@ -11,8 +11,8 @@ from unittest.mock import create_autospec
 import pytest
 
 from transduce.config import Recipe, load_recipe
+from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import Pair
-from transduce.data.corpus_config import TokenizerConfig
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
 from transduce.pipeline import prepare
@@ -136,7 +136,7 @@ def test_a_vocabulary_is_learned_from_a_fixed_choice_of_a_large_corpus(
 def test_a_large_corpus_says_that_a_sample_was_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("transduce.corpus_check.inspect._MOST", 1000)
+    monkeypatch.setattr("transduce.corpus_check.inspection._MOST", 1000)
     notes: list[str] = []
 
     prepare.prepare(a_corpus(tmp_path, pairs=2003), tmp_path / "run", on_event=saying(notes))

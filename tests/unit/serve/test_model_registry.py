@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.data.corpus_config import Languages
+from transduce.data.config import Languages
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.visualization.test_page import parsed
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.data.corpus_config import Languages
+from transduce.data.config import Languages
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.translator import Extras, Translator
 from transduce.model.transformer import Transformer

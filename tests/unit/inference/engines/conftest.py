@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.data.corpus_config import Languages
+from transduce.data.config import Languages
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.threads import threads_kept

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.data.corpus_config import Languages, TokenizerConfig
+from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.demo.corpus import unseen_combinations
 from transduce.model.config import ModelConfig

@@ -8,8 +8,8 @@ from tests.conftest import Said, Transduce, refuses
 from tests.sentences import sentences, write_sides
 
 from transduce.config import load_recipe, warnings
-from transduce.corpus_check.inspect import inspect
-from transduce.corpus_check.write import write_cleaned
+from transduce.corpus_check.check import write_cleaned
+from transduce.corpus_check.inspection import inspect_corpus
 from transduce.data.corpus import read_pairs
 
 
@@ -40,7 +40,7 @@ def test_neither_does_the_library_write_there(corpus: Path):
     pairs = partial(read_pairs, recipe.data.paths(recipe.data.train))
 
     with pytest.raises(ValueError, match="is not empty"):
-        write_cleaned(recipe, inspect(recipe, pairs), pairs=pairs, folder=corpus)
+        write_cleaned(recipe, inspect_corpus(recipe, pairs), pairs=pairs, folder=corpus)
 
 
 def test_the_corpus_own_folder_is_such_a_folder(transduce: Transduce, corpus: Path):
@@ -65,7 +65,7 @@ def test_a_corpus_is_written_whole_or_not_at_all(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("transduce.corpus_check.write.json.dumps", full)
+    monkeypatch.setattr("transduce.corpus_check.check.json.dumps", full)
 
     said = check(transduce, corpus, "--write", corpus / "out")
 

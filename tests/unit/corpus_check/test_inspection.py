@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tests.sentences import sentences
 
 from transduce.config import load_recipe
-from transduce.corpus_check.findings import Example, Finding, Kind
-from transduce.corpus_check.fingerprint import _folded, get_to_know
-from transduce.corpus_check.inspect import Inspection, inspect
-from transduce.corpus_check.language import Script, Sides, not_said, words_of
-from transduce.corpus_check.vocabulary_probe import try_pieces
+from transduce.corpus_check.check import probe_vocabulary
+from transduce.corpus_check.findings import Finding, FindingKind, PairExample
+from transduce.corpus_check.fingerprint import _fold, profile_corpus
+from transduce.corpus_check.inspection import Inspection, inspect_corpus
+from transduce.corpus_check.language import Script, SideClassifier, mismatched_language, words_of
+from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import NumberedPair, Pair
-from transduce.data.corpus_config import TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 
 CLEAN = sentences(500)
@@ -37,11 +37,11 @@ def findings(
 ) -> tuple[Finding, ...]:
     codes = ["languages.source=en", "languages.target=de"]
     recipe = load_recipe("tiny", [*codes, *settings])
-    found = inspect(recipe, lambda: numbered(train), validation=validation, test=test)
+    found = inspect_corpus(recipe, lambda: numbered(train), validation=validation, test=test)
     return found.report.findings
 
 
-def of_kind(found: Iterable[Finding], kind: Kind, part: str = "training") -> Finding:
+def of_kind(found: Iterable[Finding], kind: FindingKind, part: str = "training") -> Finding:
     return next(one for one in found if (one.kind, one.part) == (kind, part))
 
 
@@ -62,7 +62,7 @@ def test_pairs_with_their_sides_swapped_are_found():
 
     (found,) = findings(train)
 
-    assert (found.kind, found.count, found.of, found.loud) == ("swapped", 23, 433, False)
+    assert (found.kind, found.count, found.of, found.severe) == ("swapped", 23, 433, False)
     assert [example.line for example in found.examples] == [51, 52, 53]
     assert found.examples[0].source == TRAIN[50].target
 
@@ -71,15 +71,15 @@ def test_a_validation_set_the_other_way_round_is_found_loudly():
     found = of_kind(findings(TRAIN, validation=exchanged(HELD)), "swapped", "validation")
 
     assert found.count > 60
-    assert found.loud
+    assert found.severe
     assert "exchange the two files of data.validation" in str(found)
 
 
 def test_exchanged_files_are_known_by_their_languages():
     (found,) = findings(exchanged(TRAIN))
 
-    assert (found.kind, found.count, found.loud) == ("language", 433, True)
-    assert "the source reads like de, not en and the target reads like en, not de" in str(found)
+    assert (found.kind, found.count, found.severe) == ("language", 433, True)
+    assert "the source looks like de, not en and the target looks like en, not de" in str(found)
     assert "exchange the two files" in found.advice
 
 
@@ -107,7 +107,7 @@ def test_a_missing_line_is_seen_by_the_lengths_that_follow():
     found = of_kind(findings(train), "shifted")
 
     assert found.examples[0].line == 201
-    assert found.loud
+    assert found.severe
 
 
 def test_copies_are_found():
@@ -121,7 +121,7 @@ def test_copies_are_found():
 def test_duplicates_are_counted_without_the_first():
     (found,) = findings([*TRAIN, TRAIN[3], TRAIN[3], TRAIN[8]])
 
-    assert (found.kind, found.count, found.loud) == ("duplicate", 3, False)
+    assert (found.kind, found.count, found.severe) == ("duplicate", 3, False)
     assert [example.line for example in found.examples] == [434, 435, 436]
 
 
@@ -145,7 +145,7 @@ def test_leaked_pairs_are_found_whatever_their_case_and_punctuation():
     (found,) = findings(TRAIN, test=[*HELD, leaked])
 
     assert (found.kind, found.part, found.count) == ("leaked pair", "test", 1)
-    assert found.examples == (Example(len(HELD) + 1, *leaked),)
+    assert found.examples == (PairExample(len(HELD) + 1, *leaked),)
 
 
 def test_leaked_sources_are_told_from_leaked_pairs():
@@ -210,7 +210,7 @@ def test_nothing_leaks_from_an_empty_line():
         ("script", "Собака видит дом."),
     ],
 )
-def test_damaged_text_is_found_by_kind(kind: Kind, text: str):
+def test_damaged_text_is_found_by_kind(kind: FindingKind, text: str):
     found = findings([*TRAIN, Pair("A dog.", text)])
 
     assert [(one.kind, one.count) for one in found] == [(kind, 1)]
@@ -245,8 +245,8 @@ def test_a_wrong_script_is_a_wrong_language():
 
     script = Script(["собака видит дом"])
 
-    assert not_said("en", "de", words=Counter(words), script=script) == "Cyrillic"
-    assert not_said("ru", "de", words=Counter(words), script=script) == ""
+    assert mismatched_language("en", "de", words=Counter(words), script=script) == "Cyrillic"
+    assert mismatched_language("ru", "de", words=Counter(words), script=script) == ""
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,10 @@ def test_a_wrong_script_is_a_wrong_language():
 def test_a_language_is_known_by_its_common_words(code: str, text: str):
     words, script = Counter(words_of(text)), Script([text])
 
-    assert not_said(code, "x", words=words, script=script) == ""
-    assert not_said("de" if code == "en" else "en", "x", words=words, script=script) == code
+    assert mismatched_language(code, "x", words=words, script=script) == ""
+    assert (
+        mismatched_language("de" if code == "en" else "en", "x", words=words, script=script) == code
+    )
 
 
 def test_of_two_languages_the_other_side_s_is_the_likelier():
@@ -277,13 +279,13 @@ def test_of_two_languages_the_other_side_s_is_the_likelier():
 
     script = Script(["het een van der und"])
 
-    assert not_said("en", "x", words=words, script=script) == "nl"
-    assert not_said("en", "de", words=words, script=script) == "de"
+    assert mismatched_language("en", "x", words=words, script=script) == "nl"
+    assert mismatched_language("en", "de", words=words, script=script) == "de"
 
 
 def test_one_word_alone_is_no_evidence():
     """English "die" is a German article."""
-    sides = Sides([Pair("the", "die")] * 500)
+    sides = SideClassifier([Pair("the", "die")] * 500)
 
     assert not sides.swapped(Pair("die", "the"))
     assert sides.swapped(Pair("die die", "the the"))
@@ -292,11 +294,11 @@ def test_one_word_alone_is_no_evidence():
 def test_a_word_of_both_sides_says_nothing_about_either():
     names = [Pair(f"Tom {n % 7}", f"Tom {n % 5}") for n in range(70)]
 
-    assert not Sides(names).swapped(Pair("Tom Tom Tom Tom", "Tom Tom Tom Tom"))
+    assert not SideClassifier(names).swapped(Pair("Tom Tom Tom Tom", "Tom Tom Tom Tom"))
 
 
 def test_a_side_of_more_words_does_not_own_the_words_of_both():
-    sides = Sides([Pair("x tom", "a b c d e tom tom tom")] * 9)
+    sides = SideClassifier([Pair("x tom", "a b c d e tom tom tom")] * 9)
 
     assert not sides.swapped(Pair("tom tom tom tom tom", "x x"))
 
@@ -305,7 +307,7 @@ def test_the_usual_is_learned_from_all_of_a_long_corpus(monkeypatch: pytest.Monk
     monkeypatch.setattr("transduce.corpus_check.fingerprint._SAMPLE", 11)
     late = [Pair("late", "spät") if line > 200 else Pair("early", "früh") for line in range(400)]
 
-    source, target = get_to_know(numbered(late)).sides.words
+    source, target = profile_corpus(numbered(late)).sides.words
 
     assert source["late"] == pytest.approx(source["early"], abs=1)
     assert 11 <= target.total() <= 22
@@ -318,7 +320,7 @@ def test_a_corpus_of_one_length_is_not_shifted():
 def test_marks_are_of_the_pairs_they_are_about():
     recipe = load_recipe("tiny")
 
-    found = inspect(recipe, lambda: numbered([*TRAIN, TRAIN[2]]), validation=[TRAIN[5]])
+    found = inspect_corpus(recipe, lambda: numbered([*TRAIN, TRAIN[2]]), validation=[TRAIN[5]])
 
     assert np.flatnonzero(found.marks["duplicate"]).tolist() == [433]
     assert np.flatnonzero(found.marks["leaked source"]).tolist() == [5]
@@ -330,11 +332,11 @@ def test_a_finding_is_one_line_with_its_count_and_an_example():
         part="training",
         count=1200,
         of=100_000,
-        examples=(Example(7, "A dog\nbarks " + "loud " * 20, "A"),),
+        examples=(PairExample(7, "A dog\nbarks " + "loud " * 20, "A"),),
     )
 
     assert str(finding) == (
-        "training: 1,200 of 100,000 pairs have a target that is a copy of its source, such as "
+        "training: 1,200 of 100,000 pairs have targets identical to their sources, such as "
         "line 7: A dog barks loud loud loud loud loud lo… | A"
     )
 
@@ -343,7 +345,7 @@ def test_a_finding_is_one_line_with_its_count_and_an_example():
 def test_a_fault_of_more_than_a_tenth_is_loud(count: int, loud: bool):
     finding = Finding(kind="copy", part="training", count=count, of=1000)
 
-    assert finding.loud is loud
+    assert finding.severe is loud
     assert str(finding).startswith("WARNING: ") is loud
 
 
@@ -355,7 +357,7 @@ def tokenizer() -> Tokenizer:
 
 
 def test_clean_text_survives_being_cut(tokenizer: Tokenizer):
-    tried = try_pieces(tokenizer, HELD, part="test", max_pieces=256)
+    tried = probe_vocabulary(tokenizer, HELD, part="test", max_pieces=256)
 
     assert tried.findings == ()
     assert tried.words == sum(len(side.split()) for pair in HELD for side in pair)
@@ -365,10 +367,10 @@ def test_clean_text_survives_being_cut(tokenizer: Tokenizer):
 def test_characters_that_no_piece_holds_are_counted(tokenizer: Tokenizer):
     pairs = [*HELD, Pair("A dog.", "Ein ½ Hund.")]
 
-    (found,) = try_pieces(tokenizer, pairs, part="test", max_pieces=256).findings
+    (found,) = probe_vocabulary(tokenizer, pairs, part="test", max_pieces=256).findings
 
     assert (found.kind, found.count, found.examples[0].line) == ("unknown piece", 1, len(pairs))
-    assert "they are 1 of " in found.advice
+    assert found.advice.startswith("1 of ")
 
 
 def test_text_that_does_not_come_back_is_found(
@@ -376,7 +378,7 @@ def test_text_that_does_not_come_back_is_found(
 ):
     monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: "something else")
 
-    (found,) = try_pieces(tokenizer, HELD[:3], part="test", max_pieces=256).findings
+    (found,) = probe_vocabulary(tokenizer, HELD[:3], part="test", max_pieces=256).findings
 
     assert (found.kind, found.count) == ("round trip", 3)
 
@@ -384,7 +386,9 @@ def test_text_that_does_not_come_back_is_found(
 def test_over_long_pairs_are_counted_where_they_stand(tokenizer: Tokenizer):
     pairs = [Pair("the dog", "der Hund"), Pair("the dog", "der Hund " * 30)]
 
-    (found,) = try_pieces(tokenizer, pairs, part="training", max_pieces=29, lines=[5, 9]).findings
+    (found,) = probe_vocabulary(
+        tokenizer, pairs, part="training", max_pieces=29, lines=[5, 9]
+    ).findings
 
     assert (found.kind, found.count, found.examples[0].line) == ("over-long", 1, 9)
 
@@ -398,16 +402,18 @@ def in_blocks(
 ) -> Inspection:
     """What is found where not all training pairs are looked at closely; a block is 10 pairs."""
     monkeypatch.setattr("transduce.corpus_check.fingerprint._BLOCK", 10)
-    monkeypatch.setattr("transduce.corpus_check.inspect._MOST", most)
+    monkeypatch.setattr("transduce.corpus_check.inspection._MAX_PAIRS", most)
     recipe = load_recipe("tiny", ["languages.source=en", "languages.target=de"])
-    return inspect(recipe, lambda: numbered(train), validation=validation, pairs=len(train))
+    return inspect_corpus(
+        recipe, lambda: numbered(train), validation=validation, pair_count=len(train)
+    )
 
 
 def test_of_a_large_corpus_blocks_spread_over_it_are_looked_at(monkeypatch: pytest.MonkeyPatch):
     found = in_blocks(monkeypatch, TRAIN[:100], most=31)
 
     tens = [line for first in (1, 41, 81) for line in range(first, first + 10)]
-    assert found.look.line.tolist() == tens
+    assert found.fingerprints.line.tolist() == tens
     assert found.report.training_pairs == 100
 
 
@@ -440,7 +446,7 @@ def test_leaks_are_found_all_over_a_large_corpus(monkeypatch: pytest.MonkeyPatch
 def test_plain_text_is_folded_as_any_other(text: str):
     kept = "".join(one for one in text.casefold() if category(one)[0] in "LMN")
 
-    assert _folded(text) == (kept or text)
+    assert _fold(text) == (kept or text)
 
 
 def test_examples_are_read_by_their_lines_where_that_is_quicker():
@@ -451,7 +457,9 @@ def test_examples_are_read_by_their_lines_where_that_is_quicker():
         asked.append(lines)
         return [one for one in numbered(train) if one.line in lines]
 
-    found = inspect(load_recipe("tiny"), lambda: numbered(train), picked=picked).report.findings
+    found = inspect_corpus(
+        load_recipe("tiny"), lambda: numbered(train), read_lines=picked
+    ).report.findings
 
     assert asked == [{51}]
-    assert of_kind(found, "duplicate").examples == (Example(51, *TRAIN[0]),)
+    assert of_kind(found, "duplicate").examples == (PairExample(51, *TRAIN[0]),)

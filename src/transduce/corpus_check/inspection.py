@@ -1,0 +1,256 @@
+"""Inspection of a corpus: from fingerprints of its pairs to findings."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int64
+
+from transduce.config import Recipe
+from transduce.corpus_check.findings import (
+    CorpusReport,
+    DataSplit,
+    Finding,
+    FindingKind,
+    PairExample,
+)
+from transduce.corpus_check.fingerprint import (
+    BlockSample,
+    CorpusProfile,
+    Fingerprints,
+    fingerprint_pairs,
+    profile_corpus,
+)
+from transduce.corpus_check.language import mismatched_language
+from transduce.data.corpus import NumberedPair, Pair
+
+PairReader = Callable[[], Iterable[NumberedPair]]
+"""Opens an iteration over pairs, which are read several times and never held in memory."""
+
+LineReader = Callable[[Collection[int]], Iterable[NumberedPair]]
+"""Reads the pairs with the given line numbers."""
+
+_EXAMPLES = 3
+_MAX_PAIRS = 1_000_000  # training pairs inspected, approximately
+_MAX_DEVIATION = 6.0  # of the log length ratio from its median, in robust standard deviations
+_MIN_DISTANCE = 0.9  # of an unusual log ratio from the median: a factor of two and a half
+_BLOCK = 200  # pairs whose lengths are correlated with their neighbours'
+_MIN_PAIRS = 50  # pairs for a statistic
+_MIN_GAIN = 0.3  # by which the correlation with a neighbour must be higher
+
+_Marks = dict[FindingKind, Bool[np.ndarray, " pairs"]]
+
+
+class Inspection(NamedTuple):
+    """A report and the training pairs it refers to."""
+
+    report: CorpusReport
+    fingerprints: Fingerprints
+    """Of the inspected training pairs."""
+    marks: Mapping[FindingKind, Bool[np.ndarray, " pairs"]]
+    """For each kind of finding, which training pairs have it."""
+
+
+def inspect_corpus(
+    recipe: Recipe,
+    train: PairReader,
+    *,
+    validation: Sequence[Pair] = (),
+    test: Sequence[Pair] = (),
+    pair_count: int = 0,
+    profile: CorpusProfile | None = None,
+    read_lines: LineReader | None = None,
+    progress: Callable[[int], None] = lambda line: None,
+) -> Inspection:
+    """Inspect a corpus; reads the training pairs a few times without holding them in memory.
+
+    Args:
+        recipe: sets the languages and the maximum length ratio.
+        train: opens an iteration over the training pairs.
+        validation: validation pairs.
+        test: test pairs.
+        pair_count: number of training pairs. Above a million a sample of blocks is inspected, but
+            leaks into validation or test are found in all pairs. 0 inspects all pairs.
+        profile: typical properties of the training pairs; None computes them in another reading.
+        read_lines: reads training pairs by line number, if that is faster than by `train`.
+        progress: called with a training line number, now and then.
+    """
+    profile = profile_corpus(train()) if profile is None else profile
+    held: dict[DataSplit, Sequence[Pair]] = {"validation": validation, "test": test}
+    held_out: dict[DataSplit, Fingerprints] = {
+        part: fingerprint_pairs(_numbered(held_pairs), profile, progress=lambda line: None)
+        for part, held_pairs in held.items()
+    }
+    sources = np.concatenate([prints.folded_source for prints in held_out.values()])
+    blocks = BlockSample(every=max(1, -(-pair_count // _MAX_PAIRS)), held=sources.tolist())
+    training = fingerprint_pairs(blocks.sample(train()), profile, progress=progress)
+    max_ratio = recipe.data.max_ratio
+    marks = _faults(training, max_ratio=max_ratio) | _repetitions(training)
+    reader = read_lines or _line_reader(train)
+    findings = list(_wrong_language(recipe, profile, pairs=len(training.line)))
+    findings += _findings("training", marks, prints=training, read_lines=reader)
+    for part, prints in held_out.items():
+        part_marks = _faults(prints, max_ratio=max_ratio) | _leaks(prints, training, blocks)
+        reader = _line_reader(lambda held_pairs=held[part]: _numbered(held_pairs))
+        findings += _findings(part, part_marks, prints=prints, read_lines=reader)
+    leaked: _Marks = {"leaked source": np.isin(training.folded_source, sources)}
+    report = CorpusReport(
+        training_pairs=blocks.pairs,
+        validation_pairs=len(validation),
+        test_pairs=len(test),
+        findings=tuple(findings),
+    )
+    return Inspection(report, training, {**marks, **leaked})
+
+
+def _numbered(pairs: Sequence[Pair]) -> Iterator[NumberedPair]:
+    return (NumberedPair(line, pair) for line, pair in enumerate(pairs, start=1))
+
+
+def _wrong_language(recipe: Recipe, profile: CorpusProfile, *, pairs: int) -> Iterator[Finding]:
+    """A finding about all pairs if a side does not look like the recipe's language."""
+    languages = recipe.languages
+    codes = (languages.source, languages.target)
+    scripts = (profile.source_script, profile.target_script)
+    sides = zip(codes, codes[::-1], profile.sides.words, scripts, strict=True)
+    actual = [
+        mismatched_language(code, other, words=words, script=script)
+        for code, other, words, script in sides
+    ]
+    if pairs < _MIN_PAIRS or not any(actual):
+        return
+    wrong = [
+        f"the {side} looks like {language}, not {code}"
+        for side, language, code in zip(Pair._fields, actual, codes, strict=True)
+        if language
+    ]
+    remedy = "exchange the two files" if all(actual) else "correct languages.* or the files"
+    yield Finding(
+        kind="language",
+        part="training",
+        count=pairs,
+        of=pairs,
+        advice=f"{' and '.join(wrong)}: {remedy}",
+    )
+
+
+def _faults(prints: Fingerprints, *, max_ratio: float) -> _Marks:
+    """Faults visible in one part of the corpus."""
+    return {
+        "swapped": prints.swapped,
+        "shifted": _shifted(prints),
+        "copy": prints.copy,
+        "length ratio": _unusual_ratio(prints, max_ratio=max_ratio),
+        "empty": prints.empty,
+        "not UTF-8": prints.undecoded,
+        "control character": prints.control,
+        "mojibake": prints.mojibake,
+        "script": prints.foreign,
+    }
+
+
+def _repetitions(prints: Fingerprints) -> _Marks:
+    """All but the first of equal pairs, and the first pair of each source with several targets."""
+    complete = np.flatnonzero(~prints.empty)
+    _, first = np.unique(prints.pair[complete], return_index=True)
+    distinct = np.sort(complete[first])
+    duplicate = ~prints.empty
+    duplicate[distinct] = False
+    _, first, targets = np.unique(prints.source[distinct], return_index=True, return_counts=True)
+    several = np.zeros_like(duplicate)
+    several[distinct[first[targets > 1]]] = True
+    return {"duplicate": duplicate, "several targets": several}
+
+
+def _leaks(prints: Fingerprints, training: Fingerprints, blocks: BlockSample) -> _Marks:
+    """Pairs that also occur in training, inside or outside of the inspected sample."""
+    pair, source = (
+        (np.isin(held, sample) | np.isin(held, np.array(rest, dtype=np.int64))) & ~prints.empty
+        for held, sample, rest in (
+            (prints.folded_pair, training.folded_pair, blocks.folded_pairs),
+            (prints.folded_source, training.folded_source, blocks.sources),
+        )
+    )
+    return {"leaked pair": pair, "leaked source": source & ~pair}
+
+
+def _unusual_ratio(prints: Fingerprints, *, max_ratio: float) -> Bool[np.ndarray, " pairs"]:
+    """Complete pairs whose length ratio exceeds the recipe's limit or is an outlier."""
+    complete = ~prints.empty
+    if not complete.any():
+        return ~complete
+    # The 10 tolerates short sentences, as in `corpus.clean`.
+    ratio = np.log((prints.source_length + 10.0) / (prints.target_length + 10.0))
+    median = np.median(ratio[complete])
+    # 1.4826 x the median absolute deviation estimates a normal distribution's standard deviation.
+    spread = 1.4826 * np.median(np.abs(ratio[complete] - median))
+    outlier = np.abs(ratio - median) > max(_MAX_DEVIATION * spread, _MIN_DISTANCE)
+    return complete & (outlier | (np.abs(ratio) > np.log(max_ratio)))
+
+
+def _shifted(prints: Fingerprints) -> Bool[np.ndarray, " pairs"]:
+    """Pairs of blocks whose lengths correlate much better when shifted by one line."""
+    shifted = np.zeros_like(prints.empty)
+    source, target = np.log(prints.source_length + 1.0), np.log(prints.target_length + 1.0)
+    for start in range(0, len(source), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        s, t = source[block], target[block]
+        if len(s) < _MIN_PAIRS:
+            break
+        neighbour = max(_correlation(s[1:], t[:-1]), _correlation(s[:-1], t[1:]))
+        # 2 / sqrt(n) allows for the noise of a correlation of n pairs.
+        shifted[block] = neighbour > _correlation(s, t) + _MIN_GAIN + 2.0 / len(s) ** 0.5
+    return shifted
+
+
+def _correlation(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float:
+    """Pearson correlation; 0 if a side is constant."""
+    x, y = x - x.mean(), y - y.mean()
+    norm = float(np.sqrt((x * x).sum() * (y * y).sum()))
+    return float((x * y).sum()) / norm if norm > 1e-9 else 0.0
+
+
+def _findings(
+    part: DataSplit, marks: _Marks, *, prints: Fingerprints, read_lines: LineReader
+) -> Iterator[Finding]:
+    """A finding for every kind that occurs, with the text of its first lines."""
+    first: dict[FindingKind, Int64[np.ndarray, " examples"]] = {
+        kind: prints.line[np.flatnonzero(mark)[:_EXAMPLES]] for kind, mark in marks.items()
+    }
+    wanted = {int(line) for lines in first.values() for line in lines}
+    text = dict(read_lines(wanted)) if wanted else {}
+    for kind, mark in marks.items():
+        count = int(mark.sum())
+        if count:
+            yield Finding(
+                kind=kind,
+                part=part,
+                count=count,
+                of=len(mark),
+                examples=tuple(PairExample(line, *text[line]) for line in map(int, first[kind])),
+                advice=_advice(kind, part=part, most=2 * count > len(mark)),
+            )
+
+
+def _advice(kind: FindingKind, *, part: DataSplit, most: bool) -> str:
+    if kind == "swapped" and most:
+        return f"exchange the two files of data.{part}, which are reversed compared with training"
+    if kind == "shifted":
+        return "look for a missing or additional line just before"
+    if kind == "not UTF-8":
+        return "convert the file, or drop such pairs by data.not_utf8 = 'drop'"
+    return ""
+
+
+def _line_reader(pairs: PairReader) -> LineReader:
+    """Selects lines by reading up to the last of them."""
+
+    def read_lines(lines: Collection[int]) -> Iterator[NumberedPair]:
+        wanted, last = frozenset(lines), max(lines)
+        for numbered in pairs():
+            if numbered.line in wanted:
+                yield numbered
+            if numbered.line >= last:
+                break
+
+    return read_lines
