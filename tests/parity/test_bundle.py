@@ -69,7 +69,7 @@ def test_a_loaded_bundle_translates_as_the_saved_one_did(bundle: Bundle, tmp_pat
 
 def test_training_goes_on_from_translations_longer_than_the_table(bundle: Bundle):
     """Search grows the table in inference mode; a model in training must be able to read it."""
-    bundle.model.positions = Positions(14, room=5)
+    bundle.model.positions = Positions(14, length=5)
     engine = TorchEngine(bundle.model, pad=36, eos=EOS, device="cpu")
     engine.search([Request((3,) * 13)], SearchConfig(beam=1, extra=1))
 

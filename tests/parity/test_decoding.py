@@ -116,7 +116,7 @@ def test_steps_with_dropped_sentences_equal_reading_the_target_at_once(
 @torch.no_grad()
 def test_a_translation_may_outgrow_the_table_of_sinusoids(tiny: Transformer, decoder: Decoder):
     if isinstance(tiny.positions, Positions):
-        tiny.positions = Positions(14, room=5)
+        tiny.positions = Positions(14, length=5)
     source, target = ids(1, 3, seed=1), ids(1, 23, seed=2)
     decoding = decoder(tiny, source, None)
 

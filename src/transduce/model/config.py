@@ -1,4 +1,4 @@
-"""The shape of one Transformer, in the paper's letters. Free of torch: `--help` stays quick."""
+"""The shape of a Transformer, in the paper's letters. Free of torch, so `--help` stays quick."""
 
 import sys
 from collections.abc import Mapping
@@ -58,6 +58,7 @@ class ModelConfig:
     positions; attention to the source always sees all."""
 
     def __post_init__(self) -> None:
+        self._check_choices()  # first, as the other checks read them
         sizes = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v")
         for field in sizes:
             if getattr(self, field) < 1:
@@ -70,43 +71,46 @@ class ModelConfig:
             raise ValueError(
                 f"model.max_positions must be 2 or more, a piece and EOS, not {self.max_positions}"
             )
-        if self.positions not in ("sinusoid", "learned"):
-            raise ValueError(
-                f'model.positions must be "sinusoid" or "learned", not {self.positions!r}'
-            )
         if self.positions == "sinusoid" and self.d_model % 2:
             raise ValueError(f"model.d_model must be even for sinusoids, not {self.d_model}")
         if self.radius < 0:
             raise ValueError(f"model.radius must be 1 or more, or 0 for all, not {self.radius}")
-        if self.activation not in ("relu", "gelu", "silu"):
-            raise ValueError(
-                f'model.activation must be "relu", "gelu" or "silu", not {self.activation!r}'
-            )
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"model.dropout must be in [0, 1), not {self.dropout}")
-        if self.norm not in ("post", "pre"):
-            raise ValueError(f'model.norm must be "post" or "pre", not {self.norm!r}')
+
+    def _check_choices(self) -> None:
+        choices = {
+            "norm": ("post", "pre"),
+            "activation": ("relu", "gelu", "silu"),
+            "positions": ("sinusoid", "learned"),
+        }
+        for field, (*others, last) in choices.items():
+            if getattr(self, field) not in (*others, last):
+                quoted = ", ".join(f'"{other}"' for other in others)
+                raise ValueError(
+                    f'model.{field} must be {quoted} or "{last}", not {getattr(self, field)!r}'
+                )
 
     @property
     def pad(self) -> int:
-        """The id that fills batches and starts the decoder: the last one, its embedding is zero."""
+        """The id that pads batches and starts the decoder: the last one; its embedding is zero."""
         return self.vocab_size - 1
 
     @property
     def matrices(self) -> int:
-        """Weights in the matrices: nearly all, told without building the model."""
-        attention = self.d_model * self.heads * 2 * (self.d_k + self.d_v)
+        """Number of weights in the matrices, nearly all there are, without building the model."""
+        attention = self.d_model * self.heads * 2 * (self.d_k + self.d_v)  # Q, K, V, output
         feed_forward = 2 * self.d_model * self.d_ff
         rows = self.vocab_size + (self.max_positions if self.positions == "learned" else 0)
         return (
             rows * self.d_model
             + self.encoder_layers * (attention + feed_forward)
-            + self.decoder_layers * (2 * attention + feed_forward)
+            + self.decoder_layers * (2 * attention + feed_forward)  # self- and cross-attention
         )
 
     @property
     def longest(self) -> int:
-        """Most positions of a source or target, EOS counted; sinusoids have no end."""
+        """Maximum positions of a source or target, EOS included; sinusoids have no end."""
         return self.max_positions if self.positions == "learned" else sys.maxsize
 
 
@@ -121,8 +125,8 @@ PRESETS: Mapping[str, Mapping[str, int | float]] = MappingProxyType(
             "d_k": 32,
             "d_v": 32,
         },
-        "base": {},
-        "big": {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3},
+        "base": {},  # the defaults
+        "big": {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3},  # Table 3, row "big"
     }
 )
-"""Named shapes: what each says differently from the base model (which is the defaults above)."""
+"""Named shapes: their differences from the base model, which is the defaults above."""

@@ -39,14 +39,7 @@ class FusedDecoder:
         *,
         beams: int = 1,
     ) -> None:
-        """Encode the source once.
-
-        Args:
-            model: in eval mode.
-            source: ids with EOS, padded.
-            source_mask: True where a source position is not padding; None without padding.
-            beams: rows a sentence.
-        """
+        """Encode the source once. Args: those of `IncrementalDecoder`."""
         memory = model.encode(source, source_mask)
         self._model, self._beams = model, beams
         self._layers = [
@@ -97,6 +90,7 @@ class FusedDecoderLayer:
         self._activation = layer.feed_forward.activation
         self._heads, self._radius = layer.self_attention.heads, layer.self_attention.radius
         self._d_k, self._beams = memory.keys.size(-1), beams
+        # Views of the modules' weights: nothing but the fused and scaled projections is copied.
         self._pre_norm = layer.self_attention_norm.pre_norm
         self._self_norm = _Norm.of(layer.self_attention_norm)
         self._cross_norm = _Norm.of(layer.cross_attention_norm)
@@ -132,15 +126,15 @@ class FusedDecoderLayer:
     def _self_attention(self, y: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows d_model"]:
         """One query a row, which attends to all positions of its row."""
         rows, heads, d_k = y.size(0), self._heads, self._d_k
-        qkv = self._qkv(y).view(rows, heads, -1)
-        new = qkv.narrow(2, d_k, qkv.size(2) - d_k)
+        qkv = self._qkv(y).view(rows, heads, -1)  # a head's query, key and value side by side
+        new = qkv.narrow(2, d_k, qkv.size(2) - d_k)  # key and value go to the cache together
         if self._cache is None:
             self._cache = PreallocatedCache(new, radius=self._radius)
         seen = self._cache.append(new).flatten(1, 2)  # seen, rows x heads, d_k + d_v
         attended = _attend(
             qkv.narrow(2, 0, d_k).view(rows * heads, 1, d_k),
-            seen.narrow(2, 0, d_k).permute(1, 2, 0),
-            seen.narrow(2, d_k, seen.size(2) - d_k).transpose(0, 1),
+            seen.narrow(2, 0, d_k).permute(1, 2, 0),  # keys, transposed without a copy
+            seen.narrow(2, d_k, seen.size(2) - d_k).transpose(0, 1),  # values
         )
         return self._self_out(attended.view(rows, -1))
 
@@ -149,10 +143,11 @@ class FusedDecoderLayer:
     ) -> Float[Tensor, "rows d_model"]:
         """The beams of a sentence attend to its source together."""
         rows, heads, d_k = y.size(0), self._heads, self._d_k
-        queries = self._query(y)
+        queries = self._query(y)  # scaled already
         if self._beams == 1:  # no heads to move: the product reads the queries in place
             attended = _attend(queries.view(rows * heads, 1, d_k), *self._flat_memory, padding)
             return self._cross_out(attended.view(rows, -1))
+        # Beams are more queries on one memory: sentence and head in front, beams as rows.
         queries = queries.view(-1, self._beams, heads, d_k).transpose(1, 2).flatten(0, 1)
         attended = _attend(queries, *self._flat_memory, padding)
         by_row = attended.view(-1, heads, self._beams, attended.size(2)).transpose(1, 2)
@@ -171,7 +166,7 @@ class _Linear(NamedTuple):
     def __call__(self, x: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:
         if self.bias is None:
             return torch.mm(x, self.matrix)
-        return torch.addmm(self.bias, x, self.matrix)
+        return torch.addmm(self.bias, x, self.matrix)  # one call: a step is bound by their number
 
 
 def _of(linear: nn.Linear) -> _Linear:
@@ -181,7 +176,7 @@ def _of(linear: nn.Linear) -> _Linear:
 def _scaled_query(attention: Attention) -> _Linear:
     """The projection to queries, divided by √d_k."""
     (matrix, bias), heads = _of(attention.query), attention.heads
-    scale = (matrix.size(1) // heads) ** -0.5
+    scale = (matrix.size(1) // heads) ** -0.5  # into the weights, once, not into every query
     return _Linear(matrix * scale, None if bias is None else bias * scale)
 
 
@@ -224,6 +219,7 @@ def _attend(
     scores = torch.bmm(queries, keys) if padding is None else torch.baddbmm(padding, queries, keys)
     weights = softmax(scores)
     batch, memory, d_v = values.shape
+    # A product and a sum in place of many products too small for `bmm`'s fast kernel.
     if batch > 8 and queries.size(1) == 1 and memory * d_v < _MIN_BMM:
         return (weights.mT * values).sum(1, keepdim=True)
     return torch.bmm(weights, values)
@@ -235,5 +231,6 @@ def _additive_padding_mask(
     heads: int,
 ) -> Float[Tensor, "batch heads 1 source"]:
     """Zero where a source position is a piece, minus infinity where it is padding."""
+    # Additive, as `baddbmm` adds it to the product for free; one row a head, as that reads it.
     added = torch.zeros_like(mask, dtype=memory.dtype).masked_fill_(~mask, -torch.inf)
     return added.expand(-1, heads, -1, -1).contiguous()

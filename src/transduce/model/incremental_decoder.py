@@ -35,6 +35,7 @@ class IncrementalDecoder:
             source_mask: True where a source position is not padding; None without padding.
             beams: rows a sentence.
         """
+        # One row a beam is the simple way; `FusedDecoder` keeps one a sentence.
         memory = model.encode(source, source_mask).repeat_interleave(beams, 0)
         self._model, self._beams = model, beams
         self._mask = None if source_mask is None else source_mask.repeat_interleave(beams, 0)
@@ -44,7 +45,7 @@ class IncrementalDecoder:
 
     def step(self, ids: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
         """Append one id to each row; return next-token logits. The first id is PAD."""
-        x = self._model.embed(ids[:, None], first=self._length)
+        x = self._model.embed(ids[:, None], first=self._length)  # rows 1 d_model
         for layer, memory, cache in zip(
             self._model.decoder, self._memories, self._caches, strict=True
         ):

@@ -59,15 +59,7 @@ def scaled_dot_product_attention_cpu(
     mask: Bool[Tensor, "#batch 1 #query memory"] | None = None,
     causal: bool = False,
 ) -> Float[Tensor, "batch heads query d_v"]:
-    """Equation (1) as two batched products.
-
-    Args:
-        queries: Q.
-        keys: K.
-        values: V.
-        mask: True where a query may attend; None allows all.
-        causal: each position attends to itself and earlier ones only.
-    """
+    """Equation (1) as two batched products. Args: those of `fastest_attention`."""
     # Scaling Q is less work than scaling QKᵀ. Heads are strided views; batched products are fast
     # on contiguous factors.
     scores = (queries.contiguous() * keys.size(-1) ** -0.5) @ keys.contiguous().mT
@@ -81,11 +73,9 @@ def scaled_dot_product_attention_cpu(
 
 
 def softmax(scores: Float[Tensor, "*rows memory"]) -> Float[Tensor, "*rows memory"]:
-    """Softmax over the last dimension; short rows of bfloat16 are computed in float32.
-
-    torch's takes a vector register at a time; a row shorter than one takes longer than a full one,
-    and a register holds twice as many bfloat16.
-    """
+    """Softmax over the last dimension; short rows of bfloat16 are computed in float32."""
+    # torch's takes a vector register at a time; a row shorter than one takes longer than a full
+    # one, and a register holds twice as many bfloat16.
     length = scores.size(-1)
     short = scores.device.type == "cpu" and length * scores.element_size() < LANES * 4
     if not short or scores.numel() <= MIN_SCORES:
@@ -99,8 +89,7 @@ def softmax(scores: Float[Tensor, "*rows memory"]) -> Float[Tensor, "*rows memor
 class Dropout(nn.Module):
     """Zero each value with probability `p` in training and scale the rest by 1 / (1 - p).
 
-    On a CPU torch draws a double-precision Bernoulli variable per value, which costs more than the
-    layer around it. Here one 64-bit draw decides four values, so `p` is exact to within 2**-17.
+    On a CPU `p` is exact to within 2**-17.
     """
 
     def __init__(self, p: float) -> None:
@@ -114,6 +103,8 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
+        # torch draws a double-precision Bernoulli variable per value on a CPU, which costs more
+        # than the layer around it. Here one 64-bit draw decides four values.
         draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
         levels = draws.view(torch.int16)[: x.numel()].view(x.shape)  # uniform in [-2**15, 2**15)
         first = dropped - 2**15  # the first level that is kept
@@ -122,4 +113,4 @@ class Dropout(nn.Module):
         scale = 2**16 / (2**16 - dropped)
         if x.dtype == torch.bfloat16:  # which would round the scale, by up to 0.4 %
             return x * kept * scale
-        return x * kept.mul_(scale)
+        return x * kept.mul_(scale)  # in place: `kept` is ours

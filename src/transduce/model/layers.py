@@ -51,7 +51,7 @@ class AddNorm(nn.Module):
         self, x: Float[Tensor, "batch length d_model"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "batch length d_model"]:
         """Run `sublayer` on `x` inside its residual connection."""
-        if self.pre_norm:
+        if self.pre_norm:  # a path from top to bottom that no normalisation is on
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
 
@@ -85,9 +85,10 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        # The order of definition fixes the initial weights of a seed and the optimizer's state.
         self.self_attention = make_attention(config, radius=config.radius)
         self.self_attention_norm = AddNorm(config)
-        self.cross_attention = make_attention(config)
+        self.cross_attention = make_attention(config)  # never restricted
         self.cross_attention_norm = AddNorm(config)
         self.feed_forward = make_feed_forward(config)
         self.feed_forward_norm = AddNorm(config)

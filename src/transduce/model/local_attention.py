@@ -88,20 +88,14 @@ def blockwise_local_attention(
     """The same in blocks of queries and windows of keys: O(radius n d) where a mask takes O(n² d).
 
     A window holds its block's positions, `radius` before them and, unless causal, `radius` after.
-
-    Args:
-        queries: Q.
-        keys: K.
-        values: V.
-        radius: how far a query sees.
-        mask: True where a position is a piece and not padding.
-        causal: each position attends to itself and earlier ones only.
+    Args: those of `local_attention`.
     """
     length, block = queries.size(2), max(radius, BLOCK)
     after = 0 if causal else radius
     padding = -length % block  # fills up the last block
     window = radius + block + after
 
+    # Blocks of queries and windows of keys overlap differently, so keys are padded at both ends.
     def windows(x: Tensor) -> Tensor:
         return F.pad(x, (0, 0, radius, padding + after)).unfold(2, window, block)
 

@@ -48,6 +48,7 @@ def cross_entropy(
     pad = logits.size(-1) - 1
     log_probs = logits[target_out != pad][:, :pad].log_softmax(-1)
     correct = log_probs.gather(1, target_out[target_out != pad][:, None]).sum()
+    # Smoothing spreads ε evenly, so its part is a mean over the pieces.
     smoothed = (1 - smoothing) * correct + smoothing * log_probs.mean(-1).sum()
     return LossSums(-smoothed, -correct.detach())
 
@@ -164,10 +165,12 @@ class _Chunked(torch.autograd.Function):
         exact = torch.promote_types(rows.dtype, torch.float32)
         share, spike = smoothing / pad, 1.0 - smoothing
         total = embedding[:pad].sum(0, dtype=exact)
+        # Validation needs no gradients and does not pay for them.
         needs_grad = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
         rows_grad = torch.empty_like(rows) if needs_grad else None
         pieces_grad = torch.zeros_like(embedding) if needs_grad else None
         smoothed, plain = rows.new_zeros((), dtype=exact), rows.new_zeros((), dtype=exact)
+        # All chunks share this memory.
         block = rows.new_empty(min(size, len(rows)), len(pieces))
         differentiate = compiled_logit_gradients() if compiled else _InPlace(block, exact)
         for start in range(0, len(rows), size):
@@ -279,6 +282,7 @@ class _RDrop(torch.autograd.Function):
             rows = [first[part], second[part]]
             log_p, log_q = ((row @ pieces.T).log_softmax(-1, dtype=exact) for row in rows)
             p, q, log_ratio = log_p.exp(), log_q.exp(), log_p - log_q
+            # Symmetric in p and q: one side after the other, each with its own gradient.
             for row, own, own_log, other, own_log_ratio, grad in (
                 (rows[0], p, log_p, q, log_ratio, grads[0]),
                 (rows[1], q, log_q, p, -log_ratio, grads[1]),
@@ -289,7 +293,7 @@ class _RDrop(torch.autograd.Function):
                 cross = cross + smoothing * own_log.mean(-1).sum()
                 loss += alpha / 4 * divergence.sum() - cross / 2
                 slope = own / 2 + alpha / 4 * (own * (own_log_ratio - divergence) + own - other)
-                slope -= smoothing / (2 * len(pieces))
+                slope -= smoothing / (2 * len(pieces))  # the smoothed target's constant part
                 slope.scatter_add_(1, correct, slope.new_full(correct.shape, -spike / 2))
                 slope = slope.to(row.dtype)
                 torch.mm(slope, pieces, out=grad[part])

@@ -1,4 +1,4 @@
-"""Where a piece stands: the sinusoids of section 3.5, or a learned table (Table 3, row E)."""
+"""Positional encodings: the sinusoids of section 3.5, or a learned table (Table 3, row E)."""
 
 import math
 
@@ -18,11 +18,12 @@ def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
     >>> sinusoids(2, 4)[0].tolist()
     [0.0, 1.0, 0.0, 1.0]
     """
-    places = torch.arange(length, dtype=torch.float64)[:, None]
+    # Double precision: in single, the angles of far positions would have few digits left.
+    positions = torch.arange(length, dtype=torch.float64)[:, None]
     frequencies = torch.exp(
         torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10_000.0) / d_model)
     )
-    angles = places * frequencies
+    angles = positions * frequencies
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
 
 
@@ -31,9 +32,9 @@ class Positions(nn.Module):
 
     table: Tensor
 
-    def __init__(self, d_model: int, *, room: int = 512) -> None:
+    def __init__(self, d_model: int, *, length: int = 512) -> None:
         super().__init__()
-        self.register_buffer("table", sinusoids(room, d_model), persistent=False)
+        self.register_buffer("table", sinusoids(length, d_model), persistent=False)
 
     def forward(
         self, x: Float[Tensor, "batch length d_model"], *, first: int = 0
@@ -47,10 +48,10 @@ class Positions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Adds weights of their own to embedded pieces, one row a position. The table has an end."""
+    """Adds learned embeddings of positions. The table has an end."""
 
     def __init__(self, d_model: int, *, rows: int) -> None:
-        """Leave the weights undrawn: `transformer.initialise` draws them."""
+        """Leave the weights uninitialised: `transformer.initialise` draws them."""
         super().__init__()
         self.weight = nn.Parameter(torch.empty(rows, d_model))
 
@@ -65,7 +66,7 @@ class LearnedPositions(nn.Module):
         end, rows = first + x.size(1), self.weight.size(0)
         if end > rows:
             raise ValueError(
-                f"a sentence of {end} positions, EOS counted, is longer than model.max_positions "
+                f"a sentence of {end} positions, EOS included, is longer than model.max_positions "
                 f"{rows}: split it, or train with more positions or with sinusoids"
             )
         return x + self.weight[first:end]

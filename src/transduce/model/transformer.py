@@ -41,6 +41,7 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=config.pad)
         self.positions = make_positions(config)
         self.dropout = Dropout(config.dropout)
+        # One embedding and one table of positions serve both sides.
         self.encoder = LayerStack(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = LayerStack(DecoderLayer(config) for _ in range(config.decoder_layers))
         # Post-norm layers end in a normalisation; a pre-norm stack needs one more at its top.
@@ -83,13 +84,7 @@ class Transformer(nn.Module):
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
         target_in: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target d_model"]:
-        """Return the decoder's output: the hidden states that `logits` projects.
-
-        Args:
-            memory: the encoder's output.
-            source_mask: True where a source position is not padding; None without padding.
-            target_in: target ids shifted right: PAD first, without EOS.
-        """
+        """Return the decoder's output, which `logits` projects. Args: those of `forward`."""
         x = self.embed(target_in)
         for layer in self.decoder:
             x = layer(x, layer.cross_attention.project_kv(memory), source_mask)
@@ -101,19 +96,14 @@ class Transformer(nn.Module):
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
         target_in: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target d_model"]:
-        """Encode and decode, without the logits: the loss makes those chunk by chunk.
-
-        Args:
-            source: ids with EOS, padded.
-            source_mask: True where a source position is not padding; None without padding.
-            target_in: target ids shifted right: PAD first, without EOS.
-        """
+        """Encode and decode without the logits, which the loss computes. Args: `forward`'s."""
         return self.decode(self.encode(source, source_mask), source_mask, target_in)
 
     def embed(
         self, ids: Int[Tensor, "batch length"], *, first: int = 0
     ) -> Float[Tensor, "batch length d_model"]:
         """Embed ids at positions `first`, …: scaled by √d_model, positions added, dropout."""
+        # Section 3.4: the positions added next have a variance of 1/2, embeddings one of 1/d_model.
         scaled = self.embedding(ids) * math.sqrt(self.config.d_model)
         return self.dropout(self.positions(scaled, first=first))
 
@@ -149,8 +139,6 @@ def initialise(model: Transformer) -> None:
     learned positions            normal with standard deviation 2^-0.5, as sinusoids have it
     ===========================  ==========================================================
 
-    So a learned position has the magnitude of the sinusoid that it replaces, beside an embedding
-    whose variance is one once it is scaled. Smaller ones take updates to grow.
     """
     # The order of the draws fixes the weights of a seed: modules() goes in order of definition.
     for module in model.modules():
@@ -161,4 +149,6 @@ def initialise(model: Transformer) -> None:
     nn.init.normal_(model.embedding.weight, std=model.config.d_model**-0.5)
     model.embedding.weight[model.config.pad].zero_()
     if isinstance(model.positions, LearnedPositions):
+        # The magnitude of the sinusoids, beside an embedding whose variance is one once it is
+        # scaled. Smaller ones take updates to grow.
         nn.init.normal_(model.positions.weight, std=0.5**0.5)

@@ -46,8 +46,6 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Find the most probable translations of each sentence. A beam of 1 is greedy search.
 
-    Candidates of equal score are ordered by beam, then by id.
-
     Args:
         steps: decoder state before the first target piece, `config.beam` rows a sentence.
         limits: maximum length of each sentence's translation in pieces, EOS included.
@@ -63,7 +61,6 @@ def beam_search(
     Raises:
         ValueError: if logits are NaN or infinite, or the constraints leave no translation.
     """
-    assert all(limit >= 1 for limit in limits), "a translation holds at least its EOS"
     beam = config.beam
     finished: list[list[Hypothesis]] = [[] for _ in limits]
     active = list(range(len(limits)))  # the sentence of each row of `beams`
@@ -78,9 +75,8 @@ def beam_search(
         # Finish: EOS or the length limit makes hypotheses of the first `beam` candidates only.
         ended = (candidates.ids == eos) | (beams.limits == length)[:, None]
         flags = _finished_mask(candidates, unfinished, ended=ended)
-        for index, hypothesis in _collect_finished(
-            beams, candidates, flags, eos=eos, alpha=config.alpha
-        ):
+        hypotheses = _collect_finished(beams, candidates, flags, eos=eos, alpha=config.alpha)
+        for index, hypothesis in hypotheses:
             finished[active[index]].append(hypothesis)
         # Prune sentences that are done, so that later steps compute fewer rows.
         remaining = [
@@ -93,9 +89,8 @@ def beam_search(
         if len(remaining) < len(active):
             active = [active[index] for index in remaining]
             batch_indices = torch.tensor(remaining, device=device)
-            steps.select(batch_indices)
-            if constraint_mask is not None:
-                constraint_mask.select(batch_indices)
+            for state in (steps, constraint_mask) if constraint_mask else (steps,):
+                state.select(batch_indices)
             beams = _Beams(*(part[batch_indices] for part in beams))
             unfinished = Candidates(*(part[batch_indices] for part in unfinished))
         # Reorder: each surviving candidate continues from the cache of the beam it extends.
@@ -104,12 +99,14 @@ def beam_search(
             steps.reorder((first_rows + unfinished.beams).flatten())
         beams = _extend(beams, unfinished)
         last = unfinished.ids.flatten()
-    constrained = constraint_mask is not None
-    return [rank(hypotheses, beam=beam, constrained=constrained) for hypotheses in finished]
+    return [
+        rank(results, beam=beam, constrained=constraint_mask is not None) for results in finished
+    ]
 
 
 def _initial_beams(limits: Sequence[int], beam: int, device: torch.device | str) -> _Beams:
     """All beams start alike: all but the first are dead, or step 1 would take copies."""
+    assert all(limit >= 1 for limit in limits), "a translation holds at least its EOS"
     totals = torch.full((len(limits), beam), -math.inf, device=device)
     totals[:, 0] = 0.0
     empty = torch.empty((len(limits), beam, 0), device=device)

@@ -44,7 +44,7 @@ def masked_log_softmax(
     logits: Float[Tensor, "*rows vocab"], *, pad: int
 ) -> Float[Tensor, "*rows vocab"]:
     """Return single-precision log-probabilities; PAD gets none. Overwrites PAD's logits."""
-    logits[..., pad] = -math.inf
+    logits[..., pad] = -math.inf  # in place: logits are large
     return logits.log_softmax(-1, dtype=torch.float32)
 
 
@@ -132,7 +132,7 @@ def topk_candidates(
     vocab = log_probs.size(1)
     # Ascending positions, so that the stable sort below leaves equals in order of beam and id.
     positions = _topk_positions(log_probs, totals).sort(1).values
-    beams, ids = positions // vocab, positions % vocab
+    beams, ids = positions // vocab, positions % vocab  # undo the flattening of beams x vocab
     added = log_probs.view(len(totals), -1).gather(1, positions)
     new_totals = added + totals.gather(1, beams)
     order = new_totals.argsort(dim=1, descending=True, stable=True)[:, : 2 * totals.size(1)]
@@ -152,14 +152,14 @@ def _topk_positions(
     if blocked < 4 * count * _BLOCK:
         ids = topk(log_probs, min(count, vocab))[1]
         return (ids.view(batch, beam, -1) + first).flatten(1)
-    blocks = log_probs[:, :blocked].unflatten(1, (-1, _BLOCK))
+    blocks = log_probs[:, :blocked].unflatten(1, (-1, _BLOCK))  # rows, blocks, block
     # Blocks of all beams compete, so each one's maximum counts with its beam's total.
     maxima = (blocks.amax(2) + rows).view(batch, -1)
     best = maxima.topk(count, sorted=False).indices
-    beams, block = best // blocks.size(1), best % blocks.size(1)
+    beams, block = best // blocks.size(1), best % blocks.size(1)  # `best` counts over all beams
     inside = blocks[torch.arange(batch, device=device)[:, None] * beam + beams, block]
     inside = (inside + totals.gather(1, beams)[:, :, None]).flatten(1)
-    rest = (log_probs[:, blocked:] + rows).view(batch, -1)
+    rest = (log_probs[:, blocked:] + rows).view(batch, -1)  # entries behind the last full block
     starts = beams * vocab + block * _BLOCK
     positions = torch.cat(
         [

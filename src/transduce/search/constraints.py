@@ -74,7 +74,7 @@ class ConstraintMask:
         prefixes = [request.prefix for request in requests]
         if not (constraints.no_repeat or constraints.min_length or any(prefixes)):
             return None
-        columns = max(map(len, prefixes)) + 1
+        columns = max(map(len, prefixes)) + 1  # one more, so that the last one is unforced
         rows = [[*prefix, *[_UNFORCED] * (columns - len(prefix))] for prefix in prefixes]
         return cls(torch.tensor(rows, device=device), constraints, eos=eos, pad=pad)
 
@@ -129,7 +129,7 @@ def _repeating_ids(
     ids: Int[Tensor, "batch beam length"], size: int, *, none: int
 ) -> Int[Tensor, "rows ngrams"]:
     """Return the ids that would complete an n-gram of this size again; `none` where none would."""
-    ngrams = ids.unfold(2, size, 1)
+    ngrams = ids.unfold(2, size, 1)  # batch, beam, ngrams, size
     # An n-gram repeats if its first n - 1 ids are the last n - 1 generated ones.
     tail = ids[:, :, None, ids.size(2) - size + 1 :]
     repeats = (ngrams[..., :-1] == tail).all(-1)

@@ -31,20 +31,7 @@ def fast_search(
     device: torch.device | str,
     constraint_mask: ConstraintMask | None = None,
 ) -> list[list[Hypothesis]]:
-    """Run beam search by the quickest equivalent. Arguments and result are `beam_search`'s.
-
-    Args:
-        steps: decoder state before the first target piece, `config.beam` rows a sentence.
-        limits: maximum length of each sentence's translation in pieces, EOS included.
-        config: supplies beam and alpha.
-        eos: id that ends a translation.
-        pad: id that starts a translation; it is never generated.
-        device: device of the logits.
-        constraint_mask: forbids next pieces; None allows all.
-
-    Raises:
-        ValueError: if logits are NaN or infinite, or the constraints leave no translation.
-    """
+    """Run `beam_search` or its fastest equivalent. Args: those of `beam_search`, as are results."""
     assert all(limit >= 1 for limit in limits), "a translation holds at least its EOS"
     ids = {"eos": eos, "pad": pad}
     if constraint_mask is None and config.beam == 1:
@@ -76,16 +63,7 @@ def greedy_search(
 ) -> list[list[Hypothesis]]:
     """Take the most probable piece at every step: nothing is sorted or reordered.
 
-    Log-probabilities stay on the device until the end and are read there all at once; the loop
-    waits for the ids only.
-
-    Args:
-        steps: decoder state before the first target piece, one row a sentence.
-        limits: maximum length of each sentence's translation in pieces, EOS included.
-        alpha: exponent of the length penalty.
-        eos: id that ends a translation.
-        pad: id that starts a translation; it is never generated.
-        device: device of the logits.
+    Args: those of `beam_search`, with one row a sentence; alpha is the length penalty's exponent.
 
     Returns:
         For each sentence one hypothesis; none where its logits were NaN or infinite.
@@ -97,6 +75,7 @@ def greedy_search(
     last = torch.full((len(limits),), pad, device=device)
     for length in range(1, max(limits, default=0) + 1):
         last, best = argmax(steps.step(last), pad=pad)
+        # Log-probabilities stay on the device until the end: the loop waits for ids only.
         log_probs.append(best)
         owners += active
         for row, (sentence, piece) in enumerate(zip(active, last.tolist(), strict=True)):
@@ -107,12 +86,13 @@ def greedy_search(
         remaining = [row for row, sentence in enumerate(active) if sentence is not None]
         if not remaining:
             break
+        # A finished row is computed in vain until there are enough of them to be worth the copy.
         if len(remaining) <= (1.0 - _MAX_FINISHED) * len(active):
             active = [active[row] for row in remaining]
             rows = torch.tensor(remaining, device=device)
             steps.select(rows)
             last = last[rows]
-    by_sentence: list[list[float]] = [[] for _ in limits]
+    by_sentence: list[list[float]] = [[] for _ in limits]  # read from the device all at once
     for sentence, log_prob in zip(owners, torch.cat(log_probs).tolist(), strict=True):
         if sentence is not None:
             by_sentence[sentence].append(log_prob)
@@ -144,24 +124,19 @@ def beam_search_single(
     """Search one sentence with Python lists for bookkeeping.
 
     Its candidates are a handful of numbers, which Python moves in less time than the many small
-    tensor operations that a batch is worth. Totals are still added by torch in single precision,
-    so that candidates rank exactly as in `beam_search`.
+    tensor operations that a batch is worth.
 
-    Args:
-        steps: decoder state before the first target piece, `config.beam` rows.
-        limit: maximum length of the translation in pieces, EOS included.
-        config: supplies beam and alpha.
-        eos: id that ends a translation.
-        pad: id that starts a translation; it is never generated.
-        device: device of the logits.
+    Args: those of `beam_search`; limit is the maximum length in pieces, EOS included.
 
     Returns:
         The finished hypotheses, in the order in which they finished.
     """
     finished: list[Hypothesis] = []
+    # Beams start alike: all but the first are dead, or step 1 would take copies.
     beams = [_Beam((), (), 0.0)] + [_Beam((), (), -math.inf)] * (config.beam - 1)
     last, identity = torch.full((config.beam,), pad, device=device), list(range(config.beam))
     for length in range(1, limit + 1):
+        # torch adds in single precision, so candidates rank exactly as in `beam_search`.
         totals = torch.tensor([[beam.total] for beam in beams], device=device)
         candidates = topk_single(steps.step(last), totals, pad=pad)
         for beam, piece, log_prob, total in candidates[: config.beam]:
@@ -170,6 +145,7 @@ def beam_search_single(
                 finished.append(
                     Hypothesis.scored(ids, log_probs, alpha=config.alpha, finished=piece == eos)
                 )
+        # A beam can end in one way only, so `beam` candidates without EOS remain.
         unfinished = [candidate for candidate in candidates if candidate.id != eos][: config.beam]
         if len(finished) >= config.beam or length == limit:
             break

@@ -90,7 +90,7 @@ class Hypothesis:
             alpha: exponent of the length penalty.
             finished: whether it ends in EOS; the score does not depend on it.
         """
-        log_prob = math.fsum(log_probs)
+        log_prob = math.fsum(log_probs)  # correctly rounded
         return cls(
             ids=tuple(ids),
             log_probs=tuple(log_probs),

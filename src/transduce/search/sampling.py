@@ -83,15 +83,7 @@ def sample(
 ) -> list[list[Hypothesis]]:
     """Draw `config.beam` translations of each sentence, which may repeat.
 
-    Args:
-        steps: decoder state before the first target piece, `config.beam` rows a sentence.
-        sampler: draws the pieces of these sentences.
-        limits: maximum length of each sentence's translation in pieces, EOS included.
-        config: supplies beam and alpha.
-        eos: id that ends a translation.
-        pad: id that starts a translation; it is never generated.
-        device: device of the logits.
-        constraint_mask: forbids next pieces; None allows all.
+    Args: those of `beam_search`; `sampler` draws the pieces of these sentences.
 
     Returns:
         For each sentence its samples, ranked by score. Log-probabilities are the model's own, not
@@ -101,12 +93,13 @@ def sample(
         ValueError: if logits are NaN or infinite, or the constraints leave no translation.
     """
     finished: list[list[Hypothesis]] = [[] for _ in limits]
-    active = list(range(len(limits)))
+    active = list(range(len(limits)))  # the sentence of each row of `samples`
     samples = _Samples(limits, config.beam, device)
     last = torch.full((len(limits) * config.beam,), pad, device=device)
     for position in range(max(limits, default=0)):
         log_probs = next_log_probs(steps.step(last), samples.ids, constraint_mask, pad=pad)
         last = sampler.sample(log_probs, position)
+        # The score counts the model's own log-probability of what was drawn.
         done = samples.append(last, log_probs.gather(1, last[:, None])[:, 0], eos=eos).tolist()
         for index, sentence in enumerate(active):
             if done[index]:
@@ -117,7 +110,7 @@ def sample(
         if len(remaining) < len(active):
             active = [active[index] for index in remaining]
             batch_indices = torch.tensor(remaining, device=device)
-            for part in (steps, sampler, samples):
+            for part in (steps, sampler, samples):  # all have one entry a sentence
                 part.select(batch_indices)
             if constraint_mask is not None:
                 constraint_mask.select(batch_indices)
@@ -165,7 +158,7 @@ class _Samples:
                 ids[:length], log_probs[:length], alpha=alpha, finished=ids[length - 1] == eos
             )
             for length, ids, log_probs in rows
-            if length > 0
+            if length > 0  # -1: no piece could be drawn
         ]
 
     def select(self, batch_indices: Int[Tensor, " remaining"]) -> None:
@@ -189,7 +182,7 @@ def _nucleus(
     if config.top_k:
         best, ids = probs.topk(min(config.top_k, probs.size(1)))
     else:
-        best, ids = probs.sort(dim=1, descending=True, stable=True)
+        best, ids = probs.sort(dim=1, descending=True, stable=True)  # of equals the first id
     # The probability before a piece decides, so that the piece that reaches top_p is included.
     kept = best.cumsum(1) - best < config.top_p * best.sum(1, keepdim=True)
     return torch.zeros_like(probs, dtype=torch.bool).scatter(1, ids, kept)

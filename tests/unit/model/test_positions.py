@@ -14,7 +14,7 @@ def learned(rows: int) -> LearnedPositions:
 
 
 def test_the_table_grows_when_a_sentence_is_longer_than_its_room():
-    positions = Positions(6, room=3)
+    positions = Positions(6, length=3)
 
     added = positions(torch.zeros(2, 11, 6))
 
@@ -22,7 +22,7 @@ def test_the_table_grows_when_a_sentence_is_longer_than_its_room():
 
 
 def test_a_position_further_on_gets_its_own_encoding():
-    positions = Positions(6, room=13)
+    positions = Positions(6, length=13)
 
     added = positions(torch.zeros(1, 1, 6), first=7)
 
@@ -30,7 +30,7 @@ def test_a_position_further_on_gets_its_own_encoding():
 
 
 def test_a_table_that_grew_holds_what_it_held_before():
-    positions = Positions(6, room=3)
+    positions = Positions(6, length=3)
     before = positions(torch.zeros(1, 3, 6))
     positions(torch.zeros(1, 1, 6), first=40)
 
@@ -44,7 +44,7 @@ def test_the_table_is_no_part_of_the_weights():
 
 
 def test_a_table_that_grows_keeps_the_precision_of_the_model():
-    positions = Positions(6, room=3).double()
+    positions = Positions(6, length=3).double()
 
     added = positions(torch.zeros(1, 5, 6, dtype=torch.float64))
 

@@ -62,7 +62,7 @@ class Network(nn.Module):
     def __init__(self, kind: Kind, width: int, recall: Recall) -> None:
         super().__init__()
         self.embedding = nn.Embedding(2 * recall.symbols, width)
-        self.positions = Positions(width, room=max(recall.distances) + 1)
+        self.positions = Positions(width, length=max(recall.distances) + 1)
         self.layers = nn.ModuleList(
             _layer(kind, width, number, recall) for number in range(recall.layers)
         )
