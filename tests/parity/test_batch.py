@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transduce.data.batch import Batch, collate
+from transduce.data.batch import Batch, collate, pad_to_bucket
 from transduce.model.loss import chunked_cross_entropy, output_projection_inputs
 from transduce.model.transformer import Transformer
 
