@@ -1,9 +1,9 @@
 """Line and bar charts as inline SVG that follows the page's colours, scheme and width.
 
-These charts are drawn here rather than by matplotlib because `evaluate --report` and the demo's
-report must have them on a plain install, where matplotlib (an optional extra, 0.5 s to import) is
-missing. A matplotlib SVG also has fixed colours and a fixed width, so it could not follow a dark
-scheme or a phone; `paper/plot.py` uses it where a figure of the paper is reproduced.
+They are drawn here and not by matplotlib: `evaluate --report` and the demo's report need them
+on a plain install, where matplotlib, an optional extra that is slow to import, is missing. A
+matplotlib SVG also has fixed colours and a fixed width, so it could not follow a dark scheme or a
+phone's screen; `paper/` uses matplotlib where it reproduces a figure of the paper.
 
 Horizontal positions are percentages and vertical ones pixels, so that text keeps its size at any
 width; the axis labels lie in the margins.
