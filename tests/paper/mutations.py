@@ -154,13 +154,13 @@ MUTATIONS = (
         f"{ARCHITECTURE}::test_embeddings_are_multiplied_by_the_root_of_the_width",
     ),
     Mutation(
-        "8 without it equivariant", "paper/figures/order.py", "without.positions = _None()",
+        "8 without it equivariant", "paper/figures/positions.py", "without.positions = _None()",
         "without.positions = sinusoid.positions",
         f"{ROOM}/test_order.py::test_an_encoder_without_positions_is_equivariant",
     ),
     Mutation(
         "9 the noun that is meant",
-        "paper/figures/resolve.py",
+        "paper/figures/coreference.py",
         "leans[:, 1] < 0", "leans[:, 1] > 0",
         f"{ROOM}/test_resolve.py::test_a_head_that_looks_at_the_noun_that_is_meant_is_found",
     ),

@@ -18,8 +18,8 @@ from transduce.model.config import ModelConfig
 from transduce.model.kernels import scaled_dot_product_attention_cpu
 from transduce.model.positions import sinusoids
 from transduce.model.transformer import Transformer
+from transduce.paper.figures.attention_scores import measure_scaling
 from transduce.paper.figures.heads import measure_heads
-from transduce.paper.figures.scaling import measure_scaling
 
 ROOT = Path(__file__).parents[2]
 

@@ -99,10 +99,9 @@ def table2(
 
     from transduce.cli.progress import event_printer
     from transduce.io.streams import read_lines
-    from transduce.paper.table2.page import markdown, write
+    from transduce.paper.table2.report import both_ways, markdown, write
     from transduce.paper.table2.run import Assumed
     from transduce.paper.table2.run import table2 as run_table2
-    from transduce.paper.table2.scoring import both_ways
 
     scores = ()
     if hypotheses is not None and references is not None:
@@ -151,8 +150,7 @@ def table3(
       transduce paper table3 --corpus corpora/multi30k --rows base,A1,A4 --seeds 1,2,3
     """
     from transduce.cli.progress import event_printer
-    from transduce.paper.table3.page import markdown, write
-    from transduce.paper.table3.report import report
+    from transduce.paper.table3.report import markdown, report, write
     from transduce.paper.table3.run import Settings, measure, named_rows, named_seeds, references
 
     shared = Settings(
@@ -243,9 +241,9 @@ def table1(
       transduce paper table1
       transduce paper table1 --no-learning --out runs/costs
     """
-    from transduce.paper.table1.measure import QUICK, QUICK_RECALL, Sizes
+    from transduce.paper.table1.complexity import QUICK, QUICK_RECALL, Sizes
     from transduce.paper.table1.recall import Recall
-    from transduce.paper.table1.run import table1 as run_table1
+    from transduce.paper.table1.report import table1 as run_table1
 
     recall = QUICK_RECALL if quick else Recall()
     sizes = QUICK if quick else Sizes()

@@ -9,7 +9,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe
 from transduce.io.streams import open_output
 from transduce.model.transformer import Transformer
-from transduce.paper.architecture.draw_model import model_svg
+from transduce.paper.architecture.drawing import model_svg
 from transduce.paper.architecture.parts import (
     HEAD,
     NUMBERS,

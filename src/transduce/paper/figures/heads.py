@@ -21,8 +21,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from transduce.model.attention import Attention
-from transduce.paper.figures.shown import Shown, look_of
-from transduce.paper.figures.toy import learn, unseen_draws
+from transduce.paper.figures.common import Shown, learn, look_of, unseen_draws
 from transduce.paper.plot import Ink
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from torch import Tensor
 from transduce.data.batch import collate
 from transduce.model.attention import KeyValue
 from transduce.model.kernels import scaled_dot_product_attention_cpu
-from transduce.paper.figures.shown import Shown
+from transduce.paper.figures.common import Shown
 from transduce.paper.plot import Ink
 
 if TYPE_CHECKING:

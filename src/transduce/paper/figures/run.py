@@ -12,16 +12,13 @@ import torch
 from transduce.bundle.bundle import Bundle
 from transduce.io.streams import open_output
 from transduce.io.version import VERSION
-from transduce.paper.figures.compatibility import compatibility_figure
-from transduce.paper.figures.curves import curves_figure
+from transduce.paper.figures.attention_scores import compatibility_figure, scaling_figure
+from transduce.paper.figures.common import Shown
+from transduce.paper.figures.coreference import resolving_figure
 from transduce.paper.figures.heads import heads_figure
-from transduce.paper.figures.lengths import lengths_figure
 from transduce.paper.figures.masks import masks_figure
-from transduce.paper.figures.order import order_figure
-from transduce.paper.figures.resolve import resolving_figure
-from transduce.paper.figures.scaling import scaling_figure
-from transduce.paper.figures.shown import Shown
-from transduce.paper.figures.waves import waves_figure
+from transduce.paper.figures.positions import lengths_figure, order_figure, waves_figure
+from transduce.paper.figures.schedule import curves_figure
 from transduce.paper.plot import save_plot
 
 IT = "it"

@@ -261,7 +261,7 @@ def recipe_of(
             warmup=settings.warmup,
             seed=seed,
             validate_every=-(-updates // _CHECKPOINTS),
-            threads=threads,
+            intra_op_threads=threads,
         ),
     )
 

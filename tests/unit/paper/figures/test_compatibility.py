@@ -3,8 +3,13 @@
 import pytest
 import torch
 
-from transduce.paper.figures.compatibility import KINDS, Kind, Scores, measure_compatibility
-from transduce.paper.figures.memory import peak_bytes
+from transduce.paper.figures.attention_scores import (
+    KINDS,
+    Kind,
+    Scores,
+    measure_compatibility,
+    peak_bytes,
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

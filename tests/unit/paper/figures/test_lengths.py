@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.paper.figures.lengths import measure_lengths
+from transduce.paper.figures.positions import measure_lengths
 
 
 def test_every_place_of_twice_the_length_is_tested():

@@ -2,7 +2,7 @@
 
 from tests.conftest import SHAPE
 
-from transduce.paper.figures.order import measure_order
+from transduce.paper.figures.positions import measure_order
 
 
 def test_an_encoder_without_positions_is_equivariant():

@@ -13,10 +13,8 @@ from transduce.demo.corpus import unseen_combinations
 from transduce.model.config import ModelConfig
 from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
-from transduce.paper.figures import resolve
-from transduce.paper.figures.readings import two_readings
-from transduce.paper.figures.resolve import measure_resolving
-from transduce.paper.figures.share import wilson
+from transduce.paper.figures import coreference as resolve
+from transduce.paper.figures.coreference import measure_resolving, two_readings, wilson
 from transduce.search.config import SearchConfig
 
 COUNT = 12

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from transduce.model.positions import sinusoids
-from transduce.paper.figures.waves import measure_waves, shift
+from transduce.paper.figures.positions import measure_waves, shift
 
 
 @pytest.mark.parametrize("k", [1, 5, 23])

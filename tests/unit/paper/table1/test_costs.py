@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from transduce.paper.table1.costs import crossing, exponent, seconds
+from transduce.paper.table1.complexity import crossing, exponent, seconds
 
 
 def test_an_exponent_is_that_of_a_power():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from transduce.paper.table1.costs import counted, operations
+from transduce.paper.table1.complexity import counted, operations
 from transduce.paper.table1.layer_types import (
     KINDS,
     PARTS,

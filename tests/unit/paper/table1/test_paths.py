@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from transduce.paper.table1.layer_types import KINDS, Kind, Reach, Recurrent
-from transduce.paper.table1.page import expected_path
 from transduce.paper.table1.paths import STACKS, Stack, in_parallel, path_length, sequential
+from transduce.paper.table1.report import expected_path
 
 REACH = Reach(radius=5, kernel=3)
 

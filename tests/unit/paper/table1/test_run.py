@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tests.conftest import Transduce
 
-from transduce.paper.table1 import run as module
-from transduce.paper.table1.measure import QUICK
-from transduce.paper.table1.page import reached
+from transduce.paper.table1 import report as module
+from transduce.paper.table1.complexity import QUICK
 from transduce.paper.table1.recall import Recall
+from transduce.paper.table1.report import reached
 
 PLOTS = ("length", "width", "paths", "recall")
 

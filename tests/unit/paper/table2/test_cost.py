@@ -9,7 +9,7 @@ from transduce.config import load_recipe
 from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
 from transduce.model.loss import cross_entropy
-from transduce.paper.table2.cost import RUNS, Lengths, account, count, on_gpu
+from transduce.paper.table2.run import RUNS, Lengths, account, count, on_gpu
 
 LENGTHS = Lengths(source=11, target=7)
 ROWS = 5

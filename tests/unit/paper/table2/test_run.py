@@ -4,9 +4,19 @@ import pytest
 from tests.conftest import SHAPE, Transduce, refuses
 
 from transduce.evaluation.metrics import Score
-from transduce.paper.table2.cost import RUNS, Lengths, account, on_gpu
-from transduce.paper.table2.page import PUBLISHED, markdown, write
-from transduce.paper.table2.run import Assumed, Cost, Speed, Table2, measure, projected
+from transduce.paper.table2.report import PUBLISHED, markdown, write
+from transduce.paper.table2.run import (
+    RUNS,
+    Assumed,
+    Cost,
+    Lengths,
+    Speed,
+    Table2,
+    account,
+    measure,
+    on_gpu,
+    projected,
+)
 
 LENGTHS = Lengths(11, 7)
 

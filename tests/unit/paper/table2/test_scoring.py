@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from transduce.evaluation.metrics import bleu
-from transduce.paper.table2.scoring import as_the_paper, both_ways, split_compounds
+from transduce.paper.table2.report import as_the_paper, both_ways, split_compounds
 
 REFERENCES = [
     "Das Rich-Text-Format ist ein Datei-Format für alte Programme .",

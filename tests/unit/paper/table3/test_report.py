@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from transduce.paper.table3.page import markdown
-from transduce.paper.table3.report import Line, Report, report
+from transduce.paper.table3.report import Line, Report, markdown, report
 from transduce.paper.table3.run import Outcome, Scored, Settings
 
 LINES = 41

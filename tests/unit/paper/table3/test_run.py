@@ -11,8 +11,7 @@ import pytest
 
 from transduce.config import Recipe
 from transduce.paper.table3 import run as table3
-from transduce.paper.table3.page import markdown, write
-from transduce.paper.table3.report import report
+from transduce.paper.table3.report import markdown, report, write
 from transduce.paper.table3.run import Outcome, Settings, foreseen, measure, recipe_of, references
 from transduce.recipes.table3 import Row, find
 from transduce.train.events import Event, LogMessage, Progress

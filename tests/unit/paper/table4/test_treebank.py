@@ -6,17 +6,16 @@ from random import Random
 
 import pytest
 
-from transduce.paper.table4.brackets import brackets_of
-from transduce.paper.table4.grammar import sentence_tree
-from transduce.paper.table4.linear import delinearise
-from transduce.paper.table4.treebank import (
+from transduce.paper.table4.grammar import (
     generated,
     read_gold,
     read_parsed,
     read_treebank,
+    sentence_tree,
     write_corpus,
 )
-from transduce.paper.table4.trees import Tree, parse_trees, tidy_tree
+from transduce.paper.table4.linearization import delinearise
+from transduce.paper.table4.trees import Tree, brackets_of, parse_trees, tidy_tree
 
 DRAWN = tuple(sentence_tree(rng) for rng in [Random(7)] for _ in range(800))
 

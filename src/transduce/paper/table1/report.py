@@ -1,12 +1,19 @@
 """Table 1 as Markdown: what was measured beside what the paper says."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
 from math import ceil, log
+from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
-from transduce.paper.table1.layer_types import KINDS, Kind, Reach
-from transduce.paper.table1.measure import Along, Growth, Table1
-from transduce.paper.table1.paths import Stack
+from transduce.io.atomic_folder import atomic_file
+from transduce.paper.plot import MARKERS, Ink, save_plot
+from transduce.paper.table1.complexity import Along, Cost, Growth, Sizes, Table1, Tell, measure
+from transduce.paper.table1.layer_types import KINDS, PARTS, Kind, Reach
+from transduce.paper.table1.paths import STACKS, Stack
 from transduce.paper.table1.recall import LEARNERS, Recall, Recalled
 
 COMPLEXITY: dict[Kind, tuple[str, int, int]] = {
@@ -192,3 +199,150 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
             yield f"| {' | '.join(row)} |"
 
     return "\n".join(lines())
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PLACE: dict[Stack, int] = {kind: place for place, kind in enumerate(STACKS)}
+
+
+def draw_all(found: Table1, out: Path) -> list[Path]:
+    """Write every plot.
+
+    Raises:
+        ValueError: if matplotlib is not installed.
+    """
+    drawn = [
+        *_draw_costs(found.by_length, "n", f"d = {found.sizes.width}", out),
+        *_draw_costs(found.by_width, "d", f"n = {found.sizes.length}", out),
+        *_draw_paths(found, out),
+    ]
+    return drawn + (_draw_learned(found, out) if found.recall else [])
+
+
+def _draw_costs(costs: Sequence[Cost], along: Along, fixed: str, out: Path) -> list[Path]:
+    def draw(figure: "Figure", ink: Ink) -> None:
+        whole = "the whole layer"
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, part in zip(panels, PARTS, strict=True):
+            for kind in KINDS:
+                some = [cost for cost in costs if (cost.kind, cost.part) == (kind, part)]
+                at = [cost.n if along == "n" else cost.d for cost in some]
+                _line(axes, kind, at, [1000 * cost.seconds for cost in some], ink)
+            _logarithmic(axes, sorted({cost.n if along == "n" else cost.d for cost in costs}))
+            axes.set_title(f"{whole if part == 'whole' else 'the mixing'}, {fixed}")
+            axes.set_xlabel("length n" if along == "n" else "width d")
+        panels[0].set_ylabel("milliseconds a batch")
+        figure.legend(
+            *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(KINDS)
+        )
+
+    name = "length" if along == "n" else "width"
+    return save_plot(out, f"table1-{name}", draw)
+
+
+def _draw_paths(found: Table1, out: Path) -> list[Path]:
+    def draw(figure: "Figure", ink: Ink) -> None:
+        axes = figure.subplots()
+        for one in found.paths:
+            if one.kind != "LSTM":
+                label = "GRU, LSTM" if one.kind == "GRU" else None
+                _line(axes, one.kind, one.at, one.found, ink, label=label)
+        reach = found.sizes.reach
+        _logarithmic(axes, found.sizes.path_lengths)
+        axes.set_xlabel("length n")
+        axes.set_ylabel("hops from the first position to the last")
+        axes.legend(title=f"k = {reach.kernel}, r = {reach.radius}")
+
+    return save_plot(out, "table1-paths", draw)
+
+
+def _draw_learned(found: Table1, out: Path) -> list[Path]:
+    recall = found.recall
+    assert recall is not None
+
+    def draw(figure: "Figure", ink: Ink) -> None:
+        axes = figure.subplots()
+        for kind in LEARNERS:
+            means = [
+                fmean(
+                    100 * one.accuracy
+                    for one in found.learned
+                    if (one.kind, one.distance) == (kind, distance)
+                )
+                for distance in recall.distances
+            ]
+            far = reached(kind, recall)
+            label = kind if far is None else f"{kind} (sees {far} far)"
+            _line(axes, kind, recall.distances, means, ink, label=label)
+            # Each thinner than those before: many lines lie at all right, or at chance.
+            axes.lines[-1].set(linewidth=5.0 - len(axes.lines), markersize=11 - 2 * len(axes.lines))
+        axes.axhline(100 / recall.symbols, color=ink.text, linewidth=1.0, linestyle=":")
+        axes.annotate(
+            "chance",
+            (recall.distances[0], 100 / recall.symbols),
+            (0, -11),
+            textcoords="offset points",
+            fontsize=9,
+        )
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(recall.distances, [str(one) for one in recall.distances])
+        axes.set_ylim(0, 104)
+        axes.set_xlabel("distance of what is asked for, in positions")
+        axes.set_ylabel("right answers, %")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+
+    return save_plot(out, "table1-recall", draw)
+
+
+def _line(
+    axes: "Axes",
+    kind: Stack | Kind,
+    at: Sequence[int],
+    values: Sequence[int | float],
+    ink: Ink,
+    *,
+    label: str | None = None,
+) -> None:
+    """One type has one colour and one marker in all plots."""
+    place = _PLACE[kind]
+    color, marker = ink.lines[place], MARKERS[place]
+    axes.plot(at, values, color=color, marker=marker, label=label or kind)
+
+
+def _logarithmic(axes: "Axes", at: Sequence[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(at, [str(one) for one in at])
+    axes.minorticks_off()
+
+
+def table1(out: Path, sizes: Sizes, recall: Recall | None, *, tell: Tell) -> str:
+    """Measure, draw, and write all of it.
+
+    Args:
+        out: gets the files; those of before are replaced.
+        sizes: what is measured.
+        recall: the learning experiment; None leaves it out.
+        tell: told a line now and then.
+
+    Returns:
+        the page.
+
+    Raises:
+        ValueError: if matplotlib is not installed.
+        OSError: if something cannot be written.
+    """
+    if find_spec("matplotlib") is None:  # to be told before ten minutes of work, not after
+        raise ValueError("plots need matplotlib: pip install 'transduce[plot]'")
+    out.mkdir(parents=True, exist_ok=True)
+    found = measure(sizes, recall, tell=tell)
+    page = markdown(found)
+    numbers = json.dumps(asdict(found), indent=1)
+    for name, text in (("table1.json", f"{numbers}\n"), ("table1.md", page)):
+        with atomic_file(out / name) as stream:
+            stream.write(text.encode())
+    draw_all(found, out)
+    return page

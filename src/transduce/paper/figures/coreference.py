@@ -1,31 +1,100 @@
-"""Which head resolves "it": the claim of the notes' famous sentences, measured over all heads.
-
-Many pairs of sentences of the demo's grammar that differ in one word, as "too tired" and "too wide"
-do: in one "it" is the first noun, in the other the second. A look is right if it gives the noun
-that is meant more weight than the other one: the encoder's look from "it", and the decoder's look
-at the source as it is about to say *er*, *sie* or *es*. A head that always prefers the first noun
-is right in half of the sentences; one that understands prefers each noun where it is meant.
-
-Looking at many heads finds a good one by chance. So each head's interval is as wide as its number
-asks for (Bonferroni), and the best head is chosen on one half of the pairs and measured on the
-other. A look is no reason: that a head looks there does not prove that the model decides by it.
-"""
+"""A share of a number of cases, and how sure it is: Wilson's interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from random import Random
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from transduce.bundle.bundle import Bundle
+from transduce.data.corpus import Pair
 from transduce.data.tokenizer import Tokenizer
+from transduce.demo.corpus import UnseenCombinations, unseen_combinations
+from transduce.demo.grammar.lexicon import Noun
+from transduce.demo.grammar.scenes import SCENES, It, its_of
+from transduce.demo.grammar.sentences import reference
 from transduce.model.trace import trace
-from transduce.paper.figures.readings import TwoReadings, two_readings
-from transduce.paper.figures.share import LEVEL, Share, wilson
-from transduce.paper.figures.shown import Shown
+from transduce.paper.figures.common import Shown
 from transduce.paper.plot import Ink
+
+LEVEL = 0.05
+"""What an interval, or all of them together, may miss."""
+
+
+class Share(NamedTuple):
+    """How often, with Wilson's interval."""
+
+    right: int
+    of: int
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        low, high = 100 * self.low, 100 * self.high
+        return f"{100 * self.right / self.of:.1f} % ({low:.1f} to {high:.1f} %)"
+
+
+def wilson(right: int, of: int, *, level: float = LEVEL) -> Share:
+    """Wilson's score interval of a share.
+
+    >>> [round(end, 3) for end in wilson(5, 10)[2:]]
+    [0.237, 0.763]
+    """
+    z = NormalDist().inv_cdf(1 - level / 2)
+    share = right / of
+    middle = (share + z * z / (2 * of)) / (1 + z * z / of)
+    reach = z / (1 + z * z / of) * (share * (1 - share) / of + z * z / (4 * of * of)) ** 0.5
+    return Share(right, of, middle - reach, middle + reach)
+
+
+class TwoReadings(NamedTuple):
+    """A scene told twice with different reasons, and its translations."""
+
+    first: Pair
+    """"It" is the first noun."""
+    second: Pair
+    doer: Noun
+    thing: Noun
+
+
+def two_readings(count: int, *, seed: int = 1, fresh: bool = True) -> list[TwoReadings]:
+    """Draw pairs of sentences that differ in the last word alone.
+
+    Args:
+        count: of pairs, at most; there are about 280 fresh ones.
+        seed: what is drawn.
+        fresh: only nouns with adjectives that training of the demo never had in one sentence.
+    """
+    unseen, rng = (
+        unseen_combinations(Random(1)),
+        Random(seed),
+    )  # the demo's corpus has seed 1
+    couples = [couple for scene in range(len(SCENES)) for couple in _couples(scene, unseen, fresh)]
+    rng.shuffle(couples)
+    pairs: list[TwoReadings] = []
+    for number, (first, second) in enumerate(couples):
+        said = [reference(Random(seed * 100_003 + number), it) for it in (first, second)]
+        words = [sentence.source.split() for sentence in said]
+        if words[0][:-1] == words[1][:-1]:
+            pairs.append(TwoReadings(said[0], said[1], first.doer, first.thing))
+        if len(pairs) == count:
+            break
+    return pairs
+
+
+def _couples(scene: int, unseen: UnseenCombinations, fresh: bool) -> list[tuple[It, It]]:
+    """Two readings of the same two nouns, one couple of reasons for each two nouns."""
+    by_nouns: dict[tuple[str, str], tuple[list[It], list[It]]] = {}
+    for it in its_of(SCENES[scene]):
+        if not fresh or it.pair in unseen.pairs:
+            both = by_nouns.setdefault((it.doer.english, it.thing.english), ([], []))
+            both[0 if it.of_doer else 1].append(it)
+    return [(a, b) for firsts, seconds in by_nouns.values() for a in firsts for b in seconds]
+
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,16 +1,130 @@
-"""Figure 1 drawn from a model's parts, as SVG: the encoder on the left, the decoder on the right.
-
-A tower is laid from the bottom up, box upon box. Data go up the middle; what goes around a
-sub-layer, its residual connection, leaves on the outer side, and the encoder's output crosses from
-its top to every layer of the decoder.
-"""
+"""The colours and the letters of Figure 1, for light pages and for dark ones, as CSS."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
-from transduce.paper.architecture.colours import Ink, style
 from transduce.paper.architecture.parts import Anatomy, Layers, Part, SubLayer
-from transduce.paper.architecture.tower import BOX, LINE, Number, Tower, arrow, path, text
 from transduce.visualization.page import escape, text_width
+
+Ink = Literal["light", "dark", "both"]
+"""The page it is for; "both" follows the reader's scheme."""
+
+_LIGHT = (
+    "--page:#ffffff;--ink:#1b2024;--soft:#59626b;--wire:#3c444c;--stack:#f5f5f3;--rim:#c9ccd0;"
+    "--tie:#175a9f;--attention:#fde2c4;--attention-rim:#c97a22;--feed:#cfe5f7;--feed-rim:#3b7fb8;"
+    "--norm:#f3f3c2;--norm-rim:#a3a03a;--embedding:#f8dce2;--embedding-rim:#b8637a;"
+    "--linear:#dcdcf6;--linear-rim:#6d6bb5;--softmax:#d6ecd6;--softmax-rim:#56905a;"
+    "--other:#e6e8ea;--other-rim:#868e96"
+)
+_DARK = (
+    "--page:#14171c;--ink:#e9ebed;--soft:#aeb6be;--wire:#a5aeb7;--stack:#1d2126;--rim:#444b53;"
+    "--tie:#86bdf7;--attention:#5a3a14;--attention-rim:#e0a050;--feed:#173a56;--feed-rim:#69aee6;"
+    "--norm:#44430f;--norm-rim:#c9c65a;--embedding:#55222f;--embedding-rim:#e58da3;"
+    "--linear:#312f63;--linear-rim:#a3a1ee;--softmax:#1e4423;--softmax-rim:#7cc682;"
+    "--other:#2c3238;--other-rim:#868e96"
+)
+_STYLE = """svg.model{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
+.model text{fill:var(--ink);font-size:15px;text-anchor:middle}
+.model .name{font-weight:600}
+.model .soft{fill:var(--soft);fill-opacity:1;font-size:13px}
+.model tspan.soft{font-weight:400}
+.model .times{font-size:26px;font-weight:600}
+.model .title{font-size:19px;font-weight:650;text-anchor:start}
+.model .start{text-anchor:start}.model .end{text-anchor:end}
+.model .page{fill:var(--page)}
+.model .stack{fill:var(--stack);stroke:var(--rim);stroke-width:1.5}
+.model .wire{fill:none;stroke:var(--wire);stroke-width:1.6}
+.model .tie{fill:none;stroke:var(--tie);stroke-width:1.6;stroke-dasharray:2 5;stroke-linecap:round}
+.model .tied{fill:var(--tie)}
+.model .head{fill:var(--wire)}
+.model .sum{fill:var(--page);stroke:var(--wire);stroke-width:1.6}
+"""
+_KINDS = ("attention", "feed", "norm", "embedding", "linear", "softmax", "other")
+
+
+def style(ink: Ink) -> str:
+    """The style sheet of a drawing."""
+    boxes = "".join(
+        f".model .{kind}{{fill:var(--{kind});stroke:var(--{kind}-rim);stroke-width:1.5}}\n"
+        for kind in _KINDS
+    )
+    colours = f"svg.model{{{_DARK if ink == 'dark' else _LIGHT}}}\n"
+    if ink == "both":
+        colours += f"@media (prefers-color-scheme:dark){{svg.model{{{_DARK}}}}}\n"
+    return _STYLE + boxes + colours
+
+
+BOX, LINE = 226, 17
+"""Width of a box and height of a line in it."""
+
+Number = int | float
+"""Of pixels."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Tower:
+    """One side as it grows; y is how high its top is above the floor."""
+
+    middle: Number
+    outer: Literal[-1, 1]
+    """The side that its residual connections go around: -1 left, 1 right."""
+    y: Number = 0
+    back: list[str] = field(default_factory=list[str])
+    front: list[str] = field(default_factory=list[str])
+    crossings: list[Number] = field(default_factory=list[Number])
+    """How high the boxes are that the encoder's output goes to."""
+
+    def wire(self, up: Number, *, head: bool = True) -> None:
+        """Go up by so much; the arrow ends at the next box."""
+        x, begin, end = self.middle, self.y, self.y + up
+        self.back.append(path([(x, begin), (x, end - 3 * head)]))
+        if head:
+            self.front.append(arrow(x, end, "up"))
+        self.y = end
+
+    def box(self, kind: str, lines: Sequence[str], *, aside: str = "") -> None:
+        """Put a box on top: a name, faintly something beside it, and lines below it."""
+        x, bottom = self.middle - BOX / 2, self.y
+        height = 13 + LINE * len(lines)
+        self.y += height
+        self.front.append(
+            f'<rect class="{kind}" x="{x:g}" y="{-self.y:g}" width="{BOX}" height="{height:g}" '
+            f'rx="8"/>'
+        )
+        at = bottom + height / 2 + (len(lines) - 1) * LINE / 2 - 5
+        self.front.append(text(self.middle, at, lines[0], "name", aside=aside))
+        for number, line in enumerate(lines[1:], start=1):
+            self.front.append(text(self.middle, at - number * LINE, line, "soft"))
+
+
+def path(points: Sequence[tuple[Number, Number]], *, gap: Number = 0, look: str = "wire") -> str:
+    """A line through points, whose y goes up; `gap` leaves room for the arrow at its end."""
+    *before, (x, y), end = points
+    if gap:
+        end = (
+            end[0] + gap * ((x > end[0]) - (x < end[0])),
+            end[1] + gap * ((y > end[1]) - (y < end[1])),
+        )
+    steps = " L".join(f"{x:g} {-y:g}" for x, y in (*before, (x, y), end))
+    return f'<path class="{look}" d="M{steps}"/>'
+
+
+def arrow(x: Number, y: Number, way: Literal["up", "left", "right"]) -> str:
+    """An arrow's head whose tip is at x, y."""
+    shape = {
+        "up": "l-4.5 9 h9 z",
+        "left": "l9 -4.5 v9 z",
+        "right": "l-9 -4.5 v9 z",
+    }[way]
+    return f'<path class="head" d="M{x:g} {-y:g} {shape}"/>'
+
+
+def text(x: Number, y: Number, words: str, look: str, *, aside: str = "") -> str:
+    """Words at x, y, with something fainter behind them."""
+    more = f'<tspan class="soft" dx="8">{escape(aside)}</tspan>' if aside else ""
+    return f'<text class="{look}" x="{x:g}" y="{-y:g}">{escape(words)}{more}</text>'
+
 
 WIDTH = 920
 LEFT, RIGHT, TRUNK, TIE = 286, 634, 460, 902

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from transduce.config import load_recipe
-from transduce.paper.figures.shown import Shown
+from transduce.paper.figures.common import Shown
 from transduce.paper.plot import MARKERS, Ink
 from transduce.train.config import TrainConfig
 from transduce.train.schedule import learning_rates
