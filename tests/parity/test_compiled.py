@@ -52,7 +52,7 @@ def test_what_training_passes_is_compiled_and_what_is_validated_is_not(
         events.append(f"compiled {next(model.encoder.parameters()).dtype}")
 
     @contextmanager
-    def as_written(compiled: bool) -> Generator[None]:
+    def eager_mode(compiled: bool) -> Generator[None]:
         events.append(f"as written: {compiled}")
         yield
         events.append("done")
@@ -66,7 +66,7 @@ def test_what_training_passes_is_compiled_and_what_is_validated_is_not(
         return Validation(loss=1.0, bleu=0.0, signature="")
 
     monkeypatch.setattr(loop, "compile_layers", compile_layers)
-    monkeypatch.setattr(loop, "as_written", as_written)
+    monkeypatch.setattr(loop, "eager_mode", eager_mode)
     monkeypatch.setattr(loss, "compiled_logit_gradients", compiled_logit_gradients)
     loop.train(
         made(replace(config, vocab_size=37)),

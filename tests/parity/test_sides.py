@@ -72,7 +72,7 @@ def test_perplexity_is_that_of_the_targets_pieces(tokenizer: PairTokenizer, bund
         )
         expected = cross_entropy(logits, torch.tensor([said]), smoothing=0.0).plain.item()
     assert found.tokens == len(said)
-    assert found.nats == pytest.approx(expected, rel=1e-5)
+    assert found.loss_sum == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_given_target_is_traced_in_the_targets_pieces(tokenizer: PairTokenizer, bundle: Bundle):

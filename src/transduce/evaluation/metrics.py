@@ -63,7 +63,7 @@ class Perplexity:
     def perplexity(self) -> float:
         """exp(nats per piece); infinite on overflow.
 
-        >>> Perplexity(nats=2 * math.log(8), tokens=3).perplexity
+        >>> Perplexity(loss_sum=2 * math.log(8), tokens=3).perplexity
         4.0
         """
         return math.exp(self.per_token) if self.per_token < 700 else math.inf
