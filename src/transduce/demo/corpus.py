@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from transduce.data.corpus import Pair
 from transduce.demo.grammar.lexicon import NOUNS, Noun
-from transduce.demo.grammar.scenes import SCENES, It, draw_it, its_of, pronoun_of
+from transduce.demo.grammar.scenes import SCENES, It, draw_it, pronoun_of, unambiguous_its
 from transduce.demo.grammar.sentences import reference, sentence
 
 _FILE = "pronouns.jsonl"
@@ -255,7 +255,7 @@ def _nouns_by_reason() -> dict[tuple[int, bool, str], frozenset[Noun]]:
     """The nouns that a reason applies to, by scene, role and reason."""
     groups: defaultdict[tuple[int, bool, str], set[Noun]] = defaultdict(set)
     for number, scene in enumerate(SCENES):
-        for it in its_of(scene):
+        for it in unambiguous_its(scene):
             groups[number, it.of_doer, it.reason].add(it.referent)
     return {key: frozenset(group) for key, group in groups.items()}
 

@@ -171,7 +171,7 @@ def subject_of(rng: Random, verb: Verb, *, negated: bool, plain: bool) -> Phrase
     return noun_phrase(rng, verb.subjects, known=negated, counted=True, plain=plain)
 
 
-def person(rng: Random) -> Phrase:
+def definite_person(rng: Random) -> Phrase:
     """Draw one or several definite persons."""
     return subject_of(rng, CLAUSE_VERBS[0], negated=True, plain=True)
 
@@ -299,7 +299,7 @@ def noun_phrase(
         noun = rng.choice(choices)
     plural = plural and bool(noun.english_plural) and rng.random() < 0.28
     if known or noun.kind == "kin":
-        determiner = definite(rng, noun)
+        determiner = definite_determiner(rng, noun)
     else:
         determiner = _determiner(rng, noun, plural=plural, counted=counted, countless=countless)
     some = adjectives(noun)
@@ -312,7 +312,7 @@ def noun_phrase(
     )
 
 
-def definite(rng: Random, noun: Noun) -> Determiner:
+def definite_determiner(rng: Random, noun: Noun) -> Determiner:
     """Draw a definite determiner; relatives always have a possessive."""
     if noun.kind == "kin":
         return rng.choice(POSSESSIVES)
@@ -327,7 +327,7 @@ def _determiner(
 ) -> Determiner:
     draw = rng.random()
     if draw < 0.5:
-        return definite(rng, noun)
+        return definite_determiner(rng, noun)
     if not plural:
         return A if noun.english_plural else BARE
     if counted and countless:
@@ -335,9 +335,9 @@ def _determiner(
     return BARE if countless or (not counted and draw < 0.65) else rng.choice(NUMBERS)
 
 
-def describing(rng: Random, *, form: Form) -> Clause:
+def copula_clause(rng: Random, *, form: Form) -> Clause:
     """Draw a clause with "to be" and an adjective."""
-    subject, possible = _described(rng)
+    subject, possible = _copula_parts(rng)
     times = {"past": YESTERDAY[0], "present": TODAY}
     predicate = rng.choice(possible)
     very = predicate.english not in _PLAIN.split() and rng.random() < 0.3
@@ -354,10 +354,10 @@ def describing(rng: Random, *, form: Form) -> Clause:
     )
 
 
-def _described(rng: Random) -> tuple[Phrase, tuple[Adjective, ...]]:
+def _copula_parts(rng: Random) -> tuple[Phrase, tuple[Adjective, ...]]:
     """A subject and the adjectives that fit it; for persons at least moods."""
     if rng.random() < 0.4:
-        subject = person(rng)
+        subject = definite_person(rng)
         fitting = adjectives(subject.noun) if isinstance(subject, NounPhrase) else ()
         possible = fitting or tuple(map(adjective, _MOODS.split()))
     else:

@@ -11,7 +11,7 @@ from functools import cache
 from random import Random
 from typing import NamedTuple
 
-from transduce.demo.grammar.clauses import definite
+from transduce.demo.grammar.clauses import definite_determiner
 from transduce.demo.grammar.lexicon import (
     IT,
     Adjective,
@@ -318,8 +318,8 @@ def draw_it(rng: Random) -> It:
     """Draw a scene with two nouns of different gender; its reference may be ambiguous."""
     scene = rng.choice(SCENES)
     while True:
-        doer = rng.choice(_named(scene.doers))
-        thing = rng.choice(_named(scene.things))
+        doer = rng.choice(_nouns_of(scene.doers))
+        thing = rng.choice(_nouns_of(scene.things))
         if doer.gender != thing.gender:
             break
     of_doer = rng.random() < 0.5
@@ -327,12 +327,12 @@ def draw_it(rng: Random) -> It:
     return It(scene, doer, thing, rng.choice(reasons), of_doer)
 
 
-def its_of(scene: Scene) -> tuple[It, ...]:
+def unambiguous_its(scene: Scene) -> tuple[It, ...]:
     """List all unambiguous draws of a scene."""
     every = (
         It(scene, doer, thing, reason, of_doer)
-        for doer in _named(scene.doers)
-        for thing in _named(scene.things)
+        for doer in _nouns_of(scene.doers)
+        for thing in _nouns_of(scene.things)
         if doer.gender != thing.gender
         for of_doer in (True, False)
         for reason in scene.reasons(doer if of_doer else thing, doer=of_doer)
@@ -344,7 +344,11 @@ def clauses(rng: Random, it: It) -> tuple[Clause, Clause]:
     """Draw the clauses of the event that did not happen and of its reason."""
     scene, mood = it.scene, adjective(it.reason)
     who, what = (
-        NounPhrase(noun=noun, determiner=definite(rng, noun), adjective=_some(rng, noun))
+        NounPhrase(
+            noun=noun,
+            determiner=definite_determiner(rng, noun),
+            adjective=_neutral_adjective(rng, noun),
+        )
         for noun in (it.doer, it.thing)
     )
     form = rng.choice(scene.forms)
@@ -382,11 +386,11 @@ def _all_reasons() -> frozenset[str]:
     return frozenset(" ".join(" ".join(table.values()) for table in tables).split())
 
 
-def _named(table: dict[str, str]) -> tuple[Noun, ...]:
+def _nouns_of(table: dict[str, str]) -> tuple[Noun, ...]:
     return nouns(" ".join(table))
 
 
-def _some(rng: Random, noun: Noun) -> Adjective | None:
+def _neutral_adjective(rng: Random, noun: Noun) -> Adjective | None:
     """Occasionally an adjective, but none that is used as a reason."""
     choices = [word for word in adjectives(noun) if word.english not in _all_reasons()]
     return rng.choice(choices) if choices and rng.random() < 0.15 else None

@@ -14,9 +14,9 @@ from transduce.data.corpus import Pair
 from transduce.demo.grammar.clauses import (
     FORMS_OF,
     clause,
-    describing,
+    copula_clause,
+    definite_person,
     is_vague,
-    person,
     pronoun_for,
 )
 from transduce.demo.grammar.lexicon import IT, Pronoun, adjective
@@ -56,7 +56,7 @@ def statement(rng: Random) -> Pair:
 
 def description(rng: Random) -> Pair:
     """A clause with "to be": "The street is very long." """
-    main = describing(rng, form=rng.choice(FORMS_OF["copula"]))
+    main = copula_clause(rng, form=rng.choice(FORMS_OF["copula"]))
     return _pair(english(main), german(main))
 
 
@@ -64,7 +64,7 @@ def question(rng: Random) -> Pair:
     """A question, with or without "why"."""
     while True:
         if rng.random() < 0.2:
-            main = describing(rng, form=rng.choice(FORMS_OF["copula"]))
+            main = copula_clause(rng, form=rng.choice(FORMS_OF["copula"]))
         else:
             main = clause(rng, positive=True)
         main = replace(main, time_first=False, negated=False)
@@ -107,7 +107,7 @@ def reason(rng: Random) -> Pair:
 def reported_speech(rng: Random) -> Pair:
     """Reported speech: "She knew that the dog was sleeping." """
     past = rng.random() < 0.35
-    speaker = person(rng)
+    speaker = definite_person(rng)
     matrix_verb = rng.choice(CLAUSE_VERBS)
     outer = Clause(
         subject=speaker,
@@ -117,7 +117,7 @@ def reported_speech(rng: Random) -> Pair:
         contracted=rng.random() < 0.5,
     )
     if rng.random() < 0.25:
-        inner = describing(rng, form="past" if past else "present")
+        inner = copula_clause(rng, form="past" if past else "present")
     else:
         inner = clause(rng, plain=True, backshifted=past)
     inner = replace(inner, time_first=False)

@@ -15,7 +15,7 @@ from transduce.data.corpus import Pair
 from transduce.data.tokenizer import Tokenizer
 from transduce.demo.corpus import UnseenCombinations, unseen_combinations
 from transduce.demo.grammar.lexicon import Noun
-from transduce.demo.grammar.scenes import SCENES, It, its_of
+from transduce.demo.grammar.scenes import SCENES, It, unambiguous_its
 from transduce.demo.grammar.sentences import reference
 from transduce.model.trace import trace
 from transduce.paper.figures.common import Shown
@@ -89,7 +89,7 @@ def two_readings(count: int, *, seed: int = 1, fresh: bool = True) -> list[TwoRe
 def _couples(scene: int, unseen: UnseenCombinations, fresh: bool) -> list[tuple[It, It]]:
     """Two readings of the same two nouns, one couple of reasons for each two nouns."""
     by_nouns: dict[tuple[str, str], tuple[list[It], list[It]]] = {}
-    for it in its_of(SCENES[scene]):
+    for it in unambiguous_its(SCENES[scene]):
         if not fresh or it.pair in unseen.pairs:
             both = by_nouns.setdefault((it.doer.english, it.thing.english), ([], []))
             both[0 if it.of_doer else 1].append(it)

@@ -9,10 +9,10 @@ import pytest
 from transduce.demo.corpus import unseen_combinations
 from transduce.demo.grammar.lexicon import adjective, nouns
 from transduce.demo.grammar.realization import english, german
-from transduce.demo.grammar.scenes import SCENES, It, Scene, clauses, draw_it, its_of
+from transduce.demo.grammar.scenes import SCENES, It, Scene, clauses, draw_it, unambiguous_its
 from transduce.demo.grammar.sentences import reference
 
-ALL = tuple(it for scene in SCENES for it in its_of(scene))
+ALL = tuple(it for scene in SCENES for it in unambiguous_its(scene))
 GENDERS = {"er": "m", "sie": "f", "es": "n"}
 
 
@@ -46,7 +46,7 @@ def test_a_scene_names_known_words_and_can_be_about_either_side(scene: Scene):
     for table in (scene.doers, scene.things):
         assert nouns(" ".join(table))
         assert all(adjective(word) for reasons in table.values() for word in reasons.split())
-    assert {it.of_doer for it in its_of(scene)} == {True, False}
+    assert {it.of_doer for it in unambiguous_its(scene)} == {True, False}
 
 
 def test_each_verb_finds_a_reason_on_one_side_only_or_leaves_it_open():
