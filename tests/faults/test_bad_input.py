@@ -254,7 +254,7 @@ def test_a_folder_that_is_no_bundle_is_said_to_be_none(transduce: Transduce, tmp
 
 
 def test_a_model_that_is_not_there_is_named(transduce: Transduce, tmp_path: Path):
-    refuses(transduce("translate", tmp_path / "gone", stdin=b"1\n"), "gone", "no such folder")
+    refuses(transduce("translate", tmp_path / "gone", stdin=b"1\n"), "gone", "does not exist")
 
 
 def test_text_that_is_not_utf8_is_refused_before_anything_is_written(

@@ -267,7 +267,7 @@ def test_a_sample_without_a_sentence_proves_nothing(
         *("--sample", tmp_path / "sample"),
     )
 
-    refuses(said, tmp_path / "sample", "no sentence for a proof")
+    refuses(said, tmp_path / "sample", "has no sentence")
     assert [*out.iterdir()] == []
 
 

@@ -121,7 +121,7 @@ def test_mistakes_are_one_line_and_write_nothing(folder: Path, transduce: Transd
     refuses(report("--against", latin), "latin.en, line 1: not UTF-8")
     refuses(report("--train", latin), "latin.en, line 1: not UTF-8")
     refuses(report("--metric", "rouge"), "'rouge'")
-    refuses(report("--metric", "perplexity"), "perplexity is a model's")
+    refuses(report("--metric", "perplexity"), "perplexity needs a model")
     refuses(report("--tokenize", "spaces"), "'spaces'")
     refuses(report(to=folder), f"{folder} is a folder")
     refuses(report(to=folder / "no" / "report.html"), str(folder / "no"))

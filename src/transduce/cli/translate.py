@@ -160,7 +160,9 @@ def translate(
         mbr=mbr, nbest=nbest, as_json=as_json, confidence=confidence, ensemble=bool(also)
     )
     if (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 1) and not sample:
-        raise ValueError("--temperature, --top-k, --top-p and --seed need --sample")
+        raise ValueError(
+            "--temperature, --top-k, --top-p and --seed are for sampling: add --sample"
+        )
     if form != "lines":
         per_line = {"nbest": nbest, "json": as_json, "confidence": confidence, "align": align}
         _check_document_options({**per_line, "prefix": prefix}, form=form)
