@@ -209,7 +209,7 @@ def test_the_demo_does_not_replace_what_is_not_a_demo(run: Run, transduce: Trans
 
 
 def test_nothing_to_resume_is_said(transduce: Transduce, corpus: Path):
-    refuses(train(transduce, corpus, "--resume"), "no run to go on with", "--resume")
+    refuses(train(transduce, corpus, "--resume"), "no run to resume", "--resume")
 
 
 def test_resuming_with_another_setting_names_it(run: Run, transduce: Transduce):

@@ -197,7 +197,7 @@ def test_preparing_says_what_it_finds_and_what_it_chose(transduce: Transduce, co
     assert lines[0].startswith("438 pairs: 4+4 layers of width 128, 97 pieces, dropout 0.07, 400 ")
     assert lines[1].startswith("kept 436 pairs; dropped 2 (")
     assert any("pairs has a target identical to its source" in line for line in lines)
-    assert lines[-1].endswith(" pieces a word to validate and test on")
+    assert lines[-1].endswith(" pieces a word in validation and test text")
     recipe = load_recipe(corpus / "run" / "recipe.toml")
     assert (recipe.train.updates, recipe.model.dropout) == (400, 0.07)
 

@@ -1,8 +1,8 @@
-"""What to train where nobody says: settings by the size of the corpus, in one table.
+"""Default settings by the size of the corpus, in one table.
 
-A small corpus wants few pieces, so that each is seen often, and much dropout, because it is soon
-known by heart; a large one wants neither. All else is the shipped recipe that a row starts from.
-What a person sets wins, and what depends on it (updates on the tokens of one) follows.
+A small corpus needs few pieces, so that each is seen often, and much dropout against overfitting; a
+large one needs neither. Everything else is the shipped recipe that a row is based on. Settings made
+by hand win, and what depends on them (updates on the tokens of one) follows.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from transduce.data.corpus import read_pairs
 from transduce.train.events import Event, EventHandler, LogMessage
 
 FALLBACK: Final = "tiny"
-"""The recipe where there is no corpus to measure."""
+"""The recipe if there is no corpus to measure."""
 
 
 class CorpusDefaults(NamedTuple):
@@ -25,7 +25,7 @@ class CorpusDefaults(NamedTuple):
     below: int
     """Pairs."""
     layers: int
-    """Of the encoder, and as many of the decoder; the width is that of `tiny`."""
+    """Of the encoder, and of the decoder; the width is that of `tiny`."""
     vocab_size: int
     dropout: float
     tokens: int
@@ -42,14 +42,14 @@ CORPUS_DEFAULTS: Final = (
         800_000, 4, 8000, 0.1, 1024, 10, "many pairs need little dropout and fewer epochs"
     ),
 )
-"""From small to large; above the last one the recipe `base` is taken as it is."""
+"""From small to large; above the last one the recipe `base` is used unchanged."""
 
 _LARGEST = CORPUS_DEFAULTS[-1].below
 _PIECES_A_WORD = 1.3
 _LETTERS_A_PIECE = 6  # at most; counts where no spaces stand
 _FEWEST_UPDATES = 300
 _VALIDATIONS = 25
-_WARMUP = (15, 200)  # one part in so many updates, and no more than so many
+_WARMUP = (15, 200)  # a 15th of the updates, and at most 200
 
 
 class CorpusSize(NamedTuple):
@@ -66,14 +66,18 @@ class RecipeChoice(NamedTuple):
 
     recipe: Recipe
     summary: str
-    """One line: what was chosen, and since when."""
+    """One line: what was chosen and why, or which settings have a former name; may be empty."""
 
 
 def choose_recipe(recipe: str | None, settings: Sequence[str] = ()) -> RecipeChoice:
-    """Load the recipe that is named, about which nothing is to be said, or choose one.
+    """Load the recipe that is named, or choose one by the corpus.
+
+    Args:
+        recipe: a name or file, as for `load_recipe`; None chooses.
+        settings: over it, each "section.key=value".
 
     Raises:
-        ValueError: as `load_recipe` and `choose`.
+        ValueError: as `load_recipe` and `recipe_for_corpus`.
     """
     if recipe is None:
         return recipe_for_corpus(settings)
@@ -81,16 +85,16 @@ def choose_recipe(recipe: str | None, settings: Sequence[str] = ()) -> RecipeCho
 
 
 def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
-    """Choose a recipe for a corpus where none is named.
+    """Choose a recipe by the size of the corpus.
 
     Args:
-        settings: what is set by hand, "section.key=value", `data.train` among it; it wins.
+        settings: made by hand, "section.key=value", `data.train` among them; they win.
 
     Returns:
-        The recipe, complete. Without a corpus it is `tiny` and nothing is to be said about it.
+        The complete recipe. Without a corpus it is `tiny`, and the summary is empty.
 
     Raises:
-        ValueError: if the corpus cannot be read, or a setting cannot be.
+        ValueError: if the corpus cannot be read, or a setting is wrong.
     """
     corpus = [setting for setting in settings if setting.partition(".")[0].strip() == "data"]
     data = load_recipe(FALLBACK, corpus).data
@@ -108,15 +112,15 @@ def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
 
 
 def with_first_message(line: str, on_event: EventHandler) -> EventHandler:
-    """Tell a line before the first event, and not at all where nothing happens."""
-    waiting = [line] if line else []
+    """Return a handler that emits a message before the first event, if there is one."""
+    pending = [line] if line else []
 
-    def told(event: Event) -> None:
-        if waiting:
-            on_event(LogMessage(text=waiting.pop()))
+    def handler(event: Event) -> None:
+        if pending:
+            on_event(LogMessage(text=pending.pop()))
         on_event(event)
 
-    return told
+    return handler
 
 
 def measure_corpus(data: CorpusConfig) -> CorpusSize:
@@ -136,10 +140,10 @@ def measure_corpus(data: CorpusConfig) -> CorpusSize:
 
 
 def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> list[str]:
-    """A row as settings, without those that are set by hand."""
-    tokens = _whole("batch.tokens", by_hand) or row.tokens
+    """A row as settings, without those made by hand."""
+    tokens = _positive_integer("batch.tokens", by_hand) or row.tokens
     estimate = max(_FEWEST_UPDATES, round(row.epochs * size.target_tokens / tokens / 100) * 100)
-    updates = _whole("train.updates", by_hand) or estimate
+    updates = _positive_integer("train.updates", by_hand) or estimate
     part, most = _WARMUP
     settings = {
         "model.encoder_layers": row.layers,
@@ -155,9 +159,9 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
     return [f"{key}={value}" for key, value in settings.items() if key not in named]
 
 
-def _whole(key: str, settings: Sequence[str]) -> int:
-    """A whole number set by hand; 0 if it is not, and whatever else it is has its own error."""
-    found = 0
+def _positive_integer(key: str, settings: Sequence[str]) -> int:
+    """A positive integer set by hand, else 0; a wrong value gets its error in `load_recipe`."""
+    number = 0
     for setting in settings:
         name, _, text = setting.partition("=")
         if name.strip() == key:
@@ -165,8 +169,8 @@ def _whole(key: str, settings: Sequence[str]) -> int:
                 value: object = tomllib.loads(f"value = {text.strip()}")["value"]
             except (tomllib.TOMLDecodeError, KeyError):
                 value = 0
-            found = value if isinstance(value, int) and value > 0 else 0
-    return found
+            number = value if isinstance(value, int) and value > 0 else 0
+    return number
 
 
 def _line(recipe: Recipe, size: CorpusSize, *, since: str) -> str:

@@ -1,8 +1,8 @@
 """Fine-tuning: a run that starts from a model's weights in place of random ones.
 
-The shape and the vocabulary are the model's; a recipe may say how to train, not what. Where
-`tokenizer.extend` asks for more pieces, old ids and rows stay, PAD moves to the new end, and each
-new row starts as the mean of the rows that the old vocabulary spelled its piece with.
+Shape and vocabulary are the model's; the recipe decides the training. If `tokenizer.extend` adds
+pieces, old ids and rows stay, PAD moves to the new end, and the embedding of a new piece starts as
+the mean of the embeddings of the old pieces that spelled it.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,7 +26,7 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 
 FOLDER = "start"
-"""Where a prepared corpus keeps the model to start from, its vocabulary extended already."""
+"""The folder of the start model in a prepared corpus, its vocabulary extended already."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +34,7 @@ class StartModel:
     """The model that a run starts from."""
 
     name: str
-    """As it was given; of an absolute path the end, which is nobody's home folder."""
+    """The path as given; of an absolute one the last two parts, without any home folder."""
 
     sha256: str
     """Of its weights."""
@@ -43,7 +43,7 @@ class StartModel:
 
     @classmethod
     def load(cls, path: Path) -> "StartModel":
-        """Read a bundle, or the best bundle of a run's folder.
+        """Load a bundle, or the best bundle of a run's folder.
 
         Raises:
             ValueError: one line that names the file at fault.
@@ -56,43 +56,41 @@ class StartModel:
 def adopt_model(
     recipe: Recipe, start: StartModel, *, explicit: Collection[str], by_hand: Collection[str]
 ) -> Recipe:
-    """Give a recipe the shape and the vocabulary of the model that it starts from.
+    """Return a recipe with the shape and the vocabulary of the model that it starts from.
 
-    Dropout, languages and search are the model's too, unless the recipe says them.
+    Dropout, languages and search are the model's too, unless the recipe sets them.
 
     Args:
         recipe: how to train.
         start: the model.
-        said: the settings that the recipe says, as "section.key"; the rest are defaults.
-        named: those that a person set over it by hand, which must not contradict the model.
+        explicit: the settings that the recipe sets, as "section.key"; the rest are defaults.
+        by_hand: settings made over the recipe, which must not contradict the model.
 
     Raises:
         ValueError: for such a contradiction; one line that names the setting.
     """
-    theirs = start.bundle
-    tokenizer = replace(tokenizer_settings(theirs.tokenizer), extend=recipe.tokenizer.extend)
-    if tokenizer.extend and isinstance(theirs.tokenizer, PairTokenizer):
+    base = start.bundle
+    tokenizer = replace(tokenizer_settings(base.tokenizer), extend=recipe.tokenizer.extend)
+    if tokenizer.extend and isinstance(base.tokenizer, PairTokenizer):
         raise ValueError(
             f"tokenizer.extend cannot add to the vocabulary of {start.name}, which was imported "
             f"with a SentencePiece model a side: leave it out"
         )
-    _check(recipe, by_hand, section="model", theirs=theirs.model.config, name=start.name)
-    _check(recipe, by_hand, section="tokenizer", theirs=tokenizer, name=start.name)
+    _check(recipe, by_hand, section="model", expected=base.model.config, name=start.name)
+    _check(recipe, by_hand, section="tokenizer", expected=tokenizer, name=start.name)
     size = tokenizer.vocab_size + tokenizer.extend
-    dropout = recipe.model.dropout if "model.dropout" in explicit else theirs.model.config.dropout
+    dropout = recipe.model.dropout if "model.dropout" in explicit else base.model.config.dropout
     codes = (recipe.languages.source, recipe.languages.target)
     same = {"languages.source", "languages.target"}.isdisjoint(explicit) or codes == (
-        theirs.languages.source,
-        theirs.languages.target,
+        base.languages.source,
+        base.languages.target,
     )
     recipe = replace(
         recipe,
         tokenizer=replace(tokenizer, vocab_size=size),
-        model=replace(theirs.model.config, vocab_size=size, dropout=dropout),
-        languages=theirs.languages if same else recipe.languages,
-        search=recipe.search
-        if any(key.startswith("search.") for key in explicit)
-        else theirs.search,
+        model=replace(base.model.config, vocab_size=size, dropout=dropout),
+        languages=base.languages if same else recipe.languages,
+        search=recipe.search if any(key.startswith("search.") for key in explicit) else base.search,
     )
     for contradiction in conflicts(recipe):
         raise ValueError(contradiction)
@@ -100,11 +98,11 @@ def adopt_model(
 
 
 def extend_vocabulary(bundle: Bundle, tokenizer: Tokenizer) -> Bundle:
-    """Give a bundle a vocabulary that begins with its own; all it knew, it still knows.
+    """Return a bundle with a larger vocabulary that begins with its own.
 
-    A new row is the mean of the rows of the pieces that spelled it. A character that could not be
-    spelled starts from the mean of all rows, which keeps its logit that of a middling piece, where
-    a random row could outbid every other.
+    A new embedding is the mean of those of the pieces that spelled it. A character that could not
+    be spelled starts from the mean of all, which gives it an average logit, where a random
+    embedding could exceed every other.
 
     Source:
         Gee, Zugarini, Rigutini, Torroni 2022, "Fast Vocabulary Transfer for Language Model
@@ -122,7 +120,9 @@ def extend_vocabulary(bundle: Bundle, tokenizer: Tokenizer) -> Bundle:
     weights["embedding.weight"] = _rows(weights["embedding.weight"], spelled)
     if config.output_bias:
         weights["output_bias"] = _rows(weights["output_bias"][:, None], spelled)[:, 0]
-    with torch.random.fork_rng(devices=[]):  # the initial weights must not cost a run its seed
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # drawing initial weights must not change the run's random state
         model = Transformer(config)
     model.load_state_dict(weights)
     return replace(bundle, model=model.eval(), tokenizer=tokenizer)
@@ -131,7 +131,7 @@ def extend_vocabulary(bundle: Bundle, tokenizer: Tokenizer) -> Bundle:
 def _rows(
     old: Float[Tensor, "vocab d_model"], spelled: Sequence[Sequence[int]]
 ) -> Float[Tensor, "more d_model"]:
-    """The embedding with a row more for each spelling; PAD's row, which is zero, stays the last."""
+    """The embedding with a row more for each spelling; PAD's row of zeros stays the last."""
     known = old[:-1].clone()
     known[UNK] = known[UNK + 1 :].mean(dim=0)
     new = [known[list(ids)].mean(dim=0) for ids in spelled]
@@ -139,7 +139,7 @@ def _rows(
 
 
 def tokenizer_settings(tokenizer: Tokenizer) -> TokenizerConfig:
-    """The settings that a vocabulary can be known to have."""
+    """Return the settings that can be read from a vocabulary."""
     pair = isinstance(tokenizer, PairTokenizer)
     models = list(tokenizer.files().values()) if pair else [tokenizer.to_bytes()]
     pieces = [piece for model in models for piece in read_pieces(model)]
@@ -152,18 +152,18 @@ def tokenizer_settings(tokenizer: Tokenizer) -> TokenizerConfig:
 
 def _check(
     recipe: Recipe,
-    named: Collection[str],
+    by_hand: Collection[str],
     *,
     section: Literal["model", "tokenizer"],
-    theirs: ModelConfig | TokenizerConfig,
+    expected: ModelConfig | TokenizerConfig,
     name: str,
 ) -> None:
-    """Refuse a setting that was made by hand and contradicts the model."""
-    for field in fields(theirs):
-        key, wanted = f"{section}.{field.name}", getattr(recipe, section)
-        mine, its = getattr(wanted, field.name), getattr(theirs, field.name)
-        if key in named and key != "model.dropout" and mine != its:
+    """Refuse a setting made by hand that contradicts the model."""
+    for field in fields(expected):
+        key, settings = f"{section}.{field.name}", getattr(recipe, section)
+        value, fixed = getattr(settings, field.name), getattr(expected, field.name)
+        if key in by_hand and key != "model.dropout" and value != fixed:
             raise ValueError(
-                f"{key} cannot be {mine}: it is {its} in {name}, the model to start from; "
+                f"{key} cannot be {value}: it is {fixed} in {name}, the model to start from; "
                 f"leave it out"
             )

@@ -1,12 +1,12 @@
-"""The first leg of a run: a corpus becomes a tokenizer, a store, and text to validate and test on.
+"""Prepare a corpus: tokenizer, encoded training pairs, validation and test text.
 
-Everything is read through once before anything is written, so that a corpus with a fault in its
-last line leaves nothing behind. What comes out stands on its own: going on with a run never needs
-the corpus again. Validation and test text stay as they were written; no line of them is dropped.
+Everything is read once before anything is written, so that a corpus with an error in its last line
+leaves nothing behind. The result is self-contained: resuming a run never needs the corpus again.
+Validation and test text stay as written; no line of them is dropped.
 
-The training text is never held: it is read again for each purpose, which costs little against
-encoding it, and a line that is not wanted is not cleaned. What is kept of a pair is the number of
-its line, until the held-out ones are chosen, and its lengths.
+The training text is never kept in memory: it is read again for each purpose, which costs little
+compared to encoding it. Of a pair only its lengths stay, and its line number until the held-out
+pairs are drawn.
 """
 
 import itertools
@@ -46,12 +46,12 @@ from transduce.pipeline.finetune import FOLDER as START
 from transduce.pipeline.finetune import StartModel, extend_vocabulary
 from transduce.train.events import EventHandler, LogMessage
 
-_LEARNED_FROM = 500_000  # pairs; the vocabulary of more would hardly be another
+_SAMPLE_PAIRS = 500_000  # that a vocabulary is trained on; more would hardly change it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
-    """What training and evaluating read."""
+    """A prepared corpus, as training and evaluation read it."""
 
     tokenizer: Tokenizer
     store: Store
@@ -60,16 +60,16 @@ class Prepared:
     test: tuple[Pair, ...]
     """Empty when the recipe names no test files."""
     data_sha256: Mapping[str, str]
-    """SHA-256 of every file of the corpus that was read, by the file's name."""
+    """SHA-256 of every corpus file, by name."""
     start: Path | None = None
-    """The bundle whose weights training starts from, its vocabulary extended; None: random ones."""
+    """The bundle that training starts from, its vocabulary extended; None: random weights."""
     started_from: Mapping[str, str] = field(default_factory=dict[str, str])
-    """SHA-256 of those weights as they were given, by the model's name."""
+    """SHA-256 of its weights before that, by the model's name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparationRecord:
-    """What prepared.json says."""
+    """The content of prepared.json."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
@@ -87,7 +87,7 @@ class PreparationRecord:
     target_tokens: Count
     """Of the training pairs, EOS counted."""
     vocab_size: Count
-    """Pieces that the tokenizer has, PAD included."""
+    """Of the tokenizer, PAD included."""
     updates_per_epoch: Count
     padding_share: Annotated[float, Field(ge=0, le=1)]
     started_from: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -95,20 +95,20 @@ class PreparationRecord:
 
 
 class CorpusSurvey(NamedTuple):
-    """What reading everything once has shown."""
+    """Results of reading the corpus once."""
 
     cleaning: CleaningCounts
     held_out: frozenset[int]
-    """Lines of the training files that are kept apart for validation."""
+    """Lines of the training files that are held out for validation."""
     validation: tuple[Pair, ...]
     test: tuple[Pair, ...]
     data_sha256: Mapping[str, str]
     usual: CorpusProfile
-    """What the bulk of the training files is like."""
+    """Typical properties of the training pairs."""
 
     @property
     def training_pairs(self) -> int:
-        """Pairs to be learned from, before encoding finds some too long."""
+        """Training pairs, before those with too many pieces are dropped."""
         return self.cleaning.kept - len(self.held_out)
 
 
@@ -120,10 +120,14 @@ def prepare(
     vocabulary: Tokenizer | None = None,
     on_event: EventHandler,
 ) -> Prepared:
-    """Read, clean, hold out, train the tokenizer and encode; write it all to `out`/prepared.
+    """Read, clean, hold out, train the tokenizer and encode; write the result to `out`/prepared.
 
-    With a model to start from the tokenizer is the model's, which goes along with it. A vocabulary
-    that is given is taken as it is.
+    Args:
+        recipe: names the corpus.
+        out: the run's folder.
+        start: a model to start from; its tokenizer is used, and it is stored with the corpus.
+        vocabulary: a tokenizer to use as it is.
+        on_event: called with each event.
 
     Raises:
         ValueError: if the corpus cannot be used; one line with file, line and what to change.
@@ -136,10 +140,10 @@ def prepare(
         raise ValueError("tokenizer.extend adds to a model's vocabulary: name one, --from MODEL")
     survey = _survey(recipe, progress_reporter(on_event, "read"))
     on_event(LogMessage(text=survey.cleaning.summary()))
-    _look_over(recipe, survey, on_event=on_event)
-    on_event(LogMessage(text=_of_the_vocabulary(recipe, start, given=vocabulary is not None)))
+    _check_corpus(recipe, survey, on_event=on_event)
+    on_event(LogMessage(text=_vocabulary_message(recipe, start, given=vocabulary is not None)))
     with atomic_folder(out / PREPARED_FOLDER) as folder:
-        texts = (text for _, pair in _learned_from(recipe, survey) for text in pair)
+        texts = (text for _, pair in _vocabulary_sample(recipe, survey) for text in pair)
         tokenizer = vocabulary or _tokenizer(recipe, texts, start=start)
         (folder / "tokenizer.model").write_bytes(tokenizer.to_bytes())
         store = Store.write(
@@ -158,7 +162,7 @@ def prepare(
             json.dumps(asdict(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
     _report(facts, recipe=recipe, on_event=on_event)
-    _try_out(recipe, survey, tokenizer=tokenizer, on_event=on_event)
+    _probe_vocabulary(recipe, survey, tokenizer=tokenizer, on_event=on_event)
     return open_prepared(out)
 
 
@@ -166,7 +170,7 @@ def open_prepared(out: Path) -> Prepared:
     """Open what `prepare` wrote below `out`.
 
     Raises:
-        ValueError: if it is not whole; one line that names the file.
+        ValueError: if it is damaged; one line that names the file.
     """
     folder = out / PREPARED_FOLDER
     check_folder(folder, expected="a prepared corpus")
@@ -184,7 +188,7 @@ def open_prepared(out: Path) -> Prepared:
 
 
 def check_positions(recipe: Recipe, prepared: Prepared) -> None:
-    """Refuse text that learned positions have no rows for; the first validation would, much later.
+    """Refuse text too long for learned positions now, not at the first validation.
 
     Raises:
         ValueError: one line that names the set, the pair and the setting.
@@ -204,7 +208,13 @@ def check_positions(recipe: Recipe, prepared: Prepared) -> None:
 
 
 def is_up_to_date(recipe: Recipe, out: Path, *, start: StartModel | None = None) -> bool:
-    """Whether `out`/prepared was made of these corpus files, and for this model to start from."""
+    """Whether `out`/prepared was made from these corpus files.
+
+    Args:
+        recipe: names the corpus.
+        out: the run's folder.
+        start: the model to start from, which must be the same too.
+    """
     try:
         facts = _read_facts(out / PREPARED_FOLDER / "prepared.json")
     except (OSError, ValueError):
@@ -214,13 +224,13 @@ def is_up_to_date(recipe: Recipe, out: Path, *, start: StartModel | None = None)
 
 
 def _read_facts(file: Path) -> PreparationRecord:
-    """Read prepared.json: counts where they belong, checksums as text."""
+    """Read and validate prepared.json."""
     try:
         return TypeAdapter(PreparationRecord).validate_json(file.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        said = sanitise(": ".join([*map(str, first["loc"]), first["msg"]]))
-        raise ValueError(f"{file} is damaged ({said}): prepare the corpus again") from None
+        fault = sanitise(": ".join([*map(str, first["loc"]), first["msg"]]))
+        raise ValueError(f"{file} is damaged ({fault}): prepare the corpus again") from None
 
 
 def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: StartModel | None) -> Tokenizer:
@@ -231,14 +241,14 @@ def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: StartModel | None
     return extend_tokenizer(start.bundle.tokenizer, texts, count=recipe.tokenizer.extend)
 
 
-def _of_the_vocabulary(recipe: Recipe, start: StartModel | None, *, given: bool) -> str:
+def _vocabulary_message(recipe: Recipe, start: StartModel | None, *, given: bool) -> str:
     if given:
-        return "keeping a given vocabulary, encoding"
+        return "using the given vocabulary, encoding"
     if start is None:
-        return f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} pieces, encoding"
+        return f"training a vocabulary of {recipe.tokenizer.vocab_size:,} pieces, encoding"
     kept = f"keeping the vocabulary of {start.name}"
     more = recipe.tokenizer.extend
-    return f"{kept}, learning up to {more:,} pieces more, encoding" if more else f"{kept}, encoding"
+    return f"{kept}, adding up to {more:,} pieces, encoding" if more else f"{kept}, encoding"
 
 
 def _survey(recipe: Recipe, progress: Callable[[int], None]) -> CorpusSurvey:
@@ -266,13 +276,13 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> CorpusSurvey:
     return CorpusSurvey(cleaning, held_out, validation, test, _checksums(recipe), usual)
 
 
-def _look_over(recipe: Recipe, survey: CorpusSurvey, *, on_event: EventHandler) -> None:
-    """Say what is odd about the settings and the corpus before anything is learned from them."""
+def _check_corpus(recipe: Recipe, survey: CorpusSurvey, *, on_event: EventHandler) -> None:
+    """Report odd settings and problems of the corpus before training on them."""
 
     def picked(lines: Collection[int]) -> Iterator[NumberedPair]:
         return _cleaned(recipe, CleaningCounts(), only=frozenset(lines).__contains__)
 
-    found = inspect_corpus(
+    inspection = inspect_corpus(
         recipe,
         partial(_training, recipe, survey),
         validation=survey.validation,
@@ -282,35 +292,37 @@ def _look_over(recipe: Recipe, survey: CorpusSurvey, *, on_event: EventHandler) 
         read_lines=picked,
         progress=progress_reporter(on_event, "looked at"),
     )
-    looked, pairs = len(found.fingerprints.line), survey.training_pairs
+    looked, pairs = len(inspection.fingerprints.line), survey.training_pairs
     if looked < pairs:
         blocks = f"looked closely at {looked:,} of {pairs:,} training pairs, in blocks"
         on_event(LogMessage(text=f"{blocks}, and at all of them for leaks"))
-    for said in (*warnings(recipe), *found.report.findings):
-        on_event(LogMessage(text=str(said)))
+    for finding in (*warnings(recipe), *inspection.report.findings):
+        on_event(LogMessage(text=str(finding)))
 
 
-def _try_out(
+def _probe_vocabulary(
     recipe: Recipe, survey: CorpusSurvey, *, tokenizer: Tokenizer, on_event: EventHandler
 ) -> None:
-    """Say how the vocabulary does on the text that it was not learned from."""
+    """Report how the vocabulary segments text that it was not trained on."""
     most = recipe.data.max_pieces
     held: dict[DataSplit, Sequence[Pair]] = {"validation": survey.validation, "test": survey.test}
-    tried = [probe_vocabulary(tokenizer, held[part], part=part, max_pieces=most) for part in held]
-    for finding in itertools.chain.from_iterable(each.findings for each in tried):
+    probes = [probe_vocabulary(tokenizer, held[part], part=part, max_pieces=most) for part in held]
+    for finding in itertools.chain.from_iterable(probe.findings for probe in probes):
         on_event(LogMessage(text=str(finding)))
-    words, pieces = sum(each.words for each in tried), sum(each.pieces for each in tried)
-    on_event(LogMessage(text=f"{pieces / max(1, words):.2f} pieces a word to validate and test on"))
+    words, pieces = sum(probe.words for probe in probes), sum(probe.pieces for probe in probes)
+    on_event(
+        LogMessage(text=f"{pieces / max(1, words):.2f} pieces a word in validation and test text")
+    )
 
 
 def _cleaned(
     recipe: Recipe, counts: CleaningCounts, *, only: Callable[[int], bool] | None = None
 ) -> Iterator[NumberedPair]:
-    """The pairs of the training files, or of the lines that are wanted alone."""
+    """The cleaned pairs of the training files, or of some of their lines."""
     data = recipe.data
     pairs = read_pairs(data.paths(data.train), not_utf8=data.not_utf8)
     if only is not None:
-        pairs = (one for one in pairs if only(one.line))
+        pairs = (pair for pair in pairs if only(pair.line))
     return clean(pairs, max_ratio=data.max_ratio, counts=counts)
 
 
@@ -319,9 +331,9 @@ def _training(recipe: Recipe, survey: CorpusSurvey) -> Iterator[NumberedPair]:
     return _cleaned(recipe, CleaningCounts(), only=lambda line: line not in held_out)
 
 
-def _learned_from(recipe: Recipe, survey: CorpusSurvey) -> Iterator[NumberedPair]:
-    """The training pairs, or a fixed random choice of many, that the vocabulary is learned from."""
-    share = _LEARNED_FROM / max(1, survey.training_pairs)
+def _vocabulary_sample(recipe: Recipe, survey: CorpusSurvey) -> Iterator[NumberedPair]:
+    """The pairs that the vocabulary is trained on: all, or a fixed random sample of many."""
+    share = _SAMPLE_PAIRS / max(1, survey.training_pairs)
     if share >= 1.0:
         return _training(recipe, survey)
     chance, held_out = Random(recipe.train.seed).random, survey.held_out
@@ -341,7 +353,7 @@ def _checksums(recipe: Recipe) -> dict[str, str]:
 
 
 def _label(name: str) -> str:
-    """A file's name for the record: of an absolute one the end, which is nobody's home folder."""
+    """A file's name for the record; of an absolute path the end, without any home folder."""
     return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name
 
 
@@ -385,15 +397,21 @@ def _facts(
 
 
 def progress_reporter(on_event: EventHandler, done: str, *, of: int = 0) -> Callable[[int], None]:
-    """Tell how many pairs are done, every ten seconds of a large corpus."""
-    told = time.monotonic()
-    all_of_them = f" of {of:,}" if of else ""
+    """Return a callback that reports how many pairs are done, every ten seconds.
+
+    Args:
+        on_event: called with each report.
+        done: a participle, such as "read".
+        of: pairs in total, if known.
+    """
+    last = time.monotonic()
+    total = f" of {of:,}" if of else ""
 
     def count(pairs: int) -> None:
-        nonlocal told
-        if time.monotonic() - told > 10:
-            on_event(LogMessage(text=f"{pairs:,}{all_of_them} pairs {done}"))
-            told = time.monotonic()
+        nonlocal last
+        if time.monotonic() - last > 10:
+            on_event(LogMessage(text=f"{pairs:,}{total} pairs {done}"))
+            last = time.monotonic()
 
     return count
 
@@ -405,8 +423,8 @@ def _report(facts: PreparationRecord, *, recipe: Recipe, on_event: EventHandler)
         )
     wanted = recipe.tokenizer.vocab_size
     if facts.vocab_size != wanted:
-        room = f"the corpus has room for {facts.vocab_size:,} pieces"
-        on_event(LogMessage(text=f"{room}, not for the {wanted:,} of tokenizer.vocab_size"))
+        text = f"the corpus is enough for {facts.vocab_size:,} pieces"
+        on_event(LogMessage(text=f"{text}, not for the {wanted:,} of tokenizer.vocab_size"))
     pairs = f"{facts.training_pairs:,} pairs to train on, {facts.validation_pairs:,} to validate"
     on_event(LogMessage(text=f"{pairs}, {facts.test_pairs:,} to test; {facts.vocab_size:,} pieces"))
     epoch = f"{facts.target_tokens:,} target tokens in {facts.updates_per_epoch:,} updates an epoch"

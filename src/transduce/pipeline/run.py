@@ -1,13 +1,13 @@
-"""A recipe carried out: prepare → train → average → evaluate → bundle.
+"""Run a recipe: prepare → train → average → evaluate → bundle.
 
-Everything a run makes lies in its folder, and each part is written whole or not at all, so a run
-that was stopped anywhere goes on from there:
+Everything a run makes is in its folder, and each part is written atomically, so a run that was
+stopped anywhere can be resumed:
 
     recipe.toml        every setting of the run
     prepared/          tokenizer, encoded training pairs, validation and test text, what was
                        dropped, and the model to start from where there is one
-    checkpoints/       the last few, to go on from and to average
-    micro_tokens.json  what batch.micro_tokens = "auto" was found to be, to go on with the same
+    checkpoints/       the last few, to resume from and to average
+    micro_tokens.json  the measured micro-batch size of batch.micro_tokens = "auto"
     metrics.jsonl      loss, speed and validations, a line each
     best/              the bundle with the lowest validation loss
     results.json       scores with their signatures, and hypotheses.* with the text they are of
@@ -72,14 +72,14 @@ _MACHINE = frozenset(
         *("train.precision", "batch.micro_tokens"),
     }
 )
-"""Settings that say how a machine computes, not what a run learns: resuming may change them."""
+"""Settings of the machine, not of what is learned: a resumed run may change them."""
 
 _CORPUS = ("data.", "tokenizer.", "train.seed")
-"""Settings that decide what is prepared."""
+"""Settings that preparing depends on."""
 
 
-class _Chosen(NamedTuple):
-    """The weights that won on the validation pairs."""
+class _Candidate(NamedTuple):
+    """Weights, and their translations of the validation pairs."""
 
     model: Transformer
     name: str
@@ -95,63 +95,43 @@ def run_recipe(
     start: StartModel | None = None,
     on_event: EventHandler,
 ) -> RunResult:
-    """Carry a recipe out, from its corpus to a bundle in `out`/model.
+    """Run a recipe: prepare, train, average, evaluate, and save the bundle `out`/model.
 
-    Where torchrun started several processes each of them calls this, and they train together. The
-    first does all else; `out` and the corpus must be the same files for all of them. Started anew
-    because one had died, they go on with what `out` holds by themselves.
+    Under torchrun every process calls this and they train together, while rank 0 does the rest;
+    `out` and the corpus must be the same files for all. Restarted by torchrun, they resume.
 
     Args:
-        recipe: what to do.
-        out: the run's folder. A folder that only holds what `prepare` wrote is gone on with.
-        resume: go on with the run that `out` holds.
-        start: the model to start from, which the recipe must `follow`; None: random weights.
-        on_event: called with each event of the run.
+        recipe: what to run.
+        out: the run's folder; it may hold what `prepare_run` wrote.
+        resume: continue the run that `out` holds.
+        start: the model to start from, which the recipe must fit (`adopt_model`); None: random.
+        on_event: called with each event.
 
     Raises:
         ValueError: if the corpus or the folder cannot be used; one line that says what to change.
-        FloatingPointError: if the loss stops being a number.
+        FloatingPointError: if training diverges.
     """
     with process_group() as process, exclusive_lock(out) if process.is_rank_zero else nullcontext():
-        if not process.is_rank_zero:
-            on_event = _unheard
         prepared = None
         if process.is_rank_zero:
             resume = resume or (process.restarts > 0 and (out / "recipe.toml").is_file())
-            prepared = _make_ready(
+            prepared = _prepare(
                 recipe, out, resume=resume, start=start, process=process, on_event=on_event
             )
+        else:
+            on_event = _ignore
         if process.broadcast_from_rank_zero(1.0 if prepared is None else 0.0):
             return RunResult.read(out / "results.json")
         prepared = prepared or open_prepared(out)
-        keep_freed_memory()
-        settings = recipe.train
-        with compute_device(
-            device=settings.device, threads=settings.intra_op_threads, process=process
-        ) as device:
-            torch.manual_seed(settings.seed)
-            model = _first_model(recipe, prepared).to(device)
-            several = f", in {process.world_size} processes" if process.world_size > 1 else ""
-            on_event(LogMessage(text=f"{model.size:,} parameters, on {device}{several}"))
-            precision = choose_precision(settings, device)
-            if precision.reason:
-                text = f"computing in {precision.name}: {precision.reason} (train.precision)"
-                on_event(LogMessage(text=text))
-            drawn = settings.tensorboard and process.is_rank_zero
-            with tensorboard_writer(out, wanted=drawn, on_event=on_event) as told:
-                trained = _train(
-                    recipe, out, model=model, prepared=prepared, process=process, on_event=told
-                )
+        threads = recipe.train.intra_op_threads
+        with compute_device(device=recipe.train.device, threads=threads, process=process) as device:
+            model = _initial_model(recipe, prepared, device=device)
+            _announce(recipe, model, process=process, on_event=on_event)
+            trained = _train(
+                recipe, out, model=model, prepared=prepared, process=process, on_event=on_event
+            )
             process.on_rank_zero(
-                partial(
-                    _finish,
-                    recipe,
-                    out,
-                    trained=trained,
-                    model=trained.model,
-                    prepared=prepared,
-                    on_event=on_event,
-                )
+                partial(_finish, recipe, out, trained=trained, prepared=prepared, on_event=on_event)
             )
         return RunResult.read(out / "results.json")
 
@@ -169,7 +149,7 @@ def carry_out(
     return run_recipe(recipe, out, resume=resume, start=start, on_event=tell)
 
 
-def _make_ready(
+def _prepare(
     recipe: Recipe,
     out: Path,
     *,
@@ -178,12 +158,14 @@ def _make_ready(
     process: Process,
     on_event: EventHandler,
 ) -> Prepared | None:
-    """Check that the run can be carried out, and prepare its corpus; None if it is finished."""
+    """Check that the run is possible and prepare its corpus; None if it is finished already."""
     check_output_folder(recipe, out, resume=resume)
     if recover_interrupted(out / "model"):
         on_event(LogMessage(text=f"{out} is finished: its model is {out / 'model'}"))
         return None
-    device = process.find_device(recipe.train.device)  # a wrong name need not wait for the corpus
+    device = process.find_device(
+        recipe.train.device
+    )  # a wrong name fails before the corpus is read
     if recipe.train.compile:
         check_compiler(device)
     if recipe.train.tensorboard:
@@ -193,57 +175,85 @@ def _make_ready(
     return prepared
 
 
+def _initial_model(recipe: Recipe, prepared: Prepared, *, device: torch.device) -> Transformer:
+    """The model before the first update: random weights, or those that it starts from."""
+    keep_freed_memory()
+    torch.manual_seed(recipe.train.seed)
+    model = Transformer(replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size))
+    if prepared.start:
+        model.load_state_dict(Bundle.load(prepared.start).model.state_dict())
+    return model.to(device)
+
+
+def _announce(
+    recipe: Recipe, model: Transformer, *, process: Process, on_event: EventHandler
+) -> None:
+    """Report the model's size, device and precision."""
+    device = model.embedding.weight.device
+    several = f", in {process.world_size} processes" if process.world_size > 1 else ""
+    on_event(LogMessage(text=f"{model.size:,} parameters, on {device}{several}"))
+    precision = choose_precision(recipe.train, device)
+    if precision.reason:
+        text = f"computing in {precision.name}: {precision.reason} (train.precision)"
+        on_event(LogMessage(text=text))
+
+
 def _finish(
     recipe: Recipe,
     out: Path,
     *,
     trained: TrainResult,
-    model: Transformer,
     prepared: Prepared,
     on_event: EventHandler,
 ) -> None:
-    """Choose the weights, score them, and write the bundle."""
-    chosen = _choose(recipe, out, trained=trained, model=model, prepared=prepared)
-    on_event(LogMessage(text=chosen.name))
-    finished = _evaluate(recipe, out, chosen=chosen, trained=trained, prepared=prepared)
-    scores = _measured(finished)
-    bundle = _as_bundle(recipe, chosen.model, prepared=prepared, scores=scores)
-    bundle.confidence = fit_confidence(chosen.translations, prepared.validation)
+    """Average checkpoints, select the best weights, score them, and save the bundle."""
+    selected = _select_weights(recipe, out, trained=trained, prepared=prepared)
+    on_event(LogMessage(text=selected.name))
+    result = _evaluate(recipe, out, selected=selected, trained=trained, prepared=prepared)
+    scores = _bundle_scores(result)
+    bundle = _as_bundle(recipe, selected.model, prepared=prepared, scores=scores)
+    bundle.confidence = fit_confidence(selected.translations, prepared.validation)
     bundle.save(out / "model")
 
 
-def _unheard(event: Event) -> None:
-    """What the other processes tell: nothing."""
+def _ignore(event: Event) -> None:
+    """The event handler of all ranks but 0."""
 
 
 def has_begun(out: Path) -> bool:
-    """Whether a folder holds a run whose training has begun."""
+    """Whether a folder holds a run whose training has started."""
     return any((out / name).exists() for name in ("metrics.jsonl", "checkpoints", "model"))
 
 
 def check_output_folder(recipe: Recipe, out: Path, *, resume: bool) -> None:
-    """Refuse a folder that a run with this recipe cannot be written to.
+    """Refuse a folder that this recipe's run cannot be written to.
+
+    Args:
+        recipe: of the run.
+        out: the run's folder.
+        resume: whether to continue the run that it holds.
 
     Raises:
         ValueError: one line that says what to do instead.
     """
     file = out / "recipe.toml"
     if resume and not file.is_file():
-        raise ValueError(f"{out} holds no run to go on with: leave --resume out")
+        raise ValueError(f"{out} holds no run to resume: leave --resume out")
     if not resume and has_begun(out):
         raise ValueError(
-            f"{out} already holds a run: go on with it by --resume, or name another folder by --out"
+            f"{out} already holds a run: continue it with --resume, "
+            f"or name another folder with --out"
         )
-    ours = ("prepared", ".prepared.", LOCK_FILE)  # what a killed `prepare` may leave
-    if not file.is_file() and any(not path.name.startswith(ours) for path in _held(out)):
-        raise ValueError(f"{out} holds other files: name another folder by --out")
+    allowed = ("prepared", ".prepared.", LOCK_FILE)  # a killed `prepare` may leave these
+    if not file.is_file() and any(not path.name.startswith(allowed) for path in _held(out)):
+        raise ValueError(f"{out} holds other files: name another folder with --out")
     if not resume:
         return
     for key in differences(load_recipe(file), recipe):
         if key not in _MACHINE:
             raise ValueError(
                 f"{key} differs from that of the run in {out}: resume with the settings of {file}, "
-                f"or start anew with another --out"
+                f"or start a new run with another --out"
             )
 
 
@@ -256,9 +266,15 @@ def prepare_run(
     vocabulary: Tokenizer | None = None,
     on_event: EventHandler,
 ) -> Prepared:
-    """Prepare the corpus in a run's folder, unless what lies there already fits.
+    """Prepare the corpus in a run's folder, unless it is prepared and up to date.
 
-    A vocabulary that is given is taken in place of one that would be learned.
+    Args:
+        recipe: of the run.
+        out: the run's folder.
+        resume: keep a prepared corpus even if the corpus files are gone or changed.
+        start: the model to start from.
+        vocabulary: used in place of one that would be trained.
+        on_event: called with each event.
 
     Raises:
         ValueError: if the corpus cannot be used; then nothing is left behind.
@@ -284,14 +300,6 @@ def prepare_run(
     return prepared
 
 
-def _first_model(recipe: Recipe, prepared: Prepared) -> Transformer:
-    """The model before the first update: in random weights, or in those it starts from."""
-    model = Transformer(replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size))
-    if prepared.start:
-        model.load_state_dict(Bundle.load(prepared.start).model.state_dict())
-    return model
-
-
 def _train(
     recipe: Recipe,
     out: Path,
@@ -302,51 +310,49 @@ def _train(
     on_event: EventHandler,
 ) -> TrainResult:
     """Train `model` in place, validating on loss and greedy BLEU; best/ follows the lowest loss."""
-    greedy = replace(recipe.search, beam=1)
+    greedy, tokenizer = replace(recipe.search, beam=1), prepared.tokenizer
 
     def validate(model: Transformer) -> Validation:
-        found = translate_pairs(model, prepared.tokenizer, pairs=prepared.validation, search=greedy)
-        score = _bleu(recipe, translation_texts(found), prepared.validation)
+        pairs = prepared.validation
+        translations = translate_pairs(model, tokenizer, pairs=pairs, search=greedy)
+        score = _bleu(recipe, translation_texts(translations), pairs)
         loss = evaluate_perplexity(
-            model,
-            prepared.tokenizer,
-            pairs=prepared.validation,
-            micro_tokens=recipe.batch.positions,
+            model, tokenizer, pairs=pairs, micro_tokens=recipe.batch.positions
         )
         return Validation(loss=loss.per_token, bleu=score.value, signature=score.signature)
 
-    def on_best(model: Transformer, found: Validation) -> None:
-        scores = {"validation.loss": found.loss, "validation.bleu_greedy": found.bleu}
+    def on_best(model: Transformer, scored: Validation) -> None:
+        scores = {"validation.loss": scored.loss, "validation.bleu_greedy": scored.bleu}
         _as_bundle(recipe, model, prepared=prepared, scores=scores).save(out / "best")
 
-    batch = replace(
-        recipe.batch,
-        micro_tokens=_micro_tokens(
-            recipe, out, model=model, prepared=prepared, process=process, on_event=on_event
-        ),
-    )
-    return train(
-        model,
-        loader=Loader(
-            prepared.store,
-            sampler=Sampler(
-                prepared.store.lengths,
-                config=batch,
-                seed=recipe.train.seed,
-                world=process.world_size,
-            ),
-            tokenizer=prepared.tokenizer,
-            sampling=recipe.batch.subword_sampling,
-            seed=recipe.train.seed,
-            rank=process.rank,
-        ),
-        config=recipe.train,
-        validate=validate,
-        folder=out,
-        on_best=on_best,
-        on_event=on_event,
-        micro_tokens=batch.positions,
-        process=process,
+    drawn = recipe.train.tensorboard and process.is_rank_zero
+    with tensorboard_writer(out, wanted=drawn, on_event=on_event) as handler:
+        size = _micro_tokens(
+            recipe, out, model=model, prepared=prepared, process=process, on_event=handler
+        )
+        return train(
+            model,
+            loader=_loader(recipe, prepared, micro_tokens=size, process=process),
+            config=recipe.train,
+            validate=validate,
+            folder=out,
+            on_best=on_best,
+            on_event=handler,
+            micro_tokens=size,
+            process=process,
+        )
+
+
+def _loader(recipe: Recipe, prepared: Prepared, *, micro_tokens: int, process: Process) -> Loader:
+    store, seed = prepared.store, recipe.train.seed
+    batch = replace(recipe.batch, micro_tokens=micro_tokens)
+    return Loader(
+        store,
+        sampler=Sampler(store.lengths, config=batch, seed=seed, world=process.world_size),
+        tokenizer=prepared.tokenizer,
+        sampling=recipe.batch.subword_sampling,
+        seed=seed,
+        rank=process.rank,
     )
 
 
@@ -359,32 +365,32 @@ def _micro_tokens(
     process: Process,
     on_event: EventHandler,
 ) -> int:
-    """The positions of a micro-batch: as the recipe says, or as the first process finds for all."""
+    """The positions of a micro-batch: the recipe's number, or what rank 0 measures for all."""
     if recipe.batch.micro_tokens != "auto":
         return recipe.batch.micro_tokens
     store, sampled = prepared.store, recipe.batch.subword_sampling > 0
     longest = store.metadata.max_pieces if sampled else int(store.lengths.max())
 
-    def find() -> BatchSizeEstimate:
+    def measure() -> BatchSizeEstimate:
         return estimate_batch_size(
             model, longest=longest + 1, training=recipe.train, process=process
         )
 
-    found = (
+    size = (
         load_or_measure_batch_size(
-            out, model.embedding.weight.device, measure=find, on_event=on_event
+            out, model.embedding.weight.device, measure=measure, on_event=on_event
         )
         if process.is_rank_zero
         else 0
     )
-    return int(process.broadcast_from_rank_zero(float(found)))
+    return int(process.broadcast_from_rank_zero(float(size)))
 
 
-def _choose(
-    recipe: Recipe, out: Path, *, trained: TrainResult, model: Transformer, prepared: Prepared
-) -> _Chosen:
-    """Choose on validation: the checkpoints' average, the best one, or the running mean."""
-    model.eval()
+def _select_weights(
+    recipe: Recipe, out: Path, *, trained: TrainResult, prepared: Prepared
+) -> _Candidate:
+    """Select by validation BLEU among the checkpoint average, the best checkpoint, and the EMA."""
+    model = trained.model.eval()
     model.load_state_dict(average_weights([load_weights(path) for path in trained.checkpoints]))
     candidates = {f"the average of the last {len(trained.checkpoints)} checkpoints": model}
     if trained.ema_model:
@@ -393,45 +399,45 @@ def _choose(
         kind = "running mean" if trained.ema_model else "single checkpoint"
         single = Bundle.load(out / "best", device=model.embedding.weight.device).model
         candidates[f"the best {kind} (update {trained.state.best_update})"] = single
-    chosen: list[_Chosen] = []
+    scored: list[_Candidate] = []
     for name, candidate in candidates.items():
-        found = translate_pairs(
+        translations = translate_pairs(
             candidate, prepared.tokenizer, pairs=prepared.validation, search=recipe.search
         )
-        score = _bleu(recipe, translation_texts(found), prepared.validation)
-        chosen.append(_Chosen(candidate, name, found, score.value))
-    won, *others = sorted(chosen, key=lambda each: -each.bleu)  # of equals the first
+        score = _bleu(recipe, translation_texts(translations), prepared.validation)
+        scored.append(_Candidate(candidate, name, translations, score.value))
+    best, *others = sorted(scored, key=lambda candidate: -candidate.bleu)  # the first of equals
     against = " and ".join(f"{other.bleu:.2f} of {other.name}" for other in others)
-    return won._replace(name=f"{won.name}: {won.bleu:.2f} BLEU on validation, against {against}")
+    return best._replace(name=f"{best.name}: {best.bleu:.2f} BLEU on validation, against {against}")
 
 
 def _evaluate(
-    recipe: Recipe, out: Path, *, chosen: _Chosen, trained: TrainResult, prepared: Prepared
+    recipe: Recipe, out: Path, *, selected: _Candidate, trained: TrainResult, prepared: Prepared
 ) -> RunResult:
-    """Score the chosen weights; writes results.json and hypotheses.*."""
-    model, tokenizer, language = chosen.model, prepared.tokenizer, recipe.languages.target
+    """Score the selected weights; writes results.json and hypotheses.*."""
+    model, tokenizer, language = selected.model, prepared.tokenizer, recipe.languages.target
     test: EvaluationResult | None = None
-    hypotheses = translation_texts(chosen.translations)
+    hypotheses = translation_texts(selected.translations)
     validation = _result(
         recipe, model, pairs=prepared.validation, hypotheses=hypotheses, prepared=prepared
     )
     _write(out / f"hypotheses.validation.{language}", _lines(hypotheses))
     if prepared.test:
-        found = translate_pairs(model, tokenizer, pairs=prepared.test, search=recipe.search)
-        hypotheses = translation_texts(found)
+        translations = translate_pairs(model, tokenizer, pairs=prepared.test, search=recipe.search)
+        hypotheses = translation_texts(translations)
         test = _result(recipe, model, pairs=prepared.test, hypotheses=hypotheses, prepared=prepared)
         _write(out / f"hypotheses.{language}", _lines(hypotheses))
-    finished = RunResult(
+    result = RunResult(
         recipe=recipe.name,
-        chosen=chosen.name,
+        chosen=selected.name,
         updates=trained.state.update,
         seconds=trained.state.seconds,
         parameters=model.size,
         validation=validation,
         test=test,
     )
-    _write(out / "results.json", finished.to_json())
-    return finished
+    _write(out / "results.json", result.to_json())
+    return result
 
 
 def average_to_bundle(checkpoints: Sequence[Path], out: Path) -> None:
@@ -492,14 +498,14 @@ def _result(
     )
 
 
-def _measured(finished: RunResult) -> dict[str, float]:
-    """The scores as a bundle records them, each under its set, name and signature."""
-    found: dict[str, float] = {}
+def _bundle_scores(finished: RunResult) -> dict[str, float]:
+    """The scores as a bundle records them, by set, name and signature."""
+    scores: dict[str, float] = {}
     for name, result in (("validation", finished.validation), ("test", finished.test)):
         if result is not None:
-            found[f"{name} perplexity"] = result.perplexity
-            found |= {f"{name} {s.name} ({s.signature})": s.value for s in result.scores}
-    return found
+            scores[f"{name} perplexity"] = result.perplexity
+            scores |= {f"{name} {s.name} ({s.signature})": s.value for s in result.scores}
+    return scores
 
 
 def _as_bundle(
@@ -529,6 +535,6 @@ def _lines(texts: Sequence[str]) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     with atomic_file(file) as stream:
         stream.write(text.encode())

@@ -115,7 +115,7 @@ def test_a_vocabulary_is_learned_from_a_fixed_choice_of_a_large_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     recipe = a_corpus(tmp_path, pairs=2003)
-    monkeypatch.setattr(prepare, "_LEARNED_FROM", 400)
+    monkeypatch.setattr(prepare, "_SAMPLE_PAIRS", 400)
     learned: list[list[str]] = []
     real = Tokenizer.train
 
