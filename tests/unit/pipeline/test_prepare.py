@@ -136,7 +136,7 @@ def test_a_vocabulary_is_learned_from_a_fixed_choice_of_a_large_corpus(
 def test_a_large_corpus_says_that_a_sample_was_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("transduce.corpus_check.inspection._MOST", 1000)
+    monkeypatch.setattr("transduce.corpus_check.inspection._MAX_PAIRS", 1000)
     notes: list[str] = []
 
     prepare.prepare(a_corpus(tmp_path, pairs=2003), tmp_path / "run", on_event=saying(notes))
