@@ -41,7 +41,7 @@ def test_its_code_runs_without_a_notebook(monkeypatch: pytest.MonkeyPatch):
     cells = json.loads(WALK.read_text())["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     short = sources[: next(n for n, source in enumerate(sources) if "run_recipe" in source)]
-    program = "\n".join([*short, "import torch; assert sizes and torch.is_tensor(by_ours)"])
+    program = "\n".join([*short, "import torch; assert sizes and torch.is_tensor(by_layer)"])
 
     said = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
