@@ -14,10 +14,10 @@ import torch
 
 from transduce.bundle.bundle import Bundle
 from transduce.export.marian import why_not, write_marian
+from transduce.inference.engines.base import select_engines
 from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.ct2_model import vocabulary, write_ctranslate2
-from transduce.inference.engines.selection import choose
-from transduce.inference.engines.worker_processes import as_program
+from transduce.inference.engines.parallel import enable_worker_processes
 from transduce.search.config import DecodingConstraints, Request
 
 BATCH = 64
@@ -66,11 +66,14 @@ def ours(task: Task, *, engine: Literal["torch", "ctranslate2"], kind: str = "fl
     """An engine of ours; one that gathers batches itself gets all sentences together."""
     cache = Cache(task.folder / "cache")
     if engine == "torch":
-        as_program()  # as `transduce translate` does
-        (made,) = choose(task.bundle, engine=engine, compute_type=kind).engines
-        how, at_once = f"a batch of {BATCH} on each of {made.together} cores", BATCH * made.together
+        enable_worker_processes()  # as `transduce translate` does
+        (made,) = select_engines(task.bundle, engine=engine, compute_type=kind).engines
+        how, at_once = (
+            f"a batch of {BATCH} on each of {made.preferred_batches} cores",
+            BATCH * made.preferred_batches,
+        )
     else:
-        (made,) = choose(task.bundle, engine=engine, compute_type=kind, cache=cache).engines
+        (made,) = select_engines(task.bundle, engine=engine, compute_type=kind, cache=cache).engines
         how, at_once = str(tuple(getattr(made, "plans"))), len(task.sources)  # noqa: B009
     constraints = (
         DecodingConstraints(max_length=task.length) if task.random else DecodingConstraints()
@@ -81,7 +84,7 @@ def ours(task: Task, *, engine: Literal["torch", "ctranslate2"], kind: str = "fl
 
         def some(batch: Sequence[Ids]) -> list[list[int]]:
             asked = [Request(tuple(one)) for one in batch]
-            found = made.search(asked, config, constraints, detail=False)
+            found = made.search(asked, config, constraints, token_scores=False)
             return [list(hypotheses[0].ids) for hypotheses in found]
 
         return in_batches(sources, some, size=at_once)

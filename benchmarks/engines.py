@@ -7,7 +7,7 @@ model searches where it is told nothing. A line whose pieces differ is shown wit
 differing piece and both scores: within 1e-4 it is a tie. Then CTranslate2's int8 against its
 float32: BLEU of both and a paired bootstrap; and how far ln p of each piece of the references is
 off. Beside it the same with weights that CTranslate2 rounds by itself, whose products some
-processors cut off (inference/engines/ct2_int8.py).
+processors cut off (inference/engines/ct2_model.py).
 Written to benchmarks/results/NAME/record.json, NAME being "engines" unless `--name` says another.
 """
 
@@ -26,9 +26,9 @@ from transduce.data.corpus import tidy
 from transduce.evaluation.significance import System, compare_systems
 from transduce.inference.engines.autotune import Plans
 from transduce.inference.engines.cache import Cache
-from transduce.inference.engines.ct2_calls import Calls, Pair, Plan
 from transduce.inference.engines.ct2_engine import Ct2Engine
-from transduce.inference.engines.ct2_model import positions, vocabulary, write_ctranslate2
+from transduce.inference.engines.ct2_model import max_positions, vocabulary, write_ctranslate2
+from transduce.inference.engines.ct2_runtime import Ct2Model, Plan, ScoringPair
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Extras, Translator
 from transduce.search.config import SearchConfig
@@ -94,7 +94,9 @@ def searched(
 ) -> dict[str, object]:
     """What every way says in one search."""
     torch, float32, int8, own_int8 = (
-        way.translate(sources, beam=config.beam, alpha=config.alpha, extras=Extras(mend=False))
+        way.translate(
+            sources, beam=config.beam, alpha=config.alpha, extras=Extras(retry_loops=False)
+        )
         for way in ways
     )
     apart = differences(torch, float32)
@@ -120,7 +122,7 @@ def rounds_itself(bundle: Bundle, folder: Path) -> Translator:
         folder,
         plans=Plans(INT8, INT8),
         pieces=vocabulary(bundle.tokenizer),
-        longest=positions(bundle.model.config),
+        longest=max_positions(bundle.model.config),
         device="cpu",
         cache=Cache(),
     )
@@ -133,13 +135,13 @@ def log_probs_off(
     """How far 8 bits move ln p of each piece of the references, in the mean."""
     encode, eos = bundle.tokenizer.encode, bundle.tokenizer.EOS
     pairs = [
-        Pair(tuple(encode(tidy(source))), (*encode(tidy(said)), eos))
+        ScoringPair(tuple(encode(tidy(source))), (*encode(tidy(said)), eos))
         for source, said in zip(sources, references, strict=True)
     ]
 
     def log_probs(folder: Path, plan: Plan) -> list[float]:
-        calls = Calls(folder, plan, pieces=vocabulary(bundle.tokenizer), eos=eos)
-        return [one for line in calls.read(pairs) for one in line]
+        calls = Ct2Model(folder, plan, pieces=vocabulary(bundle.tokenizer), eos=eos)
+        return [one for line in calls.score(pairs) for one in line]
 
     exact = log_probs(plain, Plan("float32", 1, 1))
     off = {

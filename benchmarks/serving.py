@@ -32,8 +32,7 @@ from record import header, read_lines, write
 from serving_client import Found, Job
 
 from transduce.bundle.bundle import Bundle
-from transduce.inference.texts import translate_texts
-from transduce.inference.translator import Extras, Translator
+from transduce.inference.translator import Extras, Translator, translate_texts
 
 SHOWN = 20
 """Of the answers that differ, how many are listed."""
@@ -114,7 +113,7 @@ def compared(
     expected = [
         one.text
         for one in translate_texts(
-            translator, arguments.texts, beam=beam, extras=Extras(detail=False)
+            translator, arguments.texts, beam=beam, extras=Extras(token_scores=False)
         )
     ]
     del translator

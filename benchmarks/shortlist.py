@@ -27,11 +27,10 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.evaluation.significance import System, compare_systems
 from transduce.export.shortlist import LearnedShortlist, learn_shortlist
-from transduce.inference.engines.autotune import cores
-from transduce.inference.engines.base import Engine
-from transduce.inference.engines.ct2_calls import Plan
+from transduce.inference.engines.autotune import available_threads
+from transduce.inference.engines.base import Engine, select_engines
 from transduce.inference.engines.ct2_model import vocabulary
-from transduce.inference.engines.selection import choose
+from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.translator import Extras, Translator
 from transduce.pipeline.prepare import open_prepared
 from transduce.search.config import Request, SearchConfig
@@ -90,7 +89,7 @@ def main() -> None:
             "sacrebleu",
         ),
         "test_set": arguments.source.name,
-        "workers": cores(),
+        "workers": available_threads(),
         "rounds": arguments.rounds,
         "single_sentences": arguments.single,
         "shortlist": {
@@ -123,17 +122,17 @@ def learn(run: Path, bundle: Bundle) -> LearnedShortlist:
     prepared = open_prepared(run)
     held = prepared.validation[:HELD]
     said = Translator.load(run).translate(
-        [pair.source for pair in held], extras=Extras(mend=False, detail=False)
+        [pair.source for pair in held], extras=Extras(retry_loops=False, token_scores=False)
     )
     return learn_shortlist(bundle, prepared.store, held, [one.ids for one in said])
 
 
 def both(bundle: Bundle, kind: str, file: Path) -> Both:
     """Load the model twice; nothing differs but the shortlist."""
-    plan = Plan(kind, cores(), 1)
+    plan = Plan(kind, available_threads(), 1)
     return Both(
         *(
-            choose(bundle, engine="ctranslate2", plan=plan, shortlist=shortlist).engines[0]
+            select_engines(bundle, engine="ctranslate2", plan=plan, shortlist=shortlist).engines[0]
             for shortlist in (None, file)
         )
     )
@@ -141,7 +140,7 @@ def both(bundle: Bundle, kind: str, file: Path) -> Both:
 
 def say(engine: Engine, asked: Sequence[Ids], config: SearchConfig) -> list[Ids]:
     """The best translation of each."""
-    found = engine.search([Request(tuple(one)) for one in asked], config, detail=False)
+    found = engine.search([Request(tuple(one)) for one in asked], config, token_scores=False)
     return [hypotheses[0].ids for hypotheses in found]
 
 

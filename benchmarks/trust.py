@@ -29,18 +29,18 @@ from transduce.bundle.bundle import Bundle
 from transduce.bundle.calibration import Calibration
 from transduce.data.corpus import Pair, tidy
 from transduce.evaluation.metrics import bleu, chrf
-from transduce.inference.alignment import agreed_look, word_looks, words_of
+from transduce.inference.alignment import combined_attention, group_pieces, word_attention
 from transduce.inference.confidence import (
     calibration_error,
     fit_sentences,
     fit_words,
-    in_reference,
-    said_words,
+    scored_words,
+    words_in_reference,
 )
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.mbr import chrf as sentence_chrf
-from transduce.inference.mbr import most_agreed, shares
-from transduce.inference.repetition import fault
+from transduce.inference.mbr import normalised_probabilities, select_mbr
+from transduce.inference.repetition import detect_repetition
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Extras, Translator
 from transduce.model.trace import trace
@@ -52,7 +52,7 @@ Look = Float[Tensor, "target source"]
 ALIGNED = 300  # pairs that are traced
 DRAWN = 500  # sentences that are sampled from
 DRAWS = 16
-AS_IS = Extras(mend=False)
+AS_IS = Extras(retry_loops=False)
 
 
 def main() -> None:
@@ -86,7 +86,9 @@ def calibration(said: dict[str, list[Translation]], prepared: Prepared) -> dict[
         for name, pairs in (("validation", prepared.validation), ("test", prepared.test))
     )
     words, right = words_right(*held)
-    of_words = fit_words([said_words(one.pieces, one.log_probs) for one in learned[0]], learned[1])
+    of_words = fit_words(
+        [scored_words(one.pieces, one.log_probs) for one in learned[0]], learned[1]
+    )
     means = [fmean(one.log_probs) for one in held[0]]
     worth = [sentence_chrf(one.text, target) / 100 for one, target in zip(*held, strict=True)]
     of_sentences = fit_sentences(
@@ -105,9 +107,9 @@ def words_right(said: Sequence[Translation], targets: Sequence[str]) -> tuple[li
     log_probs: list[float] = []
     right: list[float] = []
     for one, target in zip(said, targets, strict=True):
-        words = said_words(one.pieces, one.log_probs)
+        words = scored_words(one.pieces, one.log_probs)
         log_probs += [word.log_prob for word in words]
-        right += map(float, in_reference([word.text for word in words], target))
+        right += map(float, words_in_reference([word.text for word in words], target))
     return log_probs, right
 
 
@@ -134,12 +136,12 @@ def loops(said: dict[str, list[Translation]], prepared: Prepared) -> dict[str, o
         return tokenizer.pieces(tokenizer.encode(tidy(text)))
 
     found = {
-        name: [text for one in some if (text := fault(pieces(one.source), one.pieces))]
+        name: [text for one in some if (text := detect_repetition(pieces(one.source), one.pieces))]
         for name, some in said.items()
     }
     train = [prepared.store.pair(index) for index in range(len(prepared.store))]
     sides = [(pieces(pair.source), pieces(pair.target)) for pair in train]
-    alarms = [sum(bool(fault(a, b)) + bool(fault(b, a)) for a, b in sides)]
+    alarms = [sum(bool(detect_repetition(a, b)) + bool(detect_repetition(b, a)) for a, b in sides)]
     return {**found, "references": 2 * len(sides), "false_alarms": alarms[0]}
 
 
@@ -167,14 +169,14 @@ def ways(bundle: Bundle, pair: Pair) -> dict[str, Look]:
     """How words look at words, by the way the heads are read."""
     encode, eos = bundle.tokenizer.encode, bundle.tokenizer.EOS
     ids = [[*encode(tidy(side)), eos] for side in pair]
-    read, said = (words_of(bundle.tokenizer.pieces(side)) for side in ids)
+    read, said = (group_pieces(bundle.tokenizer.pieces(side)) for side in ids)
     cross = trace(bundle.model, *ids).cross
     later = torch.cat([cross[:, :, 1:], cross[:, :, -1:]], dim=2)
-    looks = {"agreed": agreed_look(cross), "all layers": cross.mean((0, 1))}
+    looks = {"agreed": combined_attention(cross), "all layers": cross.mean((0, 1))}
     for layer, (due, read_later) in enumerate(zip(cross, later, strict=True), start=1):
         looks[f"layer {layer}"] = due.mean(0)
         looks[f"layer {layer}, a step later"] = read_later.mean(0)
-    return {name: word_looks(look, read=read, said=said) for name, look in looks.items()}
+    return {name: word_attention(look, read=read, said=said) for name, look in looks.items()}
 
 
 def mbr(bundle: Bundle, prepared: Prepared) -> list[dict[str, object]]:
@@ -203,8 +205,8 @@ def mbr(bundle: Bundle, prepared: Prepared) -> list[dict[str, object]]:
         return {"way": name, **{one.name: round(one.value, 2) for one in scores}}
 
     beam = bundle.search.beam
-    agreed = lambda texts, _: most_agreed(texts)  # noqa: E731
-    by_share = lambda texts, log_probs: most_agreed(texts, shares(log_probs))  # noqa: E731
+    agreed = lambda texts, _: select_mbr(texts)  # noqa: E731
+    by_share = lambda texts, log_probs: select_mbr(texts, normalised_probabilities(log_probs))  # noqa: E731
     rows = [
         score(f"beam {beam}", beam, None, lambda *_: 0),
         score(f"{DRAWS}-best of beam {DRAWS}, by shares", DRAWS, None, by_share),

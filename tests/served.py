@@ -32,7 +32,7 @@ class Loud(Translator):
         self.model = model
         self.search = SearchConfig(beam=3)
         self.confidence = None
-        self.why = "engine: a loud voice"
+        self.engine_description = "engine: a loud voice"
         self.asked: list[str] = []
         self.beams: list[int | None] = []
         self.started, self.go = threading.Event(), threading.Event()

@@ -208,7 +208,7 @@ def test_what_is_lost_or_odd_is_said(open_page: Open, address: str):
             route.fulfill(response=response)
             return
         said["lost"] = ["{name}"]
-        said["sentences"][0] |= {"flag": 'says "ha" 4 times in a row', "mended": False}
+        said["sentences"][0] |= {"flag": 'repetition ("ha" ×4)', "mended": False}
         route.fulfill(json=said)
 
     page = open_page(address)
@@ -216,7 +216,7 @@ def test_what_is_lost_or_odd_is_said(open_page: Open, address: str):
     page.get_by_label("Text to translate").fill(SENTENCE)
 
     notes = page.locator("#notes li")
-    expect(notes).to_contain_text(["{name}", 'may be repetitive: says "ha" 4 times in a row'])
+    expect(notes).to_contain_text(["{name}", 'may be repetitive: repetition ("ha" ×4)'])
 
 
 @pytest.mark.parametrize(("status", "told"), [(429, "busy"), (503, "not ready"), (0, "reached")])

@@ -67,7 +67,7 @@ def test_a_term_that_the_vocabulary_cannot_write_is_named(
     said = translated("--glossary", tmp_path / "terms.tsv")
 
     assert said.code == 2
-    assert "transduce: the term 1 → one cannot be met" in said.err.splitlines()[-1]
+    assert "transduce: the term 1 → one cannot be applied" in said.err.splitlines()[-1]
     assert [*out.iterdir()] == []
 
 
@@ -100,10 +100,10 @@ def test_constraints_that_cannot_be_met_are_named_and_nothing_is_written(
         (("--sample", "--top-p", 0), ("top-p must be above 0 and at most 1, not 0",)),
         (("--sample", "--top-k", -1), ("top-k must not be negative, not -1",)),
         (("--sample", "--temperature", 0), ("the temperature must be above 0, not 0",)),
-        (("--sample", "--engine", "ctranslate2"), ("ctranslate2 cannot do this: sampling",)),
+        (("--sample", "--engine", "ctranslate2"), ("ctranslate2 does not support sampling",)),
         (("--prefix", "1", "--engine", "ctranslate2"), ("a prefix with a beam above 1",)),
         (("--engine", "onnx"), ("onnx", "auto", "torch", "ctranslate2")),
-        (("--compute-type", "int7"), ("there is no compute type 'int7': take auto or one of",)),
+        (("--compute-type", "int7"), ("there is no compute type 'int7': choose auto or one of",)),
         (("--compute-type", "int8", "--engine", "torch"), ("take ctranslate2",)),
         (("--workers", 0), ("--workers must be at least 1, not 0",)),
         (("--threads", -2), ("--threads must be at least 1, not -2",)),
@@ -143,7 +143,7 @@ def test_a_glossary_is_no_work_for_the_quick_engine_alone(
 
     said = translated("--glossary", tmp_path / "terms.tsv", "--engine", "ctranslate2")
 
-    refuses(said, "a glossary needs the torch engine: take engine auto or torch")
+    refuses(said, "a glossary needs the torch engine: choose engine auto or torch")
     assert [*out.iterdir()] == []
 
 
@@ -151,7 +151,7 @@ def test_a_glossary_is_no_work_for_the_quick_engine_alone(
     ("words", "part"),
     [
         (("--nbest", 5, "--beam", 3), "nbest must be from 1 to the beam"),
-        (("--sample", "--engine", "ctranslate2"), "ctranslate2 cannot do this: sampling"),
+        (("--sample", "--engine", "ctranslate2"), "ctranslate2 does not support sampling"),
     ],
 )
 def test_a_wrong_setting_is_wrong_even_where_there_is_nothing_to_translate(
@@ -171,14 +171,14 @@ def test_models_of_other_vocabularies_are_no_ensemble(
 
     said = translated("--with", tmp_path / "other")
 
-    refuses(said, tmp_path / "other", "another vocabulary", "need one tokenizer.model")
+    refuses(said, tmp_path / "other", "another vocabulary", "need the same tokenizer.model")
     assert [*out.iterdir()] == []
 
 
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("--engine", "ctranslate2"), "several models decide together in torch alone"),
+        (("--engine", "ctranslate2"), "an ensemble needs the torch engine"),
         (("--compute-type", "int8"), "leave out compute types and plans"),
         (("--confidence",), "leave out --with"),
     ],

@@ -77,7 +77,7 @@ def test_a_glossary_is_reported(translated: Transduce, tmp_path: Path):
 
     said = translated("--format", "text", "--glossary", tmp_path / "terms.tsv", stdin="1 2 3\n")
 
-    assert said.err.endswith("glossary: 1 of 1 occurrences of terms honoured\n")
+    assert said.err.endswith("glossary: 1 of 1 terms applied\n")
 
 
 def test_a_sentence_too_long_is_reported(translated: Transduce):

@@ -52,14 +52,14 @@ def test_a_model_is_evaluated_by_copies_of_the_program(
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(helpers.threading, "active_count", lambda: 1)
-    assert not helpers.may_fork()
+    assert not helpers.can_fork()
 
     transduce(
         *("evaluate", run.folder, "--source", run.corpus / "test.src"),
         *("--target", run.corpus / "test.rev", *report),
     )
 
-    assert helpers.may_fork()
+    assert helpers.can_fork()
 
 
 def test_two_systems_stand_side_by_side(folder: Path, transduce: Transduce):

@@ -95,7 +95,7 @@ def test_a_glossary_is_honoured_and_reported(translated: Transduce, tmp_path: Pa
     assert "4" in found[0].split()
     assert "2" in found[2].split()
     assert "4" in found[3].split()
-    assert said.err.endswith("glossary: 3 of 3 occurrences of terms honoured\n")
+    assert said.err.endswith("glossary: 3 of 3 terms applied\n")
 
 
 def test_a_glossary_that_applies_nowhere_changes_nothing(translated: Transduce, tmp_path: Path):
@@ -113,7 +113,7 @@ def test_a_term_that_does_not_fit_is_reported(translated: Transduce, tmp_path: P
     said = translated("--glossary", tmp_path / "terms.tsv", "--max-length", 6, stdin=b"1 2 3\n")
 
     assert texts(said) == texts(translated("--max-length", 6, stdin=b"1 2 3\n"))
-    assert "glossary: 0 of 1 occurrences of terms honoured\n" in said.err
+    assert "glossary: 0 of 1 terms applied\n" in said.err
     assert "0 of 1; look at line 1" in said.err
 
 
@@ -229,7 +229,7 @@ def test_models_decide_together(run: Run, translated: Transduce):
 
     said = translated("--with", run.folder)
 
-    assert said.err == "engine: torch, as 2 models decide together\n"
+    assert said.err == "engine: torch (ensemble of 2 models)\n"
     assert texts(said) == texts(alone)
 
 

@@ -110,9 +110,9 @@ def _scores(inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bo
         )
     else:
         from transduce.bundle.bundle import Bundle
-        from transduce.inference.engines.worker_processes import as_program
+        from transduce.inference.engines.parallel import enable_worker_processes
 
-        as_program()
+        enable_worker_processes()
         scores = score_model(
             Bundle.load(inputs.model),
             sources,
@@ -160,9 +160,9 @@ def _write_report(
         against = System(names[1], texts[inputs.against]) if inputs.against else None
         check_line_counts([against] if against else [], references, sources=sources)
         if inputs.model:
-            from transduce.inference.engines.worker_processes import as_program
+            from transduce.inference.engines.parallel import enable_worker_processes
 
-            as_program()
+            enable_worker_processes()
             output = translate_test_set(
                 inputs.model,
                 names[0],

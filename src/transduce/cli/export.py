@@ -13,7 +13,7 @@ from transduce.io.streams import read_lines
 
 if TYPE_CHECKING:
     from transduce.bundle.bundle import Bundle
-    from transduce.inference.engines.shortlist import Shortlist
+    from transduce.inference.engines.ct2_runtime import Shortlist
 
 _PROOF_SENTENCES = 50
 _SHORTLIST_PAIRS = 1000  # validation pairs that a shortlist is fitted to
@@ -113,7 +113,7 @@ def _learn_shortlist(model: Path, bundle: "Bundle") -> "Shortlist":
     prepared = open_prepared(model)
     pairs = prepared.validation[:_SHORTLIST_PAIRS]
     translations = Translator.load(model).translate(
-        [pair.source for pair in pairs], extras=Extras(mend=False, detail=False)
+        [pair.source for pair in pairs], extras=Extras(retry_loops=False, token_scores=False)
     )
     ids = [translation.ids for translation in translations]
     learned = learn_shortlist(bundle, prepared.store, pairs, ids)

@@ -175,7 +175,8 @@ def _serve(
             plan=make_plan(*plan, compute_type),
         )
         served = ", ".join(
-            f"{direction.name} ({direction.translator.why})" for direction in registry.directions
+            f"{direction.name} ({direction.translator.engine_description})"
+            for direction in registry.directions
         )
         try:
             return run(

@@ -17,7 +17,7 @@ from transduce.cli.translate_documents import Format, read_input_document, trans
 from transduce.io.streams import open_lines, open_output
 
 if TYPE_CHECKING:
-    from transduce.inference.engines.ct2_calls import Plan
+    from transduce.inference.engines.ct2_runtime import Plan
     from transduce.inference.glossary import Term
     from transduce.inference.translation import Translation
     from transduce.inference.translator import Translator
@@ -169,12 +169,12 @@ def translate(
     document = None if form == "lines" else read_input_document(input, form)
     # Open the input before torch is imported: a wrong name fails at once.
     with open_lines(input) if document is None else nullcontext(iter(())) as lines:
-        from transduce.inference.engines.worker_processes import as_program
+        from transduce.inference.engines.parallel import enable_worker_processes
         from transduce.inference.glossary import read_glossary
         from transduce.inference.translator import BATCH_TOKENS, Extras
         from transduce.search.config import DecodingConstraints, SamplingConfig
 
-        as_program()
+        enable_worker_processes()
         sampling = SamplingConfig(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         constraints = DecodingConstraints(
             no_repeat=no_repeat,
@@ -196,7 +196,9 @@ def translate(
             _check_calibrated(translator, model)
         if beam is None and nbest is not None:
             beam = max(nbest, translator.search.beam)
-        extras = Extras(glossary=terms, agree=mbr, mend=not as_is, detail=as_json or confidence)
+        extras = Extras(
+            glossary=terms, mbr=mbr, retry_loops=not as_is, token_scores=as_json or confidence
+        )
         batch_tokens = BATCH_TOKENS if batch_tokens is None else batch_tokens
         run = partial(
             translator.translate,
@@ -236,9 +238,9 @@ def _translate_lines(
 ) -> None:
     """Translate lines in chunks and write each chunk as soon as it is done."""
     from transduce.cli.progress import line_counter
-    from transduce.inference.glossary_report import Honoured, honoured
+    from transduce.inference.glossary import GlossaryReport, glossary_report
 
-    applied = Honoured()
+    applied = GlossaryReport()
     chunk_size = 1 if options.interactive else _CHUNK
     alignments = open_output(options.align) if options.align else nullcontext()
     with (
@@ -246,7 +248,7 @@ def _translate_lines(
         alignments as links,
         line_counter(sys.stderr) as count,
     ):
-        print_stderr(translator.why)
+        print_stderr(translator.engine_description)
         done = 0
         while chunk := list(islice(lines, chunk_size)):
             translations = run(
@@ -261,7 +263,7 @@ def _translate_lines(
                     links.write(f"{translator.alignment(translation)}\n".encode())
             out.flush()
             texts = ((translation.source, translation.text) for translation in translations)
-            applied += honoured(texts, terms, first_line=done + 1)
+            applied += glossary_report(texts, terms, first_line=done + 1)
             done += len(chunk)
     if terms:
         print_stderr(applied.summary())
@@ -294,7 +296,7 @@ def load_translator(
     fixed_plan = make_plan(*plan, compute_type)
     return Translator.load(
         model,
-        also=also,
+        ensemble=also,
         device=find_device(device),
         engine=engine,
         compute_type=compute_type,
@@ -314,7 +316,7 @@ def make_plan(workers: int | None, threads: int | None, compute_type: str) -> "P
     Raises:
         ValueError: for a number below 1.
     """
-    from transduce.inference.engines.ct2_calls import Plan
+    from transduce.inference.engines.ct2_runtime import Plan
 
     for name, count in (("workers", workers), ("threads", threads)):
         if count is not None and count < 1:

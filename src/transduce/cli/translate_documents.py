@@ -58,12 +58,12 @@ def translate_document(
         batch_tokens: batch size in pieces.
     """
     from transduce.cli.progress import line_counter
-    from transduce.inference.glossary_report import honoured
-    from transduce.inference.texts import translate_texts
+    from transduce.inference.glossary import glossary_report
+    from transduce.inference.translator import translate_texts
 
     sentences: list[Translation] = []
     with open_output(output) as out, line_counter(sys.stderr) as count:
-        print_stderr(translator.why)
+        print_stderr(translator.engine_description)
         segments = translate_texts(
             translator,
             [segment.text for segment in document.segments],
@@ -74,7 +74,7 @@ def translate_document(
             extras=extras,
             batch_tokens=batch_tokens,
             progress=count,
-            seen=sentences.append,
+            on_translation=sentences.append,
         )
         out.write(document.rebuild([segment.text for segment in segments]))
         out.flush()
@@ -82,7 +82,7 @@ def translate_document(
     _report_lost(segments)
     if extras.glossary:
         texts = [(sentence.source, sentence.text) for sentence in sentences]
-        print_stderr(honoured(texts, extras.glossary).summary())
+        print_stderr(glossary_report(texts, extras.glossary).summary())
 
 
 def _report_sentences(sentences: "Sequence[Translation]") -> None:

@@ -17,7 +17,7 @@ from transduce.data.corpus import Pair, tidy
 from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, perplexity, ter
-from transduce.inference.confidence import learn
+from transduce.inference.confidence import calibrate
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Extras, Translator
 from transduce.model.transformer import Transformer
@@ -184,7 +184,7 @@ def translate_pairs(
     """
     return tuple(
         Translator.from_parts(model, tokenizer, search=search).translate(
-            [pair.source for pair in pairs], extras=Extras(mend=False)
+            [pair.source for pair in pairs], extras=Extras(retry_loops=False)
         )
     )
 
@@ -196,7 +196,7 @@ def translation_texts(translations: Sequence[Translation]) -> tuple[str, ...]:
 
 def fit_confidence(translations: Sequence[Translation], pairs: Sequence[Pair]) -> Confidence:
     """Fit the confidence calibration to a model's translations of `pairs`."""
-    return learn(
+    return calibrate(
         [translation.pieces for translation in translations],
         [translation.log_probs for translation in translations],
         translations=translation_texts(translations),

@@ -20,7 +20,7 @@ from pathlib import Path
 from transduce.bundle.bundle import Bundle
 from transduce.data.config import Languages
 from transduce.data.pair_tokenizer import SOURCE, PairTokenizer
-from transduce.inference.engines.ct2_model import why_not as why_not_ctranslate2
+from transduce.inference.engines.ct2_model import unsupported_feature as why_not_ctranslate2
 from transduce.inference.engines.ct2_model import write_ctranslate2
 from transduce.io.atomic_folder import atomic_file
 

@@ -24,8 +24,8 @@ from transduce.bundle.bundle import CONFIG, WEIGHTS, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import EOS, UNK
 from transduce.export.marian_files import OUTPUT_BIAS, interleaved_to_halves, tensor_map
+from transduce.inference.engines.ct2_model import unsupported_feature as why_not_ctranslate2
 from transduce.inference.engines.ct2_model import vocabulary
-from transduce.inference.engines.ct2_model import why_not as why_not_ctranslate2
 from transduce.io.atomic_folder import MANIFEST, atomic_folder
 
 GENERATION, TOKENIZER_CONFIG = "generation_config.json", "tokenizer_config.json"

@@ -22,8 +22,8 @@ from transduce.data.batch import collate
 from transduce.data.corpus import Pair, tidy
 from transduce.data.store import Store
 from transduce.data.tokenizer import EOS, UNK, Tokenizer
-from transduce.inference.alignment import agreed_look
-from transduce.inference.engines.shortlist import Shortlist
+from transduce.inference.alignment import combined_attention
+from transduce.inference.engines.ct2_runtime import Shortlist
 from transduce.model.trace import cross_attention_weights
 
 PAIRS = 100_000
@@ -142,7 +142,7 @@ def _attention(
     batch = collate(sources, targets, pad=pad, eos=EOS).to(model.embedding.weight.device)
     weights = cross_attention_weights(model, batch.source, batch.source_mask, batch.target_in).cpu()
     for row, (source, target) in enumerate(pairs):
-        attention = agreed_look(weights[:, :, row, : len(target) + 1, : len(source) + 1])
+        attention = combined_attention(weights[:, :, row, : len(target) + 1, : len(source) + 1])
         mass = attention[: len(target), : len(source)].double().numpy()  # EOS is always allowed
         key = np.array(source)[None, :] * bundle.tokenizer.vocab_size + np.array(target)[:, None]
         kept = mass >= _MIN_ATTENTION
@@ -194,7 +194,7 @@ def _build(
         )
         for source, shares in table.items()
     }
-    shortlist = Shortlist(always=always, after=after)
+    shortlist = Shortlist(always=always, by_source=after)
     measured = sorted((pair.source for pair in pairs[:_MEASURED]), key=len)
     batches = [
         measured[first : first + BATCH_SENTENCES]

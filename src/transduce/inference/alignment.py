@@ -1,13 +1,13 @@
-"""Word alignments: which words of the source each word of a translation comes from.
+"""Word alignment: which source word each word of a translation comes from.
 
-They are read off the cross-attention. Some heads look at a word's source while the word is due;
-others, mostly in lower layers, a step later, while the word is read. The last layer has to know
-what is due: so each head is read at the step at which it agrees better with the mean of the last
-layer's heads, and weighs as much as it agrees.
+Alignments are extracted from the cross-attention. Some heads attend to a word's source at the step
+that predicts the word; others, mostly in lower layers, one step later, when the word is the input.
+The last layer attends at prediction: so each head is read at whichever step agrees better with the
+mean of the last layer's heads, and is weighted by that agreement.
 
 Source:
-    Garg et al. 2019 (a layer's mean of heads); Chen et al. 2020, "Accurate Word Alignment Induction
-    from Neural Machine Translation" (the shift by a step). docs/decoding.md has what was measured.
+    Garg et al. 2019 (mean of a layer's heads); Chen et al. 2020, "Accurate Word Alignment Induction
+    from Neural Machine Translation" (the shift by one step). docs/decoding.md has measurements.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,91 +20,99 @@ from torch import Tensor
 from transduce.model.trace import Trace
 
 _EOS = "</s>"
-_BEGINS = "▁"
+_WORD_START = "▁"
 
 
 class Link(NamedTuple):
-    """A word of the source and the word of the translation that it became, counted from 0."""
+    """A source word and the target word aligned to it, as indices from 0."""
 
     source: int
     target: int
 
 
-def words_of(pieces: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    """Return the places of the pieces of each word, as blanks part them in the text.
+def group_pieces(pieces: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """Group pieces into words, which spaces separate; return the piece indices of each word.
 
-    Neither EOS nor a blank that no letter follows belongs to a word.
+    EOS belongs to no word, and a piece that is only a space is none.
 
-    >>> words_of(["▁a", "▁sun", "flower", "</s>"])
+    >>> group_pieces(["▁a", "▁sun", "flower", "</s>"])
     ((0,), (1, 2))
     """
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     inside = False
-    for place, piece in enumerate(pieces):
-        if not inside or piece == _EOS or piece.startswith(_BEGINS):
-            found.append([])
-        found[-1].append(place)
+    for index, piece in enumerate(pieces):
+        if not inside or piece == _EOS or piece.startswith(_WORD_START):
+            groups.append([])
+        groups[-1].append(index)
         inside = piece != _EOS
-    spelt = (places for places in found if any(_letters(pieces[place]) for place in places))
-    return tuple(tuple(places) for places in spelt)
+    words = (group for group in groups if any(_letters(pieces[index]) for index in group))
+    return tuple(tuple(group) for group in words)
 
 
 def align(
     trace: Trace, source_pieces: Sequence[str], target_pieces: Sequence[str]
 ) -> tuple[Link, ...]:
-    """Link every word of a translation to the word of the source that it looks at most.
+    """Align every target word to the source word with the most attention.
 
-    A word's look is the mean over its pieces of what they take from all pieces of a source word.
+    A word's attention is the mean over its pieces of their total attention to a source word's.
 
     Args:
-        trace: of the two sides (`model.trace`).
-        source_pieces: what was read, EOS at the end.
-        target_pieces: what was said, EOS at the end if it was reached.
+        trace: attention weights of the pair (`model.trace`).
+        source_pieces: the source, ending in EOS.
+        target_pieces: the translation, ending in EOS if it was reached.
 
     Returns:
-        One link a target word, in their order; none if the source is blank.
+        One link per target word, in order; none if the source is blank.
     """
     assert trace.cross.shape[2:] == (len(target_pieces), len(source_pieces))
-    read, said = words_of(source_pieces), words_of(target_pieces)
-    if not read or not said:
+    source_words, target_words = group_pieces(source_pieces), group_pieces(target_pieces)
+    if not source_words or not target_words:
         return ()
-    looks = word_looks(agreed_look(trace.cross), read=read, said=said)
-    return tuple(Link(int(best), word) for word, best in enumerate(looks.argmax(1).tolist()))
+    attention = word_attention(
+        combined_attention(trace.cross), source_words=source_words, target_words=target_words
+    )
+    return tuple(Link(int(best), word) for word, best in enumerate(attention.argmax(1).tolist()))
 
 
-def pharaoh(links: Iterable[Link]) -> str:
-    """Write links as other programs read them.
+def to_pharaoh(links: Iterable[Link]) -> str:
+    """Format links as in the Pharaoh format of alignment tools.
 
-    >>> pharaoh([Link(0, 0), Link(2, 1)])
+    >>> to_pharaoh([Link(0, 0), Link(2, 1)])
     '0-0 2-1'
     """
     return " ".join(f"{link.source}-{link.target}" for link in links)
 
 
-def agreed_look(
+def combined_attention(
     cross: Float[Tensor, "layers heads target source"],
 ) -> Float[Tensor, "target source"]:
-    """Return the mean of all heads, each at its step and by its weight. Rows sum to 1."""
-    usual = cross.flatten(0, 1)
-    later = torch.cat([usual[:, 1:], usual[:, -1:]], dim=1)  # while the piece is read
+    """Return the weighted mean of all heads, each at its better step. Rows sum to 1."""
+    current = cross.flatten(0, 1)
+    later = torch.cat([current[:, 1:], current[:, -1:]], dim=1)  # when the piece is the input
     last = cross[-1].mean(0)
-    agrees, agrees_later = ((heads * last).sum((1, 2)) for heads in (usual, later))
-    shifted = agrees_later > agrees
-    weights = torch.where(shifted, agrees_later, agrees)
-    heads = torch.where(shifted[:, None, None], later, usual)
+    agreement, later_agreement = ((heads * last).sum((1, 2)) for heads in (current, later))
+    shifted = later_agreement > agreement
+    weights = torch.where(shifted, later_agreement, agreement)
+    heads = torch.where(shifted[:, None, None], later, current)
     return torch.einsum("h,hts->ts", weights / weights.sum(), heads)
 
 
-def word_looks(
-    look: Float[Tensor, "target source"],
+def word_attention(
+    attention: Float[Tensor, "target source"],
     *,
-    read: Sequence[Sequence[int]],
-    said: Sequence[Sequence[int]],
-) -> Float[Tensor, "said read"]:
-    """Gather the look of pieces at pieces into that of words at words (`words_of` each side)."""
-    by_word = torch.stack([look[:, list(places)].sum(1) for places in read], dim=1)
-    return torch.stack([by_word[list(places)].mean(0) for places in said])
+    source_words: Sequence[Sequence[int]],
+    target_words: Sequence[Sequence[int]],
+) -> Float[Tensor, "target_words source_words"]:
+    """Reduce attention between pieces to attention between words.
+
+    Args:
+        attention: of target pieces to source pieces.
+        source_words: the source's piece indices by word (`group_pieces`).
+        target_words: the target's.
+    """
+    by_word = torch.stack([attention[:, list(word)].sum(1) for word in source_words], dim=1)
+    return torch.stack([by_word[list(word)].mean(0) for word in target_words])
 
 
 def _letters(piece: str) -> str:
-    return "" if piece == _EOS else piece.strip(_BEGINS)
+    return "" if piece == _EOS else piece.strip(_WORD_START)

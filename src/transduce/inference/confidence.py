@@ -1,14 +1,15 @@
-"""Confidence: how far to believe a translation, in numbers that mean what they say.
+"""Confidence: calibrated estimates of how good a translation is.
 
-A model's own probabilities do not: a piece of p = 0.9 may be right less often, and a word may be
-right and still have had rivals. So a validation set is translated once, and what came of it says:
+A model's probabilities are not calibrated: a piece with p = 0.9 may be right less often, and a word
+may be right although it had close rivals. So a validation set is translated once and measured:
 
-- of a word: how often words whose unlikeliest piece has such a ln p stand in the reference. Words
-  are what blanks part, without marks at their ends; one of the reference answers for one only;
-- of a sentence: the chrF, over 100, of sentences whose pieces have such a mean ln p.
+- word confidence: how often words whose least probable piece has such a log-probability occur in
+  the reference. Words are separated by spaces and stripped of punctuation; each word of the
+  reference matches one only;
+- sentence confidence: chrF / 100 of sentences with such a mean log-probability per piece.
 
-Both rise with ln p (isotonic regression: pool adjacent violators), and no value rests on fewer than
-50 observations. Where nothing was measured there is no confidence: it is None, never a guess.
+Both increase with the log-probability (isotonic regression: pool adjacent violators), and every
+value averages at least 50 observations. Without a measurement, confidence is None, never a guess.
 """
 
 import math
@@ -20,134 +21,148 @@ import numpy as np
 from jaxtyping import Float64
 
 from transduce.bundle.calibration import Calibration, Confidence
-from transduce.inference.alignment import words_of
+from transduce.inference.alignment import group_pieces
 from transduce.inference.mbr import chrf
 
-FEWEST = 50
-"""Observations that a value rests on at least."""
-_MOST = 100  # values of a calibration: more would be noise
+MIN_OBSERVATIONS = 50
+"""Observations averaged in one value of a calibration, at least."""
+_MAX_VALUES = 100  # of a calibration: more would be noise
 
 
-class SaidWord(NamedTuple):
-    """A word of a translation, and what its confidence is told from."""
+class ScoredWord(NamedTuple):
+    """A word of a translation and the score that its confidence depends on."""
 
     text: str
 
     log_prob: float
-    """ln p of the unlikeliest of its pieces, given all before it."""
+    """Lowest log-probability of its pieces."""
 
 
-def words_with_confidence(
+def word_confidences(
     confidence: Confidence, pieces: Sequence[str], log_probs: Sequence[float]
 ) -> tuple[tuple[str, float], ...]:
-    """Return each word of a translation with its confidence; none where nothing was learned."""
-    worth = confidence.words
-    if worth is None or len(log_probs) != len(pieces):
+    """Return each word of a translation with its confidence; empty without a calibration.
+
+    Args:
+        confidence: the model's calibration.
+        pieces: the translation's.
+        log_probs: log-probability of each piece; may be empty.
+    """
+    calibration = confidence.words
+    if calibration is None or len(log_probs) != len(pieces):
         return ()
     return tuple(
-        (word.text, worth.confidence(word.log_prob)) for word in said_words(pieces, log_probs)
+        (word.text, calibration.confidence(word.log_prob))
+        for word in scored_words(pieces, log_probs)
     )
 
 
-def learn(
+def calibrate(
     pieces: Sequence[Sequence[str]],
     log_probs: Sequence[Sequence[float]],
     *,
     translations: Sequence[str],
     references: Sequence[str],
 ) -> Confidence:
-    """Learn what a model's words and sentences are worth, from translations and their references.
+    """Calibrate a model's word and sentence confidence on translations and their references.
 
     Args:
-        pieces: of each translation, EOS among them.
-        log_probs: ln p of each of them.
+        pieces: the pieces of each translation, EOS included.
+        log_probs: log-probability of each piece.
         translations: their text.
-        references: what each should have been.
+        references: the reference of each.
     """
-    said = [said_words(*one) for one in zip(pieces, log_probs, strict=True)]
-    spoken = [place for place, one in enumerate(log_probs) if one]
+    translated_words = [scored_words(*pair) for pair in zip(pieces, log_probs, strict=True)]
+    nonblank = [index for index, scores in enumerate(log_probs) if scores]
     return Confidence(
-        words=fit_words(said, references),
+        words=fit_words(translated_words, references),
         sentences=fit_sentences(
-            [math.fsum(log_probs[place]) / len(log_probs[place]) for place in spoken],
-            [translations[place] for place in spoken],
-            [references[place] for place in spoken],
+            [math.fsum(log_probs[index]) / len(log_probs[index]) for index in nonblank],
+            [translations[index] for index in nonblank],
+            [references[index] for index in nonblank],
         ),
     )
 
 
-def said_words(pieces: Sequence[str], log_probs: Sequence[float]) -> tuple[SaidWord, ...]:
-    """Put pieces together to words, as blanks part them.
+def scored_words(pieces: Sequence[str], log_probs: Sequence[float]) -> tuple[ScoredWord, ...]:
+    """Join pieces into words, which spaces separate.
 
-    >>> said_words(["▁sun", "flower", "</s>"], [-0.5, -2.0, -0.1])
-    (SaidWord(text='sunflower', log_prob=-2.0),)
+    >>> scored_words(["▁sun", "flower", "</s>"], [-0.5, -2.0, -0.1])
+    (ScoredWord(text='sunflower', log_prob=-2.0),)
     """
     assert len(pieces) == len(log_probs)
     return tuple(
-        SaidWord(
-            "".join(pieces[place] for place in places).replace("▁", " ").strip(),
-            min(log_probs[place] for place in places),
+        ScoredWord(
+            "".join(pieces[index] for index in word).replace("▁", " ").strip(),
+            min(log_probs[index] for index in word),
         )
-        for places in words_of(pieces)
+        for word in group_pieces(pieces)
     )
 
 
-def fit_words(said: Sequence[Sequence[SaidWord]], references: Sequence[str]) -> Calibration | None:
-    """Learn what words are worth from translations and their references; None from too few.
+def fit_words(
+    translations: Sequence[Sequence[ScoredWord]], references: Sequence[str]
+) -> Calibration | None:
+    """Calibrate word confidence; None if there are too few words.
 
     Args:
-        said: the words of each translation (`said_words`).
-        references: what each should have been.
+        translations: the words of each translation (`scored_words`).
+        references: the reference of each.
     """
-    log_probs = [word.log_prob for words in said for word in words]
-    right = [
-        one
-        for words, reference in zip(said, references, strict=True)
-        for one in in_reference([word.text for word in words], reference)
+    log_probs = [word.log_prob for words in translations for word in words]
+    correct = [
+        matched
+        for words, reference in zip(translations, references, strict=True)
+        for matched in words_in_reference([word.text for word in words], reference)
     ]
-    return fit(np.array(log_probs, dtype=np.float64), np.array(right, dtype=np.float64))
+    return fit_calibration(
+        np.array(log_probs, dtype=np.float64), np.array(correct, dtype=np.float64)
+    )
 
 
 def fit_sentences(
     log_probs: Sequence[float], translations: Sequence[str], references: Sequence[str]
 ) -> Calibration | None:
-    """Learn what sentences are worth; None from too few.
+    """Calibrate sentence confidence; None if there are too few sentences.
 
     Args:
-        log_probs: the mean ln p of each translation's pieces, EOS among them.
+        log_probs: mean log-probability of each translation's pieces, EOS included.
         translations: their text.
-        references: what each should have been.
+        references: the reference of each.
     """
-    worth = [chrf(*pair) / 100 for pair in zip(translations, references, strict=True)]
-    return fit(np.array(log_probs, dtype=np.float64), np.array(worth, dtype=np.float64))
+    quality = [chrf(*pair) / 100 for pair in zip(translations, references, strict=True)]
+    return fit_calibration(
+        np.array(log_probs, dtype=np.float64), np.array(quality, dtype=np.float64)
+    )
 
 
-def in_reference(words: Sequence[str], reference: str) -> list[bool]:
-    """Tell of each word whether the reference has it, and not fewer times than said so far.
+def words_in_reference(words: Sequence[str], reference: str) -> list[bool]:
+    """Return for each word whether the reference contains it, as often as it occurred so far.
 
-    >>> in_reference(["ein", "Hund,", "ein"], "Ein Hund und ein Kind.")
+    >>> words_in_reference(["ein", "Hund,", "ein"], "Ein Hund und ein Kind.")
     [True, True, False]
     """
-    left = Counter(map(_bare, reference.split()))
-    right: list[bool] = []
-    for word in map(_bare, words):
-        right.append(left[word] > 0)
-        left[word] -= 1
-    return right
+    remaining = Counter(map(_strip_punctuation, reference.split()))
+    matched: list[bool] = []
+    for word in map(_strip_punctuation, words):
+        matched.append(remaining[word] > 0)
+        remaining[word] -= 1
+    return matched
 
 
-def fit(
-    log_probs: Float64[np.ndarray, " seen"], worth: Float64[np.ndarray, " seen"]
+def fit_calibration(
+    log_probs: Float64[np.ndarray, " observations"],
+    quality: Float64[np.ndarray, " observations"],
 ) -> Calibration | None:
-    """Fit a line that never falls; None where there are fewer than twice `FEWEST` observations."""
-    if len(log_probs) < 2 * FEWEST:
+    """Fit a non-decreasing function; None below 2 x `MIN_OBSERVATIONS` observations."""
+    if len(log_probs) < 2 * MIN_OBSERVATIONS:
         return None
     order = np.argsort(log_probs, kind="stable")
-    count = min(_MOST, len(order) // FEWEST)
+    count = min(_MAX_VALUES, len(order) // MIN_OBSERVATIONS)
     groups = np.array_split(order, count)
-    knots, values = pooled(
+    knots, values = isotonic_regression(
         np.array([log_probs[group].mean() for group in groups]),
-        np.array([worth[group].mean() for group in groups]),
+        np.array([quality[group].mean() for group in groups]),
         weights=np.array([len(group) for group in groups], dtype=np.float64),
     )
     return Calibration(
@@ -157,29 +172,29 @@ def fit(
     )
 
 
-def pooled(
+def isotonic_regression(
     x: Float64[np.ndarray, " points"],
     y: Float64[np.ndarray, " points"],
     *,
     weights: Float64[np.ndarray, " points"],
 ) -> tuple[Float64[np.ndarray, " blocks"], Float64[np.ndarray, " blocks"]]:
-    """Pool adjacent violators: neighbours that fall, or share their x, become one, their mean.
+    """Pool adjacent violators: merge neighbours that decrease, or share their x, into their mean.
 
     Args:
-        x: rising or equal.
-        y: what is to rise with it.
-        weights: of each point.
+        x: non-decreasing.
+        y: the values to make non-decreasing.
+        weights: weight of each point.
 
     Returns:
-        The mean x and the mean y of each block: the x rise, the y do as well.
+        The mean x and mean y of each block, both strictly increasing.
 
     Source:
         Ayer et al. 1955.
     """
-    blocks: list[tuple[float, float, float]] = []  # weight, and the sums of x and y by weight
-    for here, value, weight in zip(x.tolist(), y.tolist(), weights.tolist(), strict=True):
-        blocks.append((weight, here * weight, value * weight))
-        while len(blocks) > 1 and not _rises(blocks[-2], blocks[-1]):
+    blocks: list[tuple[float, float, float]] = []  # weight, weighted sums of x and y
+    for point, value, weight in zip(x.tolist(), y.tolist(), weights.tolist(), strict=True):
+        blocks.append((weight, point * weight, value * weight))
+        while len(blocks) > 1 and not _increases(blocks[-2], blocks[-1]):
             (w1, x1, y1), (w2, x2, y2) = blocks[-2:]
             blocks[-2:] = [(w1 + w2, x1 + x2, y1 + y2)]
     total, xs, ys = np.array(blocks).T
@@ -187,25 +202,28 @@ def pooled(
 
 
 def calibration_error(
-    confidences: Sequence[float], worth: Sequence[float], *, bins: int = 10
+    confidences: Sequence[float], quality: Sequence[float], *, bins: int = 10
 ) -> float:
-    """Return the expected calibration error: how far confidence and truth lie apart, on average.
+    """Return the expected calibration error: mean distance of confidence and observed quality.
 
-    The observations are put in bins of equally many, by confidence, and the means compared.
+    Args:
+        confidences: predicted confidence of each observation, 0 to 1.
+        quality: observed quality of each, 0 to 1.
+        bins: number of equally filled bins, by confidence, whose means are compared.
     """
-    given, truth = np.array(confidences), np.array(worth, dtype=np.float64)
-    order = np.argsort(given, kind="stable")
+    predicted, observed = np.array(confidences), np.array(quality, dtype=np.float64)
+    order = np.argsort(predicted, kind="stable")
     groups = [group for group in np.array_split(order, bins) if len(group)]
-    gaps = [len(group) * abs(given[group].mean() - truth[group].mean()) for group in groups]
+    gaps = [len(group) * abs(predicted[group].mean() - observed[group].mean()) for group in groups]
     return float(sum(gaps) / len(order))
 
 
-def _rises(before: tuple[float, float, float], after: tuple[float, float, float]) -> bool:
+def _increases(before: tuple[float, float, float], after: tuple[float, float, float]) -> bool:
     (w1, x1, y1), (w2, x2, y2) = before, after
     return x1 / w1 < x2 / w2 and y1 / w1 < y2 / w2
 
 
-def _bare(word: str) -> str:
-    """A word without marks at its ends, unless it is all marks."""
-    letters = [place for place, letter in enumerate(word) if letter.isalnum()]
+def _strip_punctuation(word: str) -> str:
+    """Strip punctuation from both ends, unless the word is only punctuation."""
+    letters = [index for index, letter in enumerate(word) if letter.isalnum()]
     return word[letters[0] : letters[-1] + 1] if letters else word

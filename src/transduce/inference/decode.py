@@ -1,248 +1,300 @@
-"""Requests in, hypotheses out: the engine that can, batch by batch; again for a loop or a term."""
+"""Decoding: requests to hypotheses, batch by batch, with retries for loops and missing terms."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.batching import Progress, batches
 from transduce.inference.engines.base import Engine
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.inference.mbr import most_agreed, shares
-from transduce.inference.repetition import better, fault, remedy
-from transduce.inference.term_placement import Wanted, ends_word, lacking, with_next_term
+from transduce.inference.mbr import normalised_probabilities, select_mbr
+from transduce.inference.repetition import detect_repetition, is_improvement, retry_constraints
+from transduce.inference.requests import SentenceProgress, batches
+from transduce.inference.term_placement import (
+    TermConstraint,
+    is_word_end,
+    missing_terms,
+    request_with_next_term,
+)
 from transduce.model.transformer import Transformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
 
-_NEXT = 200  # pieces among which one is looked for that begins another word
+_NEXT_PIECES = 200  # most probable pieces among which one that starts a new word is looked for
 
-Terms = Mapping[Request, tuple[Wanted, ...]]
+Terms = Mapping[Request, tuple[TermConstraint, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class How:
-    """How all requests of one call are searched."""
+class DecodeOptions:
+    """Options that hold for all requests of one call."""
 
     config: SearchConfig
     constraints: DecodingConstraints = UNCONSTRAINED
 
-    agree: bool = False
-    """Whether that hypothesis comes first which the others agree with most."""
+    mbr: bool = False
+    """Rerank the hypotheses by minimum Bayes risk."""
 
-    mend: bool = True
-    """Whether what came out as a loop is searched again."""
+    retry_loops: bool = True
+    """Search repetitive output again with repetition blocked."""
 
-    detail: bool = True
-    """Whether ln p of each piece is wanted though it costs something."""
+    token_scores: bool = True
+    """Return the log-probability of each piece even where it costs extra time."""
 
     batch_tokens: int
-    """Most rows x beam x longest source at one time."""
+    """Batch size limit: rows x beam x longest source, in pieces."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """What was found for some requests."""
+class DecodeResult:
+    """The hypotheses of some requests."""
 
     hypotheses: dict[Request, list[Hypothesis]] = field(
         default_factory=dict[Request, list[Hypothesis]]
     )
-    """That first which is to be given, the others best first."""
+    """The selected hypothesis first, then the others, best first."""
 
     flags: dict[Request, str] = field(default_factory=dict[Request, str])
-    """What was at fault with the first translation of those that came out as a loop."""
+    """For repetitive output, what was wrong with the first translation."""
 
-    mended: set[Request] = field(default_factory=set[Request])
-    """Those of them whose second translation is given."""
+    retried: set[Request] = field(default_factory=set[Request])
+    """Flagged requests whose second translation was taken."""
 
 
 class Searcher:
-    """Asks engines, in the order in which they are to be tried."""
+    """Decodes with the first of several engines that supports a request."""
 
     def __init__(
         self, engines: Sequence[Engine], tokenizer: Tokenizer, *, model: Transformer
     ) -> None:
-        """`model` is the one that engines compute; it says what words look at."""
-        assert engines, "something has to compute"
+        """Take the engines in order of preference; attention is read from `model`."""
+        assert engines, "at least one engine is needed"
         self._engines = tuple(engines)
         self._tokenizer = tokenizer
         self.model = model
 
-    def torch_engine(self, what: str) -> TorchEngine:
-        """Return the engine that can score and look at the next piece; `what` is wanted of it.
+    def torch_engine(self, feature: str) -> TorchEngine:
+        """Return the torch engine, which alone scores text and ranks next pieces.
 
         Raises:
-            ValueError: if it was left out.
+            ValueError: if it was left out; `feature` names what needs it.
         """
         for engine in self._engines:
             if isinstance(engine, TorchEngine):
                 return engine
-        raise ValueError(f"{what} needs the torch engine: take engine auto or torch")
+        raise ValueError(f"{feature} needs the torch engine: choose engine auto or torch")
 
-    def search(self, requests: set[Request], how: How, *, terms: Terms, tell: Progress) -> Found:
-        """Search all there is to search, again what came out as a loop, and again for each term.
+    def search(
+        self,
+        requests: set[Request],
+        options: DecodeOptions,
+        *,
+        terms: Terms,
+        progress: SentenceProgress,
+    ) -> DecodeResult:
+        """Search all requests; retry repetitive output, and search again for each missing term.
 
         Args:
             requests: the parts of all sentences.
-            how: holds for all of them.
-            terms: what the translations of some shall say.
-            tell: is told of each batch.
+            options: hold for all of them.
+            terms: glossary terms by request.
+            progress: updated after each batch.
 
         Raises:
-            ValueError: if no engine can do what is wanted, or it cannot be met.
+            ValueError: if no engine supports the options, or constraints cannot be satisfied.
         """
-        found = Found()
-        engine = self.able(list(requests), how.config, how.constraints)
-        for batch in batches(requests, how.config, how.batch_tokens, together=engine.together):
-            here = self._asked(engine, {request: request for request in batch}, how)
-            if how.mend:
-                self._mend(here, {request: request for request in batch}, how, into=found)
-            placed = self._place(here, terms, how)
-            if how.mend and placed:
-                self._mend(here, placed, how, into=found)
-            found.hypotheses.update(here)
-            tell.done(batch)
-        return found
+        result = DecodeResult()
+        engine = self.select_engine(list(requests), options.config, options.constraints)
+        for batch in batches(
+            requests, options.config, options.batch_tokens, batch_count=engine.preferred_batches
+        ):
+            hypotheses = self._run(engine, {request: request for request in batch}, options)
+            if options.retry_loops:
+                originals = {request: request for request in batch}
+                self._retry_loops(hypotheses, originals, options, result=result)
+            placed = self._place_terms(hypotheses, terms, options)
+            if options.retry_loops and placed:
+                self._retry_loops(hypotheses, placed, options, result=result)
+            result.hypotheses.update(hypotheses)
+            progress.update(batch)
+        return result
 
-    def able(
+    def select_engine(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> Engine:
-        """Return the first engine that can do all of this.
+        """Return the first engine that supports all of this.
+
+        Args:
+            requests: what to search.
+            config: the search settings.
+            constraints: the call's constraints.
 
         Raises:
-            ValueError: if none can; it says why.
+            ValueError: if none does; the message has each engine's reason.
         """
-        engine = self._ready(requests, config, constraints)
+        engine = self._supporting_engine(requests, config, constraints)
         if engine is None:
-            why = ((one.name, one.refuses(requests, config, constraints)) for one in self._engines)
-            said = "; ".join(f"{name} cannot do this: {reason}" for name, reason in why)
-            raise ValueError(f"{said}; take engine auto or torch")
+            reasons = "; ".join(
+                f"{engine.name} does not support "
+                f"{engine.unsupported_reason(requests, config, constraints)}"
+                for engine in self._engines
+            )
+            raise ValueError(f"{reasons}; choose engine auto or torch")
         return engine
 
-    def _ready(
+    def _supporting_engine(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> Engine | None:
-        able = (one for one in self._engines if not one.refuses(requests, config, constraints))
-        return next(able, None)
+        for engine in self._engines:
+            if not engine.unsupported_reason(requests, config, constraints):
+                return engine
+        return None
 
-    def _asked(
-        self, engine: Engine, asked: Mapping[Request, Request], how: How
+    def _run(
+        self, engine: Engine, searched: Mapping[Request, Request], options: DecodeOptions
     ) -> dict[Request, list[Hypothesis]]:
-        """Search what is asked in place of each request, and put first what is to be given."""
+        """Search the values of `searched`; return hypotheses by its keys, reranked if asked for."""
         found: dict[Request, list[Hypothesis]] = {}
-        now = set(asked.values())
-        for batch in batches(now, how.config, how.batch_tokens, together=engine.together):
-            best = engine.search(batch, how.config, how.constraints, detail=how.detail)
-            found |= zip(batch, best, strict=True)
-        if how.agree:
-            found = {request: self._agreed(best, how) for request, best in found.items()}
-        return {request: found[now] for request, now in asked.items()}
+        unique = set(searched.values())
+        for batch in batches(
+            unique, options.config, options.batch_tokens, batch_count=engine.preferred_batches
+        ):
+            hypotheses = engine.search(
+                batch, options.config, options.constraints, token_scores=options.token_scores
+            )
+            found |= zip(batch, hypotheses, strict=True)
+        if options.mbr:
+            found = {request: self._rerank(best, options) for request, best in found.items()}
+        return {original: found[request] for original, request in searched.items()}
 
-    def _agreed(self, hypotheses: list[Hypothesis], how: How) -> list[Hypothesis]:
-        """Put that first which the others agree with most: by probability, drawn ones alike."""
-        texts = [self._tokenizer.decode(one.ids) for one in hypotheses]
-        drawn = how.constraints.sampling is not None
-        first = most_agreed(texts, None if drawn else shares([one.log_prob for one in hypotheses]))
+    def _rerank(self, hypotheses: list[Hypothesis], options: DecodeOptions) -> list[Hypothesis]:
+        """Rerank by minimum Bayes risk, weighting by probability (uniformly if sampled)."""
+        texts = [self._tokenizer.decode(hypothesis.ids) for hypothesis in hypotheses]
+        sampled = options.constraints.sampling is not None
+        log_probs = [hypothesis.log_prob for hypothesis in hypotheses]
+        first = select_mbr(texts, None if sampled else normalised_probabilities(log_probs))
         return [hypotheses[first], *hypotheses[:first], *hypotheses[first + 1 :]]
 
-    def _mend(
+    def _retry_loops(
         self,
-        here: dict[Request, list[Hypothesis]],
-        asked: Mapping[Request, Request],
-        how: How,
+        hypotheses: dict[Request, list[Hypothesis]],
+        searched: Mapping[Request, Request],
+        options: DecodeOptions,
         *,
-        into: Found,
+        result: DecodeResult,
     ) -> None:
-        """Search again, in place, where the first is at fault, if anything can be done about it."""
+        """Flag repetitive translations and replace those that a constrained search improves."""
         pieces = self._tokenizer.pieces
         flags = {
-            request: why
-            for request in asked
-            if (why := fault(pieces(request.source), pieces(here[request][0].ids)))
+            request: reason
+            for request in searched
+            if (
+                reason := detect_repetition(
+                    pieces(request.source), pieces(hypotheses[request][0].ids)
+                )
+            )
         }
-        into.flags.update(flags)
-        into.mended.difference_update(flags)
-        cure = remedy(how.constraints)
-        again = {request: asked[request] for request in flags}
-        engine = self._ready(list(again.values()), how.config, cure) if flags and cure else None
-        if cure is None or engine is None:
+        result.flags.update(flags)
+        result.retried.difference_update(flags)
+        constraints = retry_constraints(options.constraints)
+        if not flags or constraints is None:
             return
-        for request, second in self._asked(engine, again, replace(how, constraints=cure)).items():
-            first, now = (pieces(one[0].ids) for one in (here[request], second))
-            if better(pieces(request.source), first, now):
-                here[request] = second
-                into.mended.add(request)
+        retries = {request: searched[request] for request in flags}
+        engine = self._supporting_engine(list(retries.values()), options.config, constraints)
+        if engine is None:
+            return
+        retry_options = replace(options, constraints=constraints)
+        for request, second in self._run(engine, retries, retry_options).items():
+            if is_improvement(pieces(request.source), pieces(second[0].ids)):
+                hypotheses[request] = second
+                result.retried.add(request)
 
-    def _place(
-        self, here: dict[Request, list[Hypothesis]], terms: Terms, how: How
+    def _place_terms(
+        self,
+        hypotheses: dict[Request, list[Hypothesis]],
+        terms: Terms,
+        options: DecodeOptions,
     ) -> dict[Request, Request]:
-        """Say the terms that are lacking, in place: one a round, the leftmost first.
+        """Force missing terms, in place, one per round from left to right.
 
         Returns:
-            For each request that lacked one, what was asked in its place at last.
+            For each request that missed a term, the request that was searched last instead.
         """
-        left = {request: list(terms[request]) for request in here if terms.get(request)}
-        asked = {request: request for request in left}
-        while left:
-            again: dict[Request, Request] = {}
-            for request, wanted in left.items():
-                best = here[request][0]
+        pending = {request: list(terms[request]) for request in hypotheses if terms.get(request)}
+        searched = {request: request for request in pending}
+        while pending:
+            forced: dict[Request, Request] = {}
+            for request, constraints in pending.items():
+                best = hypotheses[request][0]
                 pieces = self._tokenizer.pieces(best.ids)
-                if lack := lacking(best, wanted, pieces):
-                    placed = with_next_term(self.model, asked[request], best, lack, pieces)
-                    if len(placed.prefix) < self._room(request, how):
-                        again[request] = placed
-            if not again:
+                if missing := missing_terms(best, constraints, pieces):
+                    placed = request_with_next_term(
+                        self.model, searched[request], best, missing, pieces
+                    )
+                    if len(placed.prefix) < self._max_length(request, options):
+                        forced[request] = placed
+            if not forced:
                 break
-            engine = self.able(list(again.values()), how.config, how.constraints)
-            here.update(self._asked(engine, again, how))
-            asked |= again
-            asked |= self._closed(here, again, how)
-            left = {
-                request: [one for one in left[request] if placed.prefix[-len(one.ids) :] != one.ids]
-                for request, placed in again.items()
+            engine = self.select_engine(list(forced.values()), options.config, options.constraints)
+            hypotheses.update(self._run(engine, forced, options))
+            searched |= forced
+            searched |= self._close_words(hypotheses, forced, options)
+            pending = {
+                request: [
+                    term
+                    for term in pending[request]
+                    if placed.prefix[-len(term.target_ids) :] != term.target_ids
+                ]
+                for request, placed in forced.items()
             }
-        return {request: now for request, now in asked.items() if now != request}
+        return {request: last for request, last in searched.items() if last != request}
 
-    def _closed(
-        self, here: dict[Request, list[Hypothesis]], placed: Mapping[Request, Request], how: How
+    def _close_words(
+        self,
+        hypotheses: dict[Request, list[Hypothesis]],
+        forced: Mapping[Request, Request],
+        options: DecodeOptions,
     ) -> dict[Request, Request]:
-        """Search again, in place, where a term was made a longer word. Return what was asked."""
+        """Search again, in place, where a term became the start of a longer word.
+
+        Returns:
+            The requests that were searched instead.
+        """
         closed: dict[Request, Request] = {}
-        for request, now in placed.items():
-            behind = self._tokenizer.pieces(here[request][0].ids)[len(now.prefix) :]
-            if not ends_word(behind):
-                piece = self._behind(now, how)
+        for request, placed in forced.items():
+            rest = self._tokenizer.pieces(hypotheses[request][0].ids)[len(placed.prefix) :]
+            if not is_word_end(rest):
+                piece = self._next_piece(placed, options)
                 if piece == Tokenizer.EOS:
-                    here[request] = [self._ended(now, how)]
+                    hypotheses[request] = [self._finish(placed, options)]
                 else:
-                    closed[request] = now._replace(prefix=(*now.prefix, piece))
+                    closed[request] = placed._replace(prefix=(*placed.prefix, piece))
         if closed:
-            engine = self.able(list(closed.values()), how.config, how.constraints)
-            here.update(self._asked(engine, closed, how))
+            engine = self.select_engine(list(closed.values()), options.config, options.constraints)
+            hypotheses.update(self._run(engine, closed, options))
         return closed
 
-    def _behind(self, request: Request, how: How) -> int:
-        """The likeliest piece behind a prefix that does not make its last word longer, or EOS."""
+    def _next_piece(self, request: Request, options: DecodeOptions) -> int:
+        """Return the most probable piece that does not extend the prefix's last word, or EOS."""
         length = len(request.prefix)
-        if length + 1 >= self._room(request, how):
+        if length + 1 >= self._max_length(request, options):
             return Tokenizer.EOS
-        likely = [one.id for one in self._torch.next_pieces(request, _NEXT)]
-        if length < how.constraints.min_length:
-            likely = [one for one in likely if one != Tokenizer.EOS]
-        pieces = self._tokenizer.pieces(likely)
-        ending = (one for one, piece in zip(likely, pieces, strict=True) if ends_word([piece]))
-        return next(ending, Tokenizer.EOS)
+        ids = [piece.id for piece in self._torch.next_pieces(request, _NEXT_PIECES)]
+        if length < options.constraints.min_length:
+            ids = [id for id in ids if id != Tokenizer.EOS]
+        pieces = self._tokenizer.pieces(ids)
+        candidates = (id for id, piece in zip(ids, pieces, strict=True) if is_word_end([piece]))
+        return next(candidates, Tokenizer.EOS)
 
-    def _ended(self, request: Request, how: How) -> Hypothesis:
-        """The translation that is a prefix and nothing more."""
+    def _finish(self, request: Request, options: DecodeOptions) -> Hypothesis:
+        """Return the translation that consists of the prefix only."""
         (log_probs,) = self._torch.score([(request.source, request.prefix)])
-        said = (*request.prefix, Tokenizer.EOS)
-        return Hypothesis.scored(said, log_probs, alpha=how.config.alpha, finished=True)
+        ids = (*request.prefix, Tokenizer.EOS)
+        return Hypothesis.scored(ids, log_probs, alpha=options.config.alpha, finished=True)
 
-    def _room(self, request: Request, how: How) -> int:
-        """The most pieces of its translation, EOS among them."""
-        usual = how.constraints.limit(how.config.limit(len(request.source)))
-        return min(usual, self._torch.longest)
+    def _max_length(self, request: Request, options: DecodeOptions) -> int:
+        """Return the maximum length of its translation in pieces, EOS included."""
+        limit = options.constraints.limit(options.config.limit(len(request.source)))
+        return min(limit, self._torch.longest)
 
     @property
     def _torch(self) -> TorchEngine:

@@ -1,12 +1,14 @@
-"""A glossary: terms whose translation is prescribed wherever their source side stands.
+"""Glossary: terms with a prescribed translation, and a report on how many were applied.
 
-A term is met where its source stands as whole words (`text.words`), written exactly so; as the
-first word of a sentence it may have a capital. Where terms overlap the longest wins, then the
-first. What was met is asked of the search as a run of pieces, once a sentence. Such a run does not
-end a word ("Hund" is met by "Hunde"), so what came of it is told from the words: see `honoured`.
+A term matches where its source occurs as whole words (`data.segmentation`), case-sensitively; the
+first word of a sentence may be capitalised. Of overlapping terms the longest wins, then the first.
+Each match is required of the search once per sentence, as a sequence of pieces. Such a sequence
+need not end at a word boundary ("Hunde" contains "Hund"), so the report compares words.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -15,15 +17,17 @@ from transduce.data.corpus import tidy
 from transduce.data.segmentation import words
 from transduce.data.tokenizer import UNK
 
+_MAX_LISTED = 20  # terms that a summary lists
+
 
 class Term(NamedTuple):
-    """What a source text may say, and how it is to be translated."""
+    """A source phrase and its prescribed translation."""
 
     source: str
     target: str
 
     def __str__(self) -> str:
-        """Show it on one line.
+        """Format it on one line.
 
         >>> print(Term("dog", "Hund"))
         dog → Hund
@@ -32,13 +36,13 @@ class Term(NamedTuple):
 
 
 def read_glossary(path: str | Path) -> tuple[Term, ...]:
-    """Read the terms of a TSV file: source, a tab, target; UTF-8.
+    """Read the terms of a UTF-8 TSV file: source, a tab, target.
 
-    Blank lines are left out, and so are lines that begin with "#".
+    Blank lines and lines that start with "#" are ignored.
 
     Raises:
-        ValueError: if the file cannot be read or is not UTF-8, or a line has not two columns, has
-            an empty one, or gives a source a second target. The message names file and line.
+        ValueError: if the file cannot be read or is not UTF-8, or a line does not have two
+            non-empty columns, or gives a source a second target. The message names file and line.
     """
     terms: dict[tuple[str, ...], tuple[Term, int]] = {}
     for number, line in enumerate(_lines(Path(path)), start=1):
@@ -46,78 +50,205 @@ def read_glossary(path: str | Path) -> tuple[Term, ...]:
             continue
         place = f"{path}, line {number}"
         term = _term(line, place=place)
-        first, at = terms.setdefault(tuple(words(term.source)), (term, number))
+        first, first_line = terms.setdefault(tuple(words(term.source)), (term, number))
         if first.target != term.target:
             raise ValueError(
-                f"{place}: {term.source!r} shall be {term.target!r}, but on line {at} "
-                f"{first.target!r}; keep one of the two"
+                f"{place}: {term.source!r} is {term.target!r} here, but {first.target!r} on line "
+                f"{first_line}; keep one of the two"
             )
     return tuple(term for term, _ in terms.values())
 
 
-def terms_in(sentence: str, terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    """Return the terms that a source sentence calls for, one for each place, in their order.
+def match_terms(sentence: str, terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """Return the terms that match in a source sentence, one per match, in text order.
 
-    >>> terms_in("Ice cream and dogs", (Term("ice", "Eis"), Term("ice cream", "Glace")))
+    >>> match_terms("Ice cream and dogs", (Term("ice", "Eis"), Term("ice cream", "Glace")))
     (Term(source='ice cream', target='Glace'),)
     """
-    if not terms:  # and nobody has to wait for what words are
+    if not terms:  # without a glossary, do not split into words
         return ()
     index = _index(terms)
-    said = words(tidy(sentence))
-    found: list[tuple[int, int, Term]] = []
-    for start in range(len(said)):
-        for size in range(1, min(index.longest, len(said) - start) + 1):
-            met = (index.terms.get(reading) for reading in readings(said, start, size))
-            found += [(start, size, term) for term in met if term is not None]
-    taken: set[int] = set()
+    sentence_words = words(tidy(sentence))
+    matches: list[tuple[int, int, Term]] = []
+    for start in range(len(sentence_words)):
+        for size in range(1, min(index.longest, len(sentence_words) - start) + 1):
+            variants = case_variants(sentence_words, start, size)
+            hits = (index.terms.get(variant) for variant in variants)
+            matches += [(start, size, term) for term in hits if term is not None]
+    covered: set[int] = set()
     kept: list[tuple[int, Term]] = []
-    for start, size, term in sorted(found, key=lambda one: (-one[1], one[0])):
-        places = range(start, start + size)
-        if taken.isdisjoint(places):
-            taken.update(places)
+    for start, size, term in sorted(matches, key=lambda match: (-match[1], match[0])):
+        positions = range(start, start + size)
+        if covered.isdisjoint(positions):
+            covered.update(positions)
             kept.append((start, term))
     return tuple(term for _, term in sorted(kept))
 
 
-def phrases(
+def encode_terms(
     terms: Iterable[Term], encode: Callable[[str], Sequence[int]]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the runs of ids that a search must say: the targets, each from a word's beginning.
+    """Return the ids of each target, which start at a word boundary.
 
     Args:
-        terms: those of one sentence (`terms_in`). What is met twice is demanded once, since a
-            translation may well say "it" the second time.
-        encode: that of the target's tokenizer, without EOS; it marks where the first word begins.
+        terms: the matches of one sentence (`match_terms`). A repeated one is required once, since
+            a translation may use a pronoun the second time.
+        encode: the target tokenizer's, without EOS.
 
     Raises:
-        ValueError: if a target has a character that the vocabulary cannot write.
+        ValueError: if the vocabulary lacks a character of a target.
     """
-    runs: dict[tuple[int, ...], None] = {}
+    encoded: dict[tuple[int, ...], None] = {}
     for term in terms:
         ids = tuple(encode(term.target))
         if UNK in ids:
             raise ValueError(
-                f"the term {term} cannot be met: the model's vocabulary lacks a character of "
-                f"{term.target!r}; drop the term, or write it otherwise"
+                f"the term {term} cannot be applied: the model's vocabulary lacks a character of "
+                f"{term.target!r}; drop the term, or choose another spelling"
             )
-        runs.setdefault(ids)
-    return tuple(runs)
+        encoded.setdefault(ids)
+    return tuple(encoded)
 
 
-def readings(said: Sequence[str], start: int, size: int) -> list[tuple[str, ...]]:
-    """Return some words of a sentence as they stand, and without a capital it may have given them.
+def case_variants(sentence_words: Sequence[str], start: int, size: int) -> list[tuple[str, ...]]:
+    """Return some words of a sentence as written and, at its start, without the capital.
 
-    >>> readings(["«", "Hot", "Dog", "»"], 1, 2)
+    Args:
+        sentence_words: all words of the sentence.
+        start: index of the first.
+        size: number of words.
+
+    >>> case_variants(["«", "Hot", "Dog", "»"], 1, 2)
     [('Hot', 'Dog'), ('hot', 'Dog')]
-    >>> readings(["Hot", "Dog"], 1, 1)
+    >>> case_variants(["Hot", "Dog"], 1, 1)
     [('Dog',)]
     """
-    exact = tuple(said[start : start + size])
-    small = exact[0][0].lower() + exact[0][1:]
-    if small == exact[0] or any(word[0].isalnum() for word in said[:start]):
+    exact = tuple(sentence_words[start : start + size])
+    lowered = exact[0][0].lower() + exact[0][1:]
+    if lowered == exact[0] or any(word[0].isalnum() for word in sentence_words[:start]):
         return [exact]
-    return [exact, (small, *exact[1:])]
+    return [exact, (lowered, *exact[1:])]
+
+
+class TermCount(NamedTuple):
+    """How often one term matched and was applied."""
+
+    term: Term
+
+    occurrences: int = 0
+    """Matches of its source."""
+
+    applied: int = 0
+    """Matches whose target occurs in the translation, as whole words."""
+
+    inflected: int = 0
+    """Other matches whose target occurs with a longer ending: "Hunde" for "Hund"."""
+
+    first_missed_line: int = 0
+    """The first line where it was not applied; 0 if there is none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GlossaryReport:
+    """How a glossary was applied in some translations."""
+
+    counts: tuple[TermCount, ...] = ()
+    """The terms that matched, in order of first match."""
+
+    def __add__(self, later: "GlossaryReport") -> "GlossaryReport":
+        """Combine with the report on later lines."""
+        return _merge((*self.counts, *later.counts))
+
+    def summary(self) -> str:
+        """Summarise in one line, and list the terms that were not always applied."""
+        if not self.counts:
+            return "glossary: no term occurs in the source"
+        occurrences = sum(count.occurrences for count in self.counts)
+        applied = sum(count.applied for count in self.counts)
+        missed = [count for count in self.counts if count.applied < count.occurrences]
+        lines = [f"glossary: {applied} of {occurrences} terms applied"]
+        for count in missed[:_MAX_LISTED]:
+            inflected = f", {count.inflected} more inflected" if count.inflected else ""
+            lines.append(
+                f"  {count.term}: {count.applied} of {count.occurrences}{inflected}; see line "
+                f"{count.first_missed_line}"
+            )
+        if len(missed) > _MAX_LISTED:
+            lines.append(f"  and {len(missed) - _MAX_LISTED} more terms")
+        return "\n".join(lines)
+
+
+def glossary_report(
+    pairs: Iterable[tuple[str, str]], terms: tuple[Term, ...], *, first_line: int = 1
+) -> GlossaryReport:
+    """Count matches and applications of terms, line by line.
+
+    Args:
+        pairs: source and translation of each line.
+        terms: the glossary.
+        first_line: number of the first line.
+    """
+    counts: list[TermCount] = []
+    for line, (source, translation) in enumerate(pairs, first_line):
+        matched = match_terms(source, terms)
+        if matched:
+            counts += _line_counts(matched, words(tidy(translation)), line=line)
+    return _merge(counts)
+
+
+def _line_counts(
+    matched: Sequence[Term], translation: Sequence[str], *, line: int
+) -> list[TermCount]:
+    targets = {term.target: words(tidy(term.target)) for term in matched}
+    exact = {
+        target: _occurrences(phrase, translation, inflected=False)
+        for target, phrase in targets.items()
+    }
+    inflected = {
+        target: _occurrences(phrase, translation, inflected=True)
+        for target, phrase in targets.items()
+    }
+    counts: list[TermCount] = []
+    for term, times in Counter(matched).items():
+        applied = min(times, exact[term.target])
+        near = min(times - applied, inflected[term.target])
+        exact[term.target] -= applied  # two terms may share a target
+        inflected[term.target] -= near
+        counts.append(TermCount(term, times, applied, near, 0 if applied == times else line))
+    return counts
+
+
+def _occurrences(phrase: Sequence[str], sentence: Sequence[str], *, inflected: bool) -> int:
+    """Count a phrase in a sentence: exactly, or with more letters at its end."""
+    count = start = 0
+    while start + len(phrase) <= len(sentence):
+        variants = case_variants(sentence, start, len(phrase))
+        if any(_matches(variant, phrase, inflected=inflected) for variant in variants):
+            count, start = count + 1, start + len(phrase)
+        else:
+            start += 1
+    return count
+
+
+def _matches(variant: Sequence[str], phrase: Sequence[str], *, inflected: bool) -> bool:
+    *before, last = variant
+    if before != list(phrase[:-1]) or not last.startswith(phrase[-1]):
+        return False
+    return (last != phrase[-1]) == inflected
+
+
+def _merge(counts: Iterable[TermCount]) -> GlossaryReport:
+    merged: dict[Term, TermCount] = {}
+    for new in counts:
+        old = merged.get(new.term, TermCount(new.term))
+        merged[new.term] = TermCount(
+            new.term,
+            occurrences=old.occurrences + new.occurrences,
+            applied=old.applied + new.applied,
+            inflected=old.inflected + new.inflected,
+            first_missed_line=old.first_missed_line or new.first_missed_line,
+        )
+    return GlossaryReport(counts=tuple(merged.values()))
 
 
 class _Index(NamedTuple):
@@ -135,13 +266,12 @@ def _term(line: str, *, place: str) -> Term:
     columns = [tidy(column) for column in line.split("\t")]
     if len(columns) != 2:
         raise ValueError(
-            f"{place}: {len(columns)} columns where there must be 2, source and target with one "
-            f"tab between them"
+            f"{place}: {len(columns)} columns instead of 2 (source and target, one tab between them)"
         )
     term = Term(*columns)
     if not all(term):
         side = "target" if term.source else "source"
-        raise ValueError(f"{place}: the {side} is empty; fill it, or drop the line")
+        raise ValueError(f"{place}: the {side} is empty; fill it in, or drop the line")
     return term
 
 

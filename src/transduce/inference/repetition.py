@@ -1,8 +1,8 @@
-"""Loops: a translation that says the same over and over, or far more than its source.
+"""Repetition loops: translations that repeat themselves or are far longer than their source.
 
-Models fall into them on input unlike what they have learned from. What stands out is told from the
-pieces of both sides, and what the source repeats a translation may repeat. The numbers are those at
-which references (what people wrote) give next to no alarm: see docs/decoding.md.
+Models produce them on input unlike their training data. Detection compares the pieces of both
+sides: a translation may repeat what its source repeats. The thresholds raise next to no alarm on
+human references: see docs/decoding.md.
 """
 
 from collections import Counter
@@ -13,56 +13,55 @@ from typing import Final
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints
 
 NO_REPEAT: Final = 3
-"""What a second try is forbidden: a run of so many pieces twice. It leaves room for "very very
-very", and for nothing that `fault` calls a loop."""
+"""Size of the n-grams that a retry blocks. It still allows "very very very", but nothing that
+`detect_repetition` flags as a loop."""
 
-_RUN = 3  # times in a row that a run of pieces is a loop: two are a slip, and three are no chance
-_RUN_OF_ONE = 4  # of one piece; "no no no" is said by people
-_RUN_OF_MARKS = 9  # of what has no letter: points, rules of dashes, the zeros of large numbers
-_LONGEST = 12  # pieces of a run that is looked for in a row
-_ANYWHERE = 6  # pieces of a run that may stand anywhere, so long that lists do not share it...
-_TIMES = 3  # ...so often
-_MORE = 2  # times more than the source says anything of its own: translations repeat a little more
-_RATIO, _SPARE = (
-    3,
-    20,
-)  # a translation may have so many pieces for one of the source, and so many more
+_MIN_RUNS = 3  # consecutive repeats of an n-gram that are a loop: two are a slip
+_MIN_RUNS_OF_ONE = 4  # of a single piece: people write "no no no"
+_MIN_RUNS_OF_MARKS = 9  # pieces without a letter: dots, rules of dashes, zeros of large numbers
+_MAX_N = 12  # longest n-gram, in pieces, whose consecutive repeats are looked for
+_SCATTERED_N = 6  # pieces of an n-gram that may recur anywhere: too long to be shared by lists
+_SCATTERED_TIMES = 3
+_MARGIN = 2  # repeats allowed beyond the source's own: translations repeat slightly more
+_MAX_RATIO, _MAX_EXTRA = 3, 20  # maximum length in pieces: ratio x source + extra
 _EOS = "</s>"
 
 
-def fault(source: Sequence[str], target: Sequence[str]) -> str:
-    """Say in a few words what makes a translation look like a loop; "" if nothing does.
+def detect_repetition(source: Sequence[str], target: Sequence[str]) -> str:
+    """Describe why a translation looks like a repetition loop; "" if it does not.
 
-    A loop is a run of pieces that is said three times in a row (one piece alone four times, marks
-    and digits nine times), or a run of six pieces said three times anywhere; each only if that is
-    at least twice more than the source says anything. A translation is too long with more than
+    A loop is an n-gram of pieces repeated three times in a row (a single piece four times, marks
+    and digits nine times), or one of six pieces occurring three times anywhere; each only if that
+    is at least two more than the source repeats anything. A translation is too long with more than
     3 x source + 20 pieces.
 
     Args:
         source: its pieces.
-        target: the translation's pieces. EOS may stand at the end of either.
+        target: the translation's pieces. EOS may end either.
 
-    >>> fault(["▁a", "▁dog"], ["▁ein", *["▁Hund", "▁und"] * 3])
-    'says "Hund und" 3 times in a row'
+    >>> detect_repetition(["▁a", "▁dog"], ["▁ein", *["▁Hund", "▁und"] * 3])
+    'repetition ("Hund und" ×3)'
     """
-    source, target = ([one for one in side if one != _EOS] for side in (source, target))
-    for size in range(1, min(_LONGEST, len(target) // 2) + 1):
+    source, target = ([piece for piece in side if piece != _EOS] for side in (source, target))
+    for size in range(1, min(_MAX_N, len(target) // 2) + 1):
         times, start = _longest_run(target, size)
-        run = target[start : start + size]
-        if times >= _most(run) and times >= _MORE + _most_in_a_row(source):
-            return f'says "{_text(run)}" {times} times in a row'
-    times, run = _most_anywhere(target)
-    if times >= max(_TIMES, _MORE + _most_anywhere(source)[0]) and _spelt(run):
-        return f'says "{_text(run)}" {times} times'
-    if len(target) > _RATIO * len(source) + _SPARE:
-        return f"has {len(target)} pieces where the source has {len(source)}"
+        n_gram = target[start : start + size]
+        if times >= _min_runs(n_gram) and times >= _MARGIN + _most_in_a_row(source):
+            return f'repetition ("{_text(n_gram)}" ×{times})'
+    times, n_gram = _most_anywhere(target)
+    if times >= max(_SCATTERED_TIMES, _MARGIN + _most_anywhere(source)[0]) and _has_letters(n_gram):
+        return f'repetition ("{_text(n_gram)}" ×{times}, not in a row)'
+    if len(target) > _MAX_RATIO * len(source) + _MAX_EXTRA:
+        return f"too long ({len(target)} pieces for a source of {len(source)})"
     return ""
 
 
-def remedy(constraints: DecodingConstraints = UNCONSTRAINED) -> DecodingConstraints | None:
-    """Return what to search with once more where there is a fault; None if it was asked for before.
+def retry_constraints(
+    constraints: DecodingConstraints = UNCONSTRAINED,
+) -> DecodingConstraints | None:
+    """Return the constraints of a retry; None if the first search already blocked repetition.
 
-    >>> remedy()
+    >>> retry_constraints()
     DecodingConstraints(no_repeat=3, min_length=0, max_length=None, sampling=None)
     """
     if 0 < constraints.no_repeat <= NO_REPEAT:
@@ -70,43 +69,42 @@ def remedy(constraints: DecodingConstraints = UNCONSTRAINED) -> DecodingConstrai
     return replace(constraints, no_repeat=NO_REPEAT)
 
 
-def better(source: Sequence[str], first: Sequence[str], second: Sequence[str]) -> bool:
-    """Whether the second try should stand in place of a first one that has a fault.
+def is_improvement(source: Sequence[str], retry: Sequence[str]) -> bool:
+    """Return whether a retry should replace a flagged translation: if it is clean and not empty.
 
-    It should if it has none and is not empty: the first is what the model would say, and a penalty
-    is no reason to prefer another loop.
+    Otherwise the flagged one stays: it is the model's own best, and another loop is no better.
     """
-    return bool(_text(second)) and not fault(source, second)
+    return bool(_text(retry)) and not detect_repetition(source, retry)
 
 
-def _most(run: Sequence[str]) -> int:
-    if not _spelt(run):
-        return -(-_RUN_OF_MARKS // len(run))
-    return _RUN_OF_ONE if len(run) == 1 else _RUN
+def _min_runs(n_gram: Sequence[str]) -> int:
+    if not _has_letters(n_gram):
+        return -(-_MIN_RUNS_OF_MARKS // len(n_gram))
+    return _MIN_RUNS_OF_ONE if len(n_gram) == 1 else _MIN_RUNS
 
 
 def _longest_run(pieces: Sequence[str], size: int) -> tuple[int, int]:
-    """How often in a row a run of so many pieces is said at most, and where that begins."""
-    times, where, same = 1, 0, 0
+    """Most consecutive repeats of an n-gram of this size, and the start of its last occurrence."""
+    times, start, matches = 1, 0, 0
     for end in range(size, len(pieces)):
-        same = same + 1 if pieces[end] == pieces[end - size] else 0
-        if same // size + 1 > times:
-            times, where = same // size + 1, end + 1 - size
-    return times, where
+        matches = matches + 1 if pieces[end] == pieces[end - size] else 0
+        if matches // size + 1 > times:
+            times, start = matches // size + 1, end + 1 - size
+    return times, start
 
 
 def _most_in_a_row(pieces: Sequence[str]) -> int:
-    sizes = range(1, min(_LONGEST, len(pieces) // 2) + 1)
+    sizes = range(1, min(_MAX_N, len(pieces) // 2) + 1)
     return max((_longest_run(pieces, size)[0] for size in sizes), default=1)
 
 
 def _most_anywhere(pieces: Sequence[str]) -> tuple[int, Sequence[str]]:
-    runs = Counter(zip(*(pieces[start:] for start in range(_ANYWHERE)), strict=False))
-    return max(((times, run) for run, times in runs.items()), default=(0, ()))
+    n_grams = Counter(zip(*(pieces[start:] for start in range(_SCATTERED_N)), strict=False))
+    return max(((times, n_gram) for n_gram, times in n_grams.items()), default=(0, ()))
 
 
-def _spelt(run: Sequence[str]) -> bool:
-    return any(letter.isalpha() for piece in run for letter in piece)
+def _has_letters(pieces: Sequence[str]) -> bool:
+    return any(letter.isalpha() for piece in pieces for letter in piece)
 
 
 def _text(pieces: Sequence[str]) -> str:

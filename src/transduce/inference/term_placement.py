@@ -1,9 +1,9 @@
-"""Where a glossary's term goes: where the model looks at its source side.
+"""Placement of glossary terms, by cross-attention.
 
-A term that a translation lacks is not left to chance. The word of the translation that looks most
-at the term's source side is where the term belongs: all before it is kept as a prefix, the term is
-said there, and the model goes on from it. Terms are placed from left to right, one a round. (A
-search that must merely say a phrase somewhere likes to say it at the very end.)
+A term that is missing from a translation goes to the target word that attends most to the term's
+source side: everything before it is kept as a prefix, the term is appended, and decoding continues
+from there. Terms are placed from left to right, one per round. (Lexically constrained search, which
+only has to produce a phrase somewhere, tends to append it at the end.)
 """
 
 from collections.abc import Sequence
@@ -12,126 +12,134 @@ from typing import NamedTuple
 from transduce.data.corpus import tidy
 from transduce.data.segmentation import word_spans, words
 from transduce.data.tokenizer import EOS, Tokenizer
-from transduce.inference.alignment import agreed_look, words_of
-from transduce.inference.glossary import Term, phrases, readings
+from transduce.inference.alignment import combined_attention, group_pieces
+from transduce.inference.glossary import Term, case_variants, encode_terms
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import Request
 from transduce.search.hypothesis import Hypothesis
 
 
-class Wanted(NamedTuple):
-    """A term that a translation shall say."""
+class TermConstraint(NamedTuple):
+    """A term that a translation must contain."""
 
-    places: tuple[int, ...]
-    """Of the source's pieces that are the term."""
-    ids: tuple[int, ...]
-    """What is to be said."""
+    source_positions: tuple[int, ...]
+    """Indices of the term's pieces in the source."""
+    target_ids: tuple[int, ...]
+    """The term's translation."""
 
 
-def wanted(
+def term_constraints(
     text: str, ids: Sequence[int], terms: Sequence[Term], tokenizer: Tokenizer
-) -> tuple[Wanted, ...]:
-    """Find the pieces of each term in a source.
+) -> tuple[TermConstraint, ...]:
+    """Locate the pieces of each term in a source.
 
     Args:
-        text: the source, tidy.
+        text: the tidied source.
         ids: its pieces, without EOS.
-        terms: those that it calls for, in their order (`glossary.terms_in`).
+        terms: those that match, in order (`glossary.match_terms`).
         tokenizer: the model's.
 
     Raises:
-        ValueError: if a target has a character that the vocabulary cannot write.
+        ValueError: if the vocabulary lacks a character of a target.
     """
-    pieces = pieces_in(text, tokenizer.pieces(ids))
-    said, where = words(text), word_spans(text)
-    found: dict[tuple[int, ...], Wanted] = {}
-    behind = 0
+    pieces = piece_spans(text, tokenizer.pieces(ids))
+    text_words, spans = words(text), word_spans(text)
+    constraints: dict[tuple[int, ...], TermConstraint] = {}
+    next_word = 0  # terms are in text order: each is searched for after the one before
     for term in terms:
-        run = tuple(words(tidy(term.source)))
-        place = next(
-            one for one in range(behind, len(said)) if run in readings(said, one, len(run))
+        term_words = tuple(words(tidy(term.source)))
+        first_word = next(
+            index
+            for index in range(next_word, len(text_words))
+            if term_words in case_variants(text_words, index, len(term_words))
         )
-        behind = place + len(run)
-        start, end = where[place][0], where[behind - 1][1]
-        taken = (at for at, (first, last) in enumerate(pieces) if first < end and last > start)
-        for ids_said in phrases([term], tokenizer.target.encode):
-            found.setdefault(ids_said, Wanted(tuple(taken), ids_said))
-    return tuple(found.values())
+        next_word = first_word + len(term_words)
+        start, end = spans[first_word][0], spans[next_word - 1][1]
+        overlapping = (i for i, (first, last) in enumerate(pieces) if first < end and last > start)
+        for target_ids in encode_terms([term], tokenizer.target.encode):
+            constraint = TermConstraint(tuple(overlapping), target_ids)
+            constraints.setdefault(target_ids, constraint)
+    return tuple(constraints.values())
 
 
-def lacking(hypothesis: Hypothesis, terms: Sequence[Wanted], pieces: Sequence[str]) -> list[Wanted]:
-    """Return the terms that a translation does not say as whole words.
+def missing_terms(
+    hypothesis: Hypothesis, terms: Sequence[TermConstraint], pieces: Sequence[str]
+) -> list[TermConstraint]:
+    """Return the terms that a translation does not contain as whole words.
 
     Args:
         hypothesis: the translation.
-        terms: what it shall say.
-        pieces: the translation's.
+        terms: those that it must contain.
+        pieces: the translation's pieces.
     """
-    return [term for term in terms if not _says(hypothesis.ids, term.ids, pieces)]
+    return [term for term in terms if not _contains(hypothesis.ids, term.target_ids, pieces)]
 
 
-def with_next_term(
+def request_with_next_term(
     model: Transformer,
     request: Request,
     hypothesis: Hypothesis,
-    terms: Sequence[Wanted],
+    terms: Sequence[TermConstraint],
     pieces: Sequence[str],
 ) -> Request:
-    """Return the request whose prefix ends in the leftmost of the terms that are lacking.
+    """Return the request whose prefix ends in the leftmost missing term.
 
     Args:
-        model: says what each word looks at.
-        request: what `hypothesis` came of; its prefix is never changed, only made longer.
-        hypothesis: the translation so far.
-        terms: those that it lacks, one at least.
-        pieces: the translation's.
+        model: its attention decides where a term goes.
+        request: the request that led to `hypothesis`; its prefix is only ever extended.
+        hypothesis: the current translation.
+        terms: its missing terms, at least one.
+        pieces: the translation's pieces.
     """
     source = (*request.source, EOS)
-    look = agreed_look(trace(model, source, hypothesis.ids).cross)
-    starts = [places[0] for places in words_of(pieces)]
+    attention = combined_attention(trace(model, source, hypothesis.ids).cross)
+    starts = [word[0] for word in group_pieces(pieces)]
     starts = [start for start in starts if start >= len(request.prefix)] or [len(request.prefix)]
-    nearest: list[tuple[int, Wanted]] = []
+    placements: list[tuple[int, TermConstraint]] = []
     for term in terms:
-        share = look[:, list(term.places)].sum(1) if term.places else look[:, 0]
-        nearest.append((max(starts, key=lambda start: float(share[start : start + 1].sum())), term))
-    start, term = min(nearest, key=lambda one: one[0])
-    return request._replace(prefix=(*hypothesis.ids[:start], *term.ids))
+        positions = list(term.source_positions) or [0]
+        share = attention[:, positions].sum(1)  # of each target piece, given to the term
+        # A slice, because a start may lie behind the last row; its sum is then 0.
+        start = max(starts, key=lambda start: float(share[start : start + 1].sum()))
+        placements.append((start, term))
+    start, term = min(placements, key=lambda placement: placement[0])
+    return request._replace(prefix=(*hypothesis.ids[:start], *term.target_ids))
 
 
-def ends_word(behind: Sequence[str]) -> bool:
-    """Whether a word is over before these pieces: a blank, EOS, or a mark comes next."""
-    return not behind or behind[0] == "</s>" or not behind[0][0].isalnum()
+def is_word_end(following: Sequence[str]) -> bool:
+    """Return whether a word ends before these pieces: a space, EOS or punctuation follows."""
+    return not following or following[0] == "</s>" or not following[0][0].isalnum()
 
 
-def pieces_in(text: str, pieces: Sequence[str]) -> list[tuple[int, int]]:
-    """Where in a text each of its pieces begins and ends; the blanks before it are no part of it.
+def piece_spans(text: str, pieces: Sequence[str]) -> list[tuple[int, int]]:
+    """Return where in a text each of its pieces starts and ends, leading spaces not included.
 
-    What the vocabulary cannot write, an UNK or the bytes of a character, takes what is left between
-    the pieces around it.
+    Pieces that the text does not contain literally (UNK, bytes of a character) take the characters
+    between their neighbours.
 
-    >>> pieces_in("my dog", ["▁my", "▁", "d", "og"])
+    >>> piece_spans("my dog", ["▁my", "▁", "d", "og"])
     [(0, 2), (3, 3), (3, 4), (4, 6)]
     """
-    line = f" {text}"  # as every text is cut
-    spelt = [piece.replace("▁", " ") for piece in pieces]
-    end = 0 if spelt and spelt[0].startswith(" ") else 1
-    found: list[tuple[int, int]] = []
-    for place, piece in enumerate(spelt):
+    line = f" {text}"  # the tokenizer prepends a space
+    texts = [piece.replace("▁", " ") for piece in pieces]
+    end = 0 if texts and texts[0].startswith(" ") else 1
+    result: list[tuple[int, int]] = []
+    for index, piece in enumerate(texts):
         start = end
         if line.startswith(piece, start):
             end += len(piece)
         else:
-            later = (line.find(one, start) for one in spelt[place + 1 :])
-            end = next((at for at in later if at >= 0), len(line))
-        blanks = len(piece) - len(piece.lstrip(" "))
-        found.append((start + blanks - 1, end - 1))
-    return found
+            positions = (line.find(later, start) for later in texts[index + 1 :])
+            end = next((position for position in positions if position >= 0), len(line))
+        spaces = len(piece) - len(piece.lstrip(" "))
+        result.append((start + spaces - 1, end - 1))
+    return result
 
 
-def _says(ids: Sequence[int], run: Sequence[int], pieces: Sequence[str]) -> bool:
-    for start in range(len(ids) - len(run) + 1):
-        end = start + len(run)
-        if tuple(ids[start:end]) == tuple(run) and ends_word(pieces[end:]):
+def _contains(ids: Sequence[int], phrase: Sequence[int], pieces: Sequence[str]) -> bool:
+    for start in range(len(ids) - len(phrase) + 1):
+        end = start + len(phrase)
+        if tuple(ids[start:end]) == tuple(phrase) and is_word_end(pieces[end:]):
             return True
     return False

@@ -1,4 +1,4 @@
-"""What became of a sentence."""
+"""Results: translations, scores and continuations."""
 
 import math
 from dataclasses import dataclass
@@ -15,73 +15,72 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Translation:
-    """What became of one sentence."""
+    """The translation of one sentence."""
 
     source: str
-    """The sentence as it was given."""
+    """The sentence as given."""
 
     text: str
 
     score: float
-    """ln p of the pieces over the length penalty; of a long line, the sum over its parts."""
+    """Log-probability over the length penalty; for a split sentence, the sum over its parts."""
 
     ids: tuple[int, ...]
     pieces: tuple[str, ...]
-    """What the model said, piece by piece; each part ends in "</s>" unless the limit cut it."""
+    """The generated pieces; each part ends in "</s>" unless the length limit cut it."""
 
     log_probs: tuple[float, ...]
-    """ln p of each piece; empty where it was not asked for and would have cost something."""
+    """Log-probability of each piece; empty if not requested and costly to compute."""
 
     others: tuple[Alternative, ...] = ()
-    """The next best, best first, if more than one translation was asked for."""
+    """Further translations, best first, if requested."""
 
     parts: int = 1
-    """In how many parts the sentence was translated; above 1 it was too long for one."""
+    """Number of parts; above 1 if the sentence was too long and was split."""
 
     flag: str = ""
-    """What was odd about the first translation, a loop or far too many pieces; "" if nothing."""
+    """What was wrong with the first translation: repetition or excessive length; "" if nothing."""
 
     mended: bool = False
-    """Whether this is a second translation, made with repetition forbidden."""
+    """Whether this is a second translation, with repetition blocked."""
 
     confidence: float | None = None
-    """How good the translation may be, from 0 to 1; None where the model was not calibrated, or ln
-    p of the pieces was not asked for."""
+    """Estimated quality, 0 to 1; None without a calibration or token scores."""
 
     words: tuple[tuple[str, float], ...] = ()
-    """Each word with its confidence, on the same terms."""
+    """Each word with its confidence, likewise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scored:
-    """How likely a given translation is."""
+class ScoredTranslation:
+    """The model's score of a given translation."""
 
     source: str
     target: str
 
     pieces: tuple[str, ...]
-    """Of the target, and "</s>"."""
+    """The target's pieces and "</s>"."""
 
     log_probs: tuple[float, ...]
-    """ln p of each, given the source and the pieces before it."""
+    """Log-probability of each piece, given the source and the pieces before it."""
 
     @property
     def log_prob(self) -> float:
-        """ln p of the whole."""
+        """Log-probability of the target."""
         return math.fsum(self.log_probs)
 
     @property
     def mean(self) -> float:
-        """ln p per piece: so sentences of different length can be held against each other."""
+        """Log-probability per piece: comparable between sentences of different length."""
         return self.log_prob / len(self.log_probs)
 
 
-class GoingOn(NamedTuple):
-    """A way to go on with a translation."""
+class Continuation(NamedTuple):
+    """A possible continuation of a partial translation."""
 
     piece: str
     """The next piece."""
     probability: float
-    """The model's, given what is before it."""
+    """The next piece's probability."""
     text: str
-    """The best translation that goes on so."""
+    """The best translation with this continuation."""

@@ -1,9 +1,10 @@
-"""The translator: sentences in, translations out, in the order they came.
+"""The translator: sentences in, translations out, in the same order.
 
-Sentences are tidied as the training text was, encoded, and searched in batches of like length. A
-blank one never meets the model; one too long for it is translated in parts, or refused.
+Sentences are tidied like the training text, encoded, and searched in batches of similar length.
+Blank ones bypass the model; ones that are too long are translated in parts, or refused.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,49 +16,65 @@ from transduce.bundle.bundle import Bundle
 from transduce.bundle.calibration import Confidence
 from transduce.data.corpus import tidy
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.alignment import align, pharaoh
-from transduce.inference.batching import Progress, joined, score
-from transduce.inference.confidence import words_with_confidence
-from transduce.inference.decode import Found, How, Searcher
-from transduce.inference.engines.base import Engine
-from transduce.inference.engines.ct2_calls import Plan
-from transduce.inference.engines.selection import EngineName, choose
+from transduce.documents.markup import (
+    Markup,
+    RestoredText,
+    UnitTranslation,
+    restore_text,
+    segment_text,
+)
+from transduce.inference.alignment import align, to_pharaoh
+from transduce.inference.confidence import word_confidences
+from transduce.inference.decode import DecodeOptions, DecodeResult, Searcher
+from transduce.inference.engines.base import Engine, EngineName, select_engines
+from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.glossary import Term
-from transduce.inference.requests import ask, beginning
-from transduce.inference.translation import Alternative, GoingOn, Scored, Translation
+from transduce.inference.requests import (
+    SentenceProgress,
+    build_requests,
+    combine_parts,
+    encode_prefix,
+    total_score,
+)
+from transduce.inference.translation import (
+    Alternative,
+    Continuation,
+    ScoredTranslation,
+    Translation,
+)
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
 
 BATCH_TOKENS = 8192
-"""Pieces of one batch by default: rows x beam x the longest source."""
+"""Default batch size limit: rows x beam x longest source, in pieces."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Extras:
-    """What a translator does around the search."""
+    """Steps around the search."""
 
     glossary: tuple[Term, ...] = ()
-    """Terms whose target side must be said wherever their source side stands."""
+    """Terms whose target is required wherever their source matches."""
 
-    agree: bool = False
-    """Give the translation that the others of the beam agree with most (minimum Bayes risk)."""
+    mbr: bool = False
+    """Minimum Bayes risk decoding over the beam or the samples."""
 
-    mend: bool = True
-    """Translate again, with repetition forbidden, what came out as a loop; flag it."""
+    retry_loops: bool = True
+    """Flag repetitive output and translate it again with repetition blocked."""
 
-    detail: bool = True
-    """Give ln p of each piece even where it costs something."""
+    token_scores: bool = True
+    """Return the log-probability of each piece even where it costs extra time."""
 
 
-USUAL = Extras()
-"""Nothing but mending."""
+DEFAULT_EXTRAS = Extras()
+"""Only the retry of repetitive output."""
 
 
 class Translator:
-    """Translates with one model, or with several as one. `load` makes one from a folder."""
+    """Translates with one model, or with an ensemble. `load` makes one from a folder."""
 
     def __init__(
         self,
@@ -67,59 +84,67 @@ class Translator:
         model: Transformer,
         search: SearchConfig,
         confidence: Confidence | None = None,
-        why: str = "",
+        engine_description: str = "",
     ) -> None:
-        """Take the engines in the order in which they are to be tried; `model` is what they run."""
+        """Use `load`, `from_bundle` or `from_parts`.
+
+        Args:
+            engines: in order of preference.
+            tokenizer: the model's.
+            model: what the engines run; the first model of an ensemble.
+            search: default settings; `max_source` must fit the model's positions.
+            confidence: the model's calibration.
+            engine_description: for people: which engine runs, and why.
+        """
         self._searcher = Searcher(engines, tokenizer, model=model)
         self.model = model
-        """What the engines run; of several that decide together the first."""
+        """What the engines run; the first model of an ensemble."""
         self._tokenizer = tokenizer
         self.search = search
-        """The settings that hold where `translate` is told nothing else. `max_source` is never more
-        than the model has positions for."""
+        """Default settings; `max_source` never exceeds the model's positions."""
         self.confidence = confidence
-        """What the model's probabilities are worth; None where nobody has learned it."""
-        self.why = why
-        """Which engine was taken, in one line for people; empty if there was no choice."""
+        """The model's calibration; None if it has none."""
+        self.engine_description = engine_description
+        """The engine in use, in one line for people; empty if there was no choice."""
 
     @classmethod
     def load(
         cls,
         path: str | Path,
         *,
-        also: Sequence[str | Path] = (),
+        ensemble: Sequence[str | Path] = (),
         device: torch.device | str = "cpu",
         engine: EngineName = "auto",
         compute_type: str = "float32",
         plan: Plan | None = None,
         shortlist: Path | None = None,
     ) -> "Translator":
-        """Load a bundle, or the best bundle of a run's folder.
+        """Load a bundle, or the best bundle of a run folder.
 
         Args:
-            path: the model.
-            also: further models of the same vocabulary, which decide together with the first, by
-                the mean of their probabilities; they are torch's.
+            path: the model folder.
+            ensemble: further models with the same vocabulary, whose probabilities are averaged
+                with the first one's (torch engine only).
             device: where to compute.
-            engine: "auto" takes the fastest that can express the model.
-            compute_type: the kind of CTranslate2's numbers; only "float32" equals torch's.
-            plan: workers and threads of CTranslate2, in place of what a measurement says.
-            shortlist: a file with the pieces that CTranslate2 may say; None is all of them.
+            engine: "auto" is the fastest that supports the model.
+            compute_type: number format of CTranslate2; only "float32" equals torch's output.
+            plan: workers and threads of CTranslate2; None measures them.
+            shortlist: file with the target pieces that CTranslate2 may generate; None is all.
 
         Raises:
-            ValueError: one line that names the file at fault, or why an engine cannot be had.
+            ValueError: one line that names the file at fault, or why an engine is unavailable.
         """
         bundle = Bundle.load(path, device=device)
-        if also and shortlist is not None:
-            raise ValueError("several models have no shortlist: leave it out")
-        if also:
+        if ensemble and shortlist is not None:
+            raise ValueError("an ensemble cannot use a shortlist: leave it out")
+        if ensemble:
             if engine == "ctranslate2" or compute_type != "float32" or plan is not None:
                 raise ValueError(
-                    "several models decide together in torch alone: take engine auto or torch, and "
-                    "leave out compute types and plans"
+                    "an ensemble needs the torch engine: choose engine auto or torch, and leave "
+                    "out compute types and plans"
                 )
-            return cls._ensemble(bundle, [path, *also], device=device)
-        return cls.of(
+            return cls._ensemble(bundle, [path, *ensemble], device=device)
+        return cls.from_bundle(
             bundle,
             device=device,
             engine=engine,
@@ -129,7 +154,7 @@ class Translator:
         )
 
     @classmethod
-    def of(
+    def from_bundle(
         cls,
         bundle: Bundle,
         *,
@@ -139,8 +164,20 @@ class Translator:
         plan: Plan | None = None,
         shortlist: Path | None = None,
     ) -> "Translator":
-        """Translate with a bundle that is loaded on `device`. See `load`."""
-        chosen = choose(
+        """Make a translator from a bundle.
+
+        Args:
+            bundle: the model, loaded on `device`.
+            device: where to compute.
+            engine: as for `load`, like all that follow.
+            compute_type: number format of CTranslate2.
+            plan: workers and threads of CTranslate2.
+            shortlist: file with the target pieces that CTranslate2 may generate.
+
+        Raises:
+            ValueError: if the engine is unavailable.
+        """
+        selection = select_engines(
             bundle,
             engine=engine,
             device=str(device),
@@ -149,22 +186,28 @@ class Translator:
             shortlist=shortlist,
         )
         return cls(
-            chosen.engines,
+            selection.engines,
             bundle.tokenizer,
             model=bundle.model,
-            search=_fitting(bundle.search, bundle.model),
+            search=_fit_to_positions(bundle.search, bundle.model),
             confidence=bundle.confidence,
-            why=chosen.line,
+            engine_description=selection.description,
         )
 
     @classmethod
     def from_parts(
         cls, model: Transformer, tokenizer: Tokenizer, *, search: SearchConfig
     ) -> "Translator":
-        """Translate with a model in memory, on the device it is on, by torch."""
+        """Make a translator from a model in memory, on its device, with the torch engine.
+
+        Args:
+            model: the model; training may continue afterwards.
+            tokenizer: its tokenizer.
+            search: default settings.
+        """
         device = model.embedding.weight.device
         engine = TorchEngine(model, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
-        return cls([engine], tokenizer, model=model, search=_fitting(search, model))
+        return cls([engine], tokenizer, model=model, search=_fit_to_positions(search, model))
 
     @classmethod
     def _ensemble(
@@ -178,19 +221,21 @@ class Translator:
         for path, bundle in zip(paths, bundles, strict=True):
             if bundle.tokenizer.checksum != first.tokenizer.checksum:
                 raise ValueError(
-                    f"{path} has another vocabulary than {paths[0]}: models that decide together "
-                    f"need one tokenizer.model"
+                    f"{path} has another vocabulary than {paths[0]}: the models of an ensemble "
+                    f"need the same tokenizer.model"
                 )
         models = [bundle.model for bundle in bundles]
         tokenizer = first.tokenizer
-        ours = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
-        search = _fitting(first.search, min(models, key=lambda model: model.config.longest))
+        torch_engine = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
+        search = _fit_to_positions(
+            first.search, min(models, key=lambda model: model.config.longest)
+        )
         return cls(
-            [ours],
+            [torch_engine],
             tokenizer,
             model=first.model,
             search=search,
-            why=f"engine: torch, as {len(models)} models decide together",
+            engine_description=f"engine: torch (ensemble of {len(models)} models)",
         )
 
     def translate(
@@ -201,157 +246,168 @@ class Translator:
         alpha: float | None = None,
         nbest: int = 1,
         constraints: DecodingConstraints = UNCONSTRAINED,
-        extras: Extras = USUAL,
+        extras: Extras = DEFAULT_EXTRAS,
         prefix: str | Sequence[str] = "",
         batch_tokens: int = BATCH_TOKENS,
         first_line: int = 1,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
-        """Translate sentences, each for itself: batches change only the time it takes.
+        """Translate sentences independently: batching changes only the time it takes.
 
         Args:
-            sentences: one sentence each. They are all read before the first is translated.
-            beam: hypotheses followed for each sentence; 1 is greedy search. None: the model's own.
-            alpha: the length penalty's exponent. None: the model's own.
-            nbest: translations wanted for each sentence; all after the first go to `others`.
-            constraints: repetition, lengths, and drawing at random.
-            extras: glossary, agreement, mending.
-            prefix: what every translation begins with, or one beginning a sentence.
-            batch_tokens: most rows x beam x longest source at one time; memory grows with it.
-            first_line: the number that a message gives to the first sentence.
-            progress: called with the number of sentences done, now and then, and at the end.
+            sentences: one sentence each; all are read before the first is translated.
+            beam: beam size; 1 is greedy search. None: the model's default.
+            alpha: exponent of the length penalty. None: the model's default.
+            nbest: translations per sentence; all but the first are in `others`.
+            constraints: repetition, lengths and sampling.
+            extras: glossary, MBR decoding, retry of loops, token scores.
+            prefix: beginning of every translation, or one per sentence.
+            batch_tokens: batch size limit: rows x beam x longest source; memory grows with it.
+            first_line: line number of the first sentence, for messages.
+            progress: called with the number of finished sentences after each batch.
 
         Returns:
-            One translation a sentence, in their order.
+            One translation per sentence, in order.
 
         Raises:
-            TypeError: if a sentence is no text, or `sentences` is a single one.
-            ValueError: for a setting out of range, unsupported constraints, a line longer
-                than `search.max_source` where `search.long` is "refuse", or a prefix or a term that
-                the vocabulary cannot write; nothing has been translated by then. Also for a prefix
-                that does not fit into a translation. A term that does not fit is left out.
+            TypeError: if a sentence is not a string, or `sentences` is a single one.
+            ValueError: before anything is translated: for a setting out of range, unsupported
+                constraints, a line longer than `search.max_source` where `search.long` is "refuse",
+                or a prefix or term that the vocabulary cannot encode. Also for a prefix that
+                exceeds the maximum length. (A term that does not fit is dropped.)
         """
         config = self._settings(beam=beam, alpha=alpha)
-        _check(config, nbest=nbest, agree=extras.agree, batch_tokens=batch_tokens)
+        _check_options(config, nbest=nbest, mbr=extras.mbr, batch_tokens=batch_tokens)
         if extras.glossary:
-            self._searcher.torch_engine("a glossary")  # or a line late in a text has nobody
-        given = _checked(sentences, first_line=first_line)
-        prefixes = [prefix] * len(given) if isinstance(prefix, str) else list(prefix)
-        if len(prefixes) != len(given):
-            raise ValueError(f"{len(prefixes)} prefixes for {len(given)} sentences: give one each")
-        asked = ask(
-            given,
+            self._searcher.torch_engine(
+                "a glossary"
+            )  # fails now, not at a later line that has a term
+        source_texts = _checked_sentences(sentences, first_line=first_line)
+        prefixes = [prefix] * len(source_texts) if isinstance(prefix, str) else list(prefix)
+        if len(prefixes) != len(source_texts):
+            raise ValueError(
+                f"{len(prefixes)} prefixes for {len(source_texts)} sentences: give one per sentence"
+            )
+        batch = build_requests(
+            source_texts,
             prefixes,
             config=config,
             tokenizer=self._tokenizer,
             glossary=extras.glossary,
             first_line=first_line,
         )
-        tell = Progress(asked.requests, progress)
-        every = {request for requests in asked.requests for request in requests}
-        how = How(
+        unique_requests = {request for parts in batch.requests for request in parts}
+        options = DecodeOptions(
             config=config,
             constraints=constraints,
-            agree=extras.agree,
-            mend=extras.mend,
-            detail=extras.detail,
+            mbr=extras.mbr,
+            retry_loops=extras.retry_loops,
+            token_scores=extras.token_scores,
             batch_tokens=batch_tokens,
         )
-        found = self._searcher.search(every, how, terms=asked.terms, tell=tell)
+        result = self._searcher.search(
+            unique_requests,
+            options,
+            terms=batch.terms,
+            progress=SentenceProgress(batch.requests, progress),
+        )
         return [
-            self._translation(sentence, requests, found, nbest=nbest, agree=extras.agree)
-            for sentence, requests in zip(given, asked.requests, strict=True)
+            self._translation(sentence, requests, result, nbest=nbest, mbr=extras.mbr)
+            for sentence, requests in zip(source_texts, batch.requests, strict=True)
         ]
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
-        """Say how likely given translations are.
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[ScoredTranslation]:
+        """Compute the log-probability of given translations.
 
         Args:
             sources: one sentence each.
-            targets: the translation of each; a blank one is the EOS alone.
+            targets: the translation of each; a blank one is only EOS.
 
         Raises:
-            ValueError: for unequal numbers, a side longer than the model has positions for, or
-                where torch was left out of the engines.
+            ValueError: if the counts differ, a side exceeds the model's positions, or the torch
+                engine was left out.
         """
         if len(sources) != len(targets):
             raise ValueError(
                 f"there are {len(sources)} source lines but {len(targets)} targets: line n must "
                 f"translate line n"
             )
-        read = self._tokenizer.encode_all([tidy(text) for text in sources])
-        said = self._tokenizer.target.encode_all([tidy(text) for text in targets])
-        found = self._searcher.torch_engine("a score").score(list(zip(read, said, strict=True)))
+        source_ids = self._tokenizer.encode_all([tidy(text) for text in sources])
+        target_ids = self._tokenizer.target.encode_all([tidy(text) for text in targets])
+        engine = self._searcher.torch_engine("a score")
+        scores = engine.score(list(zip(source_ids, target_ids, strict=True)))
         return [
-            Scored(
+            ScoredTranslation(
                 source=source,
                 target=target,
                 pieces=tuple(self._tokenizer.pieces([*ids, self._tokenizer.EOS])),
                 log_probs=log_probs,
             )
-            for source, target, ids, log_probs in zip(sources, targets, said, found, strict=True)
+            for source, target, ids, log_probs in zip(
+                sources, targets, target_ids, scores, strict=True
+            )
         ]
 
-    def alternatives(self, sentence: str, after: str = "", *, count: int = 5) -> list[GoingOn]:
-        """Say how a translation could go on at one place.
+    def alternatives(self, sentence: str, after: str = "", *, count: int = 5) -> list[Continuation]:
+        """Return the most probable continuations of a partial translation.
 
         Args:
-            sentence: what is translated.
-            after: how the translation begins; the place is behind it.
-            count: how many ways.
+            sentence: the source.
+            after: the translation so far.
+            count: number of continuations.
 
         Returns:
-            The likeliest next pieces, best first, each with the best translation through it.
+            The most probable next pieces, best first, each with the best translation after it.
 
         Raises:
-            ValueError: for a blank or too long sentence, a beginning that leaves no room, a `count`
-                below 1, or where torch was left out of the engines.
+            ValueError: for a blank or too long sentence, a beginning at the length limit, a `count`
+                below 1, or if the torch engine was left out.
         """
         (ids,) = self._tokenizer.encode_all([tidy(sentence)])
         if not 0 < len(ids) <= self.search.max_source:
             raise ValueError(
-                f"a sentence of 1 to {self.search.max_source} pieces can be looked into, not of "
+                f"alternatives need a sentence of 1 to {self.search.max_source} pieces, not "
                 f"{len(ids)}"
             )
-        begins = beginning(after, self._tokenizer)
+        prefix = encode_prefix(after, self._tokenizer)
         longest = self.search.limit(len(ids))
-        if len(begins) + 1 >= longest:
+        if len(prefix) + 1 >= longest:
             raise ValueError(
-                f"a beginning of {len(begins)} pieces leaves no room in a translation of at most "
+                f"a beginning of {len(prefix)} pieces does not fit a translation of at most "
                 f"{longest}: shorten it"
             )
         engine = self._searcher.torch_engine("an alternative")
-        asked = Request(tuple(ids), prefix=begins)
-        pieces = engine.next_pieces(asked, count)
-        ways = {
-            piece.id: asked._replace(prefix=(*begins, piece.id))
+        request = Request(tuple(ids), prefix=prefix)
+        pieces = engine.next_pieces(request, count)
+        requests = {
+            piece.id: request._replace(prefix=(*prefix, piece.id))
             for piece in pieces
-            if piece.id != self._tokenizer.EOS  # behind it there is nothing
+            if piece.id != self._tokenizer.EOS  # nothing follows EOS
         }
-        found = dict(zip(ways, engine.search(list(ways.values()), self.search), strict=True))
+        results = engine.search(list(requests.values()), self.search)
+        best = {id: result[0] for id, result in zip(requests, results, strict=True)}
         return [
-            GoingOn(
+            Continuation(
                 piece=self._tokenizer.pieces([piece.id])[0],
                 probability=math.exp(piece.log_prob),
                 text=self._tokenizer.decode(
-                    found[piece.id][0].ids if piece.id in found else begins
+                    best[piece.id].ids if piece.id in best else prefix
                 ).strip(),
             )
             for piece in pieces
         ]
 
     def alignment(self, translation: Translation) -> str:
-        """Return which words of a translation come from which of its source: "0-0 1-2".
+        """Return the word alignment of a translation in Pharaoh format: "0-0 1-2".
 
-        It is what the first model looks at while it says the translation. A sentence that was
-        translated in parts has none.
+        It is computed from the (first) model's attention. A sentence translated in parts has none.
         """
         ids = self._tokenizer.encode(tidy(translation.source))
         if not ids or translation.parts > 1:
             return ""
         source = [*ids, self._tokenizer.EOS]
-        looks = trace(self.model, source, translation.ids)
-        return pharaoh(align(looks, self._tokenizer.pieces(source), translation.pieces))
+        attention = trace(self.model, source, translation.ids)
+        return to_pharaoh(align(attention, self._tokenizer.pieces(source), translation.pieces))
 
     def _settings(self, *, beam: int | None, alpha: float | None) -> SearchConfig:
         return replace(
@@ -364,34 +420,36 @@ class Translator:
         self,
         sentence: str,
         requests: Sequence[Request],
-        found: Found,
+        result: DecodeResult,
         *,
         nbest: int,
-        agree: bool,
+        mbr: bool,
     ) -> Translation:
-        """Make a translation from the hypotheses of each part; a blank sentence has no part."""
-        parts = [found.hypotheses[request] for request in requests]
-        ways = [tuple(one[0] for one in parts)] if agree else joined(parts, nbest)
-        best, *others = ways
-        ids = [one for hypothesis in best for one in hypothesis.ids]
+        """Build a translation from the hypotheses of each part; a blank sentence has none."""
+        parts = [result.hypotheses[request] for request in requests]
+        # MBR has reranked each part: only its first hypothesis counts.
+        combinations = [tuple(part[0] for part in parts)] if mbr else combine_parts(parts, nbest)
+        best, *others = combinations
+        ids = [id for hypothesis in best for id in hypothesis.ids]
         pieces = tuple(self._tokenizer.pieces(ids))
-        log_probs = tuple(one for hypothesis in best for one in hypothesis.log_probs)
-        if len(log_probs) < len(ids):  # some part has none
+        log_probs = tuple(value for hypothesis in best for value in hypothesis.log_probs)
+        if len(log_probs) < len(ids):  # a part without token scores
             log_probs = ()
-        sure = self.confidence or Confidence()
+        confidence = self.confidence or Confidence()
+        flags = result.flags
         return Translation(
             source=sentence,
             text=self._text(best),
-            score=score(best),
+            score=total_score(best),
             ids=tuple(ids),
             pieces=pieces,
             log_probs=log_probs,
-            others=tuple(Alternative(text=self._text(o), score=score(o)) for o in others),
+            others=tuple(Alternative(text=self._text(o), score=total_score(o)) for o in others),
             parts=max(1, len(parts)),
-            flag=next((found.flags[one] for one in requests if one in found.flags), ""),
-            mended=any(request in found.mended for request in requests),
-            confidence=sure.sentence_confidence(log_probs),
-            words=words_with_confidence(sure, pieces, log_probs),
+            flag=next((flags[request] for request in requests if request in flags), ""),
+            mended=any(request in result.retried for request in requests),
+            confidence=confidence.sentence_confidence(log_probs),
+            words=word_confidences(confidence, pieces, log_probs),
         )
 
     def _text(self, hypotheses: Sequence[Hypothesis]) -> str:
@@ -399,29 +457,85 @@ class Translator:
         return " ".join(text for text in texts if text)
 
 
-def _fitting(search: SearchConfig, model: Transformer) -> SearchConfig:
-    """The settings, with no source longer than the model has positions for, EOS counted."""
+def translate_texts(
+    translator: Translator,
+    texts: Sequence[str],
+    *,
+    markup: Markup = "placeholders",
+    beam: int | None = None,
+    alpha: float | None = None,
+    constraints: DecodingConstraints = UNCONSTRAINED,
+    extras: Extras = DEFAULT_EXTRAS,
+    batch_tokens: int = BATCH_TOKENS,
+    progress: Callable[[int], None] | None = None,
+    on_translation: Callable[[Translation], None] | None = None,
+) -> list[RestoredText]:
+    """Translate texts of any length, preserving placeholders and markup.
+
+    All segments (sentences, and the text between placeholders) are translated in one call, so that
+    batches are full; alignments are computed only where tags need them.
+
+    Args:
+        translator: for the language of the texts.
+        texts: any number of sentences each.
+        markup: what is preserved verbatim (`segment_text`).
+        beam, alpha, constraints, extras, batch_tokens: as for `Translator.translate`.
+        progress: called with the number of translated segments.
+        on_translation: called with the translation of each segment, in order.
+
+    Returns:
+        Each text's translation, with the placeholders and tags that were not preserved.
+
+    Raises:
+        ValueError: as `Translator.translate` does.
+    """
+    segmented = [segment_text(text, markup) for text in texts]
+    segments = [segment for parts in segmented for segment in parts.units]
+    translations = translator.translate(
+        [segment.text for segment in segments],
+        beam=beam,
+        alpha=alpha,
+        constraints=constraints,
+        extras=extras,
+        batch_tokens=batch_tokens,
+        progress=progress,
+    )
+    translated: list[UnitTranslation] = []
+    for segment, translation in zip(segments, translations, strict=True):
+        if on_translation is not None:
+            on_translation(translation)
+        alignment = translator.alignment(translation) if segment.align else ""
+        translated.append(UnitTranslation(translation.text, alignment))
+    remaining = iter(translated)
+    return [
+        restore_text(parts, list(itertools.islice(remaining, len(parts.units))))
+        for parts in segmented
+    ]
+
+
+def _fit_to_positions(search: SearchConfig, model: Transformer) -> SearchConfig:
+    """Limit the source length to the model's positions, EOS included."""
     return replace(search, max_source=min(search.max_source, model.config.longest - 1))
 
 
-def _check(config: SearchConfig, *, nbest: int, agree: bool, batch_tokens: int) -> None:
-    if agree and nbest != 1:
-        raise ValueError(f"what a beam agrees with is one translation: nbest is 1, not {nbest}")
+def _check_options(config: SearchConfig, *, nbest: int, mbr: bool, batch_tokens: int) -> None:
+    if mbr and nbest != 1:
+        raise ValueError(f"MBR decoding returns one translation: nbest must be 1, not {nbest}")
     if not 1 <= nbest <= config.beam:
         raise ValueError(
             f"nbest must be from 1 to the beam, which is {config.beam}, not {nbest}: "
-            f"ask for fewer translations or a wider beam"
+            f"request fewer translations or a larger beam"
         )
     if batch_tokens < 1:
         raise ValueError(f"batch_tokens must be at least 1, not {batch_tokens}")
 
 
-def _checked(sentences: Iterable[str], *, first_line: int) -> list[str]:
-    """The sentences; none of them is anything but text."""
+def _checked_sentences(sentences: Iterable[str], *, first_line: int) -> list[str]:
+    """Return the sentences as a list, all of them strings."""
     if isinstance(sentences, str):
-        raise TypeError("translate takes a list of sentences, not one: put it in brackets")
-    given = list(sentences)
-    for line, sentence in enumerate(given, first_line):
+        raise TypeError("translate takes a list of sentences, not a string: put it in brackets")
+    texts = list(sentences)
+    for line, sentence in enumerate(texts, first_line):
         if not isinstance(sentence, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"line {line} is no text but {type(sentence).__name__}")
-    return given
+            raise TypeError(f"line {line} is not a string but {type(sentence).__name__}")
+    return texts

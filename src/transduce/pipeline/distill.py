@@ -231,7 +231,7 @@ def _translate(
         return
     translator = Translator.load(teacher.path, device=find_device(recipe.train.device))
     on_event(LogMessage(text=f"translating {len(given.store):,} sources with {teacher.known.name}"))
-    on_event(LogMessage(text=translator.why))
+    on_event(LogMessage(text=translator.engine_description))
     with atomic_folder(folder) as fresh:
         said = _said(translator, given, beam=beam, on_event=on_event)
         _write(fresh, _names("train", recipe.languages), said)
@@ -252,7 +252,7 @@ def _said(
         found = translator.translate(
             sources,
             beam=beam,
-            extras=Extras(detail=False),
+            extras=Extras(token_scores=False),
             progress=lambda done, before=places[0]: count(before + done),
         )
         yield from (Pair(one.source, one.text) for one in found)
@@ -297,11 +297,11 @@ def _measured(
             ),
             parameters=side.translator.model.size,
             sentences_per_second=len(sources[:TIMED]) / seconds,
-            engine=side.translator.why,
+            engine=side.translator.engine_description,
         )
         for (side, width), said, seconds in zip(ways, texts, least, strict=True)
     )
 
 
 def _quickly(side: _Side, sources: Sequence[str], beam: int) -> list[Translation]:
-    return side.translator.translate(sources, beam=beam, extras=Extras(detail=False))
+    return side.translator.translate(sources, beam=beam, extras=Extras(token_scores=False))

@@ -355,7 +355,7 @@ class Batcher:
             beam=first.options.beam,
             alpha=first.options.alpha,
             nbest=first.options.nbest,
-            extras=Extras(detail=first.options.detail),
+            extras=Extras(token_scores=first.options.detail),
             prefix=[sentence.prefix for sentence in sentences],
         )
         results = iter(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from transduce.bundle.bundle import Bundle
-from transduce.inference.engines.ct2_calls import Plan
-from transduce.inference.engines.selection import EngineName
+from transduce.inference.engines.base import EngineName
+from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.translator import Translator
 from transduce.serve.batcher import Batcher
 from transduce.serve.requests import HTTPError
@@ -247,7 +247,9 @@ def load_models(
             raise ValueError(
                 f"{earlier} and {path} both translate {source} into {target}: load only one of them"
             )
-        translator = Translator.of(bundle, engine=engine, compute_type=compute_type, plan=plan)
+        translator = Translator.from_bundle(
+            bundle, engine=engine, compute_type=compute_type, plan=plan
+        )
         translator.translate(["a"], beam=settings.beam)
         directions.append(make_direction(bundle, translator, settings))
     return ModelRegistry(directions)

@@ -400,7 +400,7 @@ def model_info(direction: Direction, settings: ServerSettings) -> ModelInfo:
         source=direction.source,
         target=direction.target,
         parameters=direction.bundle.model.size,
-        engine=direction.translator.why.removeprefix("engine: "),
+        engine=direction.translator.engine_description.removeprefix("engine: "),
         beam=direction.translator.search.beam if settings.beam is None else settings.beam,
         example=_example(direction.bundle),
         calibrated=direction.bundle.confidence is not None,

@@ -13,7 +13,7 @@ from transduce.data.batch import collate
 from transduce.data.corpus import Pair
 from transduce.export import shortlist as learning
 from transduce.export.shortlist import LearnedShortlist, learn_shortlist
-from transduce.inference.engines.shortlist import Shortlist
+from transduce.inference.engines.ct2_runtime import Shortlist
 from transduce.model.config import ModelConfig
 from transduce.model.trace import cross_attention_weights, trace
 
@@ -49,7 +49,7 @@ def test_a_batch_is_looked_at_as_its_sentences_alone(bundle: Bundle):
 
 
 def test_the_coverage_is_the_share_of_pieces_that_their_own_source_allows():
-    short = Shortlist(always=(0, 1), after={5: (7,), 6: (8,)})
+    short = Shortlist(always=(0, 1), by_source={5: (7,), 6: (8,)})
 
     assert short.coverage([((5,), (7, 8, 1)), ((6, 5), (7, 8))]) == 4 / 5
 
@@ -124,7 +124,7 @@ def test_lists_hold_what_makes_up_enough_the_most_first(monkeypatch: pytest.Monk
     learned = learning._build(given, [4, 9, 8, 7], 1, held)
 
     assert learned.shortlist.always == (0, 1, 4)
-    assert learned.shortlist.after == {9: (9,), 8: (8,), 7: (7,), 5: (8, 7), 6: (9,)}
+    assert learned.shortlist.by_source == {9: (9,), 8: (8,), 7: (7,), 5: (8, 7), 6: (9,)}
     assert (learned.coverage, learned.references, learned.sentence) == (1.0, 0.5, 5.0)
 
 

@@ -16,7 +16,7 @@ class Scripted:
     Of its hypotheses each has a sum of ln p that is by `gap` lower than the one before.
     """
 
-    together = 1
+    preferred_batches = 1
 
     def __init__(
         self,
@@ -29,10 +29,10 @@ class Scripted:
         self.name = name
         self.asked: list[list[Request]] = []
         self.constraints: list[DecodingConstraints] = []
-        self.details: list[bool] = []
+        self.token_scores: list[bool] = []
         self._say, self._refuse, self._gap = say, refuse, gap
 
-    def refuses(
+    def unsupported_reason(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> str:
         return self._refuse(constraints)
@@ -43,14 +43,16 @@ class Scripted:
         config: SearchConfig,
         constraints: DecodingConstraints = UNCONSTRAINED,
         *,
-        detail: bool = True,
+        token_scores: bool = True,
     ) -> list[list[Hypothesis]]:
         self.asked.append(list(requests))
         self.constraints.append(constraints)
-        self.details.append(detail)
+        self.token_scores.append(token_scores)
         return [
             [
-                _hypothesis((*request.prefix, *behind, EOS), -self._gap * rank, detail=detail)
+                _hypothesis(
+                    (*request.prefix, *behind, EOS), -self._gap * rank, token_scores=token_scores
+                )
                 for rank, behind in enumerate(self._say(request, constraints), start=1)
             ]
             for request in requests
@@ -62,10 +64,10 @@ def constant(tokenizer: Tokenizer, *texts: str) -> Say:
     return lambda request, constraints: [tokenizer.encode(text) for text in texts]
 
 
-def _hypothesis(ids: tuple[int, ...], total: float, *, detail: bool) -> Hypothesis:
+def _hypothesis(ids: tuple[int, ...], total: float, *, token_scores: bool) -> Hypothesis:
     return Hypothesis(
         ids=ids,
-        log_probs=tuple([total / len(ids)] * len(ids)) if detail else (),
+        log_probs=tuple([total / len(ids)] * len(ids)) if token_scores else (),
         log_prob=total,
         score=total,
         finished=True,

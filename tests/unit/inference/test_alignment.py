@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.alignment import Link, agreed_look, align, pharaoh, words_of
+from transduce.inference.alignment import Link, align, combined_attention, group_pieces, to_pharaoh
 from transduce.model.trace import Trace, trace
 from transduce.model.transformer import Transformer
 
@@ -46,7 +46,7 @@ def looking(places: list[int], source: int) -> Float[Tensor, "target source"]:
     ],
 )
 def test_pieces_make_words(pieces: tuple[str, ...], expected: tuple[tuple[int, ...], ...]):
-    assert words_of(pieces) == expected
+    assert group_pieces(pieces) == expected
 
 
 def test_words_are_those_that_blanks_part(tokenizer: Tokenizer):
@@ -54,7 +54,7 @@ def test_words_are_those_that_blanks_part(tokenizer: Tokenizer):
 
     pieces = tokenizer.pieces([*tokenizer.encode(text), Tokenizer.EOS])
 
-    words = ["".join(pieces[place] for place in word) for word in words_of(pieces)]
+    words = ["".join(pieces[place] for place in word) for word in group_pieces(pieces)]
     assert [word.strip("▁") for word in words] == text.split()
 
 
@@ -82,7 +82,7 @@ def test_a_head_that_looks_a_step_later_is_read_a_step_later():
     due = looking([0, 1, 2, 1, 3], 4)
     late = torch.cat([looking([3], 4), due[:-1]])
 
-    found = agreed_look(torch.stack([late, due])[:, None])
+    found = combined_attention(torch.stack([late, due])[:, None])
 
     assert torch.equal(found[:3].argmax(1), due[:3].argmax(1))
     assert found[1, 1] > 0.9
@@ -92,13 +92,13 @@ def test_a_head_that_agrees_with_none_weighs_little():
     due = looking([0, 1, 2, 1, 3], 4)
     away = looking([3, 3, 3, 0, 0], 4)
 
-    found = agreed_look(torch.stack([torch.stack([away, away]), torch.stack([due, due])]))
+    found = combined_attention(torch.stack([torch.stack([away, away]), torch.stack([due, due])]))
 
     assert found[0, 0] > 0.85
 
 
 def test_a_look_is_shared_out_whole():
-    found = agreed_look(torch.rand(3, 2, 5, 7).softmax(-1))
+    found = combined_attention(torch.rand(3, 2, 5, 7).softmax(-1))
 
     assert torch.allclose(found.sum(1), torch.ones(5))
 
@@ -127,5 +127,5 @@ def test_a_models_trace_is_aligned(untrained: Transformer, tokenizer: Tokenizer)
 
 
 def test_pharaohs_format_puts_the_source_first():
-    assert pharaoh([Link(source=5, target=0), Link(0, 1)]) == "5-0 0-1"
-    assert pharaoh([]) == ""
+    assert to_pharaoh([Link(source=5, target=0), Link(0, 1)]) == "5-0 0-1"
+    assert to_pharaoh([]) == ""

@@ -8,16 +8,16 @@ import pytest
 
 from transduce.bundle.calibration import Calibration, Confidence
 from transduce.inference.confidence import (
-    FEWEST,
-    SaidWord,
+    MIN_OBSERVATIONS,
+    ScoredWord,
     calibration_error,
-    fit,
+    fit_calibration,
     fit_sentences,
     fit_words,
-    in_reference,
-    pooled,
-    said_words,
-    words_with_confidence,
+    isotonic_regression,
+    scored_words,
+    word_confidences,
+    words_in_reference,
 )
 
 LINE = Calibration(log_probs=(-4.0, -2.0, -1.0), worth=(0.1, 0.5, 0.9), observations=307)
@@ -26,7 +26,7 @@ LINE = Calibration(log_probs=(-4.0, -2.0, -1.0), worth=(0.1, 0.5, 0.9), observat
 def pool(*y: float, weights: list[float] | None = None) -> list[float]:
     x = np.arange(len(y), dtype=np.float64)
     given = np.ones(len(y)) if weights is None else np.array(weights)
-    return pooled(x, np.array(y), weights=given)[1].tolist()
+    return isotonic_regression(x, np.array(y), weights=given)[1].tolist()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_pools_weigh_their_points():
 
 
 def test_points_of_one_place_become_one():
-    x, y = pooled(np.zeros(3), np.array([0.1, 0.2, 0.6]), weights=np.ones(3))
+    x, y = isotonic_regression(np.zeros(3), np.array([0.1, 0.2, 0.6]), weights=np.ones(3))
 
     assert (x.tolist(), y.tolist()) == ([0.0], pytest.approx([0.3]))
 
@@ -64,7 +64,7 @@ def test_a_fit_is_the_least_squares_line_that_never_falls():
     chance = np.random.default_rng(7)
     y, weights = chance.random(6), chance.random(6) + 0.1
 
-    x, values = pooled(np.arange(6.0), y, weights=weights)
+    x, values = isotonic_regression(np.arange(6.0), y, weights=weights)
 
     fitted = np.empty(6)  # each point belongs to the block whose mean is nearest from its side
     start = 0
@@ -87,7 +87,7 @@ def test_a_calibrated_confidence_means_what_it_says():
     log_probs = -chance.exponential(size=4000)
     truth = (chance.random(4000) < 0.2 + 0.6 * np.exp(log_probs)).astype(np.float64)
 
-    found = fit(log_probs[:2000], truth[:2000])
+    found = fit_calibration(log_probs[:2000], truth[:2000])
 
     assert found is not None
     confidences = [found.confidence(one) for one in log_probs[2000:]]
@@ -96,32 +96,37 @@ def test_a_calibrated_confidence_means_what_it_says():
 
 
 def test_no_value_rests_on_few_observations():
-    log_probs = np.linspace(-3.0, 0.0, 2 * FEWEST)
-    truth = np.zeros(2 * FEWEST)
+    log_probs = np.linspace(-3.0, 0.0, 2 * MIN_OBSERVATIONS)
+    truth = np.zeros(2 * MIN_OBSERVATIONS)
     truth[-1] = 1.0  # the likeliest word of all was right
 
-    found = fit(log_probs, truth)
+    found = fit_calibration(log_probs, truth)
 
     assert found is not None
-    assert found.worth == (0.0, 1 / FEWEST)
-    assert found.observations == 2 * FEWEST
+    assert found.worth == (0.0, 1 / MIN_OBSERVATIONS)
+    assert found.observations == 2 * MIN_OBSERVATIONS
 
 
 def test_too_few_observations_make_no_calibration():
-    assert fit(np.zeros(2 * FEWEST - 1), np.ones(2 * FEWEST - 1)) is None
+    assert (
+        fit_calibration(np.zeros(2 * MIN_OBSERVATIONS - 1), np.ones(2 * MIN_OBSERVATIONS - 1))
+        is None
+    )
 
 
 def test_words_that_all_weigh_the_same_have_one_confidence():
-    found = fit(np.full(2 * FEWEST, -0.5), np.tile([0.0, 1.0], FEWEST))
+    found = fit_calibration(
+        np.full(2 * MIN_OBSERVATIONS, -0.5), np.tile([0.0, 1.0], MIN_OBSERVATIONS)
+    )
 
     assert found is not None
     assert found.worth == (0.5,)
 
 
 def test_a_word_is_as_likely_as_its_unlikeliest_piece():
-    said = said_words(["▁ein", "▁Wind", "hund", ".", "</s>"], [-0.1, -0.2, -3.0, -0.3, -9.0])
+    said = scored_words(["▁ein", "▁Wind", "hund", ".", "</s>"], [-0.1, -0.2, -3.0, -0.3, -9.0])
 
-    assert said == (SaidWord("ein", -0.1), SaidWord("Windhund.", -3.0))
+    assert said == (ScoredWord("ein", -0.1), ScoredWord("Windhund.", -3.0))
 
 
 @pytest.mark.parametrize(
@@ -140,29 +145,31 @@ def test_a_word_is_as_likely_as_its_unlikeliest_piece():
 def test_a_word_is_right_if_the_reference_still_has_it(
     words: list[str], reference: str, expected: list[bool]
 ):
-    assert in_reference(words, reference) == expected
+    assert words_in_reference(words, reference) == expected
 
 
 def test_words_are_fitted_on_whether_they_are_right():
-    said = [(SaidWord("gut", -0.1), SaidWord("falsch", -5.0))] * FEWEST
+    said = [(ScoredWord("gut", -0.1), ScoredWord("falsch", -5.0))] * MIN_OBSERVATIONS
 
-    found = fit_words(said, ["gut"] * FEWEST)
+    found = fit_words(said, ["gut"] * MIN_OBSERVATIONS)
 
     assert found is not None
     assert (found.log_probs, found.worth) == ((-5.0, pytest.approx(-0.1)), (0.0, 1.0))
 
 
 def test_sentences_are_fitted_on_their_chrf():
-    translations = ["abc", "xyz"] * FEWEST
+    translations = ["abc", "xyz"] * MIN_OBSERVATIONS
 
-    found = fit_sentences([-0.5, -2.0] * FEWEST, translations, ["abc"] * (2 * FEWEST))
+    found = fit_sentences(
+        [-0.5, -2.0] * MIN_OBSERVATIONS, translations, ["abc"] * (2 * MIN_OBSERVATIONS)
+    )
 
     assert found is not None
     assert (found.confidence(-0.5), found.confidence(-2.0)) == (pytest.approx(1.0), 0.0)
 
 
 def test_a_model_that_was_not_calibrated_has_no_confidence():
-    assert words_with_confidence(Confidence(), ["▁a"], [-0.1]) == ()
+    assert word_confidences(Confidence(), ["▁a"], [-0.1]) == ()
     assert Confidence().sentence_confidence([-0.1]) is None
 
 
@@ -174,7 +181,7 @@ def test_words_and_sentences_have_their_own_calibration():
     other = Calibration(log_probs=(-1.0,), worth=(0.25,), observations=100)
     both = Confidence(words=LINE, sentences=other)
 
-    said = words_with_confidence(both, ["▁a", "b", "</s>"], [-0.5, -2.0, -7.0])
+    said = word_confidences(both, ["▁a", "b", "</s>"], [-0.5, -2.0, -7.0])
 
     assert said == (("ab", 0.5),)
     assert both.sentence_confidence([-1.0, -3.0]) == 0.25

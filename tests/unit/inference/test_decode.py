@@ -9,12 +9,12 @@ from tests.unit.inference.scripted import Scripted, constant
 
 from transduce.data.tokenizer import EOS, Tokenizer
 from transduce.inference import term_placement as placing
-from transduce.inference.alignment import words_of
-from transduce.inference.batching import Progress
-from transduce.inference.decode import Found, How, Searcher
+from transduce.inference.alignment import group_pieces
+from transduce.inference.decode import DecodeOptions, DecodeResult, Searcher
 from transduce.inference.engines.base import Engine
 from transduce.inference.engines.torch_engine import NextPiece, TorchEngine
-from transduce.inference.term_placement import Wanted
+from transduce.inference.requests import SentenceProgress
+from transduce.inference.term_placement import TermConstraint
 from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import (
@@ -25,8 +25,8 @@ from transduce.search.config import (
     SearchConfig,
 )
 
-HOW = How(config=SearchConfig(beam=2, extra=30), batch_tokens=500)
-LOOP = 'says "Ball" 5 times in a row'
+HOW = DecodeOptions(config=SearchConfig(beam=2, extra=30), batch_tokens=500)
+LOOP = 'repetition ("Ball" ×5)'
 
 
 @pytest.fixture
@@ -45,14 +45,16 @@ def searched(
     request: Request,
     *,
     model: Transformer,
-    how: How = HOW,
-    terms: tuple[Wanted, ...] = (),
-) -> Found:
+    how: DecodeOptions = HOW,
+    terms: tuple[TermConstraint, ...] = (),
+) -> DecodeResult:
     searcher = Searcher(engines, tokenizer, model=model)
-    return searcher.search({request}, how, terms={request: terms}, tell=Progress([[request]], None))
+    return searcher.search(
+        {request}, how, terms={request: terms}, progress=SentenceProgress([[request]], None)
+    )
 
 
-def text(found: Found, request: Request, tokenizer: Tokenizer) -> str:
+def text(found: DecodeResult, request: Request, tokenizer: Tokenizer) -> str:
     return tokenizer.decode(found.hypotheses[request][0].ids)
 
 
@@ -71,7 +73,7 @@ def test_a_loop_is_searched_again_without_repetition(
 
     assert text(found, request_, tokenizer) == "zwei Kinder"
     assert engine.constraints == [UNCONSTRAINED, DecodingConstraints(no_repeat=3)]
-    assert (found.flags, found.mended) == ({request_: LOOP}, {request_})
+    assert (found.flags, found.retried) == ({request_: LOOP}, {request_})
 
 
 def test_of_two_loops_the_first_is_kept_and_flagged(
@@ -82,19 +84,19 @@ def test_of_two_loops_the_first_is_kept_and_flagged(
     found = searched([engine], tokenizer, request_, model=untrained)
 
     assert text(found, request_, tokenizer) == "Ball Ball Ball Ball Ball"
-    assert (found.flags, found.mended) == ({request_: LOOP}, set())
+    assert (found.flags, found.retried) == ({request_: LOOP}, set())
 
 
 def test_a_loop_is_left_alone_where_that_is_asked(
     untrained: Transformer, tokenizer: Tokenizer, request_: Request
 ):
     engine = looping(tokenizer, second="zwei Kinder")
-    how = replace(HOW, mend=False)
+    how = replace(HOW, retry_loops=False)
 
     found = searched([engine], tokenizer, request_, model=untrained, how=how)
 
     assert len(engine.asked) == 1
-    assert (found.flags, found.mended) == ({}, set())
+    assert (found.flags, found.retried) == ({}, set())
 
 
 def test_a_loop_in_spite_of_forbidden_repetition_is_flagged_and_not_searched_again(
@@ -106,7 +108,7 @@ def test_a_loop_in_spite_of_forbidden_repetition_is_flagged_and_not_searched_aga
     found = searched([engine], tokenizer, request_, model=untrained, how=how)
 
     assert len(engine.asked) == 1
-    assert (found.flags, found.mended) == ({request_: LOOP}, set())
+    assert (found.flags, found.retried) == ({request_: LOOP}, set())
 
 
 def test_a_loop_that_no_engine_can_mend_is_flagged_and_no_error(
@@ -120,7 +122,7 @@ def test_a_loop_that_no_engine_can_mend_is_flagged_and_no_error(
     found = searched([engine], tokenizer, request_, model=untrained)
 
     assert text(found, request_, tokenizer) == "Ball Ball Ball Ball Ball"
-    assert (found.flags, found.mended) == ({request_: LOOP}, set())
+    assert (found.flags, found.retried) == ({request_: LOOP}, set())
 
 
 def test_what_is_searched_again_keeps_to_the_batches_of_the_engine_that_can(
@@ -131,18 +133,18 @@ def test_what_is_searched_again_keeps_to_the_batches_of_the_engine_that_can(
         lambda request, constraints: [loop],
         refuse=lambda constraints: "repeats" * bool(constraints.no_repeat),
     )
-    quick.together = 8
+    quick.preferred_batches = 8
     slow = Scripted(lambda request, constraints: [other])
     requests = {Request((2, 3, one)) for one in range(4, 9)}
     how = replace(HOW, batch_tokens=2 * 2 * 4)  # two rows of beam 2, EOS counted
 
     found = Searcher([quick, slow], tokenizer, model=untrained).search(
-        requests, how, terms={}, tell=Progress([[one] for one in requests], None)
+        requests, how, terms={}, progress=SentenceProgress([[one] for one in requests], None)
     )
 
     assert [len(batch) for batch in quick.asked] == [5]
     assert [len(batch) for batch in slow.asked] == [2, 2, 1]
-    assert found.mended == requests
+    assert found.retried == requests
 
 
 def test_what_no_engine_can_do_is_refused_where_there_is_nothing_to_search(
@@ -150,9 +152,11 @@ def test_what_no_engine_can_do_is_refused_where_there_is_nothing_to_search(
 ):
     engine = Scripted(constant(tokenizer, "Ball"), refuse=lambda constraints: "sampling")
 
-    with pytest.raises(ValueError, match=r"^scripted cannot do this: sampling; take engine auto"):
+    with pytest.raises(
+        ValueError, match=r"^scripted does not support sampling; choose engine auto"
+    ):
         Searcher([engine], tokenizer, model=untrained).search(
-            set(), HOW, terms={}, tell=Progress([], None)
+            set(), HOW, terms={}, progress=SentenceProgress([], None)
         )
 
 
@@ -176,7 +180,9 @@ def test_what_no_engine_can_do_is_refused_by_name(
         for name in ("one", "other")
     ]
 
-    with pytest.raises(ValueError, match=r"^one cannot do this: sampling; other cannot do this: "):
+    with pytest.raises(
+        ValueError, match=r"^one does not support sampling; other does not support "
+    ):
         searched(engines, tokenizer, request_, model=untrained)
 
 
@@ -185,7 +191,7 @@ def test_what_torch_alone_can_do_is_refused_where_it_was_left_out(
 ):
     searcher = Searcher([Scripted(constant(tokenizer, "x"))], tokenizer, model=untrained)
 
-    with pytest.raises(ValueError, match=r"^a score needs the torch engine: take engine auto or"):
+    with pytest.raises(ValueError, match=r"^a score needs the torch engine: choose engine auto or"):
         searcher.torch_engine("a score")
 
 
@@ -193,7 +199,7 @@ def test_the_hypothesis_that_the_others_agree_with_comes_first(
     untrained: Transformer, tokenizer: Tokenizer, request_: Request
 ):
     texts = ("Milch am Fluss", "zwei Kinder spielen", "zwei Kinder spielen")
-    how = replace(HOW, agree=True)
+    how = replace(HOW, mbr=True)
 
     found = searched(
         [Scripted(constant(tokenizer, *texts))], tokenizer, request_, model=untrained, how=how
@@ -218,7 +224,7 @@ def test_draws_weigh_alike_and_hypotheses_of_a_beam_by_their_probability(
     best: str,
 ):
     engine = Scripted(constant(tokenizer, "Milch am Fluss", "ein Buch", "ein Buch"), gap=5.0)
-    how = replace(HOW, constraints=constraints, agree=True)
+    how = replace(HOW, constraints=constraints, mbr=True)
 
     found = searched([engine], tokenizer, request_, model=untrained, how=how)
 
@@ -236,7 +242,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer) -> Looks:
         def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Trace:
             pieces = tokenizer.pieces(target)
             places = torch.full((len(target),), len(source) - 1)
-            for word in words_of(pieces):
+            for word in group_pieces(pieces):
                 spelt = "".join(pieces[place] for place in word).strip("▁")
                 places[list(word)] = words.get(spelt, len(source) - 1)
             one = torch.nn.functional.one_hot(places, len(source)).float()
@@ -265,17 +271,19 @@ class Scene:
     request: Request
     tokenizer: Tokenizer
 
-    def search(self, *terms: tuple[int, str], how: How = HOW) -> Found:
+    def search(self, *terms: tuple[int, str], how: DecodeOptions = HOW) -> DecodeResult:
         """Search with terms, each with its place in the source."""
-        wanted = tuple(Wanted((place,), ids(self.tokenizer, said)) for place, said in terms)
-        tell = Progress([[self.request]], None)
-        return self.searcher.search({self.request}, how, terms={self.request: wanted}, tell=tell)
+        wanted = tuple(TermConstraint((place,), ids(self.tokenizer, said)) for place, said in terms)
+        tell = SentenceProgress([[self.request]], None)
+        return self.searcher.search(
+            {self.request}, how, terms={self.request: wanted}, progress=tell
+        )
 
     def prefixes(self) -> list[str]:
         """What each search had to begin with."""
         return [self.tokenizer.decode(one.prefix) for (one,) in self.engine.asked]
 
-    def said(self, found: Found) -> str:
+    def said(self, found: DecodeResult) -> str:
         return text(found, self.request, self.tokenizer)
 
 
@@ -465,8 +473,8 @@ def test_a_loop_behind_a_term_is_searched_again_behind_it(
 
     assert here.prefixes() == ["", "ein Ball", "ein Ball"]
     assert here.said(found) == "ein Ball im Garten"
-    assert found.flags == {request_: 'says "und" 5 times in a row'}
-    assert found.mended == {request_}
+    assert found.flags == {request_: 'repetition ("und" ×5)'}
+    assert found.retried == {request_}
 
 
 def test_the_translation_that_is_agreed_on_says_the_terms(
@@ -486,6 +494,6 @@ def test_the_translation_that_is_agreed_on_says_the_terms(
     searcher = Searcher([engine, ours], tokenizer, model=untrained)
     here = Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
 
-    found = here.search((2, "Ball"), how=replace(HOW, agree=True))
+    found = here.search((2, "Ball"), how=replace(HOW, mbr=True))
 
     assert here.said(found) == "ein Ball im Garten"

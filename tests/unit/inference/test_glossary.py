@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.glossary import Term, phrases, read_glossary, terms_in
+from transduce.inference.glossary import Term, encode_terms, match_terms, read_glossary
 
 DOG, HOT_DOG = Term("dog", "Hund"), Term("hot dog", "Würstchen")
 
@@ -39,11 +39,11 @@ def test_the_same_line_twice_is_one_term(tmp_path: Path):
 @pytest.mark.parametrize(
     ("data", "line", "what"),
     [
-        (b"dog\tHund\ncat Katze\n", 2, "1 columns"),
-        (b"dog\tHund\tder\n", 1, "3 columns"),
+        (b"dog\tHund\ncat Katze\n", 2, "1 columns instead of 2"),
+        (b"dog\tHund\tder\n", 1, "3 columns instead of 2"),
         (b"\n\tHund\n", 2, "source is empty"),
         (b"#\n\ndog\t \n", 3, "target is empty"),
-        (b"dog\tHund\ncat\tKatze\ndog\tK\xc3\xb6ter\n", 3, "'Köter', but on line 1 'Hund'"),
+        (b"dog\tHund\ncat\tKatze\ndog\tK\xc3\xb6ter\n", 3, "'Köter' here, but 'Hund' on line 1"),
         (b"hot  dog\ta\nhot dog\tb\n", 2, "on line 1"),
         (b"dog\tHund\ncat\t\xe4\n", 2, "not UTF-8 (byte 0xe4)"),
     ],
@@ -76,44 +76,44 @@ def test_a_glossary_that_is_not_there_is_named(tmp_path: Path):
     ],
 )
 def test_a_term_is_met_as_a_whole_word(sentence: str, expected: list[Term]):
-    assert terms_in(sentence, (DOG,)) == tuple(expected)
+    assert match_terms(sentence, (DOG,)) == tuple(expected)
 
 
 def test_a_term_of_other_scripts_is_met():
     terms = (Term("собака", "dog"), Term("狗", "dog"))
 
-    assert terms_in("Собака и 黑狗", terms) == terms
+    assert match_terms("Собака и 黑狗", terms) == terms
 
 
 def test_a_term_in_capitals_is_not_met_in_small_letters():
-    assert terms_in("rust never sleeps", (Term("Rust", "Rust"),)) == ()
+    assert match_terms("rust never sleeps", (Term("Rust", "Rust"),)) == ()
 
 
 def test_a_term_written_with_a_capital_goes_before_the_one_without():
     terms = (Term("rust", "Rost"), Term("Rust", "Rust"))
 
-    assert terms_in("Rust is no rust", terms) == (terms[1], terms[0])
+    assert match_terms("Rust is no rust", terms) == (terms[1], terms[0])
 
 
 def test_the_longest_of_overlapping_terms_wins():
     terms = (DOG, HOT_DOG, Term("a hot", "ein heißer"))
 
-    assert terms_in("a hot dog for a dog", terms) == (terms[2], DOG, DOG)
-    assert terms_in("one hot dog", terms) == (HOT_DOG,)
+    assert match_terms("a hot dog for a dog", terms) == (terms[2], DOG, DOG)
+    assert match_terms("one hot dog", terms) == (HOT_DOG,)
 
 
 def test_terms_are_given_in_the_order_of_the_sentence():
-    assert terms_in("a dog or a hot dog", (DOG, HOT_DOG)) == (DOG, HOT_DOG)
+    assert match_terms("a dog or a hot dog", (DOG, HOT_DOG)) == (DOG, HOT_DOG)
 
 
 def test_a_longer_term_wins_over_one_that_begins_before_it():
     terms = (Term("big hot", "x"), Term("hot dog stand", "y"))
 
-    assert terms_in("a big hot dog stand", terms) == (terms[1],)
+    assert match_terms("a big hot dog stand", terms) == (terms[1],)
 
 
 def test_phrases_begin_with_a_word_and_are_said_in_mid_sentence(tokenizer: Tokenizer):
-    (run,) = phrases([Term("ball", "roten Ball")], tokenizer.encode)
+    (run,) = encode_terms([Term("ball", "roten Ball")], tokenizer.encode)
 
     assert tokenizer.pieces(run)[0].startswith("▁")
     assert tokenizer.decode([*tokenizer.encode("mit dem"), *run]) == "mit dem roten Ball"
@@ -122,15 +122,15 @@ def test_phrases_begin_with_a_word_and_are_said_in_mid_sentence(tokenizer: Token
 def test_a_target_is_demanded_once(tokenizer: Tokenizer):
     terms = [DOG, HOT_DOG._replace(target="Hund"), DOG]
 
-    assert phrases(terms, tokenizer.encode) == (tuple(tokenizer.encode("Hund")),)
+    assert encode_terms(terms, tokenizer.encode) == (tuple(tokenizer.encode("Hund")),)
 
 
 def test_a_target_that_the_vocabulary_cannot_write_is_refused(tokenizer: Tokenizer):
-    with pytest.raises(ValueError, match="dog → 狗 cannot be met"):
-        phrases([Term("dog", "狗")], tokenizer.encode)
+    with pytest.raises(ValueError, match="dog → 狗 cannot be applied"):
+        encode_terms([Term("dog", "狗")], tokenizer.encode)
 
 
 def test_without_terms_nobody_asks_what_the_words_are(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr("transduce.inference.glossary.words")
 
-    assert terms_in("The dog runs.", ()) == ()
+    assert match_terms("The dog runs.", ()) == ()

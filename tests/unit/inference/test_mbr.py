@@ -6,7 +6,13 @@ import random
 import pytest
 from sacrebleu.metrics.chrf import CHRF
 
-from transduce.inference.mbr import chrf, chrf_table, expected_chrf, most_agreed, shares
+from transduce.inference.mbr import (
+    chrf,
+    chrf_matrix,
+    expected_chrf,
+    normalised_probabilities,
+    select_mbr,
+)
 
 
 def test_chrf_is_sacrebleus():
@@ -14,7 +20,7 @@ def test_chrf_is_sacrebleus():
     texts = ["", "a", " a b", "ab" * 7, "Der Hund läuft.", "der  Hund lief"]
     texts += ["".join(chance.choices("abc ", k=length)) for length in (2, 3, 5, 7, 11, 13, 31)]
 
-    table = chrf_table(texts)
+    table = chrf_matrix(texts)
 
     metric = CHRF()
     for row, hypothesis in enumerate(texts):
@@ -30,7 +36,7 @@ def test_chrf_takes_the_hypothesis_first():
 
 
 def test_the_candidate_in_the_middle_is_chosen():
-    assert most_agreed(["abc xyz", "abc def", "ghi def", "abc dex"]) == 1
+    assert select_mbr(["abc xyz", "abc def", "ghi def", "abc dex"]) == 1
 
 
 def test_candidates_are_judged_as_the_hypothesis_not_as_the_truth():
@@ -45,8 +51,8 @@ def test_candidates_are_judged_as_the_hypothesis_not_as_the_truth():
 def test_what_was_drawn_twice_counts_twice():
     texts = ["abc", "abcd", "wxyz", "wxyz", "wxyz"]
 
-    assert most_agreed(texts) == 2
-    assert most_agreed(texts[:3]) == 1
+    assert select_mbr(texts) == 2
+    assert select_mbr(texts[:3]) == 1
 
 
 def test_equal_candidates_are_worth_the_same():
@@ -58,17 +64,17 @@ def test_equal_candidates_are_worth_the_same():
 def test_weights_decide():
     texts = ["abc", "xyz", "uvw"]
 
-    assert most_agreed(texts, [0.2, 0.5, 0.3]) == 1
+    assert select_mbr(texts, [0.2, 0.5, 0.3]) == 1
     assert expected_chrf(texts, [2.0, 5.0, 3.0]).tolist() == pytest.approx([20, 50, 30])
 
 
 def test_the_first_of_equals_is_chosen():
-    assert most_agreed(["abc", "xyz"]) == 0
+    assert select_mbr(["abc", "xyz"]) == 0
 
 
 def test_blank_candidates_do_no_harm():
-    assert most_agreed(["", "abc", "abc"]) == 1
-    assert most_agreed([""]) == 0
+    assert select_mbr(["", "abc", "abc"]) == 1
+    assert select_mbr([""]) == 0
 
 
 @pytest.mark.parametrize(
@@ -76,7 +82,7 @@ def test_blank_candidates_do_no_harm():
     [
         ([], None, "no candidate"),
         (["a", "b"], [1.0], "as many weights"),
-        (["a", "b"], [1.0, -1.0], "not negative"),
+        (["a", "b"], [1.0, -1.0], "non-negative"),
         (["a"], [math.nan], "finite"),
         (["a"], [0.0], "not all 0"),
     ],
@@ -85,8 +91,8 @@ def test_what_cannot_be_chosen_from_is_refused(
     candidates: list[str], weights: list[float] | None, what: str
 ):
     with pytest.raises(ValueError, match=what):
-        most_agreed(candidates, weights)
+        select_mbr(candidates, weights)
 
 
 def test_shares_of_tiny_probabilities_are_whole():
-    assert shares([-2000.0, -2000.0 + math.log(3)]) == pytest.approx((0.25, 0.75))
+    assert normalised_probabilities([-2000.0, -2000.0 + math.log(3)]) == pytest.approx((0.25, 0.75))

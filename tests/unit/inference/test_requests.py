@@ -6,7 +6,7 @@ import pytest
 
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.glossary import Term
-from transduce.inference.requests import ask, beginning
+from transduce.inference.requests import build_requests, encode_prefix
 from transduce.search.config import Request, SearchConfig
 
 CONFIG = SearchConfig(max_source=31)
@@ -18,14 +18,16 @@ def ids(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
 
 
 def test_a_sentence_becomes_a_request_of_its_tidy_text(tokenizer: Tokenizer):
-    asked = ask([" a red\tball\u2028"], [""], config=CONFIG, tokenizer=tokenizer)
+    asked = build_requests([" a red\tball\u2028"], [""], config=CONFIG, tokenizer=tokenizer)
 
     assert asked.requests == ((Request(ids(tokenizer, "a red ball")),),)
     assert asked.terms == {}
 
 
 def test_a_prefix_is_that_of_its_sentence_and_tidied(tokenizer: Tokenizer):
-    asked = ask(["a ball", "a book"], ["", " ein\tBuch "], config=CONFIG, tokenizer=tokenizer)
+    asked = build_requests(
+        ["a ball", "a book"], ["", " ein\tBuch "], config=CONFIG, tokenizer=tokenizer
+    )
 
     assert [one.prefix for (one,) in asked.requests] == [(), ids(tokenizer, "ein Buch")]
 
@@ -33,7 +35,7 @@ def test_a_prefix_is_that_of_its_sentence_and_tidied(tokenizer: Tokenizer):
 def test_of_a_long_sentence_the_first_part_gets_the_prefix(tokenizer: Tokenizer):
     short = replace(CONFIG, max_source=7)
 
-    asked = ask(["a red ball in the garden"], ["ein"], config=short, tokenizer=tokenizer)
+    asked = build_requests(["a red ball in the garden"], ["ein"], config=short, tokenizer=tokenizer)
 
     (parts,) = asked.requests
     assert len(parts) > 1
@@ -41,7 +43,7 @@ def test_of_a_long_sentence_the_first_part_gets_the_prefix(tokenizer: Tokenizer)
 
 
 def test_a_blank_sentence_has_no_request_and_its_prefix_is_left_out(tokenizer: Tokenizer):
-    asked = ask([" \t"], ["ein"], config=CONFIG, tokenizer=tokenizer)
+    asked = build_requests([" \t"], ["ein"], config=CONFIG, tokenizer=tokenizer)
 
     assert asked == (((),), {})
 
@@ -49,10 +51,10 @@ def test_a_blank_sentence_has_no_request_and_its_prefix_is_left_out(tokenizer: T
 def test_a_sentence_gets_the_terms_that_it_calls_for(tokenizer: Tokenizer):
     sentences = ["a ball", "the garden"]
 
-    asked = ask(sentences, ["", ""], config=CONFIG, tokenizer=tokenizer, glossary=TERMS)
+    asked = build_requests(sentences, ["", ""], config=CONFIG, tokenizer=tokenizer, glossary=TERMS)
 
     ((first,), _) = asked.requests
-    assert {request: [one.ids for one in some] for request, some in asked.terms.items()} == {
+    assert {request: [one.target_ids for one in some] for request, some in asked.terms.items()} == {
         first: [ids(tokenizer, "Ball")]
     }
 
@@ -61,36 +63,43 @@ def test_each_part_of_a_long_sentence_gets_its_own_terms(tokenizer: Tokenizer):
     short = replace(CONFIG, max_source=len(ids(tokenizer, "a red ball")))
     line = "a red ball and a book"
 
-    asked = ask([line], [""], config=short, tokenizer=tokenizer, glossary=TERMS)
+    asked = build_requests([line], [""], config=short, tokenizer=tokenizer, glossary=TERMS)
 
     first, *_, last = asked.requests[0]
-    assert [one.ids for one in asked.terms[first]] == [ids(tokenizer, "Ball")]
-    assert [one.ids for one in asked.terms[last]] == [ids(tokenizer, "Buch")]
+    assert [one.target_ids for one in asked.terms[first]] == [ids(tokenizer, "Ball")]
+    assert [one.target_ids for one in asked.terms[last]] == [ids(tokenizer, "Buch")]
     for part in (first, last):
         (term,) = asked.terms[part]
-        assert all(0 <= place < len(part.source) for place in term.places)
-        assert tokenizer.decode(part.source[place] for place in term.places) in ("ball", "book")
+        assert all(0 <= place < len(part.source) for place in term.source_positions)
+        assert tokenizer.decode(part.source[place] for place in term.source_positions) in (
+            "ball",
+            "book",
+        )
 
 
 def test_a_sentence_too_long_is_refused_by_its_number(tokenizer: Tokenizer):
     short = replace(CONFIG, max_source=3, long="refuse")
 
     with pytest.raises(ValueError, match=r"^line 8 has \d+ pieces"):
-        ask(["a", "a red ball"], ["", ""], config=short, tokenizer=tokenizer, first_line=7)
+        build_requests(
+            ["a", "a red ball"], ["", ""], config=short, tokenizer=tokenizer, first_line=7
+        )
 
 
 def test_a_prefix_that_the_vocabulary_cannot_write_is_refused(tokenizer: Tokenizer):
-    with pytest.raises(ValueError, match=r"^no translation can begin with 'ein ☃': .*write it"):
-        ask(["a ball"], ["ein ☃"], config=CONFIG, tokenizer=tokenizer)
+    with pytest.raises(
+        ValueError, match=r"^no translation can begin with 'ein ☃': .*choose another spelling"
+    ):
+        build_requests(["a ball"], ["ein ☃"], config=CONFIG, tokenizer=tokenizer)
 
 
 def test_a_blank_beginning_is_none(tokenizer: Tokenizer):
-    assert beginning(" \t", tokenizer) == ()
+    assert encode_prefix(" \t", tokenizer) == ()
 
 
 def test_a_term_that_the_vocabulary_cannot_write_is_refused_by_name(tokenizer: Tokenizer):
-    with pytest.raises(ValueError, match=r"^the term ball → ☃ cannot be met"):
-        ask(
+    with pytest.raises(ValueError, match=r"^the term ball → ☃ cannot be applied"):
+        build_requests(
             ["a ball"],
             [""],
             config=CONFIG,

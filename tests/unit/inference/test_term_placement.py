@@ -8,14 +8,14 @@ import torch
 from transduce.data.config import TokenizerConfig
 from transduce.data.tokenizer import EOS, Tokenizer
 from transduce.inference import term_placement as placing
-from transduce.inference.glossary import Term, terms_in
+from transduce.inference.glossary import Term, match_terms
 from transduce.inference.term_placement import (
-    Wanted,
-    ends_word,
-    lacking,
-    pieces_in,
-    wanted,
-    with_next_term,
+    TermConstraint,
+    is_word_end,
+    missing_terms,
+    piece_spans,
+    request_with_next_term,
+    term_constraints,
 )
 from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
@@ -29,14 +29,14 @@ def ids(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
     return tuple(tokenizer.encode(text))
 
 
-def found(text: str, tokenizer: Tokenizer, *terms: Term) -> tuple[Wanted, ...]:
-    return wanted(text, tokenizer.encode(text), terms_in(text, terms), tokenizer)
+def found(text: str, tokenizer: Tokenizer, *terms: Term) -> tuple[TermConstraint, ...]:
+    return term_constraints(text, tokenizer.encode(text), match_terms(text, terms), tokenizer)
 
 
-def spelt(text: str, one: Wanted, tokenizer: Tokenizer) -> str:
+def spelt(text: str, one: TermConstraint, tokenizer: Tokenizer) -> str:
     """The pieces of the source that are taken for the term."""
     pieces = tokenizer.pieces(tokenizer.encode(text))
-    return "".join(pieces[place] for place in one.places).strip("▁")
+    return "".join(pieces[place] for place in one.source_positions).strip("▁")
 
 
 def said(tokenizer: Tokenizer, text: str) -> Hypothesis:
@@ -44,9 +44,9 @@ def said(tokenizer: Tokenizer, text: str) -> Hypothesis:
     return Hypothesis.scored(all_ids, [-0.1] * len(all_ids), alpha=0.6, finished=True)
 
 
-def lacks(tokenizer: Tokenizer, text: str, *terms: Wanted) -> list[Wanted]:
+def lacks(tokenizer: Tokenizer, text: str, *terms: TermConstraint) -> list[TermConstraint]:
     hypothesis = said(tokenizer, text)
-    return lacking(hypothesis, terms, tokenizer.pieces(hypothesis.ids))
+    return missing_terms(hypothesis, terms, tokenizer.pieces(hypothesis.ids))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,10 @@ def test_terms_are_found_each_at_its_own_place(tokenizer: Tokenizer):
     first, second = found(text, tokenizer, BALL, Term("book", "Buch"))
 
     assert [spelt(text, one, tokenizer) for one in (first, second)] == ["book", "ball"]
-    assert [one.ids for one in (first, second)] == [ids(tokenizer, "Buch"), ids(tokenizer, "Ball")]
+    assert [one.target_ids for one in (first, second)] == [
+        ids(tokenizer, "Buch"),
+        ids(tokenizer, "Ball"),
+    ]
 
 
 def test_a_term_of_two_words_has_the_pieces_of_both(tokenizer: Tokenizer):
@@ -99,15 +102,15 @@ def test_what_is_met_twice_is_wanted_once_at_the_first_place(tokenizer: Tokenize
 
     (one,) = found(text, tokenizer, BALL)
 
-    assert max(one.places) < len(tokenizer.encode("a ball and"))
+    assert max(one.source_positions) < len(tokenizer.encode("a ball and"))
 
 
 def test_pieces_of_a_part_that_begins_within_a_word_are_found():
-    assert pieces_in("den ball", ["d", "en", "▁b", "all"]) == [(0, 1), (1, 3), (4, 5), (5, 8)]
+    assert piece_spans("den ball", ["d", "en", "▁b", "all"]) == [(0, 1), (1, 3), (4, 5), (5, 8)]
 
 
 def test_a_term_is_lacking_unless_it_is_said(tokenizer: Tokenizer):
-    ball, book = (Wanted((), ids(tokenizer, text)) for text in ("Ball", "Buch"))
+    ball, book = (TermConstraint((), ids(tokenizer, text)) for text in ("Ball", "Buch"))
 
     assert lacks(tokenizer, "ein Ball im Garten", ball, book) == [book]
 
@@ -118,15 +121,15 @@ def test_a_term_is_lacking_unless_it_is_said(tokenizer: Tokenizer):
 def test_a_term_within_a_longer_word_is_lacking(text: str, lacks_it: bool):
     lines = ["ein Ball.", "eine Balle"] * 3
     letters = Tokenizer.train(lines, TokenizerConfig(vocab_size=19, kind="bpe"))
-    term = Wanted((), ids(letters, "Ball"))
+    term = TermConstraint((), ids(letters, "Ball"))
     given = said(letters, text)
-    assert term.ids[0] in given.ids
+    assert term.target_ids[0] in given.ids
 
-    assert bool(lacking(given, [term], letters.pieces(given.ids))) == lacks_it
+    assert bool(missing_terms(given, [term], letters.pieces(given.ids))) == lacks_it
 
 
 def test_a_term_counts_though_a_longer_word_begins_with_it_before(tokenizer: Tokenizer):
-    ball = Wanted((), ids(tokenizer, "Ball"))
+    ball = TermConstraint((), ids(tokenizer, "Ball"))
 
     assert lacks(tokenizer, "Balle Ball", ball) == []
 
@@ -143,7 +146,7 @@ def test_a_term_counts_though_a_longer_word_begins_with_it_before(tokenizer: Tok
     ],
 )
 def test_a_word_ends_before_a_blank_a_mark_and_the_end(behind: list[str], ends: bool):
-    assert ends_word(behind) == ends
+    assert is_word_end(behind) == ends
 
 
 def looking(monkeypatch: pytest.MonkeyPatch, rows: Sequence[int], *, columns: int) -> None:
@@ -163,13 +166,13 @@ def looking(monkeypatch: pytest.MonkeyPatch, rows: Sequence[int], *, columns: in
 
 
 def placed(
-    model: Transformer, tokenizer: Tokenizer, text: str, *terms: Wanted, prefix: str = ""
+    model: Transformer, tokenizer: Tokenizer, text: str, *terms: TermConstraint, prefix: str = ""
 ) -> str:
     """The prefix that is asked for next, as text."""
     request = Request(ids(tokenizer, "a red ball"), prefix=ids(tokenizer, prefix))
     hypothesis = said(tokenizer, text)
     pieces = tokenizer.pieces(hypothesis.ids)
-    now = with_next_term(model, request, hypothesis, terms, pieces)
+    now = request_with_next_term(model, request, hypothesis, terms, pieces)
     assert now._replace(prefix=()) == request._replace(prefix=())
     return tokenizer.decode(now.prefix)
 
@@ -180,7 +183,7 @@ def test_a_term_takes_the_place_of_the_word_that_looks_at_it(
     columns = len(tokenizer.encode("a red ball")) + 1
     # Pieces: "▁ein", then "▁B" "u" "ch", then "▁a" "m", then four of "Fluss", then EOS.
     looking(monkeypatch, [0, 1, 1, 1, 2, 2, 0, 0, 0, 0, 3], columns=columns)
-    ball = Wanted((2,), ids(tokenizer, "Ball"))
+    ball = TermConstraint((2,), ids(tokenizer, "Ball"))
 
     assert placed(untrained, tokenizer, "ein Buch am Fluss", ball) == "ein Buch Ball"
 
@@ -191,7 +194,10 @@ def test_the_leftmost_of_several_terms_is_placed(
     columns = len(tokenizer.encode("a red ball")) + 1
     # Pieces: "▁ein", then "▁B" "u" "ch", then "▁a" "m", then EOS.
     looking(monkeypatch, [0, 1, 1, 1, 2, 2, 3], columns=columns)
-    ball, house = Wanted((2,), ids(tokenizer, "Ball")), Wanted((1,), ids(tokenizer, "Haus"))
+    ball, house = (
+        TermConstraint((2,), ids(tokenizer, "Ball")),
+        TermConstraint((1,), ids(tokenizer, "Haus")),
+    )
 
     assert placed(untrained, tokenizer, "ein Buch am", ball, house) == "ein Haus"
 
@@ -201,7 +207,7 @@ def test_what_was_forced_already_stays(
 ):
     columns = len(tokenizer.encode("a red ball")) + 1
     looking(monkeypatch, [0, 2, 2, 2, 1, 1, 3], columns=columns)
-    ball = Wanted((2,), ids(tokenizer, "Ball"))
+    ball = TermConstraint((2,), ids(tokenizer, "Ball"))
 
     assert placed(untrained, tokenizer, "ein Buch am", ball, prefix="ein Buch") == "ein Buch Ball"
 
@@ -211,7 +217,7 @@ def test_a_term_goes_to_the_end_where_no_word_is_behind_what_was_forced(
 ):
     columns = len(tokenizer.encode("a red ball")) + 1
     looking(monkeypatch, [0, 2, 2, 2, 3], columns=columns)
-    ball = Wanted((2,), ids(tokenizer, "Ball"))
+    ball = TermConstraint((2,), ids(tokenizer, "Ball"))
 
     found_text = placed(untrained, tokenizer, "ein Buch", ball, prefix="ein Buch")
 
@@ -221,7 +227,7 @@ def test_a_term_goes_to_the_end_where_no_word_is_behind_what_was_forced(
 def test_a_real_model_places_a_term_somewhere_behind_the_prefix(
     untrained: Transformer, tokenizer: Tokenizer
 ):
-    ball = Wanted((3,), ids(tokenizer, "Ball"))
+    ball = TermConstraint((3,), ids(tokenizer, "Ball"))
 
     text = placed(untrained, tokenizer, "ein Buch am Fluss", ball, prefix="ein")
 

@@ -7,9 +7,8 @@ from tests.unit.inference.scripted import Scripted
 
 from transduce.data.tokenizer import Tokenizer
 from transduce.documents.markup import RestoredText
-from transduce.inference.texts import translate_texts
 from transduce.inference.translation import Translation
-from transduce.inference.translator import Translator
+from transduce.inference.translator import Translator, translate_texts
 from transduce.model.transformer import Transformer
 from transduce.search.config import DecodingConstraints, Request, SearchConfig
 
@@ -84,7 +83,9 @@ def test_progress_and_translations_are_told(translator: Translator):
     counts: list[int] = []
     seen: list[Translation] = []
 
-    translate_texts(translator, ["red ball\na {x} book"], progress=counts.append, seen=seen.append)
+    translate_texts(
+        translator, ["red ball\na {x} book"], progress=counts.append, on_translation=seen.append
+    )
 
     assert counts[-1] == 4
     assert [one.source for one in seen] == ["red ball", "a {x} book", "a", "book"]

@@ -47,13 +47,13 @@ class Echo:
     """An engine that repeats its source, and remembers the batches it was given."""
 
     name = "echo"
-    together = 1
+    preferred_batches = 1
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.batches: list[list[tuple[int, ...]]] = []
 
-    def refuses(
+    def unsupported_reason(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> str:
         return ""
@@ -64,7 +64,7 @@ class Echo:
         config: SearchConfig,
         constraints: DecodingConstraints = UNCONSTRAINED,
         *,
-        detail: bool = True,
+        token_scores: bool = True,
     ) -> list[list[Hypothesis]]:
         sources = [request.source for request in requests]
         self.batches.append(sources)
@@ -256,7 +256,7 @@ def test_a_setting_of_the_call_wins_over_the_models_own(echoing: Translator):
 
 
 def test_what_is_no_text_is_named_by_its_line(translator: Translator):
-    with pytest.raises(TypeError, match=r"^line 2 is no text but NoneType$"):
+    with pytest.raises(TypeError, match=r"^line 2 is not a string but NoneType$"):
         translator.translate(iter(["bread", None]))  # type: ignore[list-item]
 
 
@@ -329,7 +329,7 @@ def test_of_many_prefixes_each_sentence_has_its_own(translator: Translator):
 
 
 def test_as_many_prefixes_as_sentences_are_wanted(translator: Translator):
-    with pytest.raises(ValueError, match=r"^1 prefixes for 2 sentences: give one each"):
+    with pytest.raises(ValueError, match=r"^1 prefixes for 2 sentences: give one per sentence"):
         translator.translate(["the old man", "bread"], prefix=["ein"])
 
 
@@ -356,9 +356,7 @@ def test_wishes_go_to_the_engine(untrained: Transformer, tokenizer: Tokenizer):
 def test_what_is_agreed_on_is_given_alone(untrained: Transformer, tokenizer: Tokenizer):
     engine = Scripted(constant(tokenizer, "Milch am Fluss", "ein Buch", "ein Buch"))
 
-    (found,) = scripted(engine, untrained, tokenizer).translate(
-        ["a book"], extras=Extras(agree=True)
-    )
+    (found,) = scripted(engine, untrained, tokenizer).translate(["a book"], extras=Extras(mbr=True))
 
     assert (found.text, found.others) == ("ein Buch", ())
 
@@ -368,15 +366,15 @@ def test_of_a_long_line_each_part_is_agreed_on(untrained: Transformer, tokenizer
     translator = scripted(engine, untrained, tokenizer)
     translator.search = dataclasses.replace(SEARCH, max_source=7)
 
-    (found,) = translator.translate(["a red ball in the garden"], extras=Extras(agree=True))
+    (found,) = translator.translate(["a red ball in the garden"], extras=Extras(mbr=True))
 
     assert found.text == " ".join(["ein Buch"] * found.parts)
     assert found.parts > 1
 
 
 def test_an_n_best_list_is_not_agreed_on(translator: Translator):
-    with pytest.raises(ValueError, match=r"agrees with is one translation: nbest is 1, not 2$"):
-        translator.translate(["bread"], nbest=2, extras=Extras(agree=True))
+    with pytest.raises(ValueError, match=r"returns one translation: nbest must be 1, not 2$"):
+        translator.translate(["bread"], nbest=2, extras=Extras(mbr=True))
 
 
 @pytest.mark.parametrize("mend", [True, False])
@@ -387,11 +385,11 @@ def test_a_loop_is_flagged_and_mended_unless_that_is_switched_off(
     engine = Scripted(lambda request, constraints: [other if constraints.no_repeat else loop])
 
     (found,) = scripted(engine, untrained, tokenizer).translate(
-        ["a book"], extras=Extras(mend=mend)
+        ["a book"], extras=Extras(retry_loops=mend)
     )
 
     assert found.text == ("ein Buch" if mend else "und und und und und")
-    assert found.flag == ('says "und" 5 times in a row' if mend else "")
+    assert found.flag == ('repetition ("und" ×5)' if mend else "")
     assert found.mended == mend
 
 
@@ -416,7 +414,7 @@ def test_a_glossary_is_refused_before_the_first_line_where_torch_was_left_out(
     engine = Scripted(constant(tokenizer, "Ball"))
     translator = Translator([engine], tokenizer, model=untrained, search=SEARCH)
 
-    with pytest.raises(ValueError, match=r"^a glossary needs the torch engine: take engine auto"):
+    with pytest.raises(ValueError, match=r"^a glossary needs the torch engine: choose engine auto"):
         translator.translate(["bread"], extras=Extras(glossary=(Term("ball", "Ball"),)))
     assert engine.asked == []
 
@@ -442,10 +440,10 @@ def test_without_detail_there_is_neither_ln_p_nor_confidence(
     sure = Confidence(words=LINE, sentences=LINE)
 
     (found,) = scripted(engine, untrained, tokenizer, sure=sure).translate(
-        ["a book"], extras=Extras(detail=False)
+        ["a book"], extras=Extras(token_scores=False)
     )
 
-    assert engine.details == [False]
+    assert engine.token_scores == [False]
     assert (found.log_probs, found.confidence, found.words) == ((), None, ())
 
 
@@ -464,7 +462,7 @@ def test_ln_p_of_some_parts_alone_is_none(
 
     monkeypatch.setattr(engine, "search", partly)
 
-    (found,) = translator.translate(["a red ball in the garden"], extras=Extras(detail=False))
+    (found,) = translator.translate(["a red ball in the garden"], extras=Extras(token_scores=False))
 
     assert found.parts > 1
     assert (found.log_probs, found.confidence) == ((), None)
@@ -539,11 +537,11 @@ def test_where_the_translation_may_end_that_is_an_alternative(
 @pytest.mark.parametrize(
     ("sentence", "after", "count", "said"),
     [
-        (" ", "", 5, "a sentence of 1 to 23 pieces can be looked into, not of 0"),
-        ("z" * 60, "", 5, "a sentence of 1 to 23 pieces can be looked into"),
+        (" ", "", 5, "alternatives need a sentence of 1 to 23 pieces, not 0"),
+        ("z" * 60, "", 5, "alternatives need a sentence of 1 to 23 pieces"),
         ("bread", "☃", 5, "no translation can begin with"),
-        ("bread", "ein " * 20_011, 5, "a beginning of [0-9]+ pieces leaves no room"),
-        ("bread", "", 0, "at least 1 next piece"),
+        ("bread", "ein " * 20_011, 5, "a beginning of [0-9]+ pieces does not fit"),
+        ("bread", "", 0, "next pieces must be at least 1"),
     ],
 )
 def test_alternatives_to_what_cannot_be_looked_into_are_refused(
@@ -578,7 +576,7 @@ def two(untrained: Transformer, tokenizer: Tokenizer, tmp_path: Path) -> list[Pa
 
 
 def test_several_models_decide_together_by_the_mean_of_their_probabilities(two: list[Path]):
-    together = Translator.load(two[0], also=two[1:])
+    together = Translator.load(two[0], ensemble=two[1:])
 
     (both,) = together.score(["the old man"], ["ein Buch"])
 
@@ -588,7 +586,7 @@ def test_several_models_decide_together_by_the_mean_of_their_probabilities(two: 
         for a, b in zip(each[0].log_probs, each[1].log_probs, strict=True)
     ]
     assert both.log_probs == pytest.approx(means, abs=1e-5)
-    assert together.why == "engine: torch, as 2 models decide together"
+    assert together.engine_description == "engine: torch (ensemble of 2 models)"
     assert together.translate(["the old man"])[0].text
 
 
@@ -601,12 +599,12 @@ def test_models_of_other_vocabularies_do_not_decide_together(
     third = saved(Transformer(config), foreign, tmp_path / "third")
 
     with pytest.raises(
-        ValueError, match=rf"^{third} has another vocabulary than {two[0]}: .*one tokenizer.model$"
+        ValueError, match=rf"^{third} has another vocabulary than {two[0]}: .*same tokenizer.model$"
     ):
-        Translator.load(two[0], also=[two[1], third])
+        Translator.load(two[0], ensemble=[two[1], third])
 
 
 @pytest.mark.parametrize("asked", [{"engine": "ctranslate2"}, {"compute_type": "int8"}])
 def test_what_several_models_cannot_do_is_refused(two: list[Path], asked: dict[str, str]):
-    with pytest.raises(ValueError, match=r"^several models decide together in torch alone"):
-        Translator.load(two[0], also=two[1:], **asked)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^an ensemble "):
+        Translator.load(two[0], ensemble=two[1:], **asked)  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ class Fake(Translator):
     ) -> list[Translation]:
         given = tuple(sentences)
         self.batches.append(given)
-        self.hows.append((beam, alpha, nbest, extras.detail))
+        self.hows.append((beam, alpha, nbest, extras.token_scores))
         self.started.set()
         self.go.wait(5)
         time.sleep(self._late * self._draw.random())

@@ -28,7 +28,7 @@ def bundle(untrained: Transformer, tokenizer: Tokenizer) -> Bundle:
 
 def test_without_a_target_the_models_own_translation_is_traced(bundle: Bundle):
     translator = Translator.from_parts(bundle.model, bundle.tokenizer, search=bundle.search)
-    expected = translator.translate([SENTENCE], extras=Extras(mend=False))[0]
+    expected = translator.translate([SENTENCE], extras=Extras(retry_loops=False))[0]
 
     traced = trace_attention(bundle, SENTENCE)
 

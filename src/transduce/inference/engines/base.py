@@ -1,30 +1,47 @@
-"""What the translator asks of whoever computes: one verb, and an honest word on what it cannot."""
+"""Interface every decoding backend implements, and the choice of a backend for a model."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from transduce.bundle.bundle import Bundle
+from transduce.inference.engines.cache import Cache
+from transduce.inference.engines.ct2_engine import Ct2Engine
+from transduce.inference.engines.ct2_model import unsupported_feature, vocabulary
+from transduce.inference.engines.ct2_runtime import Plan, read_shortlist
+from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.model.bfloat16 import in_bfloat16
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
 
+EngineName = Literal["auto", "torch", "ctranslate2"]
 
-@runtime_checkable  # the shape checks of the tests ask whether something is one
+
+@runtime_checkable  # the shape checks of the tests use isinstance
 class Engine(Protocol):
-    """Searches translations of encoded sentences. All engines follow one rule (`search.beam`)."""
+    """Searches translations of encoded sentences. All engines follow `search.beam`."""
 
     @property
     def name(self) -> str:
-        """What to call it: "torch", "ctranslate2"."""
+        """The engine's name: "torch", "ctranslate2"."""
         ...
 
     @property
-    def together(self) -> int:
-        """How many batches it likes to be given at one time, as one list."""
+    def preferred_batches(self) -> int:
+        """Number of batches to pass per call, as one list, for best throughput."""
         ...
 
-    def refuses(
+    def unsupported_reason(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> str:
-        """Say in a few words what of this it cannot do; empty if it can do it all."""
+        """Name what this engine does not support; empty if it supports everything.
+
+        Args:
+            requests: the sentences.
+            config: the search settings.
+            constraints: the call's constraints.
+        """
         ...
 
     def search(
@@ -33,22 +50,126 @@ class Engine(Protocol):
         config: SearchConfig,
         constraints: DecodingConstraints = UNCONSTRAINED,
         *,
-        detail: bool = True,
+        token_scores: bool = True,
     ) -> list[list[Hypothesis]]:
-        """Search the translations of some sentences, of like length where that can be had.
+        """Search the translations of some sentences, preferably of similar length.
 
         Args:
             requests: the sentences.
-            config: beam, α and the limit on length.
-            constraints: what this call asks beyond that.
-            detail: whether ln p of each piece is wanted. Where it is not, an engine for which that
-                is dear may leave `Hypothesis.log_probs` empty; the sum is there always.
+            config: beam size, α and the length limit.
+            constraints: the call's constraints.
+            token_scores: whether the log-probability of each piece is needed. If not, an engine
+                that computes them at extra cost may leave `Hypothesis.log_probs` empty.
 
         Returns:
             For each sentence its hypotheses, best first: at least one, at most `config.beam`.
 
         Raises:
-            ValueError: if a sentence's wishes cannot be met together, or the model answers with
-                what is no number.
+            ValueError: if the constraints cannot be satisfied, or the logits are NaN or infinite.
         """
         ...
+
+
+class EngineSelection(NamedTuple):
+    """The engines for a model, and why."""
+
+    engines: tuple[Engine, ...]
+    """In order of preference: the first that supports a request decodes it."""
+
+    description: str
+    """For people: which engine runs, how it computes, or why it is not the fastest."""
+
+
+def select_engines(
+    bundle: Bundle,
+    *,
+    engine: EngineName = "auto",
+    device: str = "cpu",
+    compute_type: str = "float32",
+    plan: Plan | None = None,
+    shortlist: Path | None = None,
+    cache: Cache | None = None,
+) -> EngineSelection:
+    """Select the engines for a model.
+
+    Args:
+        bundle: the model, on `device`.
+        engine: "auto" is CTranslate2 where it supports the model, with torch for requests that it
+            does not support; a name selects that engine only.
+        device: where to compute; "auto" uses CTranslate2 on "cpu" only.
+        compute_type: number format of CTranslate2. Only float32, the default, gives the same
+            translations as torch; "int8" or "auto" is faster. With engine "torch": float32 or
+            bfloat16.
+        plan: workers and threads of CTranslate2; None measures them.
+        shortlist: file with the target pieces that CTranslate2 may generate; requests that it does
+            not support are decoded by torch without it.
+        cache: where the converted model is kept; None is the user's.
+
+    Raises:
+        ValueError: if the engine or compute type named is unknown or unavailable.
+    """
+    if engine not in ("auto", "torch", "ctranslate2"):
+        raise ValueError(f"there is no engine {engine!r}: choose auto, torch or ctranslate2")
+    if engine == "torch":
+        if plan is not None or shortlist is not None:
+            raise ValueError("the torch engine has no plans or shortlists: choose ctranslate2")
+        return _torch_only(bundle, device=device, compute_type=compute_type)
+    defaults = compute_type == "float32" and plan is None and shortlist is None
+    may_fall_back = engine == "auto" and defaults
+    torch_engine = _torch_engine(bundle, device=device)
+    reason = _ct2_unavailable(bundle, device=device if engine == "auto" else "cpu")
+    if reason and not may_fall_back:
+        raise ValueError(f"CTranslate2 is not available: {reason}")
+    if reason:
+        return EngineSelection((torch_engine,), f"engine: torch ({reason})")
+    allowed = read_shortlist(shortlist, vocabulary(bundle.tokenizer)) if shortlist else None
+    try:
+        ct2 = Ct2Engine.from_bundle(
+            bundle,
+            device=device,
+            compute_type=compute_type,
+            plan=plan,
+            shortlist=allowed,
+            cache=cache,
+        )
+    except (OSError, RuntimeError) as error:
+        message = str(error).partition("\n")[0]
+        if not may_fall_back:
+            raise ValueError(f"CTranslate2 failed: {message}") from None
+        return EngineSelection((torch_engine,), f"engine: torch (CTranslate2 failed: {message})")
+    engines = (ct2, torch_engine) if engine == "auto" else (ct2,)
+    suffix = ", shortlist" if shortlist else ""
+    plan_text = _format_plan(ct2.plans.throughput)
+    return EngineSelection(engines, f"engine: ctranslate2 {plan_text}{suffix}")
+
+
+def _torch_only(bundle: Bundle, *, device: str, compute_type: str) -> EngineSelection:
+    if compute_type not in ("float32", "bfloat16"):
+        raise ValueError(
+            f"the torch engine computes in float32 or bfloat16, not {compute_type!r}: choose "
+            f"ctranslate2 for that"
+        )
+    bfloat16 = compute_type == "bfloat16"
+    engine = _torch_engine(bundle, device=device, bfloat16=bfloat16)
+    return EngineSelection((engine,), "engine: torch, bfloat16" if bfloat16 else "engine: torch")
+
+
+def _torch_engine(bundle: Bundle, *, device: str, bfloat16: bool = False) -> TorchEngine:
+    model = in_bfloat16(bundle.model, embedding=True) if bfloat16 else bundle.model
+    return TorchEngine(model, pad=bundle.tokenizer.pad, eos=bundle.tokenizer.EOS, device=device)
+
+
+def _ct2_unavailable(bundle: Bundle, *, device: str) -> str:
+    """Return why CTranslate2 cannot be used; empty if it can."""
+    if device.partition(":")[0] != "cpu":
+        return f"the device is {device}"
+    if find_spec("ctranslate2") is None:
+        return "CTranslate2 is not installed: pip install ctranslate2"
+    feature = unsupported_feature(bundle.model.config)
+    return feature and f"CTranslate2 does not support {feature}"
+
+
+def _format_plan(plan: Plan) -> str:
+    workers = "1 worker" if plan.workers == 1 else f"{plan.workers} workers"
+    threads = "1 thread" if plan.threads == 1 else f"{plan.threads} threads"
+    return f"{plan.compute_type}, {workers} x {threads}"

@@ -1,7 +1,7 @@
-"""The user's cache folder: what can be made again, kept so that it need not be.
+"""The user's cache folder: converted models and measured plans.
 
-It never fails: where nothing can be written, a folder of this process takes its place and goes with
-it. Two processes may use it at once: what they write appears whole, under the name of its contents.
+It never fails: if the folder is not writable, a temporary one is used and removed with the process.
+Concurrent processes are safe: entries are written atomically, named by what they depend on.
 """
 
 import os
@@ -15,71 +15,71 @@ from pathlib import Path
 
 from transduce.io.atomic_folder import check_folder
 
-KEPT = 20
-"""Folders that stay; of more, those go that were not used for the longest time."""
+MAX_FOLDERS = 20
+"""Folders kept; the least recently used ones beyond that are deleted."""
 
-_IN_USE = 3600.0  # seconds for which another process may still be reading what it asked for
+_IN_USE = 3600.0  # seconds: another process may still be reading a folder that it just looked up
 
 
 def user_cache(environment: Mapping[str, str], *, system: str, home: Path) -> Path:
-    """Where a user's cache is: TRANSDUCE_CACHE, or the system's usual place.
+    """Return the user's cache folder: TRANSDUCE_CACHE, or the system's standard location.
 
     Args:
-        environment: its variables.
+        environment: environment variables.
         system: `sys.platform`.
-        home: the user's own folder.
+        home: the user's home folder.
     """
-    if named := environment.get("TRANSDUCE_CACHE"):
-        return Path(named)
+    if override := environment.get("TRANSDUCE_CACHE"):
+        return Path(override)
     if system == "win32":
         local = environment.get("LOCALAPPDATA")
         return (Path(local) if local else home / "AppData" / "Local") / "transduce" / "cache"
     if system == "darwin":
         return home / "Library" / "Caches" / "transduce"
-    shared = Path(environment.get("XDG_CACHE_HOME", ""))
-    return (shared if shared.is_absolute() else home / ".cache") / "transduce"
+    xdg = Path(environment.get("XDG_CACHE_HOME", ""))
+    return (xdg if xdg.is_absolute() else home / ".cache") / "transduce"
 
 
 class Cache:
-    """Folders and small texts by name."""
+    """Folders and small text files by name."""
 
     def __init__(self, root: Path | None = None) -> None:
-        """Keep things below `root`; None: where the user's cache is."""
+        """Use `root`; None is the user's cache folder."""
         try:
             self.root = root or user_cache(os.environ, system=sys.platform, home=Path.home())
             self.root.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=self.root).close()
-        except (OSError, RuntimeError):  # RuntimeError: nobody's home
-            self._retreat()
+        except (OSError, RuntimeError):  # RuntimeError: no home folder
+            self._use_temporary()
 
     def folder(self, name: str, write: Callable[[Path], None]) -> Path:
-        """Return the folder of that name; where it is missing or damaged, `write` makes it.
+        """Return the folder of that name, writing it if it is missing or damaged.
 
         Args:
-            name: says all that the contents depend on.
-            write: makes a folder as `atomic_folder` does.
+            name: identifies everything that the contents depend on.
+            write: writes the folder, with `atomic_folder`.
 
         Raises:
-            OSError: if it cannot be written, not even as a temporary one.
+            OSError: if not even a temporary folder can be written.
         """
-        place = self.root / name
-        if _is_whole(place):
-            return place
+        folder = self.root / name
+        if _is_intact(folder):
+            return folder
         try:
-            return self._made(place, write)
+            return self._write(folder, write)
         except OSError:
-            self._retreat()
-            return self._made(self.root / name, write)
+            self._use_temporary()
+            return self._write(self.root / name, write)
 
-    def text(self, name: str) -> str:
+    def read_text(self, name: str) -> str:
         """Return the text of that name; empty if there is none."""
         try:
             return (self.root / name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return ""
 
-    def remember(self, name: str, text: str) -> None:
-        """Keep a text, if it can be kept."""
+    def store_text(self, name: str, text: str) -> None:
+        """Store a text if possible."""
         try:
             with tempfile.TemporaryDirectory(dir=self.root, prefix=".new-") as fresh:
                 (Path(fresh) / name).write_text(text, encoding="utf-8")
@@ -87,43 +87,43 @@ class Cache:
         except OSError:
             return
 
-    def _made(self, place: Path, write: Callable[[Path], None]) -> Path:
+    def _write(self, folder: Path, write: Callable[[Path], None]) -> Path:
         fresh = Path(tempfile.mkdtemp(dir=self.root, prefix=".new-"))
         try:
-            write(fresh / "made")
-            if place.exists() and not _is_whole(place):
-                place.rename(fresh / "damaged")
+            write(fresh / "new")
+            if folder.exists() and not _is_intact(folder):
+                folder.rename(fresh / "damaged")
             try:
-                (fresh / "made").rename(place)
-            except OSError:  # another process was quicker
-                if not _is_whole(place):
+                (fresh / "new").rename(folder)
+            except OSError:  # another process was faster
+                if not _is_intact(folder):
                     raise
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-        self._forget()
-        return place
+        self._evict()
+        return folder
 
-    def _forget(self) -> None:
-        """Remove what has not been used for the longest time, and what a killed process left."""
+    def _evict(self) -> None:
+        """Delete the least recently used folders, and leftovers of killed processes."""
         try:
             used = {path: path.stat().st_mtime for path in self.root.iterdir() if path.is_dir()}
         except OSError:
             return
-        latest = sorted(used, key=lambda path: (path.name.startswith("."), -used[path]))
-        whole = [path for path in latest if not path.name.startswith(".")]
-        for path in latest:
-            if path not in whole[:KEPT] and used[path] < time.time() - _IN_USE:
+        recent_first = sorted(used, key=lambda path: (path.name.startswith("."), -used[path]))
+        complete = [path for path in recent_first if not path.name.startswith(".")]
+        for path in recent_first:
+            if path not in complete[:MAX_FOLDERS] and used[path] < time.time() - _IN_USE:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _retreat(self) -> None:
+    def _use_temporary(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="transduce-"))
         weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
 
 
-def _is_whole(folder: Path) -> bool:
-    """Check every byte, and note that the folder is in use."""
+def _is_intact(folder: Path) -> bool:
+    """Verify all checksums and mark the folder as used."""
     try:
-        check_folder(folder, expected="a folder of the cache")
+        check_folder(folder, expected="a cache folder")
         os.utime(folder)
     except (ValueError, OSError):
         return False

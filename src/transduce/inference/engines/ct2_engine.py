@@ -1,25 +1,25 @@
-"""The quick engine: CTranslate2, which searches by our rule where it is asked in the right way.
+"""The fast engine: CTranslate2, called such that it follows the same search rule as `search.beam`.
 
-Its beam search draws 2 x beam candidates, lets an EOS finish among the first `beam` of them and
-stops when `beam` hypotheses have finished, as `search.beam` does. The rest is arranged here:
+Like ours, its beam search takes the top 2 x beam candidates, lets EOS finish among the first `beam`
+of them, and stops when `beam` hypotheses have finished. The differences are handled here:
 
-- It ranks by sums over length^exponent where we have the GNMT penalty. So it returns all `beam`
-  hypotheses, and they are ranked again by their sums.
-- It may have found more than `beam` when it stops, as several can finish in the last step, and
-  drops the worst by its own ranking. So its exponent is chosen to have our penalty's slope at the
-  length of the source, where the two rankings agree best; what differs is the last of the `beam`,
-  and of a model that knows what it says not even that. With α 0 the two are one and the same. The
-  exponent itself never is 0, for which it has another rule to stop.
-- It has one limit a batch. A batch gets the highest of its sentences' limits, and the few whose
-  translations reach their own are searched again with their like.
-- It bars pieces before it takes ln p, we do so after it. For PAD both come to the same. Prefixes,
-  repeats and early ends come to the same in greedy search alone, whose sums are then taken from a
-  second reading; with a beam they are refused. Sampling is always refused.
+- It ranks by sum / length^exponent, we use the GNMT penalty. So it returns all `beam` hypotheses,
+  which are ranked again by their sums.
+- It may have more than `beam` hypotheses when it stops, since several can finish in the last step,
+  and drops the worst by its own ranking. So the exponent is chosen to match our penalty's slope at
+  the source's length, where both rankings agree best; only the last of the `beam` may differ, and
+  for a confident model not even that. With α = 0 both are equal. The exponent is never 0, because
+  CTranslate2 then stops by another rule.
+- It has one length limit per batch: the highest of its sentences' limits. The few sentences whose
+  translations reach their own limit are searched again, grouped by limit.
+- It masks pieces before the softmax, we do so after it. For PAD that is equivalent. For prefixes,
+  repetition and minimum length it is equivalent in greedy search only, whose sums are then taken
+  from a second pass that scores the output; with a beam they are unsupported, as is sampling.
 
-What is left are ties: candidates whose sums differ in the sixth digit may change places.
+What remains are ties: candidates whose sums differ in the sixth digit may change places.
 
-With a shortlist none of this holds exactly: its pieces share all probability, so sums are a little
-higher, and a sentence may say what others of its batch may. ln p of each piece is the model's own.
+With a shortlist this holds approximately: its pieces share all probability, so sums are slightly
+higher, and a sentence may use pieces allowed by others of its batch. Token scores are exact.
 """
 
 import itertools
@@ -28,34 +28,41 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.engines.autotune import Plans, compute_types, make_plans
+from transduce.inference.engines.autotune import Plans, load_or_measure_plans, resolve_compute_types
 from transduce.inference.engines.cache import Cache
-from transduce.inference.engines.ct2_calls import Batch, Calls, Pair, Plan, Said
 from transduce.inference.engines.ct2_model import (
     FORMAT,
-    load_ctranslate2,
-    positions,
+    max_positions,
     vocabulary,
     write_ctranslate2,
 )
-from transduce.inference.engines.shortlist import Shortlist
+from transduce.inference.engines.ct2_runtime import (
+    Ct2Hypothesis,
+    Ct2Model,
+    Plan,
+    ScoringPair,
+    SearchBatch,
+    Shortlist,
+    load_ctranslate2,
+)
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis, length_penalty
 
-ROWS = 64
-"""Sentences of one batch, at most: with more a CPU is no quicker, and workers end less evenly."""
+MAX_ROWS = 64
+"""Maximum sentences per batch: more are no faster on a CPU, and balance workers worse."""
 
-_NO_PENALTY = 1e-30  # as an exponent: every penalty is 1, and yet it is not 0
-_IMPOSSIBLE = -1e6  # no sum of ln p is so low: something barred was taken for want of better
+_NO_PENALTY = 1e-30  # as an exponent: a penalty of 1, without being 0
+_IMPOSSIBLE = -1e6  # below any log-probability: a masked piece was taken for lack of others
 
 
 class Ct2Engine:
-    """Translates many encoded sentences at a time, some batches of them side by side."""
+    """Translates many encoded sentences at a time, several batches in parallel."""
 
     name = "ctranslate2"
 
@@ -70,28 +77,28 @@ class Ct2Engine:
         cache: Cache,
         shortlist: Shortlist | None = None,
     ) -> None:
-        """Use `of`, which converts a model and finds plans.
+        """Use `from_bundle`, which converts a model and measures plans.
 
         Args:
-            folder: a model as `write_ctranslate2` writes it.
+            folder: a model written by `write_ctranslate2`.
             plans: how to compute.
             pieces: its vocabulary: EOS first, PAD last.
-            longest: the positions it has, EOS counted.
+            longest: its number of positions, EOS included.
             device: "cpu", "cuda" or one of several, as "cuda:1".
-            cache: where the folder is; a temporary one goes with its last user.
-            shortlist: the one in the folder, if there is one.
+            cache: holds the folder; kept alive, since a temporary cache goes with its last user.
+            shortlist: the one in the folder, if any.
         """
         self.plans = plans
         self._pieces, self._longest = list(pieces), longest
         self._folder, self._device, self._cache = folder, device, cache
         self._shortlist = shortlist
-        self._choice = len(shortlist.always if shortlist else pieces)
+        self._fewest_pieces = len(shortlist.always if shortlist else pieces)  # to choose from
         self._lock = threading.Lock()
-        self._loaded: dict[Plan, Calls] = {}
-        self._calls(plans.throughput)
+        self._loaded: dict[Plan, Ct2Model] = {}
+        self._model(plans.throughput)
 
     @classmethod
-    def of(
+    def from_bundle(
         cls,
         bundle: Bundle,
         *,
@@ -101,72 +108,86 @@ class Ct2Engine:
         shortlist: Shortlist | None = None,
         cache: Cache | None = None,
     ) -> "Ct2Engine":
-        """Convert a model, or find it converted in the cache, and load it.
+        """Convert a model, unless the cache has it, and load it.
 
         Args:
-            bundle: the model; it is not needed afterwards.
+            bundle: the model; not needed afterwards.
             device: where to compute, "cpu", "cuda" or "cuda:1".
-            compute_type: the kind of numbers; only float32 gives the translations that torch gives.
-                "auto" takes what is quickest.
-            plan: how to compute, in place of what a measurement says; its compute type counts.
-            shortlist: what may be said; None is the whole vocabulary, as the model learned it.
-            cache: None takes the user's.
+            compute_type: number format; only float32 gives torch's translations. "auto" is the
+                fastest.
+            plan: how to compute, instead of measuring; overrides `compute_type`.
+            shortlist: ids that may be generated; None is the whole vocabulary.
+            cache: None is the user's.
 
         Raises:
-            ValueError: if CTranslate2 is not installed, cannot express the model, or cannot compute
-                in this way here.
-            OSError: if the model can be written nowhere.
+            ValueError: if CTranslate2 is not installed, or does not support the model or the
+                compute type here.
+            OSError: if the model cannot be written anywhere.
         """
         cache = cache or Cache()
         kind = device.partition(":")[0]
-        kinds = compute_types(plan.compute_type if plan else compute_type, device=kind)
+        requested = plan.compute_type if plan else compute_type
+        compute_types = resolve_compute_types(requested, device=kind)
         pieces = vocabulary(bundle.tokenizer)
         name = f"ct2-{_checksum(bundle)[:32]}"
         if shortlist:
             name += f"-{sha256(shortlist.to_text(pieces).encode()).hexdigest()[:16]}"
-        folders = {one: _converted(bundle, name, one, shortlist, cache) for one in kinds}
+        folders = {
+            number_format: _converted(
+                bundle, name, compute_type=number_format, shortlist=shortlist, cache=cache
+            )
+            for number_format in compute_types
+        }
         if plan is None:
-            plans = make_plans(folders, pieces, device=kind, cache=cache)
+            plans = load_or_measure_plans(folders, pieces, device=kind, cache=cache)
         else:
             plans = Plans(plan, plan)
         return cls(
             folders[plans.throughput.compute_type],
             plans=plans,
             pieces=pieces,
-            longest=positions(bundle.model.config),
+            longest=max_positions(bundle.model.config),
             device=device,
             cache=cache,
             shortlist=shortlist,
         )
 
     @property
-    def together(self) -> int:
-        """How many batches it likes to be given at one time: all workers shall have enough."""
+    def preferred_batches(self) -> int:
+        """Number of batches that keeps all workers busy."""
         return 8 * self.plans.throughput.workers
 
-    def refuses(
+    def unsupported_reason(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> str:
-        """Say what of this it cannot do, or not by our rule."""
+        """Name what CTranslate2 does not support, or not by our search rule.
+
+        Args:
+            requests: the sentences.
+            config: the search settings.
+            constraints: the call's constraints.
+        """
         if constraints.sampling is not None:
             return "sampling"
-        if self._shortlist and (constraints.no_repeat or any(one.prefix for one in requests)):
-            return "a prefix or no-repeat with a shortlist"  # it would bar other pieces than meant
+        if self._shortlist and (
+            constraints.no_repeat or any(request.prefix for request in requests)
+        ):
+            return "a prefix or no-repeat with a shortlist"  # it would block the wrong pieces
         if any(not request.source for request in requests):
             return "an empty source"
         prefix = max((len(request.prefix) for request in requests), default=0)
         if config.beam > 1 and (prefix or constraints.no_repeat or constraints.min_length):
-            named = "a prefix" if prefix else "no-repeat" if constraints.no_repeat else "min-length"
-            return f"{named} with a beam above 1"
+            option = "no-repeat" if constraints.no_repeat else "min-length"
+            return f"{'a prefix' if prefix else option} with a beam above 1"
         limits = [self._limit(request, config, constraints) for request in requests]
         if max(prefix, constraints.min_length) >= min(limits, default=self._longest):
             return "a prefix or min-length as long as the longest translation"
         sources = [len(request.source) + 1 for request in requests]
         if max([*sources, *limits], default=0) > self._longest:
-            return f"more than {self._longest} pieces in one go"
-        barred = 2 + (max(limits, default=0) if constraints.no_repeat else 0)
-        if 2 * config.beam > self._choice - barred:
-            return f"a beam of {config.beam} over so few pieces"
+            return f"more than {self._longest} pieces"
+        blocked = 2 + (max(limits, default=0) if constraints.no_repeat else 0)
+        if 2 * config.beam > self._fewest_pieces - blocked:
+            return f"a beam of {config.beam} with so few pieces"
         return ""
 
     def search(
@@ -175,31 +196,54 @@ class Ct2Engine:
         config: SearchConfig,
         constraints: DecodingConstraints = UNCONSTRAINED,
         *,
-        detail: bool = True,
+        token_scores: bool = True,
     ) -> list[list[Hypothesis]]:
-        """Search the translations of some sentences. See `Engine.search`.
+        """Search the translations of some sentences; see `Engine.search`.
+
+        Args:
+            requests: the sentences.
+            config: beam size, α and the length limit.
+            constraints: the call's constraints.
+            token_scores: whether to score the output in a second pass.
 
         Raises:
-            ValueError: for what it refuses, or if the model answers with what is no number.
+            ValueError: for unsupported options, or if the logits are NaN or infinite.
         """
-        reason = self.refuses(requests, config, constraints)
+        reason = self.unsupported_reason(requests, config, constraints)
         if reason:
-            raise ValueError(f"CTranslate2 cannot do this: {reason}; use the torch engine")
-        calls = self._calls(self.plans.latency if len(requests) == 1 else self.plans.throughput)
+            raise ValueError(f"CTranslate2 does not support {reason}; use the torch engine")
+        model = self._model(self.plans.latency if len(requests) == 1 else self.plans.throughput)
         limits = [self._limit(request, config, constraints) for request in requests]
-        groups = list(_groups(requests, workers=self.plans.throughput.workers))
-        said = _searched(calls, groups, requests, limits, config, constraints)
-        said |= _searched(
-            calls, _again(groups, limits, said), requests, limits, config, constraints
+        groups = list(_group_by_length(requests, workers=self.plans.throughput.workers))
+        search = partial(
+            _search_groups,
+            model,
+            requests=requests,
+            limits=limits,
+            config=config,
+            constraints=constraints,
         )
-        pairs = [Pair(one.source, each.ids) for at, one in enumerate(requests) for each in said[at]]
-        barred = (
-            constraints.no_repeat or constraints.min_length or any(one.prefix for one in requests)
+        results = search(groups)
+        results |= search(_groups_to_repeat(groups, limits, results))
+        pairs = [
+            ScoringPair(request.source, hypothesis.ids)
+            for index, request in enumerate(requests)
+            for hypothesis in results[index]
+        ]
+        masked = bool(
+            constraints.no_repeat
+            or constraints.min_length
+            or any(request.prefix for request in requests)
         )
-        read = iter(calls.read(pairs) if detail or barred else [()] * len(pairs))
+        scores = iter(model.score(pairs) if token_scores or masked else [()] * len(pairs))
         return [
-            _ranked([_scored(one, next(read), config, sure=not barred) for one in said[at]])
-            for at in range(len(requests))
+            _rank(
+                [
+                    _rescore(hypothesis, next(scores), config, sum_scores=masked)
+                    for hypothesis in results[index]
+                ]
+            )
+            for index in range(len(requests))
         ]
 
     def _limit(
@@ -207,11 +251,11 @@ class Ct2Engine:
     ) -> int:
         return constraints.limit(min(config.limit(len(request.source)), self._longest))
 
-    def _calls(self, plan: Plan) -> Calls:
-        """The model as it computes by a plan, loaded when it is first asked for."""
+    def _model(self, plan: Plan) -> Ct2Model:
+        """Return the model for a plan, loaded on first use."""
         with self._lock:
             if plan not in self._loaded:
-                self._loaded[plan] = Calls(
+                self._loaded[plan] = Ct2Model(
                     self._folder,
                     plan,
                     pieces=self._pieces,
@@ -222,102 +266,108 @@ class Ct2Engine:
 
 
 def _converted(
-    bundle: Bundle, name: str, compute_type: str, shortlist: Shortlist | None, cache: Cache
+    bundle: Bundle, name: str, *, compute_type: str, shortlist: Shortlist | None, cache: Cache
 ) -> Path:
-    """The model in the cache: whatever is computed in 8 bits is written in them, and by us."""
+    """Return the converted model in the cache; all int8 types share our own quantization."""
     quantization = "int8" if compute_type.startswith("int8") else None
     return cache.folder(
         f"{name}-{quantization}" if quantization else name,
-        lambda place: write_ctranslate2(
-            bundle, place, quantization=quantization, shortlist=shortlist
+        lambda folder: write_ctranslate2(
+            bundle, folder, quantization=quantization, shortlist=shortlist
         ),
     )
 
 
-_Group = Sequence[int]  # which of the requests are searched together
+_Group = Sequence[int]  # indices of requests that are searched together
 
 
-def _groups(requests: Sequence[Request], *, workers: int) -> Iterator[_Group]:
-    """Put like lengths together, the longest first: they take longest, and none shall end alone."""
-    order = sorted(range(len(requests)), key=lambda at: -len(requests[at].source))
-    rows = min(ROWS, -(-len(requests) // workers))
+def _group_by_length(requests: Sequence[Request], *, workers: int) -> Iterator[_Group]:
+    """Group similar lengths, the longest first: so that no worker starts a long group last."""
+    order = sorted(range(len(requests)), key=lambda index: -len(requests[index].source))
+    rows = min(MAX_ROWS, -(-len(requests) // workers))
     for first in range(0, len(order), rows or 1):
         yield order[first : first + rows]
 
 
-def _again(
-    groups: Sequence[_Group], limits: Sequence[int], said: Mapping[int, Sequence[Said]]
+def _groups_to_repeat(
+    groups: Sequence[_Group], limits: Sequence[int], results: Mapping[int, Sequence[Ct2Hypothesis]]
 ) -> list[_Group]:
-    """Find whose search went on to its own limit or past it, unstopped; group them by that limit.
+    """Find sentences whose search passed their own limit unnoticed; group them by that limit.
 
-    If a search went past a limit, what it found last is longer and is among what was returned.
+    If a search passed a limit, its last hypothesis is longer and is among those returned.
     """
-    short = [
-        at
+    unlimited = [
+        index
         for group in groups
-        for at in group
-        if limits[at] < max(limits[other] for other in group)
-        and any(len(one.ids) >= limits[at] for one in said[at])
+        for index in group
+        if limits[index] < max(limits[other] for other in group)
+        and any(len(hypothesis.ids) >= limits[index] for hypothesis in results[index])
     ]
-    short.sort(key=lambda at: limits[at])
-    return [list(alike) for _, alike in itertools.groupby(short, key=lambda at: limits[at])]
+    unlimited.sort(key=lambda index: limits[index])
+    by_limit = itertools.groupby(unlimited, key=lambda index: limits[index])
+    return [list(group) for _, group in by_limit]
 
 
-def _searched(
-    calls: Calls,
+def _search_groups(
+    model: Ct2Model,
     groups: Sequence[_Group],
+    *,
     requests: Sequence[Request],
     limits: Sequence[int],
     config: SearchConfig,
     constraints: DecodingConstraints,
-) -> dict[int, list[Said]]:
-    """What is said in place of each request of these groups."""
+) -> dict[int, list[Ct2Hypothesis]]:
+    """Return the hypotheses of each request of these groups, by its index."""
     batches = [
-        Batch(
-            requests=tuple(requests[at] for at in group),
-            limit=max(limits[at] for at in group),
-            exponent=_exponent([requests[at] for at in group], config),
+        SearchBatch(
+            requests=tuple(requests[index] for index in group),
+            limit=max(limits[index] for index in group),
+            exponent=_exponent([requests[index] for index in group], config),
         )
         for group in groups
     ]
-    found = calls.search(batches, beam=config.beam, constraints=constraints)
+    results = model.search(batches, beam=config.beam, constraints=constraints)
     chain = itertools.chain.from_iterable
-    return dict(zip(chain(groups), chain(found), strict=True))
+    return dict(zip(chain(groups), chain(results), strict=True))
 
 
 def _exponent(requests: Sequence[Request], config: SearchConfig) -> float:
-    """Where length^exponent grows as ((5 + length) / 6)^α does, in a number that floats hold."""
+    """Return the exponent where length^exponent has the slope of ((5 + length) / 6)^α."""
     if config.beam == 1 or not config.alpha:
         return _NO_PENALTY
     length = 1 + sum(len(request.source) for request in requests) / len(requests)
+    # In 64ths: exact in float32, in which CTranslate2 computes.
     return max(1, round(64 * config.alpha * length / (5 + length))) / 64
 
 
-def _scored(
-    said: Said, log_probs: tuple[float, ...], config: SearchConfig, *, sure: bool
+def _rescore(
+    hypothesis: Ct2Hypothesis,
+    log_probs: tuple[float, ...],
+    config: SearchConfig,
+    *,
+    sum_scores: bool,
 ) -> Hypothesis:
-    """Score by our rule; unless the sum is `sure` it is taken from what was read."""
-    total = said.total if sure else math.fsum(log_probs)
+    """Score by our penalty, from CTranslate2's sum or, with `sum_scores`, from the token scores."""
+    total = math.fsum(log_probs) if sum_scores else hypothesis.total
     return Hypothesis(
-        ids=said.ids,
+        ids=hypothesis.ids,
         log_probs=log_probs,
         log_prob=total,
-        score=total / length_penalty(len(said.ids), config.alpha),
-        finished=said.ids[-1] == Tokenizer.EOS,
+        score=total / length_penalty(len(hypothesis.ids), config.alpha),
+        finished=hypothesis.ids[-1] == Tokenizer.EOS,
     )
 
 
-def _ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-    likely = [one for one in hypotheses if one.log_prob > _IMPOSSIBLE]  # so is no NaN
-    if not likely:
-        raise ValueError(
-            "the model's logits are not numbers: its weights or precision are at fault"
-        )
-    return sorted(likely, key=lambda one: -one.score)
+def _rank(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+    # The comparison also drops NaN.
+    valid = [hypothesis for hypothesis in hypotheses if hypothesis.log_prob > _IMPOSSIBLE]
+    if not valid:
+        raise ValueError("the model's logits are NaN or infinite: check its weights and precision")
+    return sorted(valid, key=lambda hypothesis: -hypothesis.score)
 
 
 def _checksum(bundle: Bundle) -> str:
-    """SHA-256 of all that the converted model depends on."""
+    """SHA-256 of everything that the converted model depends on."""
     facts = [FORMAT, load_ctranslate2().__version__, asdict(bundle.model.config)]
     digest = sha256(json.dumps(facts).encode())
     digest.update(bundle.tokenizer.to_bytes())

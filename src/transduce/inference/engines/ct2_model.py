@@ -1,96 +1,93 @@
-"""A model as CTranslate2 reads it: a folder written from our weights, without a foreign converter.
+"""Conversion to CTranslate2: a model folder, written without its own converters.
 
-    model.bin                 the weights, in single precision or quantized
-    config.json               the names of EOS, UNK and of what the decoder starts from
-    shared_vocabulary.json    the pieces by id, PAD last; with a shortlist PAD follows UNK
-    tokenizer.model           the SentencePiece model, which CTranslate2 leaves unread; of an
-                              imported model source.spm and target.spm
-    vmap.txt                  the shortlist, where there is one
+    model.bin                 the weights, float32 or quantized
+    config.json               the names of EOS, UNK and the decoder's start token
+    shared_vocabulary.json    the pieces by id, PAD last; with a shortlist it follows UNK
+    tokenizer.model           the SentencePiece model, for other programs; source.spm and
+                              target.spm for an imported model
+    vmap.txt                  the shortlist, if there is one
     manifest.json             size and SHA-256 of the others
 
-The folder can be used alone: it adds EOS to a source by itself, and PAD can never be generated,
-because its logit has a bias that no other reaches.
+The folder is self-contained: CTranslate2 adds EOS to each source, and never generates PAD, whose
+logit has a large negative bias.
 
-CTranslate2 (4.8) numbers what a shortlist allows anew for each batch, but remembers an id's first
-number: EOS, UNK and PAD must have the same ones always, so they come first.
+CTranslate2 (4.8) renumbers the ids that a shortlist allows in each batch but remembers an id's
+first number: EOS, UNK and PAD must always keep theirs, so they come first.
+
+int8: CTranslate2 scales each row of a matrix until its largest weight is 127; activations become
+-127...127. x86 processors without VNNI shift those to 1...255, multiply two neighbours at a time
+and add both products in 16 bits. The sum may reach 2 x 255 x 127 = 64,770, beyond 32,767, and
+saturates silently: the translation changes, for the worse. So a row is scaled until **two
+neighbours of one sign** add up to 128, the most that fits: 255 x 128 = 32,640. Large weights are
+seldom adjacent, so most rows keep 100 of 127 levels; halving every weight would leave 64. The same
+folder is right on any processor, and as fast.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from typing import NamedTuple
 
 import torch
+from jaxtyping import Float, Int8
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transduce.bundle.bundle import TOKENIZER, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import UNK, Tokenizer
-from transduce.inference.engines.ct2_int8 import quantized
-from transduce.inference.engines.shortlist import VMAP, Shortlist
+from transduce.inference.engines.ct2_runtime import VMAP, Shortlist, load_ctranslate2
 from transduce.io.atomic_folder import atomic_folder
 from transduce.model.config import ModelConfig
 from transduce.model.positions import sinusoids
 
 FORMAT = 1
-"""Counts up when the same weights are written in another way."""
+"""Version of the written folder, part of its name in the cache."""
 
 POSITIONS = 4096
-"""Places that the written table of sinusoids has: no sentence is longer, EOS counted."""
+"""Positions in the written sinusoid table: the maximum sentence length, EOS included."""
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
-"""What weights can be written as."""
+"""Supported weight formats."""
 
 FILES = (
     *("model.bin", "config.json", "shared_vocabulary.json"),
     *(TOKENIZER, SOURCE, TARGET, TABLE, VMAP),
 )
-"""What may lie in a written folder beside its manifest."""
+"""Files of a written folder, besides its manifest."""
 
 _BY_ID = ("encoder/embeddings_0", "decoder/embeddings", "decoder/projection")
-_NEVER = -1e4  # PAD's bias: half precision holds it, and no logit makes up for it
-_TOGETHER = ("query", "key", "value")
+_PAIR_LIMIT = 128  # largest sum of two adjacent int8 weights of one sign: see above
+_TINY = 1e-20  # a row below it counts as zero: its scale must fit float32
+_PAD_BIAS = -1e4  # representable in float16, and below any logit
+_FUSED = ("query", "key", "value")
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 
 
-def load_ctranslate2() -> ModuleType:
-    """Import the program that this room converts to; nothing else of ours needs it.
+def unsupported_feature(config: ModelConfig) -> str:
+    """Name what CTranslate2 does not support in a model; empty if it supports everything.
 
-    Raises:
-        ValueError: if it is not installed, or cannot be loaded.
-    """
-    try:
-        return import_module("ctranslate2")
-    except (ImportError, OSError) as error:
-        raise ValueError(
-            f"CTranslate2 cannot be used here ({error}): pip install ctranslate2"
-        ) from None
-
-
-def why_not(config: ModelConfig) -> str:
-    """Say in a few words what of a model CTranslate2 cannot express; empty if it can express all.
-
-    >>> why_not(ModelConfig())
+    >>> unsupported_feature(ModelConfig())
     ''
-    >>> why_not(ModelConfig(d_k=32))
-    'd_k 32 and d_v 64 that are not d_model / heads'
+    >>> unsupported_feature(ModelConfig(d_k=32))
+    'd_k 32 and d_v 64 other than d_model / heads'
     """
     if not config.heads * config.d_k == config.heads * config.d_v == config.d_model:
-        return f"d_k {config.d_k} and d_v {config.d_v} that are not d_model / heads"
+        return f"d_k {config.d_k} and d_v {config.d_v} other than d_model / heads"
     if config.activation not in _ACTIVATIONS:
         return f"the activation {config.activation}"
     if config.radius:
-        return f"model.radius {config.radius}, self-attention to what is near"
+        return f"model.radius {config.radius} for local self-attention"
     return ""
 
 
-def positions(config: ModelConfig) -> int:
-    """The longest sentence, EOS counted, that the written model has positions for."""
+def max_positions(config: ModelConfig) -> int:
+    """Return the number of positions of the written model, EOS included."""
     return config.max_positions if config.positions == "learned" else POSITIONS
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """The pieces by id, all different: PAD gets another name where text has a piece like it."""
+    """Return the pieces by id, all distinct: PAD is renamed if the vocabulary has such a piece."""
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     *learned, pad = pieces
     while pad in learned:
@@ -105,26 +102,26 @@ def write_ctranslate2(
     quantization: str | None = None,
     shortlist: Shortlist | None = None,
 ) -> None:
-    """Write the folder, whole or not at all; a folder that is there already is replaced.
+    """Write the folder atomically, replacing an existing one.
 
     Args:
         bundle: the model, on any device, and its tokenizer.
         folder: where to write.
-        quantization: one of `QUANTIZATIONS`; None keeps single precision. CTranslate2 can quantize
-            when it loads, too; what is written quantized is smaller, and int8 is more exact.
-        shortlist: goes along; whoever loads the folder says whether it is used.
+        quantization: one of `QUANTIZATIONS`; None is float32. CTranslate2 can also quantize on
+            loading, but a quantized folder is smaller, and our int8 more accurate.
+        shortlist: written with it.
 
     Raises:
-        ValueError: if CTranslate2 is not installed, cannot express the model, or has no such
+        ValueError: if CTranslate2 is not installed, or does not support the model or the
             quantization.
-        OSError: if it cannot be written; what was there is still there.
+        OSError: if it cannot be written; an existing folder is unchanged.
     """
-    reason = why_not(bundle.model.config)
+    reason = unsupported_feature(bundle.model.config)
     if reason:
-        raise ValueError(f"CTranslate2 cannot express {reason}: use the torch engine")
+        raise ValueError(f"CTranslate2 does not support {reason}: use the torch engine")
     if quantization is not None and quantization not in QUANTIZATIONS:
         raise ValueError(
-            f"CTranslate2 cannot be written as {quantization!r}: take one of "
+            f"there is no quantization {quantization!r} for CTranslate2: choose one of "
             f"{', '.join(QUANTIZATIONS)}"
         )
     pieces = vocabulary(bundle.tokenizer)
@@ -133,7 +130,7 @@ def write_ctranslate2(
         order.insert(UNK + 1, order.pop())
     int8 = quantization == "int8"
     spec = _spec(bundle.model.config, bundle.model.state_dict(), order, int8=int8)
-    names = [pieces[one] for one in order]
+    names = [pieces[id] for id in order]
     spec.register_source_vocabulary(names)
     spec.register_target_vocabulary(names)
     spec.config.unk_token = pieces[bundle.tokenizer.UNK]
@@ -158,7 +155,7 @@ def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
 
 
 def _spec(config: ModelConfig, weights: Mapping[str, Tensor], order: Sequence[int], *, int8: bool):
-    """The shape as CTranslate2 describes it, every weight in its place, ids in that order."""
+    """Build CTranslate2's model specification, with the vocabulary in the given order."""
     load_ctranslate2()
     specs = import_module("ctranslate2.specs")
     spec = specs.TransformerSpec.from_config(
@@ -168,34 +165,34 @@ def _spec(config: ModelConfig, weights: Mapping[str, Tensor], order: Sequence[in
         activation=specs.common_spec.Activation[_ACTIVATIONS[config.activation]],
     )
     spec.decoder.start_from_zero_embedding = True
-    for name, tensor in variables(config, weights).items():
+    for name, tensor in ct2_variables(config, weights).items():
         scope, _, variable = name.rpartition("/")
-        ours = tensor[order] if scope in _BY_ID else tensor
-        place = specs.model_spec.index_spec(spec, scope)
+        value = tensor[order] if scope in _BY_ID else tensor
+        layer = specs.model_spec.index_spec(spec, scope)
         if int8 and variable == "weight":
-            place.weight, place.weight_scale = quantized(ours)
+            layer.weight, layer.weight_scale = quantize_int8(value)
         else:
-            setattr(place, variable, ours)
+            setattr(layer, variable, value)
     return spec
 
 
-def variables(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Every tensor of the written model, under the name that CTranslate2 has for it.
+def ct2_variables(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return every tensor of the written model by its CTranslate2 name.
 
-    What it multiplies with one matrix is one matrix here: queries, keys and values of an attention
-    to itself, keys and values of an attention to the memory.
+    Fused projections are concatenated: queries, keys and values of self-attention, keys and values
+    of cross-attention.
     """
-    # Copies: CTranslate2 quantizes in place.
+    # Clones: CTranslate2 quantizes in place.
     weights = {name: tensor.detach().cpu().float().clone() for name, tensor in weights.items()}
     embedding = weights["embedding.weight"]
     bias = weights.get("output_bias", embedding.new_zeros(config.vocab_size)).clone()
-    bias[config.pad] = _NEVER
+    bias[config.pad] = _PAD_BIAS
     table = weights.get("positions.weight")
     if table is None:
         table = sinusoids(POSITIONS, config.d_model)
-    # A translation that its limit cut is read with one place more, for what might follow it.
+    # Scoring a translation cut at the length limit needs one position more.
     table = torch.cat([table, torch.zeros(1, config.d_model)])
-    found = {
+    variables = {
         "encoder/embeddings_0/weight": embedding,
         "decoder/embeddings/weight": embedding,
         "decoder/projection/weight": embedding,
@@ -203,45 +200,68 @@ def variables(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, T
         "encoder/position_encodings/encodings": table,
         "decoder/position_encodings/encodings": table,
     }
-    for place, names in _maps(config):
+    for scope, names in _linear_layers(config):
         for part in ("weight", "bias"):
             parts = [weights[key] for name in names if (key := f"{name}.{part}") in weights]
             if parts:
-                found[f"{place}/{part}"] = torch.cat(parts)
-    for place, name in _norms(config):
-        found[f"{place}/gamma"] = weights[f"{name}.weight"]
-        found[f"{place}/beta"] = weights[f"{name}.bias"]
-    return found
+                variables[f"{scope}/{part}"] = torch.cat(parts)
+    for scope, name in _norms(config):
+        variables[f"{scope}/gamma"] = weights[f"{name}.weight"]
+        variables[f"{scope}/beta"] = weights[f"{name}.bias"]
+    return variables
 
 
 def _layers(config: ModelConfig) -> Iterator[tuple[str, str]]:
-    """Each layer's name there and here."""
+    """Each layer's CTranslate2 name and ours."""
     for side, count in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for number in range(count):
             yield f"{side}/layer_{number}", f"{side}.{number}"
 
 
-def _maps(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each linear map there, and which of ours stand in it, below each other."""
-    for place, name in _layers(config):
-        attend, cross = f"{name}.self_attention", f"{name}.cross_attention"
-        yield f"{place}/self_attention/linear_0", tuple(f"{attend}.{m}" for m in _TOGETHER)
-        yield f"{place}/self_attention/linear_1", (f"{attend}.out",)
-        yield f"{place}/ffn/linear_0", (f"{name}.feed_forward.inner",)
-        yield f"{place}/ffn/linear_1", (f"{name}.feed_forward.outer",)
+def _linear_layers(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """CTranslate2's linear layers, and ours whose weights are concatenated in each."""
+    for scope, name in _layers(config):
+        self_attention, cross = f"{name}.self_attention", f"{name}.cross_attention"
+        yield (
+            f"{scope}/self_attention/linear_0",
+            tuple(f"{self_attention}.{part}" for part in _FUSED),
+        )
+        yield f"{scope}/self_attention/linear_1", (f"{self_attention}.out",)
+        yield f"{scope}/ffn/linear_0", (f"{name}.feed_forward.inner",)
+        yield f"{scope}/ffn/linear_1", (f"{name}.feed_forward.outer",)
         if name.startswith("decoder"):
-            yield f"{place}/attention/linear_0", (f"{cross}.query",)
-            yield f"{place}/attention/linear_1", (f"{cross}.key", f"{cross}.value")
-            yield f"{place}/attention/linear_2", (f"{cross}.out",)
+            yield f"{scope}/attention/linear_0", (f"{cross}.query",)
+            yield f"{scope}/attention/linear_1", (f"{cross}.key", f"{cross}.value")
+            yield f"{scope}/attention/linear_2", (f"{cross}.out",)
 
 
 def _norms(config: ModelConfig) -> Iterator[tuple[str, str]]:
-    """Each normalisation there and here."""
-    for place, name in _layers(config):
-        yield f"{place}/self_attention/layer_norm", f"{name}.self_attention_norm.norm"
-        yield f"{place}/ffn/layer_norm", f"{name}.feed_forward_norm.norm"
+    """Each normalisation's CTranslate2 name and ours."""
+    for scope, name in _layers(config):
+        yield f"{scope}/self_attention/layer_norm", f"{name}.self_attention_norm.norm"
+        yield f"{scope}/ffn/layer_norm", f"{name}.feed_forward_norm.norm"
         if name.startswith("decoder"):
-            yield f"{place}/attention/layer_norm", f"{name}.cross_attention_norm.norm"
+            yield f"{scope}/attention/layer_norm", f"{name}.cross_attention_norm.norm"
     if config.norm == "pre":
         yield "encoder/layer_norm", "encoder_norm"
         yield "decoder/layer_norm", "decoder_norm"
+
+
+class QuantizedMatrix(NamedTuple):
+    """A matrix as CTranslate2 stores it: row r is `weight[r] / scale[r]`."""
+
+    weight: Int8[Tensor, "rows columns"]
+    scale: Float[Tensor, " rows"]
+
+
+def quantize_int8(weight: Float[Tensor, "rows columns"]) -> QuantizedMatrix:
+    """Round a matrix to 8 bits with a scale per row (see the module's docstring).
+
+    >>> quantize_int8(torch.tensor([[3.0, -3.0, 1.0], [2.0, 1.0, 0.0]])).weight.tolist()
+    [[127, -127, 42], [85, 42, 0]]
+    """
+    pairs = F.pad(weight, (0, weight.size(1) % 2)).unflatten(1, (-1, 2))
+    largest = torch.maximum(pairs.clamp_min(0).sum(2), -pairs.clamp_max(0).sum(2)).amax(1)
+    # Rounding may add a half to each of the two, so together they are scaled to one less.
+    scale = torch.where(largest < _TINY, 1.0, (_PAIR_LIMIT - 1) / largest)
+    return QuantizedMatrix((weight * scale[:, None]).round().to(torch.int8), scale)

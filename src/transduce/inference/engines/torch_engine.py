@@ -1,6 +1,6 @@
-"""The engine that is always there: the model itself, in torch, on any device; or several models.
+"""The default engine: the model itself, in torch, on any device; or an ensemble of models.
 
-Several models of one vocabulary decide together, by the mean of their probabilities.
+An ensemble of models with one vocabulary averages their probabilities.
 """
 
 import itertools
@@ -15,8 +15,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.data.batch import Batch, collate, pad_source
-from transduce.inference.engines.threads import one_thread, side_by_side
-from transduce.inference.engines.worker_processes import Helpers, may_fork
+from transduce.inference.engines.parallel import (
+    WorkerPool,
+    can_fork,
+    run_in_threads,
+    single_thread,
+)
 from transduce.model.fused_decoder import FusedDecoder
 from transduce.model.transformer import Transformer
 from transduce.search.candidates import masked_log_softmax, mean_log_probs
@@ -26,30 +30,29 @@ from transduce.search.fast_paths import fast_search
 from transduce.search.hypothesis import Ensemble, Hypothesis, Steps
 from transduce.search.sampling import TokenSampler, sample
 
-SCORED_AT_ONCE = 1 << 24
-"""Most logits of one forward pass when pairs are scored; each takes 4 bytes, a few times over."""
+MAX_SCORE_LOGITS = 1 << 24
+"""Maximum logits of one forward pass when scoring pairs; each takes 4 bytes, a few times over."""
 
-_WORTH_A_THREAD = 16
-"""Fewest sentences that a thread gets: fewer are quicker in one batch."""
+_MIN_SENTENCES_PER_THREAD = 16  # fewer are faster in one batch
 
-_WORTH_THREADS = 1 << 27
-"""Multiplications of a sentence's reading (pieces x weights) from which one batch is computed by
-several threads; in smaller ones they spend their time waiting for each other."""
+_MIN_WORK_FOR_THREADS = 1 << 27
+"""Multiplications (pieces x weights) above which one batch is computed by several threads; in
+smaller ones threads mostly wait for each other."""
 
-Pair = tuple[Sequence[int], Sequence[int]]
-"""The ids of a source and of a target, both without EOS."""
+IdPair = tuple[Sequence[int], Sequence[int]]
+"""Ids of a source and a target, both without EOS."""
 
 
 class NextPiece(NamedTuple):
-    """A piece that may come next."""
+    """A candidate for the next piece."""
 
     id: int
     log_prob: float
-    """The model's ln p of it."""
+    """Its log-probability."""
 
 
 class _Job(NamedTuple):
-    """What is searched at one time."""
+    """A batch and its search settings."""
 
     requests: Sequence[Request]
     config: SearchConfig
@@ -57,7 +60,7 @@ class _Job(NamedTuple):
 
 
 class TorchEngine:
-    """Translates one batch of encoded sentences at a time."""
+    """Searches, scores and ranks next pieces with torch."""
 
     def __init__(
         self,
@@ -67,40 +70,46 @@ class TorchEngine:
         eos: int,
         device: torch.device | str,
     ) -> None:
-        """Take a model, or several with the same vocabulary, on `device` already.
+        """Take a model or an ensemble.
+
+        Args:
+            model: one or more, on `device` already.
+            pad: id of PAD, the last of the vocabulary.
+            eos: id of EOS.
+            device: where to compute.
 
         Raises:
-            ValueError: if their vocabularies differ in size.
+            ValueError: if the vocabularies of an ensemble differ in size.
         """
         self._models = [model] if isinstance(model, Transformer) else list(model)
         assert self._models, "an engine has at least one model"
-        sizes = [one.config.vocab_size for one in self._models]
+        sizes = [member.config.vocab_size for member in self._models]
         if len(set(sizes)) > 1:
             raise ValueError(
-                f"models that decide together need one vocabulary; these have "
+                f"the models of an ensemble need one vocabulary; these have "
                 f"{', '.join(map(str, sizes))} pieces"
             )
-        self._size = sum(one.size for one in self._models)
+        self._size = sum(member.size for member in self._models)
         self._pad, self._eos = pad, eos
         self._device = device
-        self._helpers: Helpers[_Job, list[list[Hypothesis]]] | None = None
-        self.longest = min(one.config.longest for one in self._models)
-        """Positions that all of them have: the most pieces of a side, EOS among them."""
+        self._workers: WorkerPool[_Job, list[list[Hypothesis]]] | None = None
+        self.longest = min(member.config.longest for member in self._models)
+        """Maximum pieces of a side, EOS included: positions that all members have."""
 
     name = "torch"
 
     @property
-    def together(self) -> int:
-        """Batches that are searched side by side: on a CPU one a core.
+    def preferred_batches(self) -> int:
+        """Batches searched in parallel: one per core on a CPU, else one.
 
-        The many small operations of a step gain little from a second core; two steps do.
+        The many small operations of a step gain little from a second core; a second batch does.
         """
         return torch.get_num_threads() if torch.device(self._device).type == "cpu" else 1
 
-    def refuses(
+    def unsupported_reason(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> str:
-        """Say what of this it cannot do: nothing."""
+        """Return an empty string: everything is supported."""
         return ""
 
     @torch.inference_mode()
@@ -110,87 +119,96 @@ class TorchEngine:
         config: SearchConfig,
         constraints: DecodingConstraints = UNCONSTRAINED,
         *,
-        detail: bool = True,
+        token_scores: bool = True,
     ) -> list[list[Hypothesis]]:
-        """Search the translations of one batch. A model in training is back in training after it.
+        """Search the translations of one batch; see `Engine.search`.
 
-        See `Engine.search`; log-probabilities of each piece cost nothing here and are always given.
+        Token scores cost nothing here and are always returned. Training mode is restored.
+
+        Args:
+            requests: the sentences.
+            config: beam size, α and the length limit.
+            constraints: the call's constraints.
+            token_scores: ignored.
         """
-        batches = list(_shares(range(len(requests)), requests, self.together)) if requests else []
+        count = self.preferred_batches
+        batches = list(_split_evenly(range(len(requests)), requests, count)) if requests else []
         jobs = [
-            _Job([requests[place] for place in places], config, constraints) for places in batches
+            _Job([requests[index] for index in indices], config, constraints) for indices in batches
         ]
-        found: list[list[Hypothesis]] = [[] for _ in requests]
-        small = len(jobs) == 1 and self._small(requests, config.beam)
-        with self._evaluating(), one_thread() if small else nullcontext():
-            results = self._side_by_side(jobs)
-        for places, result in zip(batches, results, strict=True):
-            for place, best in zip(places, result, strict=True):
-                found[place] = best
-        return found
+        hypotheses: list[list[Hypothesis]] = [[] for _ in requests]
+        small = len(jobs) == 1 and self._is_small(requests, config.beam)
+        with self._evaluating(), single_thread() if small else nullcontext():
+            results = self._run_parallel(jobs)
+        for indices, result in zip(batches, results, strict=True):
+            for index, best in zip(indices, result, strict=True):
+                hypotheses[index] = best
+        return hypotheses
 
     @torch.inference_mode()
-    def score(self, pairs: Sequence[Pair]) -> list[tuple[float, ...]]:
-        """Return for each pair ln p of each piece of its target, and of the EOS behind them.
+    def score(self, pairs: Sequence[IdPair]) -> list[tuple[float, ...]]:
+        """Return the log-probability of each piece of each target and of its EOS.
 
         Raises:
-            ValueError: if a side is longer than the model has positions for.
+            ValueError: if a side exceeds the model's positions.
         """
         lengths = [max(map(len, pair)) + 1 for pair in pairs]
         for length in lengths:
             if length > self.longest:
                 raise ValueError(
-                    f"a side of {length - 1} pieces is longer than the model's positions, which "
-                    f"end at {self.longest} with EOS: split it"
+                    f"a side of {length - 1} pieces exceeds the model's {self.longest} positions "
+                    f"(EOS included): split it"
                 )
         scores: list[tuple[float, ...]] = [()] * len(pairs)
         with self._evaluating():
-            for places in self._batches(pairs):
-                sources, targets = zip(*(pairs[place] for place in places), strict=True)
+            for indices in self._scoring_batches(pairs):
+                sources, targets = zip(*(pairs[index] for index in indices), strict=True)
                 batch = collate(sources, targets, pad=self._pad, eos=self._eos).to(self._device)
-                each = self._log_probs(batch).gather(2, batch.target_out[:, :, None])[:, :, 0]
-                for place, target, row in zip(places, targets, each.tolist(), strict=True):
-                    scores[place] = tuple(row[: len(target) + 1])
+                token_scores = self._log_probs(batch).gather(2, batch.target_out[:, :, None])
+                rows = token_scores[:, :, 0].tolist()
+                for index, target, row in zip(indices, targets, rows, strict=True):
+                    scores[index] = tuple(row[: len(target) + 1])
         return scores
 
     @torch.inference_mode()
     def next_pieces(self, request: Request, k: int) -> list[NextPiece]:
-        """Return the `k` likeliest pieces behind the request's prefix, EOS among them, best first.
+        """Return the `k` most probable pieces after the prefix, best first, EOS among them.
 
-        The vocabulary may hold fewer than `k`.
+        There may be fewer in the vocabulary.
 
         Raises:
-            ValueError: if `k` is below 1, or the prefix leaves the model no position.
+            ValueError: if `k` is below 1, or the prefix takes up all positions.
         """
         if k < 1:
-            raise ValueError(f"at least 1 next piece can be asked for, not {k}")
+            raise ValueError(f"the number of next pieces must be at least 1, not {k}")
         if len(request.prefix) >= self.longest:
             raise ValueError(
-                f"behind a prefix of {len(request.prefix)} pieces there is none: the model's "
-                f"positions end at {self.longest}"
+                f"a prefix of {len(request.prefix)} pieces takes up all of the model's "
+                f"{self.longest} positions: shorten it"
             )
         sides = [request.source], [request.prefix]
         with self._evaluating():
             batch = collate(*sides, pad=self._pad, eos=self._eos).to(self._device)
             best = self._log_probs(batch)[0, -1].topk(min(k, self._pad))
         return [
-            NextPiece(one, log_prob)
-            for one, log_prob in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            NextPiece(id, log_prob)
+            for id, log_prob in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
-    def _side_by_side(self, jobs: Sequence["_Job"]) -> list[list[list[Hypothesis]]]:
-        """Search batches at the same time: in processes where that is let, or in threads."""
-        if len(jobs) < 2 or self.together < 2 or not may_fork():
-            return side_by_side([partial(self._found, job) for job in jobs])
-        if self._helpers is None or not self._helpers.let_go.alive:
-            self._helpers = Helpers(self._found, self.together - 1)
-        return self._helpers(jobs)
+    def _run_parallel(self, jobs: Sequence[_Job]) -> list[list[list[Hypothesis]]]:
+        """Search batches in parallel: in worker processes if enabled, else in threads."""
+        if len(jobs) < 2 or self.preferred_batches < 2 or not can_fork():
+            return run_in_threads([partial(self._run_job, job) for job in jobs])
+        if self._workers is None or not self._workers.shutdown.alive:
+            self._workers = WorkerPool(self._run_job, self.preferred_batches - 1)
+        return self._workers(jobs)
 
-    def _found(self, job: "_Job") -> list[list[Hypothesis]]:
+    def _run_job(self, job: _Job) -> list[list[Hypothesis]]:
         requests, config, constraints = job
         sources = [request.source for request in requests]
-        usual = [constraints.limit(config.limit(len(source))) for source in sources]
-        limits = [min(limit, self.longest) for limit in usual]
+        limits = [
+            min(constraints.limit(config.limit(len(source))), self.longest) for source in sources
+        ]
         eos, pad, device = self._eos, self._pad, self._device
         constraint_mask = ConstraintMask.of(
             requests, constraints, limits=limits, eos=eos, pad=pad, device=device
@@ -226,7 +244,7 @@ class TorchEngine:
         return members[0] if len(members) == 1 else Ensemble(members, pad=self._pad)
 
     def _log_probs(self, batch: Batch) -> Float[Tensor, "batch target vocab"]:
-        """Return ln p of all pieces at each position, the target being given."""
+        """Return the log-probabilities of all pieces at each target position (teacher forcing)."""
         return mean_log_probs(
             [
                 masked_log_softmax(
@@ -236,25 +254,25 @@ class TorchEngine:
             ]
         )
 
-    def _batches(self, pairs: Sequence[Pair]) -> Iterator[list[int]]:
-        """Gather the places of pairs of like length, the longest first."""
+    def _scoring_batches(self, pairs: Sequence[IdPair]) -> Iterator[list[int]]:
+        """Yield the indices of pairs of similar length, the longest first."""
         lengths = [(len(target), len(source)) for source, target in pairs]
-        order = sorted(range(len(pairs)), key=lambda place: lengths[place], reverse=True)
+        order = sorted(range(len(pairs)), key=lambda index: lengths[index], reverse=True)
         start = 0
         while start < len(order):
             positions = max(lengths[order[start]]) + 1
-            rows = max(1, SCORED_AT_ONCE // (positions * self._models[0].config.vocab_size))
+            rows = max(1, MAX_SCORE_LOGITS // (positions * self._models[0].config.vocab_size))
             yield order[start : start + rows]
             start += rows
 
-    def _small(self, requests: Sequence[Request], beam: int) -> bool:
-        """Whether one batch of them is read and said sooner by one thread."""
+    def _is_small(self, requests: Sequence[Request], beam: int) -> bool:
+        """Return whether one thread translates this batch faster than several."""
         pieces = sum(max(len(request.source) + 1, beam) for request in requests)
-        return self.together > 1 and pieces * self._size < _WORTH_THREADS
+        return self.preferred_batches > 1 and pieces * self._size < _MIN_WORK_FOR_THREADS
 
     @contextmanager
     def _evaluating(self) -> Generator[None]:
-        """Switch dropout off; what was in training is back in training after it."""
+        """Switch dropout off; restore training mode afterwards."""
         training = [model for model in self._models if model.training]
         try:
             for model in training:
@@ -265,15 +283,15 @@ class TorchEngine:
                 model.train()
 
 
-def _shares(
-    places: Sequence[int], requests: Sequence[Request], count: int
+def _split_evenly(
+    indices: Sequence[int], requests: Sequence[Request], count: int
 ) -> Iterator[Sequence[int]]:
-    """Cut a batch in `count` shares of about as much work, if each is worth a thread."""
-    lengths = list(itertools.accumulate(len(requests[place].source) + 1 for place in places))
-    if count < 2 or len(places) < count * _WORTH_A_THREAD:
-        yield places
+    """Split a batch into `count` parts of equal work, if each is worth a thread."""
+    work = list(itertools.accumulate(len(requests[index].source) + 1 for index in indices))
+    if count < 2 or len(indices) < count * _MIN_SENTENCES_PER_THREAD:
+        yield indices
         return
-    cuts = [bisect_left(lengths, lengths[-1] * part / count) + 1 for part in range(1, count)]
-    for start, end in itertools.pairwise([0, *cuts, len(places)]):
+    ends = [bisect_left(work, work[-1] * part / count) + 1 for part in range(1, count)]
+    for start, end in itertools.pairwise([0, *ends, len(indices)]):
         if start < end:
-            yield places[start:end]
+            yield indices[start:end]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from transduce.inference.engines.threads import one_thread
+from transduce.inference.engines.parallel import single_thread
 from transduce.io.machine import processor_name
 from transduce.model.local_attention import BLOCK
 from transduce.paper.table1.layer_types import KINDS, PARTS, Kind, Part, Reach, Recurrent, layer
@@ -276,7 +276,7 @@ def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
         recall: the learning experiment; None leaves it out.
         tell: told a line now and then.
     """
-    with one_thread(), torch.random.fork_rng(devices=[]):
+    with single_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(sizes.seed)
         by_length = _costs(sizes.lengths, (sizes.width,), sizes, tell)
         by_width = _costs((sizes.length,), sizes.widths, sizes, tell)

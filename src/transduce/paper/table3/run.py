@@ -357,7 +357,7 @@ def _scored(
     """Translate with the paper's beam, and measure how well the references are foreseen."""
     sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
     translator = Translator.from_parts(model, prepared.tokenizer, search=recipe.search)
-    found: Sequence[Translation] = translator.translate(sources, extras=Extras(mend=False))
+    found: Sequence[Translation] = translator.translate(sources, extras=Extras(retry_loops=False))
     foreseen = translator.score(sources, wanted)
     score = bleu(translation_texts(found), wanted, language=recipe.languages.target)
     return Scored(

@@ -10,7 +10,7 @@ from transduce.bundle.bundle import Bundle, Provenance
 from transduce.data.config import Languages
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.cache import Cache
-from transduce.inference.engines.threads import threads_kept
+from transduce.inference.engines.parallel import preserve_thread_count
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
@@ -32,7 +32,7 @@ PLAIN_SHAPE = ModelConfig(
 @pytest.fixture
 def two_threads() -> Iterator[None]:
     """torch computes with two, whatever the machine has."""
-    with threads_kept():
+    with preserve_thread_count():
         torch.set_num_threads(2)
         yield
 

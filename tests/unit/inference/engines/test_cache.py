@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transduce.inference.engines.cache import KEPT, Cache, user_cache
+from transduce.inference.engines.cache import MAX_FOLDERS, Cache, user_cache
 from transduce.io.atomic_folder import atomic_folder
 
 HOME = Path("/home/me")
@@ -123,21 +123,21 @@ def test_a_temporary_folder_goes_with_its_cache(tmp_path: Path):
 
 
 def test_of_many_folders_those_go_that_were_not_used_for_long(cache: Cache):
-    for number in range(KEPT):
+    for number in range(MAX_FOLDERS):
         os.utime(cache.folder(f"old-{number}", write), (number, number))
     cache.folder("old-0", write)  # it is used again
 
     cache.folder("new", write)
 
     held = {path.name for path in cache.root.iterdir()}
-    assert held == {"new", *(f"old-{number}" for number in range(KEPT) if number != 1)}
+    assert held == {"new", *(f"old-{number}" for number in range(MAX_FOLDERS) if number != 1)}
 
 
 def test_a_folder_that_was_used_a_moment_ago_stays(cache: Cache):
-    for number in range(KEPT + 3):
+    for number in range(MAX_FOLDERS + 3):
         cache.folder(f"new-{number}", write)
 
-    assert len(list(cache.root.iterdir())) == KEPT + 3
+    assert len(list(cache.root.iterdir())) == MAX_FOLDERS + 3
 
 
 def test_what_a_killed_process_left_goes(cache: Cache):
@@ -150,18 +150,18 @@ def test_what_a_killed_process_left_goes(cache: Cache):
 
 
 def test_a_text_is_remembered(cache: Cache):
-    cache.remember("plans.json", "[1]")
+    cache.store_text("plans.json", "[1]")
 
-    assert Cache(cache.root).text("plans.json") == "[1]"
+    assert Cache(cache.root).read_text("plans.json") == "[1]"
 
 
 def test_a_text_that_was_never_kept_is_empty(cache: Cache):
-    assert cache.text("plans.json") == ""
+    assert cache.read_text("plans.json") == ""
 
 
 def test_a_text_that_cannot_be_kept_is_forgotten(cache: Cache):
     cache.root.rmdir()
 
-    cache.remember("plans.json", "[1]")
+    cache.store_text("plans.json", "[1]")
 
-    assert cache.text("plans.json") == ""
+    assert cache.read_text("plans.json") == ""

@@ -14,8 +14,8 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.base import Engine
 from transduce.inference.engines.cache import Cache
-from transduce.inference.engines.ct2_calls import Plan
 from transduce.inference.engines.ct2_engine import Ct2Engine
+from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.config import ModelConfig
 from transduce.search.config import DecodingConstraints, Request, SamplingConfig, SearchConfig
@@ -28,7 +28,7 @@ NEAR = 1e-4
 
 @pytest.fixture
 def engine(bundle: Bundle, cache: Cache) -> Ct2Engine:
-    return Ct2Engine.of(bundle, cache=cache)
+    return Ct2Engine.from_bundle(bundle, cache=cache)
 
 
 @pytest.fixture
@@ -57,22 +57,22 @@ def test_torch_keeps_its_threads_beside_it(bundle: Bundle, cache: Cache):
 
     try:
         torch.set_num_threads(3)
-        Ct2Engine.of(bundle, plan=Plan("float32", workers=1, threads=1), cache=cache)
+        Ct2Engine.from_bundle(bundle, plan=Plan("float32", workers=1, threads=1), cache=cache)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
 
 
 def test_it_likes_several_batches_for_each_worker(bundle: Bundle, cache: Cache):
-    engine = Ct2Engine.of(bundle, plan=Plan("float32", 3, 1), cache=cache)
+    engine = Ct2Engine.from_bundle(bundle, plan=Plan("float32", 3, 1), cache=cache)
 
-    assert engine.together >= 2 * 3
+    assert engine.preferred_batches >= 2 * 3
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_each_sentence_has_its_own_limit(bundle: Bundle, cache: Cache, beam: int):
     endless(bundle)
-    engine = Ct2Engine.of(bundle, cache=cache)
+    engine = Ct2Engine.from_bundle(bundle, cache=cache)
 
     found = engine.search(REQUESTS, SearchConfig(beam=beam, extra=2))
 
@@ -116,7 +116,7 @@ def test_what_stands_at_a_limit_is_a_hypothesis_also_where_others_ended_there(
     requests = [*(Request((one,)) for one in range(3, 80)), Request((3, 5, 7, 11))]
     config = SearchConfig(beam=3, alpha=0.0, extra=2)
 
-    found = engine.search(requests, config, detail=False)
+    found = engine.search(requests, config, token_scores=False)
 
     assert ids_of(found) == ids_of(exact.search(requests, config))
 
@@ -128,7 +128,7 @@ def test_without_an_exponent_search_ends_when_the_beam_has_finished(bundle: Bund
     requests = [Request((first, second)) for first in range(3, 13) for second in range(3, 9)]
     config = SearchConfig(beam=3, alpha=0.0, extra=7)
 
-    found = Ct2Engine.of(bundle, cache=cache).search(requests, config, detail=False)
+    found = Ct2Engine.from_bundle(bundle, cache=cache).search(requests, config, token_scores=False)
 
     assert ids_of(found) == ids_of(exact.search(requests, config))
 
@@ -136,7 +136,7 @@ def test_without_an_exponent_search_ends_when_the_beam_has_finished(bundle: Bund
 def test_where_no_detail_is_wanted_the_translations_are_the_same(engine: Ct2Engine):
     config = SearchConfig(beam=3)
 
-    found = engine.search(REQUESTS, config, detail=False)
+    found = engine.search(REQUESTS, config, token_scores=False)
 
     detailed = engine.search(REQUESTS, config)
     assert [[replace(one, log_probs=()) for one in some] for some in detailed] == found
@@ -146,7 +146,7 @@ def test_a_prefix_begins_the_translation_and_counts(engine: Ct2Engine, exact: To
     requests = [Request((5, 7, 11), prefix=(29, 31)), Request((13, 2))]
     config = SearchConfig(beam=1)
 
-    found = engine.search(requests, config, detail=False)
+    found = engine.search(requests, config, token_scores=False)
 
     expected = exact.search(requests, config)
     assert ids_of(found) == ids_of(expected)
@@ -190,15 +190,15 @@ def test_greedy_wishes_are_honoured_as_torch_honours_them(
             DecodingConstraints(),
             "a prefix or min-length as long as",
         ),
-        (Request((5,) * 5000), 1, DecodingConstraints(), "more than 4096 pieces in one go"),
-        (Request((5,)), 1, DecodingConstraints(max_length=5000), "more than 4096 pieces in one go"),
-        (Request((5,)), 48, DecodingConstraints(), "a beam of 48 over so few pieces"),
+        (Request((5,) * 5000), 1, DecodingConstraints(), "more than 4096 pieces"),
+        (Request((5,)), 1, DecodingConstraints(max_length=5000), "more than 4096 pieces"),
+        (Request((5,)), 48, DecodingConstraints(), "a beam of 48 with so few pieces"),
         (Request(()), 1, DecodingConstraints(), "an empty source"),
         (
             Request((5,)),
             1,
             DecodingConstraints(no_repeat=1, max_length=96),
-            "a beam of 1 over so few pieces",
+            "a beam of 1 with so few pieces",
         ),
     ],
 )
@@ -207,13 +207,17 @@ def test_what_it_cannot_do_it_refuses_by_name(
 ):
     config = SearchConfig(beam=beam)
 
-    assert engine.refuses([Request((3,)), request_], config, constraints).startswith(said)
+    assert engine.unsupported_reason([Request((3,)), request_], config, constraints).startswith(
+        said
+    )
     with pytest.raises(ValueError, match="use the torch engine"):
         engine.search([request_], config, constraints)
 
 
 def test_it_refuses_nothing_of_the_usual(engine: Ct2Engine):
-    assert engine.refuses(REQUESTS, SearchConfig(), DecodingConstraints(max_length=7)) == ""
+    assert (
+        engine.unsupported_reason(REQUESTS, SearchConfig(), DecodingConstraints(max_length=7)) == ""
+    )
 
 
 def test_no_sentences_have_no_hypotheses(engine: Ct2Engine):
@@ -226,7 +230,7 @@ def test_a_translation_ends_with_the_learned_positions(
     learned = replace(shape, positions="learned", max_positions=6)
     bundle = bundle_of(lively(learned), tokenizer)
     endless(bundle)
-    engine = Ct2Engine.of(bundle, cache=cache)
+    engine = Ct2Engine.from_bundle(bundle, cache=cache)
 
     found = engine.search(REQUESTS, SearchConfig(beam=2, extra=50))
 
@@ -237,25 +241,25 @@ def test_a_translation_ends_with_the_learned_positions(
 def test_a_model_that_answers_with_no_number_is_found_out(bundle: Bundle, cache: Cache, beam: int):
     with torch.no_grad():
         bundle.model.decoder[0].feed_forward.outer.weight.fill_(1e38)
-    engine = Ct2Engine.of(bundle, cache=cache)
+    engine = Ct2Engine.from_bundle(bundle, cache=cache)
 
-    with pytest.raises(ValueError, match="logits are not numbers"):
+    with pytest.raises(ValueError, match="logits are NaN or infinite"):
         engine.search(REQUESTS, SearchConfig(beam=beam))
 
 
 def test_a_model_is_converted_once(bundle: Bundle, cache: Cache):
     for _ in range(2):
-        Ct2Engine.of(bundle, cache=cache)
+        Ct2Engine.from_bundle(bundle, cache=cache)
 
     assert len([path for path in cache.root.iterdir() if path.is_dir()]) == 1
 
 
 def test_other_weights_are_another_model(bundle: Bundle, cache: Cache):
-    Ct2Engine.of(bundle, cache=cache)
+    Ct2Engine.from_bundle(bundle, cache=cache)
 
     with torch.no_grad():
         bundle.model.encoder[0].feed_forward.inner.bias[3] += 1e-6
-    Ct2Engine.of(bundle, cache=cache)
+    Ct2Engine.from_bundle(bundle, cache=cache)
 
     assert len([path for path in cache.root.iterdir() if path.is_dir()]) == 2
 
@@ -263,21 +267,21 @@ def test_other_weights_are_another_model(bundle: Bundle, cache: Cache):
 def test_eight_bits_are_computed_from_weights_that_are_written_in_them(
     bundle: Bundle, cache: Cache
 ):
-    Ct2Engine.of(bundle, compute_type="int8_float32", cache=cache)
+    Ct2Engine.from_bundle(bundle, compute_type="int8_float32", cache=cache)
 
     (folder,) = [path for path in cache.root.iterdir() if path.is_dir()]
     assert ctranslate2.Translator(str(folder)).compute_type == "int8_float32"
 
 
 def test_to_choose_between_two_kinds_of_numbers_both_are_written(bundle: Bundle, cache: Cache):
-    Ct2Engine.of(bundle, compute_type="auto", cache=cache)
+    Ct2Engine.from_bundle(bundle, compute_type="auto", cache=cache)
 
     names = sorted(path.name for path in cache.root.iterdir() if path.is_dir())
     assert names == [names[0], f"{names[0]}-int8"]
 
 
 def test_a_plan_of_ones_own_is_followed(bundle: Bundle, cache: Cache):
-    engine = Ct2Engine.of(bundle, plan=Plan("int8", 2, 1), cache=cache)
+    engine = Ct2Engine.from_bundle(bundle, plan=Plan("int8", 2, 1), cache=cache)
 
     assert set(engine.plans) == {Plan("int8", 2, 1)}
     assert len(engine.search(REQUESTS, SearchConfig())) == len(REQUESTS)

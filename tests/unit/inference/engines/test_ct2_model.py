@@ -12,7 +12,12 @@ from tests.unit.inference.engines.conftest import bundle_of, lively
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.engines.ct2_model import variables, vocabulary, why_not, write_ctranslate2
+from transduce.inference.engines.ct2_model import (
+    ct2_variables,
+    unsupported_feature,
+    vocabulary,
+    write_ctranslate2,
+)
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.io.atomic_folder import check_folder
 from transduce.model.config import ModelConfig
@@ -83,7 +88,9 @@ def test_quantized_weights_take_less_room(bundle: Bundle, tmp_path: Path):
 
 
 def test_a_quantization_that_is_none_is_refused(bundle: Bundle, tmp_path: Path):
-    with pytest.raises(ValueError, match=r"as 'int7': take one of float32, float16"):
+    with pytest.raises(
+        ValueError, match=r"quantization 'int7' for CTranslate2: choose one of float32, float16"
+    ):
         write_ctranslate2(bundle, tmp_path / "out", quantization="int7")
 
     assert not (tmp_path / "out").exists()
@@ -94,7 +101,9 @@ def test_heads_that_do_not_share_the_width_are_refused_by_name(
 ):
     bundle = bundle_of(Transformer(replace(shape, d_v=7)), tokenizer)
 
-    with pytest.raises(ValueError, match=r"cannot express d_k 11 and d_v 7 .*use the torch engine"):
+    with pytest.raises(
+        ValueError, match=r"does not support d_k 11 and d_v 7 .*use the torch engine"
+    ):
         write_ctranslate2(bundle, tmp_path / "out")
 
     assert not (tmp_path / "out").exists()
@@ -105,7 +114,7 @@ def test_restricted_self_attention_is_refused_by_name(
 ):
     bundle = bundle_of(Transformer(replace(shape, radius=3)), tokenizer)
 
-    with pytest.raises(ValueError, match=r"cannot express model\.radius 3, .*the torch engine$"):
+    with pytest.raises(ValueError, match=r"does not support model\.radius 3 .*the torch engine$"):
         write_ctranslate2(bundle, tmp_path / "out")
 
     assert not (tmp_path / "out").exists()
@@ -121,13 +130,13 @@ def test_where_ctranslate2_is_missing_the_message_says_what_to_install(
 
 
 def test_a_model_in_the_usual_shape_can_be_expressed(shape: ModelConfig):
-    assert why_not(shape) == ""
+    assert unsupported_feature(shape) == ""
 
 
 def test_every_weight_of_ours_stands_there_once(bundle: Bundle):
     ours = bundle.model.state_dict()
 
-    written = variables(bundle.model.config, ours)
+    written = ct2_variables(bundle.model.config, ours)
 
     shared = {"encoder/embeddings_0/weight", "decoder/embeddings/weight"}
     shared |= {name for name in written if "position" in name or name.endswith("projection/bias")}
@@ -138,7 +147,7 @@ def test_every_weight_of_ours_stands_there_once(bundle: Bundle):
 def test_queries_keys_and_values_stand_below_each_other(bundle: Bundle):
     ours = bundle.model.state_dict()
 
-    written = variables(bundle.model.config, ours)
+    written = ct2_variables(bundle.model.config, ours)
 
     one = written["encoder/layer_1/self_attention/linear_0/weight"]
     parts = [ours[f"encoder.1.self_attention.{part}.weight"] for part in ("query", "key", "value")]
@@ -148,7 +157,7 @@ def test_queries_keys_and_values_stand_below_each_other(bundle: Bundle):
 def test_keys_and_values_of_the_memory_stand_below_each_other(bundle: Bundle):
     ours = bundle.model.state_dict()
 
-    written = variables(bundle.model.config, ours)
+    written = ct2_variables(bundle.model.config, ours)
 
     one = written["decoder/layer_2/attention/linear_1/weight"]
     parts = [ours[f"decoder.2.cross_attention.{part}.weight"] for part in ("key", "value")]
@@ -156,7 +165,7 @@ def test_keys_and_values_of_the_memory_stand_below_each_other(bundle: Bundle):
 
 
 def test_sinusoids_are_written_as_the_paper_has_them(bundle: Bundle):
-    written = variables(bundle.model.config, bundle.model.state_dict())
+    written = ct2_variables(bundle.model.config, bundle.model.state_dict())
 
     table = written["decoder/position_encodings/encodings"]
     assert torch.equal(table[:101], sinusoids(101, 22))
@@ -165,7 +174,7 @@ def test_sinusoids_are_written_as_the_paper_has_them(bundle: Bundle):
 def test_learned_positions_are_written_as_they_were_learned(shape: ModelConfig):
     model = Transformer(replace(shape, positions="learned"))
 
-    written = variables(model.config, model.state_dict())
+    written = ct2_variables(model.config, model.state_dict())
 
     table = written["encoder/position_encodings/encodings"]
     assert torch.equal(table[:-1], model.state_dict()["positions.weight"])

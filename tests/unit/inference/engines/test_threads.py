@@ -5,7 +5,7 @@ import torch
 
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines import torch_engine
-from transduce.inference.engines.threads import one_thread, side_by_side
+from transduce.inference.engines.parallel import run_in_threads, single_thread
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.transformer import Transformer
 from transduce.search.config import Request, SearchConfig
@@ -14,19 +14,19 @@ pytestmark = pytest.mark.usefixtures("two_threads")
 
 
 def test_threads_are_put_back_after_a_failure():
-    with pytest.raises(ZeroDivisionError), one_thread():
+    with pytest.raises(ZeroDivisionError), single_thread():
         raise ZeroDivisionError
 
     assert torch.get_num_threads() == 2
 
 
 def test_several_jobs_have_one_thread_each():
-    assert side_by_side([torch.get_num_threads] * 3) == [1, 1, 1]
+    assert run_in_threads([torch.get_num_threads] * 3) == [1, 1, 1]
     assert torch.get_num_threads() == 2
 
 
 def test_a_job_alone_has_all_threads():
-    assert side_by_side([torch.get_num_threads]) == [2]
+    assert run_in_threads([torch.get_num_threads]) == [2]
 
 
 @pytest.mark.parametrize(("worth", "threads"), [(1 << 27, {1}), (0, {2})])
@@ -39,7 +39,7 @@ def test_a_sentence_is_computed_by_as_many_threads_as_it_is_worth(
 ):
     seen: set[int] = set()
     engine = TorchEngine(untrained, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
-    monkeypatch.setattr(torch_engine, "_WORTH_THREADS", worth)
+    monkeypatch.setattr(torch_engine, "_MIN_WORK_FOR_THREADS", worth)
     untrained.encoder[0].register_forward_hook(lambda *_: seen.add(torch.get_num_threads()))
 
     engine.search([Request((5, 7))], SearchConfig(beam=2, extra=3))

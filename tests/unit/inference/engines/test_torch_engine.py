@@ -10,7 +10,7 @@ import torch
 from transduce.data.batch import pad_source
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines import torch_engine
-from transduce.inference.engines.torch_engine import TorchEngine, _shares
+from transduce.inference.engines.torch_engine import TorchEngine, _split_evenly
 from transduce.model.transformer import Transformer
 from transduce.search.config import DecodingConstraints, Request, SamplingConfig, SearchConfig
 
@@ -175,7 +175,7 @@ def test_pairs_are_scored_alike_whatever_is_around_them(
     pairs = [(SOURCES[1], [7, 11]), ([], [13]), (SOURCES[0], []), ([29], [2, 3, 5, 7, 11])]
 
     together = engine.score(pairs)
-    monkeypatch.setattr(torch_engine, "SCORED_AT_ONCE", 1)
+    monkeypatch.setattr(torch_engine, "MAX_SCORE_LOGITS", 1)
     untrained.train()
     apart = engine.score(pairs)
 
@@ -208,7 +208,7 @@ def test_all_next_pieces_are_all_but_pad(engine: TorchEngine, tokenizer: Tokeniz
 
 
 def test_no_next_piece_cannot_be_asked_for(engine: TorchEngine):
-    with pytest.raises(ValueError, match=r"at least 1 next piece .* not 0"):
+    with pytest.raises(ValueError, match=r"next pieces must be at least 1, not 0"):
         engine.next_pieces(Request((5,)), 0)
 
 
@@ -255,9 +255,9 @@ def test_an_ensemble_ends_with_the_fewest_positions(untrained: Transformer, toke
     found = engine.search(REQUESTS[:1], SearchConfig(beam=2), DecodingConstraints(min_length=5))
 
     assert [len(one.ids) for one in found[0]] == [6, 6]
-    with pytest.raises(ValueError, match=r"a side of 7 pieces .* end at 6 with EOS"):
+    with pytest.raises(ValueError, match=r"a side of 7 pieces .* 6 positions \(EOS"):
         engine.score([((2,), (3,) * 7)])
-    with pytest.raises(ValueError, match="behind a prefix of 6 pieces there is none"):
+    with pytest.raises(ValueError, match="a prefix of 6 pieces takes up all"):
         engine.next_pieces(Request((2,), prefix=(3,) * 6), 1)
 
 
@@ -269,7 +269,7 @@ def test_large_batches_are_searched_side_by_side_with_the_same_result(engine: To
     torch.set_num_threads(2)
     try:
         side_by_side = engine.search(requests, config)
-        threads, together = torch.get_num_threads(), engine.together
+        threads, together = torch.get_num_threads(), engine.preferred_batches
     finally:
         torch.set_num_threads(1)
 
@@ -282,7 +282,7 @@ def test_large_batches_are_searched_side_by_side_with_the_same_result(engine: To
 def test_shares_of_a_batch_are_about_as_much_work():
     requests = [Request(source=(3,) * (90 - n)) for n in range(80)]
 
-    shares = list(_shares(range(80), requests, 2))
+    shares = list(_split_evenly(range(80), requests, 2))
 
     work = [sum(len(requests[place].source) + 1 for place in share) for share in shares]
     assert [place for share in shares for place in share] == list(range(80))
@@ -292,4 +292,4 @@ def test_shares_of_a_batch_are_about_as_much_work():
 def test_a_few_sentences_are_one_batch():
     requests = [Request(source=(3,))] * 31
 
-    assert [list(share) for share in _shares(range(31), requests, 2)] == [list(range(31))]
+    assert [list(share) for share in _split_evenly(range(31), requests, 2)] == [list(range(31))]

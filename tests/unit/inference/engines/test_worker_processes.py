@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from transduce.data.tokenizer import Tokenizer
+from transduce.inference.engines import parallel as helpers
 from transduce.inference.engines import torch_engine
-from transduce.inference.engines import worker_processes as helpers
+from transduce.inference.engines.parallel import WorkerPool, can_fork, enable_worker_processes
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.inference.engines.worker_processes import Helpers, as_program, may_fork
 from transduce.model.transformer import Transformer
 from transduce.search.config import DecodingConstraints, Request, SamplingConfig, SearchConfig
 from transduce.search.hypothesis import Hypothesis
@@ -37,7 +37,7 @@ def alive(pid: int) -> bool:
 
 
 def test_each_job_is_done_once_in_order_with_one_thread_in_processes_that_take_turns():
-    crew = Helpers(who, 2)
+    crew = WorkerPool(who, 2)
 
     jobs, pids, threads = zip(*crew([1, 2, 3, 4, 5]), strict=True)
 
@@ -47,11 +47,11 @@ def test_each_job_is_done_once_in_order_with_one_thread_in_processes_that_take_t
     assert pids[3:] == pids[:2]
     assert set(threads) == {1}
     assert torch.get_num_threads() == 2
-    crew.let_go()
+    crew.shutdown()
 
 
 def test_copies_that_nobody_holds_any_more_end():
-    crew = Helpers(who, 1)
+    crew = WorkerPool(who, 1)
     (_, mine, _), (_, other, _) = crew([1, 2])
 
     del crew
@@ -61,19 +61,19 @@ def test_copies_that_nobody_holds_any_more_end():
 
 
 def test_a_failure_in_a_copy_is_raised_here_and_ends_them_all():
-    crew = Helpers(who, 2)
+    crew = WorkerPool(who, 2)
     _, *others = (pid for _, pid, _ in crew([1, 2, 3]))
 
     with pytest.raises(ValueError, match="-2 is below zero"):
         crew([1, -2, 3])
 
-    assert not crew.let_go.alive
+    assert not crew.shutdown.alive
     assert not any(alive(pid) for pid in others)
     assert torch.get_num_threads() == 2
 
 
 def test_what_a_copy_that_died_should_do_is_done_here():
-    crew = Helpers(who, 1)
+    crew = WorkerPool(who, 1)
     (_, mine, _), (_, other, _) = crew([1, 2])
     os.kill(other, signal.SIGKILL)
     deadline = time.monotonic() + 30
@@ -81,24 +81,24 @@ def test_what_a_copy_that_died_should_do_is_done_here():
         assert time.monotonic() < deadline, "the killed one still answers"
 
     assert [(job, pid) for job, pid, _ in crew([3, 4])] == [(3, mine), (4, mine)]
-    crew.let_go()
+    crew.shutdown()
 
 
 def test_a_library_copies_nothing_and_a_program_may_and_holds_its_memory(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(helpers, "_let", False)
+    monkeypatch.setattr(helpers, "_enabled", False)
     monkeypatch.setattr(helpers.threading, "active_count", lambda: 1)
     held: list[bool] = []
     monkeypatch.setattr(helpers, "keep_freed_memory", lambda: held.append(True))
-    assert not may_fork()
+    assert not can_fork()
 
-    as_program()
+    enable_worker_processes()
 
-    assert may_fork()
+    assert can_fork()
     assert held == [True]
     monkeypatch.setattr(helpers.threading, "active_count", lambda: 2)
-    assert not may_fork()
+    assert not can_fork()
 
 
 @pytest.mark.parametrize(
@@ -121,16 +121,16 @@ def test_several_processes_find_what_one_finds(
 
     def found(*, fork: bool) -> list[object]:
         engine = TorchEngine(untrained, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
-        monkeypatch.setattr(torch_engine, "may_fork", lambda: fork)
+        monkeypatch.setattr(torch_engine, "can_fork", lambda: fork)
         made: list[int] = []
 
         def counted(
             do: Callable[[Any], list[list[Hypothesis]]], count: int
-        ) -> Helpers[Any, list[list[Hypothesis]]]:
+        ) -> WorkerPool[Any, list[list[Hypothesis]]]:
             made.append(count)
-            return Helpers(do, count)
+            return WorkerPool(do, count)
 
-        monkeypatch.setattr(torch_engine, "Helpers", counted)
+        monkeypatch.setattr(torch_engine, "WorkerPool", counted)
         both = [engine.search(requests, config, constraints) for _ in range(2)]
         assert made == [1] * fork, "copies are made once, and kept"
         assert both[0] == both[1]

@@ -1,0 +1,191 @@
+"""Parallel decoding on a CPU for the torch engine: threads, and forked worker processes.
+
+Threads share Python's global interpreter lock (GIL), and decoding's many small operations spend
+much of their time waiting for it. So a program that has many sentences forks worker processes, one
+per core, which compute with the weights that it has loaded.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.context import ForkProcess
+from typing import Generic, TypeVar, cast
+
+import torch
+
+from transduce.io.machine import keep_freed_memory
+
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
+
+_enabled = False
+
+
+@contextmanager
+def preserve_thread_count() -> Generator[None]:
+    """Restore torch's number of threads afterwards.
+
+    CTranslate2 shares torch's OpenMP: a translator loaded with one thread would leave torch one.
+    """
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def single_thread() -> Generator[None]:
+    """Compute with one thread; restore the number afterwards."""
+    with preserve_thread_count():
+        torch.set_num_threads(1)
+        yield
+
+
+def run_in_threads(jobs: Sequence[Callable[[], _Result]]) -> list[_Result]:
+    """Run jobs: a single one in this thread, several in parallel with one core each."""
+    if len(jobs) < 2 or (threads := torch.get_num_threads()) < 2:
+        return [job() for job in jobs]
+
+    def run(job: Callable[[], _Result]) -> _Result:
+        with torch.inference_mode():  # is set per thread
+            return job()
+
+    executor = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    with preserve_thread_count(), executor as pool:  # partly, the setting is process-wide
+        return list(pool.map(run, jobs))
+
+
+def enable_worker_processes() -> None:
+    """Allow this process to fork workers, and make it keep freed memory.
+
+    For programs that translate, never for a library: other code in the process may hold resources
+    that do not survive a fork, or need the memory. It cannot be undone. Keeping freed memory pays
+    because the tensors of a decoding step are as large as those of the step before.
+    """
+    global _enabled
+    _enabled = True
+    keep_freed_memory()
+
+
+def can_fork() -> bool:
+    """Return whether this process may fork now: a fork has only the thread that called it."""
+    single = threading.active_count() == 1 and not multiprocessing.current_process().daemon
+    return _enabled and single and sys.platform == "linux"
+
+
+class WorkerPool(Generic[_Job, _Result]):
+    """Forked workers that run one function with the state it had at the fork.
+
+    Later changes of weights do not reach them.
+    """
+
+    def __init__(self, run: Callable[[_Job], _Result], count: int) -> None:
+        self._run = run
+        self._connections: list[Connection] = []
+        processes: list[ForkProcess] = []
+        context = multiprocessing.get_context("fork")
+        for _ in range(count):
+            local, remote = cast(tuple[Connection, Connection], Pipe())
+            self._connections.append(local)
+            process = context.Process(
+                target=_serve,
+                args=(run, remote),
+                kwargs={"inherited": self._connections},
+                daemon=True,
+            )
+            process.start()
+            remote.close()
+            processes.append(process)
+        self.shutdown = weakref.finalize(
+            self, _shut_down, os.getpid(), self._connections, processes
+        )
+        """Terminate the workers and their jobs. They also end with this process."""
+
+    def __call__(self, jobs: Sequence[_Job]) -> list[_Result]:
+        """Run jobs in order, one here and one per worker at a time, with one thread each.
+
+        Jobs of a worker that has died are run here. If a job fails, the pool is shut down.
+        """
+        results: list[_Result] = []
+        size = len(self._connections) + 1
+        try:
+            with single_thread():
+                for first in range(0, len(jobs), size):
+                    results += self._run_round(jobs[first : first + size])
+        except BaseException:
+            self.shutdown()
+            raise
+        return results
+
+    def _run_round(self, jobs: Sequence[_Job]) -> list[_Result]:
+        local_job, *remote_jobs = jobs
+        workers = list(zip(self._connections, remote_jobs, strict=False))
+        sent = [_send(connection, job) for connection, job in workers]
+        results = [self._run(local_job)]
+        for (connection, job), was_sent in zip(workers, sent, strict=True):
+            try:
+                reply = connection.recv() if was_sent else None
+            except (EOFError, OSError):
+                reply = None
+            if isinstance(reply, Exception):
+                raise reply
+            results.append(self._run(job) if reply is None else reply[0])
+        return results
+
+
+def _send(connection: Connection, job: object) -> bool:
+    """Return whether the worker is there to receive the job."""
+    try:
+        connection.send(job)
+    except OSError:
+        return False
+    return True
+
+
+def _serve(
+    run: Callable[[_Job], _Result], connection: Connection, *, inherited: Sequence[Connection]
+) -> None:
+    """Run jobs until the parent, which handles interrupts, is gone.
+
+    A pipe reaches its end only when all copies of its other side are closed: so close the
+    `inherited` ones.
+    """
+    for other in inherited:
+        other.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        while True:
+            try:
+                job = connection.recv()
+            except (EOFError, OSError):
+                return
+            try:
+                reply = (run(job),)
+            except Exception as error:
+                reply = error
+            try:
+                connection.send(reply)
+            except OSError:
+                return
+
+
+def _shut_down(
+    owner: int, connections: Sequence[Connection], processes: Sequence[ForkProcess]
+) -> None:
+    if os.getpid() != owner:  # in a worker, which does not own the others
+        return
+    for connection in connections:
+        connection.close()
+    for process in processes:
+        process.terminate()
+        process.join()
