@@ -37,8 +37,8 @@ def translated(run: Run, transduce: Transduce, out: Path) -> Transduce:
 @pytest.mark.parametrize(
     ("glossary", "parts"),
     [
-        (b"1\t2\n3 4\n", ("line 2: 1 columns where there must be 2",)),
-        (b"1\t2\n1\t3\n", ("line 2: '1' shall be '3', but on line 1 '2'", "keep one")),
+        (b"1\t2\n3 4\n", ("line 2: 1 columns instead of 2",)),
+        (b"1\t2\n1\t3\n", ("line 2: '1' is '3' here, but '2' on line 1", "keep one")),
         (b"1\t\n", ("line 1: the target is empty",)),
         (b"1\tf\xfcnf\n", ("line 1: not UTF-8",)),
     ],
@@ -104,7 +104,7 @@ def test_constraints_that_cannot_be_met_are_named_and_nothing_is_written(
         (("--prefix", "1", "--engine", "ctranslate2"), ("a prefix with a beam above 1",)),
         (("--engine", "onnx"), ("onnx", "auto", "torch", "ctranslate2")),
         (("--compute-type", "int7"), ("there is no compute type 'int7': choose auto or one of",)),
-        (("--compute-type", "int8", "--engine", "torch"), ("take ctranslate2",)),
+        (("--compute-type", "int8", "--engine", "torch"), ("choose ctranslate2",)),
         (("--workers", 0), ("--workers must be at least 1, not 0",)),
         (("--threads", -2), ("--threads must be at least 1, not -2",)),
         (("--batch-tokens", 0), ("batch_tokens must be at least 1, not 0",)),
@@ -330,7 +330,7 @@ def test_too_little_text_to_calibrate_with_leaves_the_model_as_it_was(
     ("sentence", "words", "part"),
     [
         ("", (), "a sentence of 1 to"),
-        ("1 2", ("--count", 0), "at least 1 next piece"),
+        ("1 2", ("--count", 0), "next pieces must be at least 1"),
         ("1 2", ("--after", "eins"), "no translation can begin with 'eins'"),
     ],
 )

@@ -65,7 +65,7 @@ def test_torch_in_bfloat16_says_what_a_sure_model_says_in_float32(run: Run, tran
 def test_the_torch_engine_has_no_other_kinds_of_numbers(translated: Transduce):
     said = translated("--engine", "torch", "--compute-type", "int8")
 
-    refuses(said, "the torch engine computes in float32 or bfloat16, not in 'int8'")
+    refuses(said, "the torch engine computes in float32 or bfloat16, not 'int8'")
 
 
 def test_both_engines_say_the_same(run: Run, translated: Transduce):
@@ -114,7 +114,7 @@ def test_a_term_that_does_not_fit_is_reported(translated: Transduce, tmp_path: P
 
     assert texts(said) == texts(translated("--max-length", 6, stdin=b"1 2 3\n"))
     assert "glossary: 0 of 1 terms applied\n" in said.err
-    assert "0 of 1; look at line 1" in said.err
+    assert "0 of 1; see line 1" in said.err
 
 
 def test_an_n_best_list_has_so_many_different_lines(translated: Transduce):

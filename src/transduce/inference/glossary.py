@@ -266,7 +266,8 @@ def _term(line: str, *, place: str) -> Term:
     columns = [tidy(column) for column in line.split("\t")]
     if len(columns) != 2:
         raise ValueError(
-            f"{place}: {len(columns)} columns instead of 2 (source and target, one tab between them)"
+            f"{place}: {len(columns)} columns instead of 2 (source and target, one tab "
+            f"between them)"
         )
     term = Term(*columns)
     if not all(term):

@@ -84,7 +84,7 @@ def test_a_piece_allows_what_it_was_looked_at_for(
             looks[row, max(0, source - 2 - row)] = 1.0
         return looks
 
-    monkeypatch.setattr(learning, "agreed_look", backwards)
+    monkeypatch.setattr(learning, "combined_attention", backwards)
     pairs = [
         (corpus.store.source(at).tolist(), corpus.store.target(at).tolist())
         for at in range(len(corpus.store))
