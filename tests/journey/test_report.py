@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run, Said, Transduce, refuses
 
-from transduce.inference.engines import worker_processes as helpers
+from transduce.inference.engines import parallel as helpers
 
 LINES = [f"line {number} of a small test set ." for number in range(29)]
 
