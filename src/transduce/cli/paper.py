@@ -209,13 +209,13 @@ def figures(
       transduce paper figures --only it --model runs/demo
     """
     from transduce.bundle.bundle import Bundle
-    from transduce.paper.figures.run import chosen, make_figures
+    from transduce.paper.figures.run import make_figures, select_figures
 
-    names = chosen(only or [], model=model is not None)
+    names = select_figures(only or [], model=model is not None)
     bundle = Bundle.load(model) if model is not None else None
     if bundle is None and not only:
         print_stderr('skipping the figure "it", which needs a model of the demo: --model runs/demo')
-    print_stdout(make_figures(names, out, bundle=bundle, quick=quick, tell=print_stderr))
+    print_stdout(make_figures(names, out, bundle=bundle, quick=quick, on_progress=print_stderr))
     print_stderr(f"\nfigures: {out / 'figures.md'}")
 
 

@@ -1,4 +1,4 @@
-"""How much a computation holds at its peak, counted by the tensors that are alive."""
+"""Attention scores: the scaling by 1/√d_k, and three ways to compare a query with a key (3.2.1)."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,11 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from transduce.paper.figures.common import Shown, learn, look_of, unseen_draws
+from transduce.paper.figures.common import PaperFigure, line_style, test_generator, train_module
 from transduce.paper.plot import Ink
 
 
-class _Alive(TorchDispatchMode):
+class _LiveTensors(TorchDispatchMode):
     """Sees every operation's results, and keeps no tensor alive by that."""
 
     def __init__(self) -> None:
@@ -34,29 +34,29 @@ class _Alive(TorchDispatchMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         del types
-        given = {
+        inputs = {
             _key(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
         }
-        said = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(said):
-            if isinstance(leaf, torch.Tensor) and _key(leaf) not in given:
+        output = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(output):
+            if isinstance(leaf, torch.Tensor) and _key(leaf) not in inputs:
                 self.sizes[_key(leaf)] = leaf.untyped_storage().nbytes()
-        self.sizes = {one: size for one, size in self.sizes.items() if not one.expired()}
+        self.sizes = {key: size for key, size in self.sizes.items() if not key.expired()}
         self.peak = max(self.peak, sum(self.sizes.values()))
-        return said
+        return output
 
 
 def peak_bytes(compute: Callable[[], object]) -> int:
-    """The most bytes that tensors made in `compute` held at once, what autograd keeps included.
+    """Return the peak bytes of live tensors made in `compute`, those autograd saves included.
 
-    Scratch memory within one operation is not seen.
+    Scratch memory within one operation is not counted.
 
     >>> peak_bytes(lambda: torch.zeros(256) + torch.zeros(256))
     3072
     """
-    with _Alive() as alive:
+    with _LiveTensors() as live:
         compute()
-    return alive.peak
+    return live.peak
 
 
 def _key(tensor: torch.Tensor) -> StorageWeakRef:
@@ -81,21 +81,21 @@ class Saturation:
     gradient: float
     """The mean Frobenius norm of the softmax's Jacobian."""
     median_gradient: float
-    """Its median: the mean is that of the few queries whose best two keys are level."""
+    """The median; few queries with two nearly equal best keys dominate the mean."""
     one_key: float
-    """The share of queries that give one key more than 0.99 of their weight."""
+    """Share of queries with more than 0.99 of their weight on one key."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scaling:
-    """Products of all widths, each with and without the scaling."""
+    """The softmax for every width, with and without scaling."""
 
     keys: int
     queries: int
     rows: tuple[Saturation, ...]
 
     def of(self, *, scaled: bool) -> list[Saturation]:
-        """The rows with the scaling, or those without."""
+        """Return the rows with scaling, or those without."""
         return [row for row in self.rows if row.scaled == scaled]
 
 
@@ -114,13 +114,13 @@ def jacobian_norm(shares: Float[Tensor, "query key"]) -> Float[Tensor, " query"]
 def measure_scaling(
     widths: tuple[int, ...] = WIDTHS, *, keys: int = 32, queries: int = 1024, seed: int = 1
 ) -> Scaling:
-    """Draw queries and keys of every width, and look at the softmax of their products.
+    """Draw queries and keys of every width and measure the softmax of their products.
 
     Args:
         widths: values of d_k.
-        keys: that each query chooses from; every query has its own.
-        queries: drawn for each width.
-        seed: what is drawn.
+        keys: keys per query; every query has its own.
+        queries: queries per width.
+        seed: of the random draws.
     """
     draws = torch.Generator().manual_seed(seed)
     rows: list[Saturation] = []
@@ -131,31 +131,31 @@ def measure_scaling(
                     torch.randn(64, keys, d_k, generator=draws)
                     @ torch.randn(64, d_k, 1, generator=draws)
                 )[..., 0]
-                for _ in range(0, queries, 64)  # piece by piece, for the memory
+                for _ in range(0, queries, 64)  # in chunks, to save memory
             ]
         ).double()
         rows += [_row(products, d_k=d_k), _row(products / d_k**0.5, d_k=d_k, scaled=True)]
     return Scaling(keys=keys, queries=queries, rows=tuple(rows))
 
 
-def scaling_figure(*, quick: bool = False) -> Shown:
-    """Measure, and draw variance and gradient against d_k."""
-    found = measure_scaling(WIDTHS[:5], queries=256) if quick else measure_scaling(queries=4096)
-    raw, scaled = found.of(scaled=False), found.of(scaled=True)
+def scaling_figure(*, quick: bool = False) -> PaperFigure:
+    """Measure, and plot variance and gradient against d_k."""
+    result = measure_scaling(WIDTHS[:5], queries=256) if quick else measure_scaling(queries=4096)
+    raw, scaled = result.of(scaled=False), result.of(scaled=True)
     off = max(abs(row.variance / row.d_k - 1) for row in raw)
-    return Shown(
+    return PaperFigure(
         title="Softmax with and without 1/√d_k (3.2.1, footnote 4)",
-        numbers=found,
-        found=(
+        numbers=result,
+        finding=(
             f"The variance of q · k is d_k to within {100 * off:.0f} % from d_k {raw[0].d_k} to "
-            f"{raw[-1].d_k}. At d_k {raw[-1].d_k} a softmax over {found.keys} keys has a gradient "
-            f"of {_power(raw[-1].median_gradient)} in the median and {raw[-1].gradient:.2f} in the "
-            f"mean without the scaling, {scaled[-1].median_gradient:.2f} and "
-            f"{scaled[-1].gradient:.2f} with it; {100 * raw[-1].one_key:.0f} % of the queries then "
-            f"give more than 0.99 of their weight to one key, against "
-            f"{100 * scaled[-1].one_key:.0f} %."
+            f"{raw[-1].d_k}. At d_k {raw[-1].d_k} the gradient of a softmax over {result.keys} "
+            f"keys is {_scientific(raw[-1].median_gradient)} in the median and "
+            f"{raw[-1].gradient:.2f} in the mean without the scaling, "
+            f"{scaled[-1].median_gradient:.2f} and {scaled[-1].gradient:.2f} with it; "
+            f"{100 * raw[-1].one_key:.0f} % of the queries then give more than 0.99 of their "
+            f"weight to one key, against {100 * scaled[-1].one_key:.0f} %."
         ),
-        draw=lambda figure, ink: _draw_scaling(found, figure, ink),
+        draw=lambda figure, ink: _draw_scaling(result, figure, ink),
     )
 
 
@@ -172,10 +172,10 @@ def _row(scores: Float[Tensor, "query key"], *, d_k: int, scaled: bool = False) 
     )
 
 
-def _power(number: float) -> str:
-    """A small number as people write it.
+def _scientific(number: float) -> str:
+    """Format a small number.
 
-    >>> _power(0.031), _power(0.0000312)
+    >>> _scientific(0.031), _scientific(0.0000312)
     ('0.03', '3 · 10^-5')
     """
     if number >= 0.01:
@@ -184,19 +184,19 @@ def _power(number: float) -> str:
     return f"{digits} · 10^{int(exponent)}"
 
 
-def _draw_scaling(found: Scaling, figure: "Figure", ink: Ink) -> None:
+def _draw_scaling(result: Scaling, figure: "Figure", ink: Ink) -> None:
     left, right = figure.subplots(1, 2)
-    widths = [row.d_k for row in found.of(scaled=True)]
+    widths = [row.d_k for row in result.of(scaled=True)]
     for number, scaled in enumerate((False, True)):
-        rows = found.of(scaled=scaled)
-        look = look_of(number, ink)
+        rows = result.of(scaled=scaled)
+        style = line_style(number, ink)
         name = "q · k / √d_k" if scaled else "q · k"
-        left.plot(widths, [row.variance for row in rows], label=name, **look)
-        right.plot(widths, [row.gradient for row in rows], label=f"{name}: mean", **look)
+        left.plot(widths, [row.variance for row in rows], label=name, **style)
+        right.plot(widths, [row.gradient for row in rows], label=f"{name}: mean", **style)
         medians = [row.median_gradient for row in rows]
-        right.plot(widths, medians, label=f"{name}: median", linestyle="--", **look)
+        right.plot(widths, medians, label=f"{name}: median", linestyle="--", **style)
     left.plot(widths, widths, color=ink.text, marker="", linewidth=0.9, linestyle=":", label="d_k")
-    left.set(title="variance of what is softmaxed", xlabel="d_k")
+    left.set(title="variance of the scores", xlabel="d_k")
     right.set(title="size of the softmax's gradient", xlabel="d_k")
     for axes in (left, right):
         axes.set_xscale("log", base=2)
@@ -205,20 +205,20 @@ def _draw_scaling(found: Scaling, figure: "Figure", ink: Ink) -> None:
         axes.legend()
 
 
-Kind = Literal["scaled", "dot", "additive"]
-KINDS: tuple[Kind, ...] = ("scaled", "dot", "additive")
+ScoreFunction = Literal["scaled", "dot", "additive"]
+SCORE_FUNCTIONS: tuple[ScoreFunction, ...] = ("scaled", "dot", "additive")
 NAMES = {"scaled": "q · k / √d_k", "dot": "q · k", "additive": "vᵀ tanh(W q + U k)"}
-KEYS, VALUES, PAIRS, ASKED, WIDTH = 64, 16, 16, 8, 64
-"""The task: names and values there are, pairs in a sentence, questions about it; and d_model."""
+KEYS, VALUES, PAIRS, QUERIES, WIDTH = 64, 16, 16, 8, 64
+"""The task: distinct names and values, pairs and queries per sequence; and d_model."""
 
 
-class Scores(nn.Module):
-    """One head's projections of d_model to d_k, and one of the three comparisons."""
+class ScoreModule(nn.Module):
+    """One head's query and key projections and one of the three score functions."""
 
-    def __init__(self, kind: Kind, *, d_model: int, d_k: int) -> None:
+    def __init__(self, kind: ScoreFunction, *, d_model: int, d_k: int) -> None:
         super().__init__()
         self.kind, self.d_k = kind, d_k
-        self.query = nn.Linear(d_model, d_k, bias=False)  # W of the additive one
+        self.query = nn.Linear(d_model, d_k, bias=False)  # W of the additive score
         self.key = nn.Linear(d_model, d_k, bias=False)  # and U
         nn.init.xavier_uniform_(self.query.weight)
         nn.init.xavier_uniform_(self.key.weight)
@@ -229,7 +229,7 @@ class Scores(nn.Module):
         x: Float[Tensor, "batch query d_model"],
         memory: Float[Tensor, "batch memory d_model"],
     ) -> Float[Tensor, "batch query memory"]:
-        """What goes into the softmax."""
+        """Return the scores before the softmax."""
         queries, keys = self.query(x), self.key(memory)
         if self.v is not None:
             return (queries[:, :, None] + keys[:, None]).tanh() @ self.v
@@ -237,59 +237,65 @@ class Scores(nn.Module):
         return products / self.d_k**0.5 if self.kind == "scaled" else products
 
 
-class Lookup(nn.Module):
-    """One attention that finds a name among others and says its value."""
+class KeyLookup(nn.Module):
+    """One attention head that looks up the value of a name."""
 
-    def __init__(self, kind: Kind, *, d_k: int) -> None:
+    def __init__(self, kind: ScoreFunction, *, d_k: int) -> None:
         super().__init__()
         self.names = nn.Embedding(KEYS, WIDTH)
         self.values = nn.Embedding(VALUES, WIDTH)
-        self.scores = Scores(kind, d_model=WIDTH, d_k=d_k)
+        self.scores = ScoreModule(kind, d_model=WIDTH, d_k=d_k)
         self.out = nn.Linear(WIDTH, VALUES)
 
     def forward(
         self,
         names: Int[Tensor, "batch memory"],
         values: Int[Tensor, "batch memory"],
-        asked: Int[Tensor, "batch query"],
+        queried: Int[Tensor, "batch query"],
     ) -> Float[Tensor, "batch query value"]:
-        """The logits of the values of the names that are asked for."""
-        weights = self.scores(self.names(asked), self.names(names)).softmax(-1)
+        """Return the logits of the queried names' values.
+
+        Args:
+            names: the keys of the pairs.
+            values: their values.
+            queried: names whose values are wanted.
+        """
+        weights = self.scores(self.names(queried), self.names(names)).softmax(-1)
         return self.out(weights @ self.values(values))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cost:
-    """One forward and backward pass of the comparison and its softmax."""
+class ScoreCost:
+    """Cost of one forward and backward pass of a score function and its softmax."""
 
-    kind: Kind
+    kind: ScoreFunction
     length: int
     seconds: float
-    """The median of some repetitions."""
+    """Median of the repetitions."""
     peak_bytes: int
-    """The most that its tensors held at once, above what was there before."""
+    """Peak bytes of tensors made in the pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Learned:
-    """The key lookup after equally many updates."""
+class LookupLosses:
+    """Loss of the key lookup after a fixed number of updates."""
 
-    kind: Kind
+    kind: ScoreFunction
     d_k: int
     losses: tuple[float, ...]
-    """Nats a question on sentences never seen, one a seed; guessing has ln 16 = 2.77."""
+    """Nats per query on unseen sequences, one per seed; chance is ln 16 = 2.77."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Compared:
+class Compatibility:
     """Speed, memory and learning."""
 
     width: int
     """d_k of the costs."""
     batch: int
-    costs: tuple[Cost, ...]
+    costs: tuple[ScoreCost, ...]
     updates: int
-    learned: tuple[Learned, ...]
+    learned: tuple[LookupLosses, ...]
 
 
 def measure_compatibility(
@@ -299,105 +305,115 @@ def measure_compatibility(
     seeds: int = 5,
     updates: int = 150,
     repeats: int = 9,
-) -> Compared:
-    """Time the three, weigh their tensors, and let each learn the same lookup."""
+) -> Compatibility:
+    """Measure time, memory and learning of the three score functions.
+
+    Args:
+        lengths: sequence lengths of the cost measurements.
+        widths: d_k of the learning measurements.
+        seeds: training runs per variant.
+        updates: optimizer steps per run.
+        repeats: timed repetitions.
+    """
     batch, width = 4, 64
     costs = [
         _cost(kind, batch=batch, length=length, d_k=width, repeats=repeats)
         for length in lengths
-        for kind in KINDS
+        for kind in SCORE_FUNCTIONS
     ]
     learned = [
-        Learned(
+        LookupLosses(
             kind=kind,
             d_k=d_k,
             losses=tuple(_loss_of(kind, d_k, updates=updates, seed=s) for s in range(seeds)),
         )
         for d_k in widths
-        for kind in KINDS
+        for kind in SCORE_FUNCTIONS
     ]
-    return Compared(
+    return Compatibility(
         width=width, batch=batch, costs=tuple(costs), updates=updates, learned=tuple(learned)
     )
 
 
-def compatibility_figure(*, quick: bool = False) -> Shown:
-    """Measure, and draw time, memory and losses."""
+def compatibility_figure(*, quick: bool = False) -> PaperFigure:
+    """Measure, and plot time, memory and losses."""
     if quick:
-        found = measure_compatibility(
+        result = measure_compatibility(
             lengths=(16, 32), widths=(4, 16), seeds=1, updates=9, repeats=2
         )
     else:
-        found = measure_compatibility()
-    of = {(cost.kind, cost.length): cost for cost in found.costs}
-    longest = found.costs[-1].length
-    scaled, additive = of["scaled", longest], of["additive", longest]
-    losses = {(one.kind, one.d_k): median(one.losses) for one in found.learned}
-    narrow, wide = found.learned[0].d_k, found.learned[-1].d_k
-    said = {
-        d_k: ", ".join(f"{losses[kind, d_k]:.3f} ({kind})" for kind in KINDS)
+        result = measure_compatibility()
+    costs = {(cost.kind, cost.length): cost for cost in result.costs}
+    longest = result.costs[-1].length
+    scaled, additive = costs["scaled", longest], costs["additive", longest]
+    losses = {(run.kind, run.d_k): median(run.losses) for run in result.learned}
+    narrow, wide = result.learned[0].d_k, result.learned[-1].d_k
+    summary = {
+        d_k: ", ".join(f"{losses[kind, d_k]:.3f} ({kind})" for kind in SCORE_FUNCTIONS)
         for d_k in (narrow, wide)
     }
-    return Shown(
+    return PaperFigure(
         title="Additive, dot-product and scaled dot-product attention (3.2.1)",
-        numbers=found,
-        found=(
-            f"At {longest} positions and d_k {found.width} the additive comparison takes "
+        numbers=result,
+        finding=(
+            f"At {longest} positions and d_k {result.width} the additive score takes "
             f"{additive.seconds / scaled.seconds:.0f} times the time and "
             f"{additive.peak_bytes / scaled.peak_bytes:.0f} times the memory of the scaled "
-            f"products. A key lookup after {found.updates} updates, median loss of "
-            f"{len(found.learned[0].losses)} seeds: at d_k {narrow} {said[narrow]}; at d_k {wide} "
-            f"{said[wide]}."
+            f"dot product. A key lookup after {result.updates} updates, median loss of "
+            f"{len(result.learned[0].losses)} seeds: at d_k {narrow} {summary[narrow]}; at d_k "
+            f"{wide} {summary[wide]}."
         ),
-        draw=lambda figure, ink: _draw_compatibility(found, figure, ink),
+        draw=lambda figure, ink: _draw_compatibility(result, figure, ink),
     )
 
 
-def _cost(kind: Kind, *, batch: int, length: int, d_k: int, repeats: int) -> Cost:
+def _cost(kind: ScoreFunction, *, batch: int, length: int, d_k: int, repeats: int) -> ScoreCost:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        scores = Scores(kind, d_model=d_k, d_k=d_k)
+        scores = ScoreModule(kind, d_model=d_k, d_k=d_k)
         x = torch.randn(batch, length, d_k)
 
-    def once() -> None:
+    def forward_backward() -> None:
         scores.zero_grad(set_to_none=True)
         scores(x, x).softmax(-1).square().sum().backward()
 
-    peak, spent = peak_bytes(once), list[float]()
+    peak, spent = peak_bytes(forward_backward), list[float]()
     for _ in range(repeats):
         started = time.perf_counter()
-        once()
+        forward_backward()
         spent.append(time.perf_counter() - started)
-    return Cost(kind=kind, length=length, seconds=median(spent), peak_bytes=peak)
+    return ScoreCost(kind=kind, length=length, seconds=median(spent), peak_bytes=peak)
 
 
 def _loss(module: nn.Module, draws: torch.Generator) -> Tensor:
     names = torch.rand(16, KEYS, generator=draws).argsort(-1)[:, :PAIRS]
     values = torch.randint(VALUES, (16, PAIRS), generator=draws)
-    asked = torch.randint(PAIRS, (16, ASKED), generator=draws)
-    logits = module(names, values, names.gather(1, asked))
-    return F.cross_entropy(logits.flatten(0, 1), values.gather(1, asked).flatten())
+    queried = torch.randint(PAIRS, (16, QUERIES), generator=draws)
+    logits = module(names, values, names.gather(1, queried))
+    return F.cross_entropy(logits.flatten(0, 1), values.gather(1, queried).flatten())
 
 
-def _loss_of(kind: Kind, d_k: int, *, updates: int, seed: int) -> float:
-    trained = learn(lambda: Lookup(kind, d_k=d_k), _loss, updates=updates, rate=3e-3, seed=seed)
-    draws = unseen_draws(seed)
+def _loss_of(kind: ScoreFunction, d_k: int, *, updates: int, seed: int) -> float:
+    trained = train_module(
+        lambda: KeyLookup(kind, d_k=d_k), _loss, updates=updates, learning_rate=3e-3, seed=seed
+    )
+    draws = test_generator(seed)
     with torch.inference_mode():
         return sum(_loss(trained, draws).item() for _ in range(16)) / 16
 
 
-def _draw_compatibility(found: Compared, figure: "Figure", ink: Ink) -> None:
+def _draw_compatibility(result: Compatibility, figure: "Figure", ink: Ink) -> None:
     fast, small, good = figure.subplots(1, 3)
-    lengths = sorted({cost.length for cost in found.costs})
-    _lines(fast, found, ink, lambda cost: 1000 * cost.seconds)
-    _lines(small, found, ink, lambda cost: cost.peak_bytes / 2**20)
-    widths = sorted({one.d_k for one in found.learned})
-    for number, kind in enumerate(KINDS):
-        look = look_of(number, ink)
-        ours = [one for one in found.learned if one.kind == kind]
-        good.plot(widths, [median(one.losses) for one in ours], label=NAMES[kind], **look)
-        for one in ours:
-            good.plot([one.d_k] * len(one.losses), one.losses, linestyle="", alpha=0.5, **look)
+    lengths = sorted({cost.length for cost in result.costs})
+    _plot_costs(fast, result, ink, lambda cost: 1000 * cost.seconds)
+    _plot_costs(small, result, ink, lambda cost: cost.peak_bytes / 2**20)
+    widths = sorted({run.d_k for run in result.learned})
+    for number, kind in enumerate(SCORE_FUNCTIONS):
+        style = line_style(number, ink)
+        runs = [run for run in result.learned if run.kind == kind]
+        good.plot(widths, [median(run.losses) for run in runs], label=NAMES[kind], **style)
+        for run in runs:
+            good.plot([run.d_k] * len(run.losses), run.losses, linestyle="", alpha=0.5, **style)
     for axes, title, label, ticks in (
         (fast, "time, ms", "positions", lengths),
         (small, "peak memory, MiB", "positions", lengths),
@@ -410,12 +426,14 @@ def _draw_compatibility(found: Compared, figure: "Figure", ink: Ink) -> None:
     figure.legend(*fast.get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 
-def _lines(axes: "Axes", found: Compared, ink: Ink, of: Callable[[Cost], float]) -> None:
-    for number, kind in enumerate(KINDS):
-        ours = [cost for cost in found.costs if cost.kind == kind]
+def _plot_costs(
+    axes: "Axes", result: Compatibility, ink: Ink, value: Callable[[ScoreCost], float]
+) -> None:
+    for number, kind in enumerate(SCORE_FUNCTIONS):
+        costs = [cost for cost in result.costs if cost.kind == kind]
         axes.plot(
-            [cost.length for cost in ours],
-            [of(cost) for cost in ours],
+            [cost.length for cost in costs],
+            [value(cost) for cost in costs],
             label=NAMES[kind],
-            **look_of(number, ink),
+            **line_style(number, ink),
         )

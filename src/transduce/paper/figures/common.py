@@ -1,4 +1,4 @@
-"""What every figure of `transduce paper figures` is: numbers, what they say, how they look."""
+"""Shared by all figures: the result type, line styles, and training of small modules."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,40 +14,40 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shown:
+class PaperFigure:
     """One claim of the paper, measured."""
 
     title: str
     numbers: "DataclassInstance"
-    """All that was measured, for a file of JSON."""
-    found: str
-    """What the numbers say, in a sentence or two."""
+    """The measurements, written as JSON."""
+    finding: str
+    """The result in a sentence or two."""
     draw: Draw
     height: float = 3.4
-    """Of the plot, in inches; its width is that of a page."""
+    """Of the plot in inches; the width is a page's."""
 
 
-class Look(TypedDict):
-    """How one of several lines looks, as matplotlib calls it."""
+class LineStyle(TypedDict):
+    """Style of one of several lines, as matplotlib keywords."""
 
     color: str
     marker: str
 
 
-def look_of(number: int, ink: Ink) -> Look:
-    """The look of line `number`, counted from 0: none is told by its colour alone."""
-    return Look(color=ink.lines[number], marker=MARKERS[number])
+def line_style(number: int, ink: Ink) -> LineStyle:
+    """Return the style of line `number` (from 0): colour and marker both differ."""
+    return LineStyle(color=ink.lines[number], marker=MARKERS[number])
 
 
-def learn(
+def train_module(
     make: Callable[[], nn.Module],
     loss: Callable[[nn.Module, torch.Generator], Tensor],
     *,
     updates: int,
-    rate: float,
+    learning_rate: float,
     seed: int,
 ) -> nn.Module:
-    """Build a module and train it by Adam; the rate rises in a tenth of the updates, then falls.
+    """Build a module and train it with Adam: warmup over a tenth of the updates, then linear decay.
 
     Args:
         make: builds it; its weights are drawn from torch's default generator.
@@ -60,17 +60,17 @@ def learn(
         torch.manual_seed(seed)
         module = make().train()
     draws = torch.Generator().manual_seed(seed)
-    adam = torch.optim.Adam(module.parameters(), lr=rate, betas=(0.9, 0.98), eps=1e-9)
+    adam = torch.optim.Adam(module.parameters(), lr=learning_rate, betas=(0.9, 0.98), eps=1e-9)
     for update in range(1, updates + 1):
         share = min(update / max(1, updates // 10), (updates + 1 - update) / (0.9 * updates))
         for group in adam.param_groups:
-            group["lr"] = rate * share
+            group["lr"] = learning_rate * share
         adam.zero_grad(set_to_none=True)
         loss(module, draws).backward()
         adam.step()
     return module.eval()
 
 
-def unseen_draws(seed: int) -> torch.Generator:
-    """What to draw a test from: never what training draws from."""
+def test_generator(seed: int) -> torch.Generator:
+    """Return the generator of test batches; its seed differs from every training seed."""
     return torch.Generator().manual_seed(1_000_003 + seed)

@@ -1,4 +1,4 @@
-"""A share of a number of cases, and how sure it is: Wilson's interval."""
+"""Which attention head resolves "it": a probe over all heads of a model of the demo."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from transduce.demo.grammar.lexicon import Noun
 from transduce.demo.grammar.scenes import SCENES, It, unambiguous_its
 from transduce.demo.grammar.sentences import reference
 from transduce.model.trace import trace
-from transduce.paper.figures.common import Shown
+from transduce.paper.figures.common import PaperFigure
 from transduce.paper.plot import Ink
 
 LEVEL = 0.05
-"""What an interval, or all of them together, may miss."""
+"""Error probability of an interval, or of all intervals together (Bonferroni)."""
 
 
-class Share(NamedTuple):
-    """How often, with Wilson's interval."""
+class Proportion(NamedTuple):
+    """A proportion with Wilson's score interval."""
 
     right: int
     of: int
@@ -38,8 +38,13 @@ class Share(NamedTuple):
         return f"{100 * self.right / self.of:.1f} % ({low:.1f} to {high:.1f} %)"
 
 
-def wilson(right: int, of: int, *, level: float = LEVEL) -> Share:
-    """Wilson's score interval of a share.
+def wilson(right: int, of: int, *, level: float = LEVEL) -> Proportion:
+    """Return a proportion with Wilson's score interval.
+
+    Args:
+        right: successes.
+        of: trials.
+        level: probability that the interval misses the true proportion.
 
     >>> [round(end, 3) for end in wilson(5, 10)[2:]]
     [0.237, 0.763]
@@ -48,11 +53,11 @@ def wilson(right: int, of: int, *, level: float = LEVEL) -> Share:
     share = right / of
     middle = (share + z * z / (2 * of)) / (1 + z * z / of)
     reach = z / (1 + z * z / of) * (share * (1 - share) / of + z * z / (4 * of * of)) ** 0.5
-    return Share(right, of, middle - reach, middle + reach)
+    return Proportion(right, of, middle - reach, middle + reach)
 
 
 class TwoReadings(NamedTuple):
-    """A scene told twice with different reasons, and its translations."""
+    """Two sentences that differ in the reason, which decides what "it" refers to."""
 
     first: Pair
     """"It" is the first noun."""
@@ -62,32 +67,34 @@ class TwoReadings(NamedTuple):
 
 
 def two_readings(count: int, *, seed: int = 1, fresh: bool = True) -> list[TwoReadings]:
-    """Draw pairs of sentences that differ in the last word alone.
+    """Draw pairs of sentences that differ only in the last word.
 
     Args:
-        count: of pairs, at most; there are about 280 fresh ones.
-        seed: what is drawn.
-        fresh: only nouns with adjectives that training of the demo never had in one sentence.
+        count: maximum number of pairs; about 280 fresh ones exist.
+        seed: of the random draws.
+        fresh: only noun-adjective combinations absent from the demo's training data.
     """
     unseen, rng = (
         unseen_combinations(Random(1)),
         Random(seed),
     )  # the demo's corpus has seed 1
-    couples = [couple for scene in range(len(SCENES)) for couple in _couples(scene, unseen, fresh)]
+    couples = [
+        couple for scene in range(len(SCENES)) for couple in _reading_pairs(scene, unseen, fresh)
+    ]
     rng.shuffle(couples)
     pairs: list[TwoReadings] = []
     for number, (first, second) in enumerate(couples):
-        said = [reference(Random(seed * 100_003 + number), it) for it in (first, second)]
-        words = [sentence.source.split() for sentence in said]
+        pair = [reference(Random(seed * 100_003 + number), it) for it in (first, second)]
+        words = [sentence.source.split() for sentence in pair]
         if words[0][:-1] == words[1][:-1]:
-            pairs.append(TwoReadings(said[0], said[1], first.doer, first.thing))
+            pairs.append(TwoReadings(pair[0], pair[1], first.doer, first.thing))
         if len(pairs) == count:
             break
     return pairs
 
 
-def _couples(scene: int, unseen: UnseenCombinations, fresh: bool) -> list[tuple[It, It]]:
-    """Two readings of the same two nouns, one couple of reasons for each two nouns."""
+def _reading_pairs(scene: int, unseen: UnseenCombinations, fresh: bool) -> list[tuple[It, It]]:
+    """Return all pairs of reasons for the same two nouns of a scene."""
     by_nouns: dict[tuple[str, str], tuple[list[It], list[It]]] = {}
     for it in unambiguous_its(SCENES[scene]):
         if not fresh or it.pair in unseen.pairs:
@@ -108,66 +115,72 @@ Side = Literal["encoder", "cross"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HeadFound:
+class HeadAccuracy:
     """One head."""
 
     side: Side
     layer: int
     """Counted from 1, as the heads are."""
     head: int
-    sentences: Share
-    """Sentences in which it looks more at the noun that is meant; chance is a half."""
-    moves: Share
-    """Pairs in which the look moves towards the first noun where that is meant; a half too."""
+    sentences: Proportion
+    """Sentences with more attention on the referent; chance is 50 %."""
+    moves: Proportion
+    """Pairs in which attention shifts towards the referent; chance is 50 %."""
     both: int
-    """Pairs of which it has both sentences right."""
+    """Pairs with both sentences right."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Resolved:
-    """All heads, and the best one on sentences that it was not chosen by."""
+class CoreferenceResult:
+    """All heads, and the best head on held-out sentences."""
 
     pairs: int
     fresh: bool
-    """Whether in every sentence the noun that is meant never met its adjective in training."""
-    heads: tuple[HeadFound, ...]
-    best: HeadFound
-    """Chosen by the sentences of every other pair; the numbers in it are of all pairs."""
-    held_out: Share
-    """That head on the other half, at the usual 95 %."""
-    held_out_both: Share
-    """Pairs of the other half of which it has both sentences right."""
+    """Whether no referent occurred with its adjective in training."""
+    heads: tuple[HeadAccuracy, ...]
+    best: HeadAccuracy
+    """Selected on every other pair; its numbers cover all pairs."""
+    held_out: Proportion
+    """That head on the other half, with a 95 % interval."""
+    held_out_both: Proportion
+    """Pairs of the other half with both sentences right."""
 
-    def of(self, side: Side) -> list[HeadFound]:
-        """The heads of one side, layer by layer."""
+    def of(self, side: Side) -> list[HeadAccuracy]:
+        """Return the heads of one side, layer by layer."""
         return [head for head in self.heads if head.side == side]
 
 
-def measure_resolving(
+def measure_coreference(
     bundle: Bundle, *, count: int = 250, seed: int = 1, fresh: bool = True
-) -> Resolved:
-    """Read pairs of sentences, and see where every head looks from "it".
+) -> CoreferenceResult:
+    """Measure for every head whether attention from "it" prefers the referent.
+
+    Args:
+        bundle: a model of the demo.
+        count: maximum number of sentence pairs.
+        seed: of the random draws.
+        fresh: only noun-adjective combinations absent from training.
 
     Raises:
-        ValueError: if "it" is not one piece of the bundle's tokenizer: it is no demo's model.
+        ValueError: if the tokenizer splits "it", that is, the model is not of the demo.
     """
-    looks = [
-        look
+    preferences = [
+        preference
         for pair in two_readings(count, seed=seed, fresh=fresh)
-        if (look := _look(bundle, pair)) is not None
+        if (preference := _noun_preference(bundle, pair)) is not None
     ]
-    if not looks:
+    if not preferences:
         raise ValueError(
             'the model does not know "it" and the nouns of the demo\'s sentences as pieces: give '
             "--model a model that `transduce demo` trained"
         )
-    leans = torch.stack(looks)  # towards the first noun
+    leans = torch.stack(preferences)  # positive: towards the first noun
     right = torch.stack([leans[:, 0] > 0, leans[:, 1] < 0], dim=1)
     heads = _heads(right, leans[:, 0] > leans[:, 1], depth=bundle.model.config.encoder_layers)
     best = int(right[::2].sum((0, 1)).argmax())
     others = right[1::2].flatten(2)[..., best]
-    return Resolved(
-        pairs=len(looks),
+    return CoreferenceResult(
+        pairs=len(preferences),
         fresh=fresh,
         heads=heads,
         best=heads[best],
@@ -176,73 +189,75 @@ def measure_resolving(
     )
 
 
-def resolving_figure(bundle: Bundle, *, quick: bool = False) -> Shown:
-    """Measure, and draw all heads as a map."""
-    found = measure_resolving(bundle, count=6 if quick else 250)
-    sure = [head for head in found.heads if head.sentences.low > 0.5]
-    best = found.best
-    where = "from “it”" if best.side == "encoder" else "as er, sie or es is due"
-    fresh = " whose noun and adjective never met in training" if found.fresh else ""
-    return Shown(
+def coreference_figure(bundle: Bundle, *, quick: bool = False) -> PaperFigure:
+    """Measure, and plot all heads as a map."""
+    result = measure_coreference(bundle, count=6 if quick else 250)
+    sure = [head for head in result.heads if head.sentences.low > 0.5]
+    best = result.best
+    where = "from “it”" if best.side == "encoder" else "when predicting er, sie or es"
+    fresh = " whose noun and adjective never occurred together in training" if result.fresh else ""
+    return PaperFigure(
         title="“it” resolved, over all heads",
-        numbers=found,
-        found=(
-            f"In {found.pairs} pairs of sentences like “tired” and “wide”{fresh}: head {best.head} "
-            f"of {best.side} layer {best.layer}, chosen on half of them, looks {where} more at the "
-            f"noun that is meant in {found.held_out} of the sentences of the other half, and in "
-            f"both of a pair in {found.held_out_both}. Chance is 50 % and 25 %; a head that always "
-            f"prefers one noun has 50 % and none. {len(sure)} of {len(found.heads)} heads are "
-            f"above a half, with intervals widened for looking at all of them."
+        numbers=result,
+        finding=(
+            f"In {result.pairs} sentence pairs like “tired” and “wide”{fresh}, head {best.head} of "
+            f"{best.side} layer {best.layer}, selected on half of them, attends {where} more to "
+            f"the referent in {result.held_out} of the held-out sentences, and in both sentences "
+            f"of a pair in {result.held_out_both}. Chance is 50 % and 25 %; a head that always "
+            f"prefers one noun reaches 50 % and 0 %. {len(sure)} of {len(result.heads)} heads are "
+            f"above 50 % (intervals corrected for multiple comparisons)."
         ),
-        draw=lambda figure, ink: _draw(found, figure, ink),
+        draw=lambda figure, ink: _draw(result, figure, ink),
         height=5.0,
     )
 
 
-def _look(bundle: Bundle, pair: TwoReadings) -> Float[Tensor, "2 layers heads"] | None:
-    """How much more each head gives the first noun than the second, in both readings.
+def _noun_preference(bundle: Bundle, pair: TwoReadings) -> Float[Tensor, "2 layers heads"] | None:
+    """Return each head's attention on the first noun minus the second, in both readings.
 
-    The encoder's layers come first, then the decoder's; None if the pieces are not as they should.
+    Encoder layers come first, then the decoder's; None if a word is not found in the pieces.
     """
     leans: list[Tensor] = []
     for source, target in (pair.first, pair.second):
-        ids, said = ([*bundle.tokenizer.encode(text), Tokenizer.EOS] for text in (source, target))
-        pieces, due = bundle.tokenizer.pieces(ids), bundle.tokenizer.pieces(said)
-        nouns = [places(pieces, noun.english) for noun in (pair.doer, pair.thing)]
-        it, pronoun = _last(pieces, (_IT,)), _last(due, _PRONOUNS)
+        ids, target_ids = (
+            [*bundle.tokenizer.encode(text), Tokenizer.EOS] for text in (source, target)
+        )
+        pieces, target_pieces = bundle.tokenizer.pieces(ids), bundle.tokenizer.pieces(target_ids)
+        nouns = [piece_positions(pieces, noun.english) for noun in (pair.doer, pair.thing)]
+        it, pronoun = _last_index(pieces, (_IT,)), _last_index(target_pieces, _PRONOUNS)
         if it is None or pronoun is None or not all(nouns):
             return None
-        traced = trace(bundle.model, ids, said)
-        looks = torch.cat([traced.encoder[:, :, it], traced.cross[:, :, pronoun]])
-        leans.append(looks[..., nouns[0]].sum(-1) - looks[..., nouns[1]].sum(-1))
+        traced = trace(bundle.model, ids, target_ids)
+        weights = torch.cat([traced.encoder[:, :, it], traced.cross[:, :, pronoun]])
+        leans.append(weights[..., nouns[0]].sum(-1) - weights[..., nouns[1]].sum(-1))
     return torch.stack(leans)
 
 
-def _last(pieces: Sequence[str], wanted: Sequence[str]) -> int | None:
+def _last_index(pieces: Sequence[str], wanted: Sequence[str]) -> int | None:
     return max((place for place, piece in enumerate(pieces) if piece in wanted), default=None)
 
 
-def places(pieces: Sequence[str], word: str) -> list[int]:
-    """Where the pieces of a word stand; none if it is not there, or is there twice."""
-    found: list[list[int]] = []
+def piece_positions(pieces: Sequence[str], word: str) -> list[int]:
+    """Return the positions of a word's pieces; empty unless it occurs exactly once."""
+    occurrences: list[list[int]] = []
     for begin, piece in enumerate(pieces):
         if not piece.startswith("▁"):
             continue
         spelt, end = piece[1:], begin + 1
         while spelt != word and end < len(pieces) and word.startswith(spelt + pieces[end]):
             spelt, end = spelt + pieces[end], end + 1
-        whole = end == len(pieces) or not pieces[end][0].isalnum()
-        if spelt == word and whole:
-            found.append(list(range(begin, end)))
-    return found[0] if len(found) == 1 else []
+        complete = end == len(pieces) or not pieces[end][0].isalnum()
+        if spelt == word and complete:
+            occurrences.append(list(range(begin, end)))
+    return occurrences[0] if len(occurrences) == 1 else []
 
 
-def _heads(right: Tensor, moves: Tensor, *, depth: int) -> tuple[HeadFound, ...]:
+def _heads(right: Tensor, moves: Tensor, *, depth: int) -> tuple[HeadAccuracy, ...]:
     """Every head's shares; `depth` layers are the encoder's, the others the decoder's."""
     layers, heads = right.shape[2:]
     level = LEVEL / (layers * heads)
     return tuple(
-        HeadFound(
+        HeadAccuracy(
             side="encoder" if layer < depth else "cross",
             layer=layer + 1 if layer < depth else layer - depth + 1,
             head=head + 1,
@@ -255,25 +270,27 @@ def _heads(right: Tensor, moves: Tensor, *, depth: int) -> tuple[HeadFound, ...]
     )
 
 
-def _draw(found: Resolved, figure: "Figure", ink: Ink) -> None:
+def _draw(result: CoreferenceResult, figure: "Figure", ink: Ink) -> None:
     axes = figure.subplots(2, 2)
-    encoder, cross = found.of("encoder"), found.of("cross")
-    picture = _map(axes[0, 0], encoder, [head.sentences for head in encoder])
-    _map(axes[0, 1], encoder, [head.moves for head in encoder])
-    _map(axes[1, 0], cross, [head.sentences for head in cross])
-    _map(axes[1, 1], cross, [head.moves for head in cross])
+    encoder, cross = result.of("encoder"), result.of("cross")
+    picture = _draw_head_map(axes[0, 0], encoder, [head.sentences for head in encoder])
+    _draw_head_map(axes[0, 1], encoder, [head.moves for head in encoder])
+    _draw_head_map(axes[1, 0], cross, [head.sentences for head in cross])
+    _draw_head_map(axes[1, 1], cross, [head.moves for head in cross])
     axes[0, 0].set(ylabel="encoder, from “it”\nlayer")
     axes[1, 0].set(ylabel="decoder, at er, sie, es\nlayer")
-    axes[0, 0].set(title="looks more at the noun\nthat is meant, % of sentences")
-    axes[0, 1].set(title="moves towards it with the\nreason, % of pairs")
+    axes[0, 0].set(title="more attention on the\nreferent, % of sentences")
+    axes[0, 1].set(title="attention shifts with the\nreason, % of pairs")
     axes[1, 0].set(xlabel="head")
     axes[1, 1].set(xlabel="head")
     figure.colorbar(picture, ax=axes, pad=0.02)
-    figure.supxlabel("* surely not 50 %: 95 % for all heads together", fontsize=9)
+    figure.supxlabel("* differs from 50 % (95 %, all heads together)", fontsize=9)
 
 
-def _map(axes: "Axes", heads: Sequence[HeadFound], shares: Sequence[Share]) -> "AxesImage":
-    rows, columns = (max(each) for each in zip(*((h.layer, h.head) for h in heads), strict=True))
+def _draw_head_map(
+    axes: "Axes", heads: Sequence[HeadAccuracy], shares: Sequence[Proportion]
+) -> "AxesImage":
+    rows, columns = (max(axis) for axis in zip(*((h.layer, h.head) for h in heads), strict=True))
     percents = [100 * share.right / share.of for share in shares]
     table = [percents[row * columns : (row + 1) * columns] for row in range(rows)]
     picture = axes.imshow(table, cmap="RdBu", vmin=0, vmax=100, aspect="auto")

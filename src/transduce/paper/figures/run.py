@@ -1,4 +1,4 @@
-"""The figures of `transduce paper figures`: each measured, said in a sentence, drawn, written."""
+"""The figures of `transduce paper figures`: measured, summarised, plotted and written."""
 
 import json
 import platform
@@ -13,8 +13,8 @@ from transduce.bundle.bundle import Bundle
 from transduce.io.streams import open_output
 from transduce.io.version import VERSION
 from transduce.paper.figures.attention_scores import compatibility_figure, scaling_figure
-from transduce.paper.figures.common import Shown
-from transduce.paper.figures.coreference import resolving_figure
+from transduce.paper.figures.common import PaperFigure
+from transduce.paper.figures.coreference import coreference_figure
 from transduce.paper.figures.heads import heads_figure
 from transduce.paper.figures.masks import masks_figure
 from transduce.paper.figures.positions import lengths_figure, order_figure, waves_figure
@@ -22,9 +22,9 @@ from transduce.paper.figures.schedule import curves_figure
 from transduce.paper.plot import save_plot
 
 IT = "it"
-"""The figure that needs a model of the demo."""
+"""Name of the figure that needs a model of the demo."""
 
-FIGURES: Mapping[str, Callable[..., Shown]] = MappingProxyType(
+FIGURES: Mapping[str, Callable[..., PaperFigure]] = MappingProxyType(
     {
         "scaling": scaling_figure,
         "compatibility": compatibility_figure,
@@ -39,15 +39,15 @@ FIGURES: Mapping[str, Callable[..., Shown]] = MappingProxyType(
 """By name, in the paper's order; each takes `quick`."""
 
 
-def chosen(only: Sequence[str], *, model: bool) -> tuple[str, ...]:
-    """The names of the figures to make.
+def select_figures(only: Sequence[str], *, model: bool) -> tuple[str, ...]:
+    """Return the names of the figures to make, in the paper's order.
 
     Args:
-        only: names that were asked for; none are all.
-        model: whether there is a model for the figure of "it".
+        only: requested names; empty selects all.
+        model: whether there is a model for the figure "it".
 
     Raises:
-        ValueError: if a name is none of a figure, or "it" is asked for without a model.
+        ValueError: if a name is unknown, or "it" is requested without a model.
     """
     names = (*FIGURES, IT)
     for name in only:
@@ -58,21 +58,34 @@ def chosen(only: Sequence[str], *, model: bool) -> tuple[str, ...]:
     return tuple(name for name in names if (name in only if only else name != IT or model))
 
 
-def make_figure(name: str, *, bundle: Bundle | None = None, quick: bool = False) -> Shown:
-    """Measure one figure by its name; `bundle` is for that of "it"."""
+def make_figure(name: str, *, bundle: Bundle | None = None, quick: bool = False) -> PaperFigure:
+    """Measure one figure.
+
+    Args:
+        name: one of `FIGURES`, or "it".
+        bundle: a model of the demo, for "it".
+        quick: measure little, only to check that it works.
+    """
     if name == IT:
-        assert bundle is not None, "`chosen` asks for one"
-        return resolving_figure(bundle, quick=quick)
+        assert bundle is not None, "`select_figures` requires one"
+        return coreference_figure(bundle, quick=quick)
     return FIGURES[name](quick=quick)
 
 
-def write_figure(folder: Path, name: str, shown: Shown, *, quick: bool) -> None:
-    """Write NAME.json and the plots NAME.svg, .png, -dark.svg and -dark.png."""
+def write_figure(folder: Path, name: str, shown: PaperFigure, *, quick: bool) -> None:
+    """Write NAME.json and the plots NAME.svg, .png, -dark.svg and -dark.png.
+
+    Args:
+        folder: where to.
+        name: of the figure and its files.
+        shown: the measured figure.
+        quick: recorded, since quick numbers mean little.
+    """
     save_plot(folder, name, shown.draw, height=shown.height)
     record = {
         "figure": name,
         "title": shown.title,
-        "found": shown.found,
+        "found": shown.finding,
         "quick": quick,
         "versions": {
             "transduce": VERSION,
@@ -92,24 +105,27 @@ def make_figures(
     *,
     bundle: Bundle | None = None,
     quick: bool = False,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> str:
-    """Measure figures, write them and `figures.md`, and return what was found as a table.
+    """Measure figures, write them and `figures.md`, and return the findings as a table.
 
     Args:
-        names: as `chosen` gives them.
+        names: from `select_figures`.
         folder: where they go; other figures in it stay.
         bundle: for the figure of "it".
         quick: only to see that all works.
         tell: told what is being measured.
     """
-    shown: dict[str, Shown] = {}
+    figures: dict[str, PaperFigure] = {}
     for name in names:
-        tell(f"measuring: {name}")
-        shown[name] = make_figure(name, bundle=bundle, quick=quick)
-        write_figure(folder, name, shown[name], quick=quick)
-    parts = [f"## {one.title}\n\n{one.found}\n\n![]({name}.svg)" for name, one in shown.items()]
+        on_progress(f"measuring: {name}")
+        figures[name] = make_figure(name, bundle=bundle, quick=quick)
+        write_figure(folder, name, figures[name], quick=quick)
+    parts = [
+        f"## {figure.title}\n\n{figure.finding}\n\n![]({name}.svg)"
+        for name, figure in figures.items()
+    ]
     with open_output(folder / "figures.md") as file:
         file.write(("\n\n".join(["# Figures", *parts]) + "\n").encode())
-    rows = [f"| {name} | {one.found} |" for name, one in shown.items()]
-    return "\n".join(["| figure | found |", "|---|---|", *rows])
+    rows = [f"| {name} | {figure.finding} |" for name, figure in figures.items()]
+    return "\n".join(["| figure | finding |", "|---|---|", *rows])

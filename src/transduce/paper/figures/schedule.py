@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from transduce.config import load_recipe
-from transduce.paper.figures.common import Shown
+from transduce.paper.figures.common import PaperFigure
 from transduce.paper.plot import MARKERS, Ink
 from transduce.train.config import TrainConfig
 from transduce.train.schedule import learning_rates
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Curve:
-    """The rate of one model over its updates."""
+class LearningRateCurve:
+    """Learning rate of one model over its updates."""
 
     name: str
     d_model: int
@@ -27,17 +27,17 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Curves:
-    """Some models' rates."""
+class LearningRateCurves:
+    """Learning rate curves of several models."""
 
-    curves: tuple[Curve, ...]
+    curves: tuple[LearningRateCurve, ...]
 
 
-def measure_curves(*, last: int = 40_000, every: int = 100) -> Curves:
-    """The rates that training would have: base and big as in the paper, and two other warmups."""
+def measure_curves(*, last: int = 40_000, every: int = 100) -> LearningRateCurves:
+    """Compute the curves of the paper's base and big models and of two other warmups."""
     base, big = load_recipe("base").model, load_recipe("big").model
     warmup = TrainConfig().warmup
-    return Curves(
+    return LearningRateCurves(
         curves=tuple(
             _curve(name, d_model=model.d_model, warmup=warmup, last=last, every=every)
             for name, model, warmup in (
@@ -50,42 +50,42 @@ def measure_curves(*, last: int = 40_000, every: int = 100) -> Curves:
     )
 
 
-def curves_figure(*, quick: bool = False) -> Shown:
-    """Draw the rates against the updates."""
-    found = measure_curves(every=1000 if quick else 100)
-    base, big = found.curves[:2]
-    return Shown(
+def curves_figure(*, quick: bool = False) -> PaperFigure:
+    """Plot learning rate against update."""
+    result = measure_curves(every=1000 if quick else 100)
+    base, big = result.curves[:2]
+    return PaperFigure(
         title="The learning rate, equation (3) (5.3)",
-        numbers=found,
-        found=(
-            f"The rate rises linearly and falls as the inverse square root; it peaks at update "
+        numbers=result,
+        finding=(
+            f"The learning rate rises linearly, then falls as 1/√step; it peaks at update "
             f"{base.peak_at:,} with {base.peak * 1e4:.2f}e-4 for base and {big.peak * 1e4:.2f}e-4 "
             f"for big: 1/√(d_model · warmup)."
         ),
-        draw=lambda figure, ink: _draw(found, figure, ink),
+        draw=lambda figure, ink: _draw(result, figure, ink),
     )
 
 
-def _curve(name: str, *, d_model: int, warmup: int, last: int, every: int) -> Curve:
+def _curve(name: str, *, d_model: int, warmup: int, last: int, every: int) -> LearningRateCurve:
     config = TrainConfig(warmup=warmup)
     updates = (1, *range(every, last + 1, every))
-    made = [learning_rates(update, config=config, d_model=d_model)[0] for update in updates]
-    peak = max(made)
-    return Curve(
+    rates = [learning_rates(update, config=config, d_model=d_model)[0] for update in updates]
+    peak = max(rates)
+    return LearningRateCurve(
         name=name,
         d_model=d_model,
         warmup=warmup,
         updates=updates,
-        rates=tuple(made),
+        rates=tuple(rates),
         peak=peak,
-        peak_at=updates[made.index(peak)],
+        peak_at=updates[rates.index(peak)],
     )
 
 
-def _draw(found: Curves, figure: "Figure", ink: Ink) -> None:
+def _draw(result: LearningRateCurves, figure: "Figure", ink: Ink) -> None:
     axes = figure.subplots()
     dashes = ("-", "-", "--", ":")
-    for number, curve in enumerate(found.curves):
+    for number, curve in enumerate(result.curves):
         axes.plot(
             [update / 1000 for update in curve.updates],
             [1e4 * rate for rate in curve.rates],
@@ -102,5 +102,5 @@ def _draw(found: Curves, figure: "Figure", ink: Ink) -> None:
             xytext=(7, 3),
             fontsize=9,
         )
-    axes.set(xlabel="thousand updates", ylabel="rate · 10⁴", ylim=(0, 11))
+    axes.set(xlabel="thousand updates", ylabel="learning rate · 10⁴", ylim=(0, 11))
     axes.legend(loc="upper right")

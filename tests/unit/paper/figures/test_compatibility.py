@@ -4,17 +4,21 @@ import pytest
 import torch
 
 from transduce.paper.figures.attention_scores import (
-    KINDS,
-    Kind,
-    Scores,
+    SCORE_FUNCTIONS,
+    ScoreFunction,
+    ScoreModule,
     measure_compatibility,
     peak_bytes,
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_comparison_can_be_done_by_hand(kind: Kind):
-    scores, x, memory = Scores(kind, d_model=5, d_k=7), torch.randn(1, 2, 5), torch.randn(1, 3, 5)
+@pytest.mark.parametrize("kind", SCORE_FUNCTIONS)
+def test_each_comparison_can_be_done_by_hand(kind: ScoreFunction):
+    scores, x, memory = (
+        ScoreModule(kind, d_model=5, d_k=7),
+        torch.randn(1, 2, 5),
+        torch.randn(1, 3, 5),
+    )
 
     made = scores(x, memory)[0, 1, 2]
 

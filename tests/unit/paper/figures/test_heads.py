@@ -30,4 +30,4 @@ def test_the_same_seeds_answer_the_same():
 
 
 def test_the_figure_says_that_the_operations_are_the_same():
-    assert "need the same number of operations" in heads_figure(quick=True).found
+    assert "need the same number of operations" in heads_figure(quick=True).finding

@@ -14,7 +14,7 @@ from transduce.model.config import ModelConfig
 from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
 from transduce.paper.figures import coreference as resolve
-from transduce.paper.figures.coreference import measure_resolving, two_readings, wilson
+from transduce.paper.figures.coreference import measure_coreference, two_readings, wilson
 from transduce.search.config import SearchConfig
 
 COUNT = 12
@@ -62,7 +62,7 @@ def test_fresh_readings_never_met_in_training():
 
 
 def test_an_untrained_model_resolves_nothing(bundle: Bundle):
-    found = measure_resolving(bundle, count=COUNT)
+    found = measure_coreference(bundle, count=COUNT)
 
     assert found.pairs == COUNT
     assert len(found.heads) == 3 * (2 + 1)
@@ -82,7 +82,7 @@ def test_a_head_that_looks_at_the_noun_that_is_meant_is_found(
     def look(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Trace:
         text = bundle.tokenizer.decode(source).strip()
         pieces = bundle.tokenizer.pieces(source)
-        right, doer = (resolve.places(pieces, noun) for noun in meant[text])
+        right, doer = (resolve.piece_positions(pieces, noun) for noun in meant[text])
         encoder = torch.full((2, 3, len(source), len(source)), 0.01)
         encoder[1, 2][:, right] = 0.5
         encoder[1, 0][:, doer] = 0.5
@@ -94,7 +94,7 @@ def test_a_head_that_looks_at_the_noun_that_is_meant_is_found(
         )
 
     monkeypatch.setattr(resolve, "trace", look)
-    found = measure_resolving(bundle, count=COUNT)
+    found = measure_coreference(bundle, count=COUNT)
 
     assert (found.best.side, found.best.layer, found.best.head) == ("encoder", 2, 3)
     assert found.held_out.right == found.held_out.of == COUNT
@@ -107,7 +107,7 @@ def test_a_model_that_is_no_demos_is_refused(tokenizer: Tokenizer, untrained: Tr
     other = bundled(untrained, tokenizer)
 
     with pytest.raises(ValueError, match="transduce demo"):
-        measure_resolving(other, count=3)
+        measure_coreference(other, count=3)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_model_that_is_no_demos_is_refused(tokenizer: Tokenizer, untrained: Tr
     ],
 )
 def test_a_noun_is_found_whole_and_once(pieces: list[str], found: list[int]):
-    assert resolve.places(pieces, "cat") == found
+    assert resolve.piece_positions(pieces, "cat") == found
 
 
 def test_wilsons_interval_is_wider_at_a_stricter_level():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run, Transduce, refuses
 
-from transduce.paper.figures.run import chosen, make_figure
+from transduce.paper.figures.run import make_figure, select_figures
 
 
 def test_figures_are_written_with_their_numbers(transduce: Transduce, tmp_path: Path):
@@ -32,13 +32,13 @@ def test_figures_say_the_same_twice(name: str):
     first, second = (make_figure(name, quick=True) for _ in range(2))
 
     assert first.numbers == second.numbers
-    assert first.found == second.found
+    assert first.finding == second.finding
 
 
 def test_the_figure_of_it_comes_last_and_with_a_model_alone():
-    assert "it" not in chosen([], model=False)
-    assert chosen([], model=True)[-1] == "it"
-    assert chosen(["it", "scaling"], model=True) == ("scaling", "it")
+    assert "it" not in select_figures([], model=False)
+    assert select_figures([], model=True)[-1] == "it"
+    assert select_figures(["it", "scaling"], model=True) == ("scaling", "it")
 
 
 @pytest.mark.parametrize(("only", "part"), [("nosuch", "'nosuch'"), ("it", "--model")])
