@@ -154,7 +154,9 @@ MUTATIONS = (
         f"{ARCHITECTURE}::test_embeddings_are_multiplied_by_the_root_of_the_width",
     ),
     Mutation(
-        "8 without it equivariant", "paper/figures/positions.py", "without.positions = NoPositions()",
+        "8 without it equivariant",
+        "paper/figures/positions.py",
+        "without.positions = NoPositions()",
         "without.positions = sinusoid.positions",
         f"{ROOM}/test_order.py::test_an_encoder_without_positions_is_equivariant",
     ),
