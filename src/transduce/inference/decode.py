@@ -153,7 +153,7 @@ class Searcher:
         self, engine: Engine, searched: Mapping[Request, Request], options: DecodeOptions
     ) -> dict[Request, list[Hypothesis]]:
         """Search the values of `searched`; return hypotheses by its keys, reranked if asked for."""
-        found: dict[Request, list[Hypothesis]] = {}
+        results: dict[Request, list[Hypothesis]] = {}
         unique = set(searched.values())
         for batch in batches(
             unique, options.config, options.batch_tokens, batch_count=engine.preferred_batches
@@ -161,10 +161,10 @@ class Searcher:
             hypotheses = engine.search(
                 batch, options.config, options.constraints, token_scores=options.token_scores
             )
-            found |= zip(batch, hypotheses, strict=True)
+            results |= zip(batch, hypotheses, strict=True)
         if options.mbr:
-            found = {request: self._rerank(best, options) for request, best in found.items()}
-        return {original: found[request] for original, request in searched.items()}
+            results = {request: self._rerank(best, options) for request, best in results.items()}
+        return {original: results[request] for original, request in searched.items()}
 
     def _rerank(self, hypotheses: list[Hypothesis], options: DecodeOptions) -> list[Hypothesis]:
         """Rerank by minimum Bayes risk, weighting by probability (uniformly if sampled)."""

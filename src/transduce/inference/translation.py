@@ -52,7 +52,7 @@ class Translation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScoredTranslation:
+class TargetScore:
     """The model's score of a given translation."""
 
     source: str

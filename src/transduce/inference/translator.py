@@ -40,7 +40,7 @@ from transduce.inference.requests import (
 from transduce.inference.translation import (
     Alternative,
     Continuation,
-    ScoredTranslation,
+    TargetScore,
     Translation,
 )
 from transduce.model.trace import trace
@@ -316,7 +316,7 @@ class Translator:
             for sentence, requests in zip(source_texts, batch.requests, strict=True)
         ]
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[ScoredTranslation]:
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[TargetScore]:
         """Compute the log-probability of given translations.
 
         Args:
@@ -337,7 +337,7 @@ class Translator:
         engine = self._searcher.torch_engine("a score")
         scores = engine.score(list(zip(source_ids, target_ids, strict=True)))
         return [
-            ScoredTranslation(
+            TargetScore(
                 source=source,
                 target=target,
                 pieces=tuple(self._tokenizer.pieces([*ids, self._tokenizer.EOS])),

@@ -109,7 +109,13 @@ class TorchEngine:
     def unsupported_reason(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> str:
-        """Return an empty string: everything is supported."""
+        """Return an empty string: everything is supported.
+
+        Args:
+            requests: ignored, like all others.
+            config: ignored.
+            constraints: ignored.
+        """
         return ""
 
     @torch.inference_mode()
