@@ -99,13 +99,13 @@ def table2(
 
     from transduce.cli.progress import event_printer
     from transduce.io.streams import read_lines
-    from transduce.paper.table2.report import both_ways, markdown, write
+    from transduce.paper.table2.report import score_both, markdown, write
     from transduce.paper.table2.run import Assumed
     from transduce.paper.table2.run import table2 as run_table2
 
     scores = ()
     if hypotheses is not None and references is not None:
-        scores = both_ways(read_lines(hypotheses), read_lines(references), language=language)
+        scores = score_both(read_lines(hypotheses), read_lines(references), language=language)
     assumed = Assumed(
         source_length=mean_length,
         target_length=mean_length,

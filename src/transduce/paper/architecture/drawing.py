@@ -84,7 +84,13 @@ class Tower:
         self.y = end
 
     def box(self, kind: str, lines: Sequence[str], *, aside: str = "") -> None:
-        """Put a box on top: a name, faintly something beside it, and lines below it."""
+        """Add a box on top.
+
+        Args:
+            kind: its CSS class.
+            lines: its name and further lines.
+            aside: faint text after the name.
+        """
         x, bottom = self.middle - BOX / 2, self.y
         height = 13 + LINE * len(lines)
         self.y += height
@@ -92,14 +98,20 @@ class Tower:
             f'<rect class="{kind}" x="{x:g}" y="{-self.y:g}" width="{BOX}" height="{height:g}" '
             f'rx="8"/>'
         )
-        at = bottom + height / 2 + (len(lines) - 1) * LINE / 2 - 5
-        self.front.append(text(self.middle, at, lines[0], "name", aside=aside))
+        baseline = bottom + height / 2 + (len(lines) - 1) * LINE / 2 - 5
+        self.front.append(text(self.middle, baseline, lines[0], "name", aside=aside))
         for number, line in enumerate(lines[1:], start=1):
-            self.front.append(text(self.middle, at - number * LINE, line, "soft"))
+            self.front.append(text(self.middle, baseline - number * LINE, line, "soft"))
 
 
 def path(points: Sequence[tuple[Number, Number]], *, gap: Number = 0, look: str = "wire") -> str:
-    """A line through points, whose y goes up; `gap` leaves room for the arrow at its end."""
+    """Draw a polyline.
+
+    Args:
+        points: x and y, which increases upwards.
+        gap: pixels left free for an arrowhead at the end.
+        look: CSS class.
+    """
     *before, (x, y), end = points
     if gap:
         end = (
@@ -111,7 +123,13 @@ def path(points: Sequence[tuple[Number, Number]], *, gap: Number = 0, look: str 
 
 
 def arrow(x: Number, y: Number, way: Literal["up", "left", "right"]) -> str:
-    """An arrow's head whose tip is at x, y."""
+    """Draw an arrowhead.
+
+    Args:
+        x: of the tip.
+        y: of the tip.
+        way: direction.
+    """
     shape = {
         "up": "l-4.5 9 h9 z",
         "left": "l9 -4.5 v9 z",
@@ -121,7 +139,15 @@ def arrow(x: Number, y: Number, way: Literal["up", "left", "right"]) -> str:
 
 
 def text(x: Number, y: Number, words: str, look: str, *, aside: str = "") -> str:
-    """Words at x, y, with something fainter behind them."""
+    """Draw text.
+
+    Args:
+        x: in pixels.
+        y: of the baseline, increasing upwards.
+        words: plain text.
+        look: CSS classes.
+        aside: fainter text that follows.
+    """
     more = f'<tspan class="soft" dx="8">{escape(aside)}</tspan>' if aside else ""
     return f'<text class="{look}" x="{x:g}" y="{-y:g}">{escape(words)}{more}</text>'
 
@@ -198,12 +224,14 @@ def _bottom(tower: Tower, anatomy: Anatomy, *, reads: str) -> None:
         f'<path class="wire" d="M{wave - 10} {-y:g} q5 -11 10 0 t10 0"/>',
     ]
     look = "start" if side > 0 else "end"
-    said = [anatomy.positions.name, anatomy.positions.shape]
+    labels = [anatomy.positions.name, anatomy.positions.shape]
     if anatomy.positions.parameters:
-        said.append(_count(anatomy.positions))
-    for number, line in enumerate(said):
-        at = y + 8.5 * (len(said) - 2) + 4 - 17 * number
-        tower.front.append(text(wave + side * 24, at, line, f"soft {look}" if number else look))
+        labels.append(_count(anatomy.positions))
+    for number, line in enumerate(labels):
+        baseline = y + 8.5 * (len(labels) - 2) + 4 - 17 * number
+        tower.front.append(
+            text(wave + side * 24, baseline, line, f"soft {look}" if number else look)
+        )
     tower.y += radius
 
 
@@ -223,15 +251,15 @@ def _stack(tower: Tower, stack: Sequence[Layers], norm: Part | None) -> None:
             f'height="{tower.y - begin:g}" rx="16"/>',
         )
         side = tower.outer
-        at = tower.middle + side * (BOX / 2 + _PADDING + 14)
+        margin = tower.middle + side * (BOX / 2 + _PADDING + 14)
         look = "start" if side > 0 else "end"
         middle = (begin + tower.y) / 2
         last = layers.first + layers.times - 1
         which = f"layers {layers.first}–{last}" if layers.times > 1 else f"layer {last}"
         tower.front += [
-            text(at, middle, f"{layers.times} ×", f"times {look}"),
-            text(at, middle - 22, which, f"soft {look}"),
-            text(at, middle - 40, f"{layers.parameters:,}", f"soft {look}"),
+            text(margin, middle, f"{layers.times} ×", f"times {look}"),
+            text(margin, middle - 22, which, f"soft {look}"),
+            text(margin, middle - 40, f"{layers.parameters:,}", f"soft {look}"),
         ]
     if norm:
         tower.wire(18)

@@ -1,11 +1,10 @@
-"""A model taken apart as Figure 1 shows it: read off the live modules, so that it cannot rot.
+"""The parts of a model as in Figure 1, read from its live modules.
 
-Whatever stands in a layer is found by walking it. Layers that are alike are told once, with how
-many there are; one that differs in anything is told apart.
+Consecutive identical layers are listed once with their number.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
@@ -15,6 +14,7 @@ from transduce.model.attention import Attention
 from transduce.model.layers import AddNorm, FeedForward
 from transduce.model.positions import LearnedPositions
 from transduce.model.transformer import Transformer
+from transduce.paper.markdown import markdown_table
 
 Kind = Literal["embedding", "positions", "attention", "feed", "norm", "linear", "other"]
 
@@ -102,7 +102,7 @@ class Anatomy:
 
 
 def take_apart(model: Transformer) -> Anatomy:
-    """Walk a model, and say what is found."""
+    """List the parts of a model."""
     config = model.config
     pieces, width = model.embedding.weight.shape
     bias = 0 if model.output_bias is None else model.output_bias.numel()
@@ -138,29 +138,28 @@ def parts_rows(anatomy: Anatomy) -> list[tuple[str, ...]]:
     """All parts from the bottom up, under `HEAD`; the last row is their sum."""
     rows: list[tuple[str, ...]] = []
     for where, part, times in anatomy.parts():
-        each, every = f"{part.parameters:,}", f"{part.parameters * times:,}"
+        single, total = f"{part.parameters:,}", f"{part.parameters * times:,}"
         if part.kind == "linear" and not part.parameters:
-            each = every = "the embedding's"
-        rows.append((where, part.name, part.shape, f"{times}", each, every))
+            single = total = "the embedding's"
+        rows.append((where, part.name, part.shape, f"{times}", single, total))
     return [*rows, ("", "all", "", "", "", f"{anatomy.parameters:,}")]
 
 
 def parts_table(anatomy: Anatomy) -> str:
-    """The same as a table of Markdown."""
-    rules = ("--:" if column in NUMBERS else "---" for column in range(len(HEAD)))
-    lines = [HEAD, tuple(rules), *parts_rows(anatomy)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    """Format the parts as a Markdown table."""
+    return markdown_table(HEAD, parts_rows(anatomy), numbers=NUMBERS)
 
 
 def _layers(
     stack: Iterable[nn.Module], *, side: Literal["encoder", "decoder"]
 ) -> tuple[Layers, ...]:
-    found = [tuple(_sublayers(layer, side=side)) for layer in stack]
     groups: list[Layers] = []
-    for sublayers, alike in groupby(found):
-        groups.append(Layers(first=1, times=len(list(alike)), sublayers=sublayers))
-    firsts = [1 + sum(group.times for group in groups[:number]) for number in range(len(groups))]
-    return tuple(replace(group, first=one) for group, one in zip(groups, firsts, strict=True))
+    first = 1
+    for sublayers, layers in groupby(tuple(_sublayers(layer, side=side)) for layer in stack):
+        times = len(list(layers))
+        groups.append(Layers(first=first, times=times, sublayers=sublayers))
+        first += times
+    return tuple(groups)
 
 
 def _sublayers(layer: nn.Module, *, side: Literal["encoder", "decoder"]) -> Iterator[SubLayer]:
@@ -186,7 +185,7 @@ def _sublayers(layer: nn.Module, *, side: Literal["encoder", "decoder"]) -> Iter
 
 def _part(module: nn.Module, name: str) -> Part:
     if isinstance(module, Attention):
-        d_k, d_v = (one.out_features // module.heads for one in (module.key, module.value))
+        d_k, d_v = (linear.out_features // module.heads for linear in (module.key, module.value))
         near = f" · radius {module.radius}" if module.radius else ""
         heads = "head" if module.heads == 1 else "heads"
         shape = f"{module.heads} {heads} · d_k {d_k} · d_v {d_v}{near}"

@@ -1,9 +1,8 @@
-"""What a layer costs: operations counted and given by formula, seconds measured, exponents fitted.
+"""The cost of a layer: operations (counted and by formula), measured time and fitted exponents.
 
-Operations are those of matrix products, two for each multiplication and its sum. Times are of
-reading alone, without gradients, on one thread: the processor's time of that thread, which other
-programs take nothing of, and the least of several rounds, in which all layers take turns, so that
-a moment in which others fill the caches spoils no layer alone.
+Operations are the FLOPs of matrix products, two per multiply-add. Times are CPU time of one thread
+for a forward pass without gradients: the minimum over rounds in which the layers alternate, so that
+interference from other programs does not affect one layer alone.
 """
 
 import math
@@ -24,48 +23,63 @@ from transduce.inference.engines.parallel import single_thread
 from transduce.io.machine import processor_name
 from transduce.model.local_attention import BLOCK
 from transduce.paper.table1.layer_types import KINDS, PARTS, Kind, Part, Reach, Recurrent, layer
-from transduce.paper.table1.paths import STACKS, Lengths, path_length, sequential
+from transduce.paper.table1.paths import STACKS, PathLengths, path_length, sequential_operations
 from transduce.paper.table1.recall import Recall, Recalled, learn_all
 
-_LEAST = 0.004
-"""Seconds that one measurement should take: what is quicker is done several times."""
+_MIN_SECONDS = 0.004
+"""Minimum duration of a measurement in seconds; faster calls are repeated."""
 
-_STILL = 0.02
-"""A round that betters no time by more than this share finds them stable."""
+_STABLE = 0.02
+"""Times are stable when a round improves none by more than this share."""
 
 _KERNEL = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
-def counted(kind: Kind, length: int, width: int, *, reach: Reach, part: Part) -> int:
-    """Count the operations of one layer on one sentence while it runs."""
-    made = layer(kind, width, reach, part=part)
+def count_operations(kind: Kind, length: int, width: int, *, reach: Reach, part: Part) -> int:
+    """Count the FLOPs of one layer's forward pass on one sentence.
+
+    Args:
+        kind: type of the layer.
+        length: n, positions of the sentence.
+        width: d.
+        reach: r and k.
+        part: "mixing" leaves the projections out.
+    """
+    module = layer(kind, width, reach, part=part)
     x = torch.zeros(1, length, width)
-    gates = made.project(x) if isinstance(made, Recurrent) else x
+    gates = module.project(x) if isinstance(module, Recurrent) else x
     with (
         torch.no_grad(),
-        FlopCounterMode(display=False, custom_mapping={_KERNEL: _of_kernel}) as seen,
+        FlopCounterMode(display=False, custom_mapping={_KERNEL: _of_kernel}) as counter,
     ):
-        if not isinstance(made, Recurrent):
-            made(x)
+        if not isinstance(module, Recurrent):
+            module(x)
         elif part == "mixing":
-            made.steps(gates)
+            module.steps(gates)
         else:
-            made.written_out(x)
-    return seen.get_total_flops()
+            module.written_out(x)
+    return counter.get_total_flops()
 
 
 def _of_kernel(
     query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: object, **__: object
 ) -> int:
-    """What torch counts for its attention elsewhere and forgets on a CPU."""
+    """FLOPs of the fused CPU kernel, which torch's counter does not register."""
     return sdpa_flop_count(query, key, value)
 
 
 def operations(kind: Kind, length: int, width: int, *, reach: Reach, part: Part) -> int:
     """The same by formula.
 
-    Restricted self-attention is taken as it is in blocks: a query reads a window of three times the
-    radius, where its neighbourhood has twice the radius and itself.
+    Restricted self-attention is computed in blocks: a query reads a window of three radii, although
+    its neighbourhood is two radii and itself.
+
+    Args:
+        kind: type of the layer.
+        length: n, positions of the sentence.
+        width: d.
+        reach: r and k.
+        part: "mixing" leaves the projections out.
     """
     n, d = length, width
     block = max(reach.radius, BLOCK)
@@ -91,47 +105,58 @@ def operations(kind: Kind, length: int, width: int, *, reach: Reach, part: Part)
     )
 
 
-def job(
+def make_forward(
     kind: Kind, length: int, width: int, *, reach: Reach, part: Part, batch: int
 ) -> Callable[[], Tensor]:
-    """A layer that is ready to read: what `seconds` measures."""
-    made = layer(kind, width, reach, part=part).eval()
+    """Return a callable that runs one forward pass of a new layer on random states.
+
+    Args:
+        kind: type of the layer.
+        length: n, positions of a sentence.
+        width: d.
+        reach: r and k.
+        part: "mixing" leaves the projections out.
+        batch: sentences.
+    """
+    module = layer(kind, width, reach, part=part).eval()
     x = torch.randn(batch, length, width)
 
     def read() -> Tensor:
         with torch.inference_mode():
-            return made(x)
+            return module(x)
 
     return read
 
 
-def seconds(jobs: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
-    """Measure jobs in turns until no time falls any more, or for `rounds` rounds.
+def measure_seconds(jobs: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
+    """Time calls in alternation until the times are stable, or for `rounds` rounds.
 
     Returns:
-        the least seconds of the processor that each took.
+        the minimum CPU time of each, in seconds.
     """
-    warm = [_timed(job, times=1) for job in jobs]
-    times = [max(1, round(_LEAST / max(_timed(job, times=1), 1e-9))) for job in jobs]
+    warm = [_time_per_call(call, times=1) for call in jobs]
+    times = [
+        max(1, round(_MIN_SECONDS / max(_time_per_call(call, times=1), 1e-9))) for call in jobs
+    ]
     best = warm
     still = 0
     for _ in range(rounds):
-        found = [_timed(job, times=many) for job, many in zip(jobs, times, strict=True)]
+        elapsed = [_time_per_call(call, times=n) for call, n in zip(jobs, times, strict=True)]
         still = (
             0
-            if any(new < (1 - _STILL) * old for new, old in zip(found, best, strict=True))
+            if any(new < (1 - _STABLE) * old for new, old in zip(elapsed, best, strict=True))
             else still + 1
         )
-        best = [min(pair) for pair in zip(best, found, strict=True)]
+        best = [min(pair) for pair in zip(best, elapsed, strict=True)]
         if still == 2:
             break
     return best
 
 
-def _timed(job: Callable[[], object], *, times: int) -> float:
+def _time_per_call(call: Callable[[], object], *, times: int) -> float:
     started = time.thread_time()
     for _ in range(times):
-        job()
+        call()
     return (time.thread_time() - started) / times
 
 
@@ -147,54 +172,59 @@ def exponent(sizes: Sequence[int | float], values: Sequence[int | float]) -> flo
 def crossing(
     lengths: Sequence[int], first: Sequence[int | float], second: Sequence[int | float]
 ) -> float | None:
-    """The length from which on the first costs more; between two that were tried by interpolation.
+    """The length above which the first cost is higher, interpolated on logarithms.
+
+    Args:
+        lengths: in increasing order.
+        first: costs at these lengths.
+        second: costs to compare with.
 
     Returns:
-        None if the first costs less at all of them; the least length if it nowhere does.
+        None if the first is lower at every length; the smallest length if it is nowhere lower.
 
     >>> crossing([10, 100, 1000], [1, 10, 100], [5, 50, 50])
     500.0
     """
-    gaps = [math.log(one / other) for one, other in zip(first, second, strict=True)]
-    for at in range(len(gaps) - 1, -1, -1):
-        if gaps[at] <= 0:
+    gaps = [math.log(a / b) for a, b in zip(first, second, strict=True)]
+    for last in range(len(gaps) - 1, -1, -1):
+        if gaps[last] <= 0:
             break
     else:
         return float(lengths[0])
-    if at == len(gaps) - 1:
+    if last == len(gaps) - 1:
         return None
-    share = gaps[at] / (gaps[at] - gaps[at + 1])
-    low, high = math.log(lengths[at]), math.log(lengths[at + 1])
+    share = gaps[last] / (gaps[last] - gaps[last + 1])
+    low, high = math.log(lengths[last]), math.log(lengths[last + 1])
     return round(math.exp(low + share * (high - low)), 6)
 
 
 Tell = Callable[[str], None]
 Along = Literal["n", "d"]
 
-OURS: Kind = "self-attention"
+SELF_ATTENTION: Kind = "self-attention"
 RECURRENT: tuple[Kind, ...] = ("GRU", "LSTM")
-"""What self-attention is held against."""
+"""Layer types compared with self-attention."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sizes:
-    """What is measured, and how large."""
+    """Sizes of the measurements."""
 
     lengths: tuple[int, ...] = (256, 512, 1024, 2048, 4096)
     width: int = 64
-    """At which the lengths are tried."""
+    """Used with `lengths`."""
     widths: tuple[int, ...] = (256, 384, 512, 768, 1024)
-    """No wider: what a recurrence reads at every step would outgrow the caches."""
+    """The weights of a wider recurrence would not fit the caches."""
     length: int = 256
-    """At which the widths are tried."""
+    """Used with `widths`."""
     batch: int = 4
     rounds: int = 7
-    """At most; fewer where times are stable before."""
+    """Maximum; fewer where times are stable earlier."""
     reach: Reach = field(default_factory=Reach)
     path_lengths: tuple[int, ...] = (16, 64, 256)
     crossing_widths: tuple[int, ...] = (64, 128, 256, 512)
     crossing_lengths: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-    """As multiples of the width; the longer ones until recurrence costs less."""
+    """Multiples of the width, tried in order until recurrence costs less."""
     seed: int = 0
 
 
@@ -213,8 +243,8 @@ QUICK_RECALL = Recall(distances=(4, 8), seeds=1, updates=3, batch=4, tested=16)
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """One layer read once."""
+class LayerCost:
+    """LayerCost of one forward pass of a layer."""
 
     kind: Kind
     part: Part
@@ -222,12 +252,12 @@ class Cost:
     d: int
     seconds: float
     operations: int
-    """Of one sentence; `seconds` are of a batch."""
+    """Per sentence; `seconds` are per batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How a cost grows: fitted over all sizes that were tried."""
+    """Fitted growth exponents of a cost."""
 
     kind: Kind
     part: Part
@@ -240,41 +270,41 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """From which length on self-attention costs more than a recurrence of its width."""
+    """The length above which self-attention costs more than a recurrence of its width."""
 
     kind: Kind
     part: Part
     d: int
     seconds: float | None
-    """None if not within the lengths that were tried."""
+    """None if beyond the measured lengths."""
     operations: float
     lengths: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table1:
-    """All that was found."""
+    """All results."""
 
     sizes: Sizes
     recall: Recall | None
     machine: str
     versions: dict[str, str]
-    by_length: tuple[Cost, ...]
-    by_width: tuple[Cost, ...]
+    by_length: tuple[LayerCost, ...]
+    by_width: tuple[LayerCost, ...]
     growths: tuple[Growth, ...]
     crossings: tuple[Crossing, ...]
-    sequential: tuple[Lengths, ...]
-    paths: tuple[Lengths, ...]
+    sequential: tuple[PathLengths, ...]
+    paths: tuple[PathLengths, ...]
     learned: tuple[Recalled, ...]
 
 
 def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
-    """Measure everything on this machine's processor.
+    """Run all measurements on this machine's CPU.
 
     Args:
         sizes: of the layers.
-        recall: the learning experiment; None leaves it out.
-        tell: told a line now and then.
+        recall: settings of the recall experiment; None skips it.
+        tell: called with lines of progress.
     """
     with single_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(sizes.seed)
@@ -282,9 +312,15 @@ def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
         by_width = _costs((sizes.length,), sizes.widths, sizes, tell)
         crossings = tuple(_crossings(sizes, tell))
         tell("following gradients")
-        at, reach = sizes.path_lengths, sizes.reach
-        chains = (Lengths(k, at, tuple(sequential(k, n, reach) for n in at)) for k in KINDS)
-        paths = (Lengths(k, at, tuple(path_length(k, n, reach) for n in at)) for k in STACKS)
+        lengths, reach = sizes.path_lengths, sizes.reach
+        chains = (
+            PathLengths(k, lengths, tuple(sequential_operations(k, n, reach) for n in lengths))
+            for k in KINDS
+        )
+        paths = (
+            PathLengths(k, lengths, tuple(path_length(k, n, reach) for n in lengths))
+            for k in STACKS
+        )
         return Table1(
             sizes=sizes,
             recall=recall,
@@ -302,35 +338,37 @@ def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
 
 def _costs(
     lengths: tuple[int, ...], widths: tuple[int, ...], sizes: Sizes, tell: Tell
-) -> tuple[Cost, ...]:
-    """Every layer type and part at each size; the types take turns."""
-    found: list[Cost] = []
-    what: list[tuple[Kind, Part]] = [(kind, part) for kind in KINDS for part in PARTS]
+) -> tuple[LayerCost, ...]:
+    """Measure each layer type and part at each size, alternating between types."""
+    costs: list[LayerCost] = []
+    layers: list[tuple[Kind, Part]] = [(kind, part) for kind in KINDS for part in PARTS]
     for n in lengths:
         for d in widths:
             tell(f"n {n}, d {d}")
-            jobs = [_job(kind, n, d, part, sizes) for kind, part in what]
-            for (kind, part), taken in zip(what, seconds(jobs, rounds=sizes.rounds), strict=True):
-                counted = operations(kind, n, d, reach=sizes.reach, part=part)
-                found.append(Cost(kind, part, n, d, taken, counted))
-    return tuple(found)
+            jobs = [_forward(kind, n, d, part, sizes) for kind, part in layers]
+            for (kind, part), taken in zip(
+                layers, measure_seconds(jobs, rounds=sizes.rounds), strict=True
+            ):
+                flops = operations(kind, n, d, reach=sizes.reach, part=part)
+                costs.append(LayerCost(kind, part, n, d, taken, flops))
+    return tuple(costs)
 
 
-def _job(kind: Kind, n: int, d: int, part: Part, sizes: Sizes) -> Callable[[], object]:
-    return job(kind, n, d, reach=sizes.reach, part=part, batch=sizes.batch)
+def _forward(kind: Kind, n: int, d: int, part: Part, sizes: Sizes) -> Callable[[], object]:
+    return make_forward(kind, n, d, reach=sizes.reach, part=part, batch=sizes.batch)
 
 
-def _growths(costs: tuple[Cost, ...], along: Along) -> Iterator[Growth]:
+def _growths(costs: tuple[LayerCost, ...], along: Along) -> Iterator[Growth]:
     for kind in KINDS:
         for part in PARTS:
             some = [cost for cost in costs if (cost.kind, cost.part) == (kind, part)]
-            at = [cost.n if along == "n" else cost.d for cost in some]
+            scale = [cost.n if along == "n" else cost.d for cost in some]
             yield Growth(
                 kind,
                 part,
                 along,
-                seconds=exponent(at, [cost.seconds for cost in some]),
-                operations=exponent(at, [cost.operations for cost in some]),
+                seconds=exponent(scale, [cost.seconds for cost in some]),
+                operations=exponent(scale, [cost.operations for cost in some]),
             )
 
 
@@ -344,32 +382,32 @@ def _crossings(sizes: Sizes, tell: Tell) -> Iterator[Crossing]:
 
 def _crossing(kind: Kind, part: Part, d: int, sizes: Sizes) -> Crossing:
     lengths: list[int] = []
-    ours: list[float] = []
-    theirs: list[float] = []
+    attention_seconds: list[float] = []
+    other_seconds: list[float] = []
     for multiple in sizes.crossing_lengths:
         n = round(multiple * d)
-        jobs = [_job(one, n, d, part, sizes) for one in (OURS, kind)]
-        mine, other = seconds(jobs, rounds=sizes.rounds)
+        jobs = [_forward(layer_kind, n, d, part, sizes) for layer_kind in (SELF_ATTENTION, kind)]
+        attention, other = measure_seconds(jobs, rounds=sizes.rounds)
         lengths.append(n)
-        ours.append(mine)
-        theirs.append(other)
-        if mine > other:
+        attention_seconds.append(attention)
+        other_seconds.append(other)
+        if attention > other:
             break
     return Crossing(
         kind,
         part,
         d,
-        seconds=crossing(lengths, ours, theirs),
+        seconds=crossing(lengths, attention_seconds, other_seconds),
         operations=_equal_operations(kind, part, d, sizes.reach),
         lengths=tuple(lengths),
     )
 
 
 def _equal_operations(kind: Kind, part: Part, d: int, reach: Reach) -> float:
-    """Where operations are equal: a position costs self-attention more with n, others the same."""
-    one, two = (operations(OURS, n, d, reach=reach, part=part) / n for n in (1, 2))
+    """Where FLOPs are equal: per position, only those of self-attention grow with n."""
+    first, second = (operations(SELF_ATTENTION, n, d, reach=reach, part=part) / n for n in (1, 2))
     level = operations(kind, 1, d, reach=reach, part=part)
-    return 1 + (level - one) / (two - one)
+    return 1 + (level - first) / (second - first)
 
 
 def _machine() -> str:

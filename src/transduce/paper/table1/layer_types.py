@@ -1,8 +1,7 @@
 """The layer types of Table 1, all of one width, each with its mixing apart from its projections.
 
-A layer maps the states of n positions, d wide, to as many of the same width. What carries something
-from one position to another is its *mixing*; what it does at every position alone are its
-*projections*. Table 1 counts the mixing.
+A layer maps n states of width d to n states of width d. Its *mixing* transfers information between
+positions; its *projections* act on each position alone. Table 1 counts the mixing.
 
     self-attention   the model's own; heads are 64 wide, as in the paper's models
     restricted       the same with a radius: the model's option `model.radius`
@@ -31,7 +30,7 @@ D_K = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reach:
-    """How far the layers see that do not see everything."""
+    """Receptive fields of the layers with a limited one."""
 
     radius: int = 16
     """r, the neighbourhood of restricted self-attention."""
@@ -40,7 +39,7 @@ class Reach:
 
 
 class SelfAttention(nn.Module):
-    """The model's attention, reading its own input. Its mixing is itself with no projections."""
+    """The model's self-attention; the mixing is the same without projections."""
 
     def __init__(self, width: int, *, heads: int, radius: int = 0, part: Part = "whole") -> None:
         super().__init__()
@@ -53,14 +52,14 @@ class SelfAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch length width"]
     ) -> Float[Tensor, "batch length width"]:
-        """Let every position read all others, or those near it."""
+        """Attend from each position to all others, or to its neighbourhood."""
         return self.attention(x, self.attention.project_kv(x))
 
 
 class Recurrent(nn.Module):
-    """torch's GRU or LSTM from left to right, and the same written out step by step.
+    """torch's GRU or LSTM from left to right, and the same step by step.
 
-    An input one wide leaves the recurrence and next to nothing else: the mixing.
+    The mixing has an input of width one, which leaves little more than the recurrence.
     """
 
     def __init__(self, kind: Literal["GRU", "LSTM"], width: int, *, part: Part = "whole") -> None:
@@ -75,25 +74,25 @@ class Recurrent(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch length width"]
     ) -> Float[Tensor, "batch length width"]:
-        """Read one position after the other, as torch does it best."""
+        """Run torch's fused recurrence."""
         return self.kernel(x[..., : self.inputs])[0]
 
     def written_out(
         self, x: Float[Tensor, "batch length width"]
     ) -> Float[Tensor, "batch length width"]:
-        """The same, one step a line: what can be counted, and followed."""
+        """Compute the same step by step, so that operations and gradients can be traced."""
         return self.steps(self.project(x))
 
     def project(
         self, x: Float[Tensor, "batch length width"]
     ) -> Float[Tensor, "batch length gates"]:
-        """What the input says to the gates, at all positions at once."""
+        """Project the inputs of all positions to the gates."""
         return self._linear(x[..., : self.inputs], "ih")
 
     def steps(
         self, gates: Float[Tensor, "batch length gates"]
     ) -> Float[Tensor, "batch length width"]:
-        """The recurrence: each state needs the one before."""
+        """Run the recurrence: each state depends on the previous one."""
         state, states = self.start(gates[:, 0]), list[Tensor]()
         for gate in gates.unbind(1):
             state = self.cell(gate, state)
@@ -101,7 +100,7 @@ class Recurrent(nn.Module):
         return torch.stack(states, 1)[..., : self.width]
 
     def start(self, gates: Float[Tensor, "*batch gates"]) -> Float[Tensor, "*batch states"]:
-        """The state before the first position: zeros. An LSTM's is its output and its cell."""
+        """The initial state, zeros; an LSTM's is its output and its cell."""
         return gates.new_zeros(*gates.shape[:-1], self.states * self.width)
 
     def _linear(self, x: Tensor, which: Literal["ih", "hh"]) -> Tensor:
@@ -111,22 +110,22 @@ class Recurrent(nn.Module):
         return F.linear(x, weight, bias)
 
     def _gru(self, gates: Tensor, state: Tensor) -> Tensor:
-        said = self._linear(state, "hh")
+        recurrent = self._linear(state, "hh")
         both, width = 2 * self.width, self.width
-        reset, keep = (gates[..., :both] + said[..., :both]).sigmoid().split(width, -1)
-        new = (gates[..., both:] + reset * said[..., both:]).tanh()
+        reset, keep = (gates[..., :both] + recurrent[..., :both]).sigmoid().split(width, -1)
+        new = (gates[..., both:] + reset * recurrent[..., both:]).tanh()
         return new + keep * (state - new)
 
     def _lstm(self, gates: Tensor, state: Tensor) -> Tensor:
-        output, held = state.split(self.width, -1)
-        said = gates + self._linear(output, "hh")
-        take, forget, new, show = said.split(self.width, -1)
-        held = forget.sigmoid() * held + take.sigmoid() * new.tanh()
-        return torch.cat([show.sigmoid() * held.tanh(), held], -1)
+        output, cell = state.split(self.width, -1)
+        recurrent = gates + self._linear(output, "hh")
+        input_gate, forget, new, output_gate = recurrent.split(self.width, -1)
+        cell = forget.sigmoid() * cell + input_gate.sigmoid() * new.tanh()
+        return torch.cat([output_gate.sigmoid() * cell.tanh(), cell], -1)
 
 
 class Convolution(nn.Module):
-    """A convolution over positions that looks back: the last of its k is the position itself."""
+    """A causal convolution: the last of its k positions is the current one."""
 
     def __init__(self, width: int, *, kernel: int, dilation: int = 1) -> None:
         super().__init__()
@@ -136,7 +135,7 @@ class Convolution(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch length width"]
     ) -> Float[Tensor, "batch length width"]:
-        """Let every position read itself and those before it, `dilation` apart."""
+        """Convolve each position with itself and earlier ones, `dilation` apart."""
         return self.kernel(F.pad(x.mT, (self.before, 0))).mT
 
 

@@ -44,49 +44,61 @@ PRODUCTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
-    """One number for each sentence length that was tried."""
+class PathLengths:
+    """One value per sentence length."""
 
     kind: Stack
-    at: tuple[int, ...]
-    found: tuple[int, ...]
+    lengths: tuple[int, ...]
+    values: tuple[int, ...]
 
 
-def sequential(kind: Kind, length: int, reach: Reach) -> int:
-    """Count the products of one layer that have to be done one after the other."""
-    made = layer(kind, WIDTH, reach, heads=1)
+def sequential_operations(kind: Kind, length: int, reach: Reach) -> int:
+    """Count the matrix products of one layer that depend on each other in sequence.
+
+    Args:
+        kind: type of the layer.
+        length: n.
+        reach: r and k.
+    """
+    module = layer(kind, WIDTH, reach, heads=1)
     x = torch.randn(1, length, WIDTH, requires_grad=True)
-    y = made.written_out(x) if isinstance(made, Recurrent) else made(x)
+    y = module.written_out(x) if isinstance(module, Recurrent) else module(x)
     assert y.grad_fn is not None
     return longest_chain(y.grad_fn)
 
 
 def longest_chain(last: Node) -> int:
-    """The most products that lie on one way through the graph that ends in `last`."""
+    """The largest number of products on a path through the graph that ends in `last`."""
     chains: dict[Node, int] = {}
     pending = [last]
     while pending:  # no recursion: the chains here are longer than Python's stack
         node = pending[-1]
-        before = [one for one, _ in node.next_functions if one is not None]
-        unknown = [one for one in before if one not in chains]
+        before = [parent for parent, _ in node.next_functions if parent is not None]
+        unknown = [parent for parent in before if parent not in chains]
         if unknown:
             pending += unknown
             continue
         chains[node] = PRODUCTS.get(node.name(), 0) + max(
-            (chains[one] for one in before), default=0
+            (chains[parent] for parent in before), default=0
         )
         pending.pop()
     return chains[last]
 
 
 def path_length(kind: Stack, length: int, reach: Reach) -> int:
-    """Count the hops from the first of `length` positions to the last."""
+    """Count the hops from the first position to the last.
+
+    Args:
+        kind: type of the layers.
+        length: n.
+        reach: r and k.
+    """
     x = torch.randn(1, length, WIDTH, dtype=torch.float64, requires_grad=True)
     return _first_to_arrive(x, _hops(kind, x, reach))
 
 
 def _hops(kind: Stack, x: Tensor, reach: Reach) -> Iterator[Tensor]:
-    """What the positions know after one hop, after two, and so on without end."""
+    """Yield the states after one hop, two hops, and so on."""
     if kind == "GRU" or kind == "LSTM":
         return in_parallel(Recurrent(kind, WIDTH).double(), x)
     return _stacked(kind, x, reach)
@@ -96,19 +108,19 @@ def _stacked(kind: Stack, x: Tensor, reach: Reach) -> Iterator[Tensor]:
     for number in count():
         if kind == "dilated":
             dilation = reach.kernel**number
-            made = Convolution(WIDTH, kernel=reach.kernel, dilation=dilation)
+            module = Convolution(WIDTH, kernel=reach.kernel, dilation=dilation)
         else:
-            made = layer(kind, WIDTH, reach, heads=1)
-        x = made.double()(x)
+            module = layer(kind, WIDTH, reach, heads=1)
+        x = module.double()(x)
         yield x
 
 
 def in_parallel(
     recurrent: Recurrent, x: Float[Tensor, "batch length width"]
 ) -> Iterator[Float[Tensor, "batch length width"]]:
-    """Let all positions take a step at once, each from what the one before it knew; and again.
+    """Update all positions at once from their predecessors' states, repeatedly.
 
-    After n steps n positions have what the recurrence gives them one after the other.
+    After n steps, n positions hold the states of the sequential_operations recurrence.
     """
     gates = recurrent.project(x)
     state = recurrent.start(gates)
@@ -120,16 +132,16 @@ def in_parallel(
 
 def _first_to_arrive(x: Tensor, hops: Iterator[Tensor]) -> int:
     """Double the hops until the signal arrives, then halve the gap."""
-    known: list[Tensor] = []
+    states: list[Tensor] = []
 
     def arrives(number: int) -> bool:
-        known.extend(islice(hops, max(0, number - len(known))))
-        last = known[number - 1][:, -1]
-        (pull,) = torch.autograd.grad(last.sum(), x, retain_graph=True)
-        return bool(pull[:, 0].any())
+        states.extend(islice(hops, max(0, number - len(states))))
+        last = states[number - 1][:, -1]
+        (gradient,) = torch.autograd.grad(last.sum(), x, retain_graph=True)
+        return bool(gradient[:, 0].any())
 
-    enough = 1
-    while not arrives(enough):
-        enough *= 2
-    between = range(enough // 2 + 1, enough)
-    return enough // 2 + 1 + bisect_left(between, True, key=arrives)
+    upper = 1
+    while not arrives(upper):
+        upper *= 2
+    between = range(upper // 2 + 1, upper)
+    return upper // 2 + 1 + bisect_left(between, True, key=arrives)

@@ -23,7 +23,7 @@ LEARNERS: tuple[Kind, ...] = ("self-attention", "LSTM", "convolution", "restrict
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recall:
-    """How the experiment is done."""
+    """Settings of the recall experiment."""
 
     distances: tuple[int, ...] = (8, 16, 32, 64, 128, 256)
     """Positions from the symbol to where it is asked for."""
@@ -45,7 +45,7 @@ class Recall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recalled:
-    """What one network learned."""
+    """Result of one network."""
 
     kind: Kind
     distance: int
@@ -72,14 +72,14 @@ class Network(nn.Module):
     def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch symbols"]:
         """Return the logits of the loud symbols."""
         x = self.positions(self.embedding(ids))
-        for mixed, norm in zip(self.layers, self.norms, strict=True):
-            x = norm(x + mixed(x))
+        for layer_module, norm in zip(self.layers, self.norms, strict=True):
+            x = norm(x + layer_module(x))
         return self.out(x[:, -1])
 
     @property
     def parameters_in_all(self) -> int:
-        """How many numbers are learned."""
-        return sum(one.numel() for one in self.parameters())
+        """Number of trainable parameters."""
+        return sum(weight.numel() for weight in self.parameters())
 
 
 def _layer(kind: Kind, width: int, number: int, recall: Recall) -> nn.Module:
@@ -89,11 +89,11 @@ def _layer(kind: Kind, width: int, number: int, recall: Recall) -> nn.Module:
     if kind == "convolution":
         kernel = recall.kernel
         return nn.Sequential(Convolution(width, kernel=kernel, dilation=kernel**number), nn.ReLU())
-    made = layer(kind, width, Reach(radius=recall.radius), heads=recall.heads)
-    if isinstance(made, Recurrent):
+    module = layer(kind, width, Reach(radius=recall.radius), heads=recall.heads)
+    if isinstance(module, Recurrent):
         with torch.no_grad():
-            made.kernel.get_parameter("bias_ih_l0")[width : 2 * width] = 1.0
-    return made
+            module.kernel.get_parameter("bias_ih_l0")[width : 2 * width] = 1.0
+    return module
 
 
 def equal_width(kind: Kind, recall: Recall) -> int:
@@ -107,10 +107,17 @@ def equal_width(kind: Kind, recall: Recall) -> int:
     )
 
 
-def sequences(
+def draw_sequences(
     recall: Recall, distance: int, *, rows: int, generator: torch.Generator
 ) -> tuple[Int[Tensor, "rows length"], Int[Tensor, " rows"]]:
-    """Draw sequences and which loud symbol stands first in each."""
+    """Draw sequences and the loud symbol at the start of each.
+
+    Args:
+        recall: settings of the experiment.
+        distance: positions from the first to the last.
+        rows: number of sequences.
+        generator: source of the draws.
+    """
     symbols = recall.symbols
     quiet = torch.randint(symbols, 2 * symbols, (rows, distance + 1), generator=generator)
     loud = torch.randint(symbols, (rows,), generator=generator)
@@ -118,20 +125,27 @@ def sequences(
     return quiet, loud
 
 
-def learn(kind: Kind, distance: int, seed: int, recall: Recall) -> Recalled:
-    """Train one network and measure it on sequences that it has not seen."""
+def train_network(kind: Kind, distance: int, seed: int, recall: Recall) -> Recalled:
+    """Train one network and measure its accuracy on unseen sequences.
+
+    Args:
+        kind: type of its layers.
+        distance: positions to the symbol.
+        seed: of weights and sequences.
+        recall: settings of the experiment.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = Network(kind, equal_width(kind, recall), recall)
     draws = torch.Generator().manual_seed(1000 + seed)  # the same for every type
     optimizer = torch.optim.Adam(network.parameters(), lr=recall.rate)
     for _ in range(recall.updates):
-        ids, loud = sequences(recall, distance, rows=recall.batch, generator=draws)
+        ids, loud = draw_sequences(recall, distance, rows=recall.batch, generator=draws)
         optimizer.zero_grad()
         F.cross_entropy(network(ids), loud).backward()
         optimizer.step()
     unseen = torch.Generator().manual_seed(2000 + seed)
-    ids, loud = sequences(recall, distance, rows=recall.tested, generator=unseen)
+    ids, loud = draw_sequences(recall, distance, rows=recall.tested, generator=unseen)
     with torch.inference_mode():
         right = (network(ids).argmax(-1) == loud).double().mean().item()
     return Recalled(
@@ -146,11 +160,13 @@ def learn(kind: Kind, distance: int, seed: int, recall: Recall) -> Recalled:
 
 def learn_all(recall: Recall, tell: Callable[[str], None]) -> list[Recalled]:
     """Train a network of each type, at each distance, with each seed."""
-    found: list[Recalled] = []
+    results: list[Recalled] = []
     for distance in recall.distances:
         for kind in LEARNERS:
-            some = [learn(kind, distance, seed, recall) for seed in range(recall.seeds)]
-            found += some
-            mean = sum(one.accuracy for one in some) / len(some)
+            results_at_distance = [
+                train_network(kind, distance, seed, recall) for seed in range(recall.seeds)
+            ]
+            results += results_at_distance
+            mean = sum(result.accuracy for result in results_at_distance) / len(results_at_distance)
             tell(f"learning: distance {distance}, {kind}: {mean:.0%} right")
-    return found
+    return results

@@ -1,7 +1,7 @@
 """Table 1 as Markdown: what was measured beside what the paper says."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from math import ceil, log
@@ -10,8 +10,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from transduce.io.atomic_folder import atomic_file
+from transduce.paper.markdown import markdown_table
 from transduce.paper.plot import MARKERS, Ink, save_plot
-from transduce.paper.table1.complexity import Along, Cost, Growth, Sizes, Table1, Tell, measure
+from transduce.paper.table1.complexity import Along, Growth, LayerCost, Sizes, Table1, Tell, measure
 from transduce.paper.table1.layer_types import KINDS, PARTS, Kind, Reach
 from transduce.paper.table1.paths import STACKS, Stack
 from transduce.paper.table1.recall import LEARNERS, Recall, Recalled
@@ -39,16 +40,28 @@ NEAR = 0.15
 """How far a fitted exponent of time may be from the paper's."""
 
 
-def markdown(found: Table1) -> str:
-    """Write the page."""
-    parts = [_head(found), _mixing(found), _whole(found), _crossings(found), _counted(found)]
-    if found.recall:
-        parts.append(_learned(found.learned, found.recall))
+def markdown(result: Table1) -> str:
+    """Format the report."""
+    parts = [
+        _head(result),
+        _mixing(result),
+        _layers_section(result),
+        _crossings(result),
+        _counted(result),
+    ]
+    if result.recall:
+        parts.append(_learned(result.learned, result.recall))
     return "\n\n".join(parts) + "\n"
 
 
 def expected_path(kind: Stack, n: int, reach: Reach) -> int:
-    """The hops from the first of n positions to the last, by formula."""
+    """The hops from the first of n positions to the last, by formula.
+
+    Args:
+        kind: type of the layers.
+        n: positions.
+        reach: r and k.
+    """
     return {
         "self-attention": 1,
         "restricted": ceil((n - 1) / reach.radius),
@@ -60,48 +73,48 @@ def expected_path(kind: Stack, n: int, reach: Reach) -> int:
 
 
 def reached(kind: Kind, recall: Recall) -> int | None:
-    """How far a network of the learning experiment can see at all; None has no end."""
+    """Receptive field of a network of the recall experiment; None if unlimited."""
     if kind == "restricted":
         return recall.layers * recall.radius
     return recall.kernel**recall.layers - 1 if kind == "convolution" else None
 
 
-def _head(found: Table1) -> str:
-    sizes = found.sizes
-    versions = ", ".join(f"{name} {one}" for name, one in found.versions.items())
+def _head(result: Table1) -> str:
+    sizes = result.sizes
+    versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
     return (
         "# Table 1, measured\n\n"
-        f"{found.machine}; 1 thread, float32, a batch of {sizes.batch}, reading "
+        f"{result.machine}; 1 thread, float32, a batch of {sizes.batch}, reading "
         f"without gradients; {versions}. k = {sizes.reach.kernel}, r = {sizes.reach.radius}; heads "
         "are 64 wide. A time is the processor's for that thread, the least of several rounds in "
         "which all layers take turns. "
-        f"Exponents of n are fitted over n = {_list(sizes.lengths)} at d = {sizes.width}, those of "
-        f"d over d = {_list(sizes.widths)} at n = {sizes.length}."
+        f"Exponents of n are fitted over n = {_join(sizes.lengths)} at d = {sizes.width}, those of "
+        f"d over d = {_join(sizes.widths)} at n = {sizes.length}."
     )
 
 
-def _mixing(found: Table1) -> str:
+def _mixing(result: Table1) -> str:
     rows: list[Sequence[str]] = []
     for kind in KINDS:
-        said, n, d = COMPLEXITY[kind]
-        along_n, along_d = (_growth(found, kind, "mixing", along) for along in ("n", "d"))
+        order, n, d = COMPLEXITY[kind]
+        along_n, along_d = (_growth(result, kind, "mixing", along) for along in ("n", "d"))
         rows.append(
             (
-                *(kind, said, f"n^{along_n.operations:.2f} d^{along_d.operations:.2f}"),
+                *(kind, order, f"n^{along_n.operations:.2f} d^{along_d.operations:.2f}"),
                 *(_fitted(along_n.seconds, n), _fitted(along_d.seconds, d)),
             )
         )
     head = ("layer", "the paper's", "operations", "time: exponent of n", "time: exponent of d")
     return (
-        "## The mixing: what carries something from one position to another\n\n"
-        + _table(head, rows)
-        + f"\n\n(!) is further than {NEAR} from the paper's."
+        "## The mixing: transfer between positions\n\n"
+        + markdown_table(head, rows)
+        + f"\n\n(!) differs by more than {NEAR} from the paper's."
     )
 
 
-def _whole(found: Table1) -> str:
+def _layers_section(result: Table1) -> str:
     growths = {
-        kind: [_growth(found, kind, "whole", along) for along in ("n", "d")] for kind in KINDS
+        kind: [_growth(result, kind, "whole", along) for along in ("n", "d")] for kind in KINDS
     }
     rows = [
         (
@@ -114,91 +127,86 @@ def _whole(found: Table1) -> str:
     return (
         "## Whole layers, projections included\n\n"
         "Self-attention is O(n·d² + n²·d), restricted O(n·d² + r·n·d), the others as above.\n\n"
-        + _table(head, rows)
+        + markdown_table(head, rows)
     )
 
 
-def _crossings(found: Table1) -> str:
+def _crossings(result: Table1) -> str:
     rows: list[Sequence[str]] = []
-    for one in found.crossings:
-        tried = f"more than {one.lengths[-1]}"
+    for crossing in result.crossings:
+        tried = f"more than {crossing.lengths[-1]}"
         by_time = (
-            tried if one.seconds is None else f"{one.seconds:.0f} ({one.seconds / one.d:.1f} d)"
+            tried
+            if crossing.seconds is None
+            else f"{crossing.seconds:.0f} ({crossing.seconds / crossing.d:.1f} d)"
         )
-        by_count = f"{one.operations:.0f} ({one.operations / one.d:.1f} d)"
-        rows.append((one.kind, one.part, str(one.d), by_count, by_time))
+        by_count = f"{crossing.operations:.0f} ({crossing.operations / crossing.d:.1f} d)"
+        rows.append((crossing.kind, crossing.part, str(crossing.d), by_count, by_time))
     head = ("against", "what", "d", "n* by operations", "n* by time")
     return (
-        "## The crossing: self-attention costs more from n* on\n\n"
-        "The paper: self-attention is faster when n < d.\n\n" + _table(head, rows)
+        "## The crossing: self-attention costs more above n*\n\n"
+        "The paper: self-attention is faster when n < d.\n\n" + markdown_table(head, rows)
     )
 
 
-def _counted(found: Table1) -> str:
-    at = found.sizes.path_lengths
-    chains = {one.kind: one.found for one in found.sequential}
+def _counted(result: Table1) -> str:
+    lengths = result.sizes.path_lengths
+    chains = {chain.kind: chain.values for chain in result.sequential}
     chains["dilated"] = chains["convolution"]
     rows: list[Sequence[str]] = []
-    for one in found.paths:
-        order = "O(n)" if one.kind in ("GRU", "LSTM") else "O(1)"
-        row = (one.kind, order, _list(chains[one.kind]), PATHS[one.kind], _list(one.found))
+    for path in result.paths:
+        order = "O(n)" if path.kind in ("GRU", "LSTM") else "O(1)"
+        row = (path.kind, order, _join(chains[path.kind]), PATHS[path.kind], _join(path.values))
         rows.append(row)
     head = (
-        *("layer", "sequential operations: the paper's", f"counted at n = {_list(at)}"),
-        *("longest path: the paper's", f"followed at n = {_list(at)}"),
+        *("layer", "sequential operations: the paper's", f"counted at n = {_join(lengths)}"),
+        *("longest path: the paper's", f"followed at n = {_join(lengths)}"),
     )
     return (
         "## Sequential operations and path lengths\n\n"
         "Matrix products of a layer that each need the one before; hops after which the gradient "
-        "of the last output with respect to the first input is not zero.\n\n" + _table(head, rows)
+        "of the last output with respect to the first input is not zero.\n\n"
+        + markdown_table(head, rows)
     )
 
 
 def _learned(learned: Iterable[Recalled], recall: Recall) -> str:
     rows: list[Sequence[str]] = []
     for kind in LEARNERS:
-        some = [one for one in learned if one.kind == kind]
+        some = [network for network in learned if network.kind == kind]
         far = reached(kind, recall)
         cells = (accuracy(some, distance) for distance in recall.distances)
         size = f"{some[0].parameters:,}".replace(",", " ")
         rows.append((kind, size, "all" if far is None else str(far), *cells))
-    head = ("layer", "parameters", "sees as far as", *(str(one) for one in recall.distances))
+    head = ("layer", "parameters", "sees as far as", *map(str, recall.distances))
     return (
-        "## Long-range dependencies: is what stood at the beginning learned?\n\n"
+        "## Long-range dependencies: recall of the first symbol\n\n"
         f"Right answers in % against the distance, mean (least to most) of {recall.seeds} seeds; "
         f"chance is {1 / recall.symbols:.1%}. {recall.layers} layers, {recall.updates} updates of "
         f"{recall.batch} sequences, Adam with rate {recall.rate}; k = {recall.kernel}, "
-        f"dilated, r = {recall.radius}.\n\n" + _table(head, rows)
+        f"dilated, r = {recall.radius}.\n\n" + markdown_table(head, rows)
     )
 
 
 def accuracy(some: Iterable[Recalled], distance: int) -> str:
-    """What the seeds have at one distance."""
-    right = [100 * one.accuracy for one in some if one.distance == distance]
+    """Mean accuracy of the seeds at one distance, with its range."""
+    right = [100 * network.accuracy for network in some if network.distance == distance]
     if len(right) == 1:
         return f"{right[0]:.0f}"
     return f"{fmean(right):.0f} ({min(right):.0f}–{max(right):.0f})"
 
 
-def _growth(found: Table1, kind: Kind, part: str, along: Along) -> Growth:
+def _growth(result: Table1, kind: Kind, part: str, along: Along) -> Growth:
     wanted = (kind, part, along)
-    return next(one for one in found.growths if (one.kind, one.part, one.along) == wanted)
+    return next(fit for fit in result.growths if (fit.kind, fit.part, fit.along) == wanted)
 
 
 def _fitted(exponent: float, paper: int) -> str:
     return f"{exponent:.2f}" + (" (!)" if abs(exponent - paper) > NEAR else "")
 
 
-def _list(numbers: Sequence[int]) -> str:
-    return ", ".join(str(one) for one in numbers)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    def lines() -> Iterator[str]:
-        for row in (head, ["---"] * len(head), *rows):
-            yield f"| {' | '.join(row)} |"
-
-    return "\n".join(lines())
+def _join(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 if TYPE_CHECKING:
@@ -208,31 +216,30 @@ if TYPE_CHECKING:
 _PLACE: dict[Stack, int] = {kind: place for place, kind in enumerate(STACKS)}
 
 
-def draw_all(found: Table1, out: Path) -> list[Path]:
+def draw_all(result: Table1, out: Path) -> list[Path]:
     """Write every plot.
 
     Raises:
         ValueError: if matplotlib is not installed.
     """
     drawn = [
-        *_draw_costs(found.by_length, "n", f"d = {found.sizes.width}", out),
-        *_draw_costs(found.by_width, "d", f"n = {found.sizes.length}", out),
-        *_draw_paths(found, out),
+        *_draw_costs(result.by_length, "n", f"d = {result.sizes.width}", out),
+        *_draw_costs(result.by_width, "d", f"n = {result.sizes.length}", out),
+        *_draw_paths(result, out),
     ]
-    return drawn + (_draw_learned(found, out) if found.recall else [])
+    return drawn + (_draw_learned(result, out) if result.recall else [])
 
 
-def _draw_costs(costs: Sequence[Cost], along: Along, fixed: str, out: Path) -> list[Path]:
+def _draw_costs(costs: Sequence[LayerCost], along: Along, fixed: str, out: Path) -> list[Path]:
     def draw(figure: "Figure", ink: Ink) -> None:
-        whole = "the whole layer"
         panels = figure.subplots(1, 2, sharey=True)
         for axes, part in zip(panels, PARTS, strict=True):
             for kind in KINDS:
                 some = [cost for cost in costs if (cost.kind, cost.part) == (kind, part)]
-                at = [cost.n if along == "n" else cost.d for cost in some]
-                _line(axes, kind, at, [1000 * cost.seconds for cost in some], ink)
+                scale = [cost.n if along == "n" else cost.d for cost in some]
+                _line(axes, kind, scale, [1000 * cost.seconds for cost in some], ink)
             _logarithmic(axes, sorted({cost.n if along == "n" else cost.d for cost in costs}))
-            axes.set_title(f"{whole if part == 'whole' else 'the mixing'}, {fixed}")
+            axes.set_title(f"{'the whole layer' if part == 'whole' else 'the mixing'}, {fixed}")
             axes.set_xlabel("length n" if along == "n" else "width d")
         panels[0].set_ylabel("milliseconds a batch")
         figure.legend(
@@ -243,15 +250,15 @@ def _draw_costs(costs: Sequence[Cost], along: Along, fixed: str, out: Path) -> l
     return save_plot(out, f"table1-{name}", draw)
 
 
-def _draw_paths(found: Table1, out: Path) -> list[Path]:
+def _draw_paths(result: Table1, out: Path) -> list[Path]:
     def draw(figure: "Figure", ink: Ink) -> None:
         axes = figure.subplots()
-        for one in found.paths:
-            if one.kind != "LSTM":
-                label = "GRU, LSTM" if one.kind == "GRU" else None
-                _line(axes, one.kind, one.at, one.found, ink, label=label)
-        reach = found.sizes.reach
-        _logarithmic(axes, found.sizes.path_lengths)
+        for path in result.paths:
+            if path.kind != "LSTM":
+                label = "GRU, LSTM" if path.kind == "GRU" else None
+                _line(axes, path.kind, path.lengths, path.values, ink, label=label)
+        reach = result.sizes.reach
+        _logarithmic(axes, result.sizes.path_lengths)
         axes.set_xlabel("length n")
         axes.set_ylabel("hops from the first position to the last")
         axes.legend(title=f"k = {reach.kernel}, r = {reach.radius}")
@@ -259,8 +266,8 @@ def _draw_paths(found: Table1, out: Path) -> list[Path]:
     return save_plot(out, "table1-paths", draw)
 
 
-def _draw_learned(found: Table1, out: Path) -> list[Path]:
-    recall = found.recall
+def _draw_learned(result: Table1, out: Path) -> list[Path]:
+    recall = result.recall
     assert recall is not None
 
     def draw(figure: "Figure", ink: Ink) -> None:
@@ -268,9 +275,9 @@ def _draw_learned(found: Table1, out: Path) -> list[Path]:
         for kind in LEARNERS:
             means = [
                 fmean(
-                    100 * one.accuracy
-                    for one in found.learned
-                    if (one.kind, one.distance) == (kind, distance)
+                    100 * network.accuracy
+                    for network in result.learned
+                    if (network.kind, network.distance) == (kind, distance)
                 )
                 for distance in recall.distances
             ]
@@ -288,7 +295,7 @@ def _draw_learned(found: Table1, out: Path) -> list[Path]:
             fontsize=9,
         )
         axes.set_xscale("log", base=2)
-        axes.set_xticks(recall.distances, [str(one) for one in recall.distances])
+        axes.set_xticks(recall.distances, [str(distance) for distance in recall.distances])
         axes.set_ylim(0, 104)
         axes.set_xlabel("distance of what is asked for, in positions")
         axes.set_ylabel("right answers, %")
@@ -300,7 +307,7 @@ def _draw_learned(found: Table1, out: Path) -> list[Path]:
 def _line(
     axes: "Axes",
     kind: Stack | Kind,
-    at: Sequence[int],
+    sizes: Sequence[int],
     values: Sequence[int | float],
     ink: Ink,
     *,
@@ -309,40 +316,46 @@ def _line(
     """One type has one colour and one marker in all plots."""
     place = _PLACE[kind]
     color, marker = ink.lines[place], MARKERS[place]
-    axes.plot(at, values, color=color, marker=marker, label=label or kind)
+    axes.plot(sizes, values, color=color, marker=marker, label=label or kind)
 
 
-def _logarithmic(axes: "Axes", at: Sequence[int]) -> None:
+def _logarithmic(axes: "Axes", ticks: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set_xticks(at, [str(one) for one in at])
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
 
 
 def table1(out: Path, sizes: Sizes, recall: Recall | None, *, tell: Tell) -> str:
-    """Measure, draw, and write all of it.
+    """Run the measurements, and write the report, its data and the plots.
 
     Args:
-        out: gets the files; those of before are replaced.
-        sizes: what is measured.
-        recall: the learning experiment; None leaves it out.
-        tell: told a line now and then.
+        out: output folder; earlier files are replaced.
+        sizes: of the measurements.
+        recall: settings of the recall experiment; None skips it.
+        tell: called with lines of progress.
 
     Returns:
-        the page.
+        the report.
 
     Raises:
         ValueError: if matplotlib is not installed.
-        OSError: if something cannot be written.
+        OSError: if a file cannot be written.
     """
-    if find_spec("matplotlib") is None:  # to be told before ten minutes of work, not after
+    if find_spec("matplotlib") is None:  # before ten minutes of work
         raise ValueError("plots need matplotlib: pip install 'transduce[plot]'")
     out.mkdir(parents=True, exist_ok=True)
-    found = measure(sizes, recall, tell=tell)
-    page = markdown(found)
-    numbers = json.dumps(asdict(found), indent=1)
+    result = measure(sizes, recall, tell=tell)
+    page = markdown(result)
+    record = asdict(result)
+    for name in ("sequential", "paths"):  # the record keeps its keys
+        record[name] = [
+            {"kind": row["kind"], "at": row["lengths"], "result": row["values"]}
+            for row in record[name]
+        ]
+    numbers = json.dumps(record, indent=1)
     for name, text in (("table1.json", f"{numbers}\n"), ("table1.md", page)):
         with atomic_file(out / name) as stream:
             stream.write(text.encode())
-    draw_all(found, out)
+    draw_all(result, out)
     return page

@@ -18,7 +18,8 @@ from sacrebleu.metrics.bleu import BLEU
 from transduce.evaluation.metrics import Score, bleu
 from transduce.io.atomic_folder import atomic_file
 from transduce.io.version import VERSION, commit
-from transduce.paper.table2.run import P100, Cost, Table2
+from transduce.paper.markdown import markdown_table
+from transduce.paper.table2.run import P100, Table2, TrainingCost
 
 _COMPOUND: Final = re.compile(r"(\S)-(\S)")
 
@@ -50,7 +51,7 @@ def moses(language: str) -> Tokenise:
     return lambda text: str(tokenizer.tokenize(text, return_str=True))
 
 
-def as_the_paper(
+def paper_bleu(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,
@@ -73,33 +74,39 @@ def as_the_paper(
             f"there are {len(hypotheses)} translations but {len(references)} references: line n "
             f"must translate line n"
         )
-    cut = tokenise or moses(language)
+    tokenizer = tokenise or moses(language)
     split = split_compounds if language == "de" else str
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    found = metric.corpus_score(
-        [split(cut(line)) for line in hypotheses], [[split(cut(line)) for line in references]]
+    score = metric.corpus_score(
+        [split(tokenizer(line)) for line in hypotheses],
+        [[split(tokenizer(line)) for line in references]],
     )
-    how = "Moses tokens, compounds split" if language == "de" else "Moses tokens"
+    method = "Moses tokens, compounds split" if language == "de" else "Moses tokens"
     return Score(
-        name="tokenised BLEU", value=found.score, signature=f"{how}; {metric.get_signature()}"
+        name="tokenised BLEU", value=score.score, signature=f"{method}; {metric.get_signature()}"
     )
 
 
-def both_ways(
+def score_both(
     hypotheses: Sequence[str], references: Sequence[str], *, language: str = "de"
 ) -> tuple[Score, Score]:
     """Score translations by sacreBLEU, then as the paper did.
 
+    Args:
+        hypotheses: translations, not tokenised.
+        references: one per translation.
+        language: code of the target language.
+
     Raises:
-        ValueError: as `as_the_paper`.
+        ValueError: as `paper_bleu`.
     """
     return (
         bleu(hypotheses, references, language=language),
-        as_the_paper(hypotheses, references, language=language),
+        paper_bleu(hypotheses, references, language=language),
     )
 
 
-class Published(NamedTuple):
+class PublishedScore(NamedTuple):
     """A line of the paper's Table 2."""
 
     model: str
@@ -111,41 +118,41 @@ class Published(NamedTuple):
 
 
 PUBLISHED: Final = (
-    Published("ByteNet", 23.75, None, None, None),
-    Published("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
-    Published("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
-    Published("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
-    Published("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
-    Published("Deep-Att + PosUnk, ensemble", None, 40.4, None, 8.0e20),
-    Published("GNMT + RL, ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
-    Published("ConvS2S, ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
-    Published("**Transformer (base)**", 27.3, 38.1, 3.3e18, 3.3e18),
-    Published("**Transformer (big)**", 28.4, 41.8, 2.3e19, 2.3e19),
+    PublishedScore("ByteNet", 23.75, None, None, None),
+    PublishedScore("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
+    PublishedScore("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
+    PublishedScore("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
+    PublishedScore("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
+    PublishedScore("Deep-Att + PosUnk, ensemble", None, 40.4, None, 8.0e20),
+    PublishedScore("GNMT + RL, ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
+    PublishedScore("ConvS2S, ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
+    PublishedScore("**Transformer (base)**", 27.3, 38.1, 3.3e18, 3.3e18),
+    PublishedScore("**Transformer (big)**", 28.4, 41.8, 2.3e19, 2.3e19),
 )
 """Source: Vaswani et al. 2017, Table 2 (third version and later)."""
 
 
-def write(found: Table2, out: Path) -> None:
+def write(result: Table2, out: Path) -> None:
     """Write table2.json and table2.md into a folder."""
     out.mkdir(parents=True, exist_ok=True)
     facts = {
         "versions": {"transduce": VERSION, "torch": version("torch")},
         "commit": commit(),
-        "assumed": asdict(found.assumed),
-        "costs": [_facts(cost) for cost in found.costs],
-        "scores": [asdict(score) for score in found.scores],
+        "assumed": asdict(result.assumed),
+        "costs": [_facts(cost) for cost in result.costs],
+        "scores": [asdict(score) for score in result.scores],
     }
     for name, text in (
         ("table2.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n"),
-        ("table2.md", markdown(found)),
+        ("table2.md", markdown(result)),
     ):
         with atomic_file(out / name) as stream:
             stream.write(text.encode())
 
 
-def markdown(found: Table2) -> str:
+def markdown(result: Table2) -> str:
     """Write the whole account as Markdown."""
-    assumed = found.assumed
+    assumed = result.assumed
     lines = [
         "# Table 2, and what it costs",
         "",
@@ -154,17 +161,17 @@ def markdown(found: Table2) -> str:
         "BLEU of tokenised text, German compounds split at their hyphens. The FLOPs are wall time "
         "x GPUs x an assumed rate.",
         "",
-        *_published(),
+        _published(),
         "",
         "## Counted",
         "",
         f"Matrix products of training, for pairs of {assumed.source_length} source and "
-        f"{assumed.target_length} target pieces, {found.costs[0].account.tokens:,} target pieces "
+        f"{assumed.target_length} target pieces, {result.costs[0].account.tokens:,} target pieces "
         "an update and as many source pieces.",
         "",
-        *_counted(found.costs),
+        _counted(result.costs),
         "",
-        *(line for cost in found.costs for line in _arithmetic(cost)),
+        *(line for cost in result.costs for line in _arithmetic(cost)),
         "",
         "## Projected: the paper's updates elsewhere",
         "",
@@ -172,48 +179,45 @@ def markdown(found: Table2) -> str:
         f"{assumed.gpu_hour_price:g} for the GPU, which is taken to sustain "
         f"{assumed.gpu_tflops:g} TFLOPS.",
         "",
-        *_projected(found.costs),
+        _projected(result.costs),
         "",
     ]
-    if found.scores:
-        lines += ["## Scored both ways", "", *_scores(found.scores), ""]
+    if result.scores:
+        lines += ["## Scored both ways", "", _scores(result.scores), ""]
     return "\n".join(lines)
 
 
-def _published() -> list[str]:
-    lines = [
-        "| model | EN-DE BLEU | EN-FR BLEU | EN-DE FLOPs | EN-FR FLOPs |",
-        "|---|--:|--:|--:|--:|",
-    ]
-    for one in PUBLISHED:
-        bleus = ("" if score is None else f"{score:g}" for score in (one.bleu_de, one.bleu_fr))
-        costs = ("" if cost is None else f"{cost:.1e}" for cost in (one.cost_de, one.cost_fr))
-        lines.append(f"| {' | '.join((one.model, *bleus, *costs))} |")
-    return lines
+def _published() -> str:
+    rows: list[Sequence[str]] = []
+    for row in PUBLISHED:
+        bleus = ("" if score is None else f"{score:g}" for score in (row.bleu_de, row.bleu_fr))
+        costs = ("" if cost is None else f"{cost:.1e}" for cost in (row.cost_de, row.cost_fr))
+        rows.append((row.model, *bleus, *costs))
+    head = ("model", "EN-DE BLEU", "EN-FR BLEU", "EN-DE FLOPs", "EN-FR FLOPs")
+    return markdown_table(head, rows, numbers=range(1, 5))
 
 
-def _counted(costs: Sequence[Cost]) -> list[str]:
-    lines = [
-        "| model | parameters | projections | attention n² | feed-forward | output "
-        "| MFLOP a target piece | updates | FLOPs counted | FLOPs published |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for counted, *_ in costs:
-        shares = (f"{part / sum(counted.a_pair):.0%}" for part in counted.a_pair)
-        cells = (
-            counted.run.name,
-            f"{counted.parameters:,}",
-            *shares,
-            f"{counted.a_token / 1e6:,.0f}",
-            f"{counted.run.updates:,}",
-            f"{counted.total:.2e}",
-            f"{counted.run.published:.1e}",
+def _counted(costs: Sequence[TrainingCost]) -> str:
+    rows = [
+        (
+            account.run.name,
+            f"{account.parameters:,}",
+            *(f"{part / sum(account.a_pair):.0%}" for part in account.a_pair),
+            f"{account.a_token / 1e6:,.0f}",
+            f"{account.run.updates:,}",
+            f"{account.total:.2e}",
+            f"{account.run.published:.1e}",
         )
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        for account, *_ in costs
+    ]
+    head = (
+        *("model", "parameters", "projections", "attention n²", "feed-forward", "output"),
+        *("MFLOPs per target piece", "updates", "FLOPs counted", "FLOPs published"),
+    )
+    return markdown_table(head, rows, numbers=range(1, 10))
 
 
-def _arithmetic(cost: Cost) -> list[str]:
+def _arithmetic(cost: TrainingCost) -> list[str]:
     """The paper's estimate, step by step, and what it says of its GPUs."""
     counted, run = cost.account, cost.account.run
     by_step = run.updates * run.seconds_an_update / 3600
@@ -225,29 +229,25 @@ def _arithmetic(cost: Cost) -> list[str]:
     ]
 
 
-def _projected(costs: Sequence[Cost]) -> list[str]:
-    lines = [
-        "| model | where | rate | hours | days | price |",
-        "|---|---|---|--:|--:|--:|",
+def _projected(costs: Sequence[TrainingCost]) -> str:
+    rows = [
+        (
+            *(cost.account.run.name, place.where, place.rate, f"{place.hours:,.1f}"),
+            *(f"{place.hours / 24:,.1f}", f"{place.price:,.2f}"),
+        )
+        for cost in costs
+        for place in cost.projected
     ]
-    for counted, _, projected in costs:
-        for one in projected:
-            lines.append(
-                f"| {counted.run.name} | {one.where} | {one.rate} | {one.hours:,.1f} | "
-                f"{one.hours / 24:,.1f} | {one.price:,.2f} |"
-            )
-    return lines
+    head = ("model", "where", "rate", "hours", "days", "price")
+    return markdown_table(head, rows, numbers=(3, 4, 5))
 
 
-def _scores(scores: Sequence[Score]) -> list[str]:
-    return [
-        "| score | value | measured how |",
-        "|---|--:|---|",
-        *(f"| {one.name} | {one.value:.2f} | `{one.signature}` |" for one in scores),
-    ]
+def _scores(scores: Sequence[Score]) -> str:
+    rows = [(score.name, f"{score.value:.2f}", f"`{score.signature}`") for score in scores]
+    return markdown_table(("score", "value", "signature"), rows, numbers=(1,))
 
 
-def _facts(cost: Cost) -> dict[str, object]:
+def _facts(cost: TrainingCost) -> dict[str, object]:
     counted = cost.account
     return {
         **counted._asdict(),
@@ -257,5 +257,5 @@ def _facts(cost: Cost) -> dict[str, object]:
         "a_token": counted.a_token,
         "estimated": counted.run.estimated,
         "speed": cost.speed._asdict(),
-        "projected": [one._asdict() for one in cost.projected],
+        "projected": [place._asdict() for place in cost.projected],
     }

@@ -1,10 +1,9 @@
-"""What it costs to train the paper's models: floating-point operations counted from the shape.
+"""Training cost of the paper's models: FLOPs counted from their shapes.
 
-The paper estimates: wall time x GPUs x the rate that it takes a P100 to sustain. Here the matrix
-products are counted, so the two can be set beside each other. A product of a row of n numbers with
-a matrix [n, m] is 2nm operations; the way back makes two products of every one, so training is
-three times the way there. What is no product (softmax, norms, dropout, Adam) is left out: it costs
-time but hardly any operations.
+The paper estimates FLOPs as wall time x GPUs x the assumed sustained rate of a P100. Here the
+matrix products are counted: multiplying a vector of n by a matrix [n, m] takes 2nm FLOPs. The
+backward pass has two products for each of the forward pass, so training is three times the forward
+pass. Softmax, norms, dropout and Adam are left out: they take time but few FLOPs.
 """
 
 import time
@@ -29,7 +28,7 @@ P100: Final = 9.5e12
 """Floating-point operations a second that the paper takes a P100 to sustain (Table 2)."""
 
 
-class Lengths(NamedTuple):
+class SentenceLengths(NamedTuple):
     """Pieces of an average pair, EOS counted. All pairs count as being that long."""
 
     source: int
@@ -37,7 +36,7 @@ class Lengths(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Floating-point operations of the way there, for one pair."""
+    """FLOPs of the forward pass for one pair."""
 
     projections: int
     """Of all attentions: the four matrices of each."""
@@ -50,12 +49,12 @@ class Counted(NamedTuple):
 
     @property
     def training(self) -> int:
-        """There and back."""
+        """FLOPs of forward and backward pass."""
         return 3 * sum(self)
 
 
 class Run(NamedTuple):
-    """One of the paper's training runs, and what the paper says of it."""
+    """One of the paper's training runs, as published."""
 
     name: str
     recipe: str
@@ -80,10 +79,10 @@ RUNS: Final = (
 """Source: Vaswani et al. 2017, section 5.2 and Table 2."""
 
 
-def count(config: ModelConfig, lengths: Lengths) -> Counted:
-    """Count the matrix products of one pair's way through a model.
+def count(config: ModelConfig, lengths: SentenceLengths) -> Counted:
+    """Count the FLOPs of a forward pass of one pair.
 
-    >>> counted = count(ModelConfig(), Lengths(1, 1))
+    >>> counted = count(ModelConfig(), SentenceLengths(1, 1))
     >>> counted.training / 1e6  # MFLOP for a piece of each side; six times the weights, about
     378.01...
     """
@@ -106,7 +105,7 @@ class Account(NamedTuple):
 
     run: Run
     parameters: int
-    lengths: Lengths
+    lengths: SentenceLengths
     tokens: int
     """Target pieces of an update; about as many source pieces come with them."""
     a_pair: Counted
@@ -122,7 +121,7 @@ class Account(NamedTuple):
 
 
 class Projected(NamedTuple):
-    """A whole run somewhere, from a rate."""
+    """Projected duration and price of a run."""
 
     where: str
     rate: str
@@ -132,7 +131,7 @@ class Projected(NamedTuple):
     """In the currency of the price an hour."""
 
 
-def account(run: Run, config: ModelConfig, *, tokens: int, lengths: Lengths) -> Account:
+def account(run: Run, config: ModelConfig, *, tokens: int, lengths: SentenceLengths) -> Account:
     """Count a training run.
 
     Args:
@@ -156,8 +155,13 @@ def account(run: Run, config: ModelConfig, *, tokens: int, lengths: Lengths) -> 
     )
 
 
-def on_gpu(counted: Account, *, tflops: float, hour_price: float) -> Projected:
-    """Project a run on one GPU that sustains so many TFLOPS.
+def project_on_gpu(counted: Account, *, tflops: float, hour_price: float) -> Projected:
+    """Project a run on one GPU.
+
+    Args:
+        counted: the run.
+        tflops: sustained rate.
+        hour_price: price per hour.
 
     Raises:
         ValueError: if the rate is not above 0, or the price below.
@@ -173,7 +177,7 @@ def on_gpu(counted: Account, *, tflops: float, hour_price: float) -> Projected:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assumed:
-    """What is not measured."""
+    """Assumptions of the projections."""
 
     source_length: int = 28
     target_length: int = 28
@@ -186,7 +190,7 @@ class Assumed:
 
 
 class Speed(NamedTuple):
-    """How fast this machine learns."""
+    """Measured training speed of this machine."""
 
     tokens_per_second: float
     """Target pieces, there and back, without the optimizer."""
@@ -196,7 +200,7 @@ class Speed(NamedTuple):
     device: str
 
 
-class Cost(NamedTuple):
+class TrainingCost(NamedTuple):
     """One of the paper's runs: counted, timed, projected."""
 
     account: Account
@@ -206,10 +210,10 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table2:
-    """All that `transduce paper table2` finds."""
+    """Results of `transduce paper table2`."""
 
     assumed: Assumed
-    costs: tuple[Cost, ...]
+    costs: tuple[TrainingCost, ...]
     scores: tuple[Score, ...]
     """Of a file of translations, if one was given: sacreBLEU's, then the paper's way."""
 
@@ -234,15 +238,15 @@ def table2(
     Raises:
         ValueError: for lengths below 2, or a price or rate that cannot be.
     """
-    lengths = Lengths(assumed.source_length, assumed.target_length)
+    lengths = SentenceLengths(assumed.source_length, assumed.target_length)
     if min(lengths) < 2:
         raise ValueError(f"a sentence has 2 pieces or more, EOS counted, not {min(lengths)}")
     keep_freed_memory()
-    costs: list[Cost] = []
+    costs: list[TrainingCost] = []
     for run in RUNS:
         recipe = load_recipe(run.recipe)
         counted = account(run, recipe.model, tokens=recipe.batch.tokens, lengths=lengths)
-        gpu = on_gpu(counted, tflops=assumed.gpu_tflops, hour_price=assumed.gpu_hour_price)
+        gpu = project_on_gpu(counted, tflops=assumed.gpu_tflops, hour_price=assumed.gpu_hour_price)
         on_event(LogMessage(text=f"timing {run.name}: {counted.parameters:,} parameters"))
         speed = measure(
             recipe.model,
@@ -251,15 +255,15 @@ def table2(
             updates=1 if quick else 3,
             threads=threads,
         )
-        here = projected(counted, speed, hour_price=assumed.hour_price)
-        costs.append(Cost(counted, speed, (here, gpu)))
+        local = project_here(counted, speed, hour_price=assumed.hour_price)
+        costs.append(TrainingCost(counted, speed, (local, gpu)))
     return Table2(assumed=assumed, costs=tuple(costs), scores=tuple(scores))
 
 
 def measure(
-    config: ModelConfig, lengths: Lengths, *, tokens: int, updates: int, threads: int = 0
+    config: ModelConfig, lengths: SentenceLengths, *, tokens: int, updates: int, threads: int = 0
 ) -> Speed:
-    """Time the gradients of some updates over made-up sentences, and the optimizer apart from them.
+    """Time gradients and optimizer steps on random sentences.
 
     Args:
         config: the model.
@@ -280,21 +284,21 @@ def measure(
     with compute_device(threads=threads) as device, torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model = Transformer(config).to(device).train()
-        here = batch.to(device)
+        device_batch = batch.to(device)
         optimizers = make_optimizers(model, regime)
         spent: list[float] = []
         for _ in range(updates + 1):
             model.zero_grad()
             started = time.perf_counter()
-            done = train_step(model, [here], optimizers=(), rates=())
-            assert float(done.loss_sum) > 0.0  # waits for a device that works apart
+            done = train_step(model, [device_batch], optimizers=(), rates=())
+            assert float(done.loss_sum) > 0.0  # synchronizes an asynchronous device
             spent.append(time.perf_counter() - started)
         steps: list[float] = []
         for _ in range(2):  # the first one makes room for the moments
             started = time.perf_counter()
             for optimizer in optimizers:
                 optimizer.step()
-            float(model.embedding.weight.detach()[0, 0])  # waits for a device that works apart
+            float(model.embedding.weight.detach()[0, 0])  # synchronizes an asynchronous device
             steps.append(time.perf_counter() - started)
         return Speed(
             tokens_per_second=batch.target_tokens * updates / sum(spent[1:]),
@@ -304,8 +308,13 @@ def measure(
         )
 
 
-def projected(counted: Account, speed: Speed, *, hour_price: float) -> Projected:
+def project_here(counted: Account, speed: Speed, *, hour_price: float) -> Projected:
     """Project a whole run on this machine.
+
+    Args:
+        counted: the run.
+        speed: measured on this machine.
+        hour_price: price per hour.
 
     Raises:
         ValueError: for a price below 0.

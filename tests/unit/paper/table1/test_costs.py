@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from transduce.paper.table1.complexity import crossing, exponent, seconds
+from transduce.paper.table1.complexity import crossing, exponent, measure_seconds
 
 
 def test_an_exponent_is_that_of_a_power():
@@ -33,12 +33,12 @@ def test_what_is_always_dearer_crosses_before_the_first():
 
 
 def test_of_two_jobs_the_slower_takes_longer():
-    quick, slow = seconds([lambda: sum(range(100)), lambda: sum(range(100_000))], rounds=2)
+    quick, slow = measure_seconds([lambda: sum(range(100)), lambda: sum(range(100_000))], rounds=2)
 
     assert 0 < quick < slow
 
 
 def test_waiting_is_not_work():
-    (taken,) = seconds([lambda: time.sleep(0.01)], rounds=1)
+    (taken,) = measure_seconds([lambda: time.sleep(0.01)], rounds=1)
 
     assert taken < 0.005

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from transduce.paper.table1.complexity import counted, operations
+from transduce.paper.table1.complexity import count_operations, operations
 from transduce.paper.table1.layer_types import (
     KINDS,
     PARTS,
@@ -62,20 +62,20 @@ def test_a_convolution_is_a_sum_over_the_positions_before():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("size", [(96, 64), (112, 128)])
-def test_operations_by_formula_are_those_that_are_counted(
+def test_operations_by_formula_are_those_that_are_count_operations(
     kind: Kind, part: Part, size: tuple[int, int]
 ):
     n, d = size
     reach = Reach(radius=3, kernel=5)
 
-    assert counted(kind, n, d, reach=reach, part=part) == operations(
+    assert count_operations(kind, n, d, reach=reach, part=part) == operations(
         kind, n, d, reach=reach, part=part
     )
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_so_are_those_of_a_short_sentence_whose_attention_is_written_out(part: Part):
-    found = counted("self-attention", 7, 64, reach=Reach(), part=part)
+    found = count_operations("self-attention", 7, 64, reach=Reach(), part=part)
 
     assert found == operations("self-attention", 7, 64, reach=Reach(), part=part)
 

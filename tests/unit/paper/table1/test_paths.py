@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from transduce.paper.table1.layer_types import KINDS, Kind, Reach, Recurrent
-from transduce.paper.table1.paths import STACKS, Stack, in_parallel, path_length, sequential
+from transduce.paper.table1.paths import (
+    STACKS,
+    Stack,
+    in_parallel,
+    path_length,
+    sequential_operations,
+)
 from transduce.paper.table1.report import expected_path
 
 REACH = Reach(radius=5, kernel=3)
@@ -15,7 +21,7 @@ CHAINS = {"self-attention": (4, 4), "restricted": (4, 4), "convolution": (1, 1)}
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_in_a_row_grow_with_the_length_in_a_recurrence_alone(kind: Kind):
-    found = tuple(sequential(kind, n, REACH) for n in (7, 83))
+    found = tuple(sequential_operations(kind, n, REACH) for n in (7, 83))
 
     assert found == CHAINS.get(kind, (7, 83))
 

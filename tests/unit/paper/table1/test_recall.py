@@ -6,13 +6,20 @@ import pytest
 import torch
 
 from transduce.paper.table1.layer_types import Kind
-from transduce.paper.table1.recall import LEARNERS, Network, Recall, equal_width, learn, sequences
+from transduce.paper.table1.recall import (
+    LEARNERS,
+    Network,
+    Recall,
+    draw_sequences,
+    equal_width,
+    train_network,
+)
 
 SMALL = Recall(distances=(5,), seeds=1, layers=1, width=14, symbols=3, updates=2, batch=3, tested=7)
 
 
 def test_the_symbol_to_recall_stands_first_and_nowhere_else():
-    ids, loud = sequences(SMALL, 5, rows=19, generator=torch.Generator().manual_seed(0))
+    ids, loud = draw_sequences(SMALL, 5, rows=19, generator=torch.Generator().manual_seed(0))
 
     assert ids.shape == (19, 6)
     assert torch.equal(ids[:, 0], loud)
@@ -53,10 +60,10 @@ def test_a_network_of_convolutions_sees_k_to_the_power_of_its_layers():
 
 
 def test_what_is_learned_is_decided_by_the_seed():
-    assert learn("convolution", 5, 1, SMALL) == learn("convolution", 5, 1, SMALL)
+    assert train_network("convolution", 5, 1, SMALL) == train_network("convolution", 5, 1, SMALL)
 
 
 def test_self_attention_learns_what_stands_near():
     recall = replace(SMALL, updates=120, batch=32, rate=1e-2, tested=64)
 
-    assert learn("self-attention", 5, 0, recall).accuracy > 0.9
+    assert train_network("self-attention", 5, 0, recall).accuracy > 0.9

@@ -9,9 +9,9 @@ from transduce.config import load_recipe
 from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
 from transduce.model.loss import cross_entropy
-from transduce.paper.table2.run import RUNS, Lengths, account, count, on_gpu
+from transduce.paper.table2.run import RUNS, SentenceLengths, account, count, project_on_gpu
 
-LENGTHS = Lengths(source=11, target=7)
+LENGTHS = SentenceLengths(source=11, target=7)
 ROWS = 5
 
 
@@ -40,7 +40,7 @@ def test_there_and_back_has_the_operations_that_torch_counts():
 
 
 def test_mixing_alone_grows_with_the_square_of_the_length():
-    once, twice = count(SHAPE, Lengths(5, 5)), count(SHAPE, Lengths(10, 10))
+    once, twice = count(SHAPE, SentenceLengths(5, 5)), count(SHAPE, SentenceLengths(10, 10))
 
     assert twice.mixing == 4 * once.mixing
     assert twice.projections == 2 * once.projections
@@ -72,7 +72,9 @@ def test_the_hours_are_about_the_updates_times_their_seconds(run):
 def test_the_papers_gpus_were_used_in_part(number: int, total: float, utilisation: float):
     run = RUNS[number]
 
-    found = account(run, load_recipe(run.recipe).model, tokens=25_000, lengths=Lengths(28, 28))
+    found = account(
+        run, load_recipe(run.recipe).model, tokens=25_000, lengths=SentenceLengths(28, 28)
+    )
 
     assert found.total == pytest.approx(total, rel=0.01)
     assert found.utilisation == pytest.approx(utilisation, abs=0.005)
@@ -87,7 +89,7 @@ def test_all_updates_cost_their_target_pieces():
 def test_a_gpu_takes_the_hours_of_its_rate():
     counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
 
-    found = on_gpu(counted, tflops=2.0, hour_price=3.0)
+    found = project_on_gpu(counted, tflops=2.0, hour_price=3.0)
 
     assert found.hours == pytest.approx(counted.total / 2e12 / 3600)
     assert found.price == pytest.approx(3 * found.hours)
@@ -98,4 +100,4 @@ def test_a_gpu_without_a_rate_or_with_a_price_below_zero_is_refused(tflops: floa
     counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
 
     with pytest.raises(ValueError, match="--gpu-tflops must be above 0"):
-        on_gpu(counted, tflops=tflops, hour_price=price)
+        project_on_gpu(counted, tflops=tflops, hour_price=price)

@@ -8,17 +8,17 @@ from transduce.paper.table2.report import PUBLISHED, markdown, write
 from transduce.paper.table2.run import (
     RUNS,
     Assumed,
-    Cost,
-    Lengths,
+    SentenceLengths,
     Speed,
     Table2,
+    TrainingCost,
     account,
     measure,
-    on_gpu,
-    projected,
+    project_here,
+    project_on_gpu,
 )
 
-LENGTHS = Lengths(11, 7)
+LENGTHS = SentenceLengths(11, 7)
 
 
 def test_a_model_is_timed():
@@ -33,7 +33,7 @@ def test_hours_here_are_those_of_all_updates():
     counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
     speed = Speed(tokens_per_second=35.0, step_seconds=0.5, threads=2, device="cpu")
 
-    found = projected(counted, speed, hour_price=0.2)
+    found = project_here(counted, speed, hour_price=0.2)
 
     assert found.hours == pytest.approx(100_000 * (70 / 35.0 + 0.5) / 3600)
     assert found.price == pytest.approx(0.2 * found.hours)
@@ -44,20 +44,20 @@ def test_a_price_below_zero_is_refused():
     counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
 
     with pytest.raises(ValueError, match="--hour-price must be 0 or more"):
-        projected(counted, Speed(35.0, 0.5, 2, "cpu"), hour_price=-1.0)
+        project_here(counted, Speed(35.0, 0.5, 2, "cpu"), hour_price=-1.0)
 
 
 @pytest.fixture
 def found() -> Table2:
-    costs: list[Cost] = []
+    costs: list[TrainingCost] = []
     for run in RUNS:
         counted = account(run, SHAPE, tokens=70, lengths=LENGTHS)
         speed = Speed(35.0, 0.5, 2, "cpu")
         places = (
-            projected(counted, speed, hour_price=0.2),
-            on_gpu(counted, tflops=4.0, hour_price=3.0),
+            project_here(counted, speed, hour_price=0.2),
+            project_on_gpu(counted, tflops=4.0, hour_price=3.0),
         )
-        costs.append(Cost(counted, speed, places))
+        costs.append(TrainingCost(counted, speed, places))
     scores = (
         Score(name="BLEU", value=26.5, signature="tok:13a"),
         Score(name="tokenised BLEU", value=27.3, signature="Moses tokens"),

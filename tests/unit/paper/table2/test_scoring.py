@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from transduce.evaluation.metrics import bleu
-from transduce.paper.table2.report import as_the_paper, both_ways, split_compounds
+from transduce.paper.table2.report import paper_bleu, score_both, split_compounds
 
 REFERENCES = [
     "Das Rich-Text-Format ist ein Datei-Format für alte Programme .",
@@ -30,21 +30,21 @@ def test_hyphens_around_one_letter_are_split_every_other_time_as_the_script_did(
 def test_half_right_compounds_score_in_the_papers_way_alone():
     """Two words of three are right in one compound, one of two in the other."""
     ours = bleu(HYPOTHESES, REFERENCES, tokenize="none")
-    papers = as_the_paper(HYPOTHESES, REFERENCES, tokenise=str)
+    papers = paper_bleu(HYPOTHESES, REFERENCES, tokenise=str)
 
     assert papers.value > ours.value + 5
 
 
 def test_german_alone_has_its_compounds_split():
-    german = as_the_paper(HYPOTHESES, REFERENCES, tokenise=str)
-    french = as_the_paper(HYPOTHESES, REFERENCES, language="fr", tokenise=str)
+    german = paper_bleu(HYPOTHESES, REFERENCES, tokenise=str)
+    french = paper_bleu(HYPOTHESES, REFERENCES, language="fr", tokenise=str)
 
     assert french.value == pytest.approx(bleu(HYPOTHESES, REFERENCES, tokenize="none").value)
     assert german.value > french.value
 
 
 def test_a_score_says_how_it_was_measured():
-    found = as_the_paper(HYPOTHESES, REFERENCES, tokenise=str)
+    found = paper_bleu(HYPOTHESES, REFERENCES, tokenise=str)
 
     assert found.name == "tokenised BLEU"
     assert found.signature.startswith("Moses tokens, compounds split; nrefs:1")
@@ -52,26 +52,26 @@ def test_a_score_says_how_it_was_measured():
 
 
 def test_nothing_is_smoothed():
-    assert as_the_paper(["ja"], ["ja"], tokenise=str).value == 0.0
+    assert paper_bleu(["ja"], ["ja"], tokenise=str).value == 0.0
 
 
 @pytest.mark.parametrize("lines", [[], ["eins"]])
 def test_unequal_lines_and_no_lines_are_refused(lines: list[str]):
     with pytest.raises(ValueError, match="line n must translate line n"):
-        as_the_paper(lines, [], tokenise=str)
+        paper_bleu(lines, [], tokenise=str)
 
 
 def test_without_sacremoses_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "sacremoses", None)
 
     with pytest.raises(ValueError, match="the tokeniser of Moses: pip install"):
-        as_the_paper(HYPOTHESES, REFERENCES)
+        paper_bleu(HYPOTHESES, REFERENCES)
 
 
 def test_both_ways_stand_side_by_side():
     pytest.importorskip("sacremoses")
 
-    ours, papers = both_ways(HYPOTHESES, REFERENCES)
+    ours, papers = score_both(HYPOTHESES, REFERENCES)
 
     assert (ours.name, papers.name) == ("BLEU", "tokenised BLEU")
     assert "tok:13a" in ours.signature
@@ -81,4 +81,4 @@ def test_the_tokeniser_of_moses_cuts_punctuation_off():
     pytest.importorskip("sacremoses")
     glued, apart = ["Gut, der Zug fährt ab."], ["Gut , der Zug fährt ab ."]
 
-    assert as_the_paper(glued, apart).value == pytest.approx(100.0)
+    assert paper_bleu(glued, apart).value == pytest.approx(100.0)
