@@ -99,7 +99,7 @@ def table2(
 
     from transduce.cli.progress import event_printer
     from transduce.io.streams import read_lines
-    from transduce.paper.table2.report import score_both, markdown, write
+    from transduce.paper.table2.report import markdown, score_both, write
     from transduce.paper.table2.run import Assumed
     from transduce.paper.table2.run import table2 as run_table2
 
