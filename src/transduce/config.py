@@ -35,7 +35,7 @@ from transduce.train.config import TrainConfig
 Table = dict[str, object]
 """A TOML table as it was read: nothing is known of its values yet."""
 
-_Room = TypeVar("_Room")
+_Settings = TypeVar("_Settings")
 
 _REASONS: Mapping[str, str] = {
     "model.positions=none": "without positions the model would be a bag of words",
@@ -192,23 +192,23 @@ def to_toml(recipe: Recipe) -> str:
     return tomlkit.dumps(document)
 
 
-def differences(one: Recipe, other: Recipe) -> Iterator[str]:
+def differences(first: Recipe, second: Recipe) -> Iterator[str]:
     """Name the settings in which two recipes differ, as "section.key".
 
     >>> list(differences(load_recipe("tiny"), load_recipe("tiny", ["train.seed=2"])))
     ['train.seed']
     """
-    if one.name != other.name:
+    if first.name != second.name:
         yield "name"
     for section, kind in _SECTIONS.items():
-        ours, theirs = getattr(one, section), getattr(other, section)
+        left, right = getattr(first, section), getattr(second, section)
         for entry in fields(kind):
-            if getattr(ours, entry.name) != getattr(theirs, entry.name):
+            if getattr(left, entry.name) != getattr(right, entry.name):
                 yield f"{section}.{entry.name}"
 
 
 def conflicts(recipe: Recipe) -> Iterator[str]:
-    """What no room can see alone: settings of two rooms that cannot both hold, a line each."""
+    """Yield a line for each pair of settings from different sections that contradict each other."""
     data, model = recipe.data, recipe.model
     if data.max_pieces + 1 > model.longest:
         yield (
@@ -329,18 +329,18 @@ def _find(recipe: str | Path) -> Path:
 
 
 def _fill_preset(table: Table) -> None:
-    """Turn `model.preset` into the shape it names; keys said beside it win."""
+    """Replace `model.preset` by its shape; keys set explicitly take precedence."""
     model = table.get("model")
     if not isinstance(model, dict) or "preset" not in model:
         return
-    said: Table = dict(model)
-    preset = said.pop("preset")
+    explicit: Table = dict(model)
+    preset = explicit.pop("preset")
     if not isinstance(preset, str) or preset not in PRESETS:
         allowed = ", ".join(f'"{name}"' for name in PRESETS)
         raise ValueError(f"model.preset must be one of {allowed}, not {_shown(preset)}")
     defaults: Table = {entry.name: entry.default for entry in fields(ModelConfig)}
     shape: Table = {key: defaults[key] for key in _SHAPE}
-    table["model"] = shape | dict(PRESETS[preset]) | said
+    table["model"] = shape | dict(PRESETS[preset]) | explicit
 
 
 def _from_overrides(overrides: Sequence[str]) -> Table:
@@ -397,27 +397,29 @@ def _merge(base: Table, over: Table) -> None:
             base[section] = part
 
 
-def _build(kind: type[_Room], section: str, *, table: Table, fixed: Table | None = None) -> _Room:
-    """One room's settings from its table: known keys only, each of the right type."""
+def _build(
+    kind: type[_Settings], section: str, *, table: Table, fixed: Table | None = None
+) -> _Settings:
+    """Build one section's settings from its table: known keys only, each of the right type."""
     part = table.get(section, {})
     if not isinstance(part, dict):
         raise ValueError(f"{section} must be a table of settings, [{section}], not {_shown(part)}")
-    said: Table = part
+    values: Table = part
     kinds = get_type_hints(kind)
     for key, value in (fixed or {}).items():
-        if key in said:
+        if key in values:
             raise ValueError(f"{section}.{key} follows the tokenizer: set tokenizer.{key} instead")
         kinds.pop(key)
-        said = said | {key: value}
-    for key in said.keys() - (fixed or {}).keys():
+        values = values | {key: value}
+    for key in values.keys() - (fixed or {}).keys():
         if key not in kinds:
             raise ValueError(_unknown(f"{section}.{key}"))
-        said[key] = _checked(f"{section}.{key}", said[key], kinds[key])
-    return kind(**said)
+        values[key] = _checked(f"{section}.{key}", values[key], kinds[key])
+    return kind(**values)
 
 
 def _checked(key: str, value: object, kind: object) -> object:
-    """`value` if it is of `kind`; "12" is no number, and 1 is no truth."""
+    """Return `value` if it is of `kind`: "12" is not a number, 1 not a boolean."""
     try:
         given = tuple(value) if isinstance(value, list) else value
         adapter = TypeAdapter[object](kind)  # pyright: ignore[reportArgumentType]  any hint will do
@@ -468,15 +470,15 @@ def _unknown(key: str) -> str:
         return f"unknown section {section!r}: " + (
             f"the nearest known one is {near!r}" if near else f"there are {', '.join(known)}"
         )
-    every = [f"{room}.{entry.name}" for room, kind in _SECTIONS.items() for entry in fields(kind)]
+    every = [f"{name}.{entry.name}" for name, kind in _SECTIONS.items() for entry in fields(kind)]
     every = [known for known in [*every, "model.preset"] if known != "model.vocab_size"]
-    here = [known.partition(".")[2] for known in every if known.startswith(f"{section}.")]
-    near = _nearest(name, here)
+    siblings = [known.partition(".")[2] for known in every if known.startswith(f"{section}.")]
+    near = _nearest(name, siblings)
     elsewhere = next((known for known in every if known.endswith(f".{name}")), "")
     if near or elsewhere:
         nearest = elsewhere or f"{section}.{near}"
         return f"unknown setting {sanitise(key)}: the nearest known one is {nearest}"
-    return f"unknown setting {sanitise(key)}: {section} has {', '.join(here)}"
+    return f"unknown setting {sanitise(key)}: {section} has {', '.join(siblings)}"
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

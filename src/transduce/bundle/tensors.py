@@ -71,10 +71,10 @@ def _current_name(name: str) -> str:
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write tensors to a file, which may be read by whom any new file may.
+    """Write tensors to a file, with the permissions of any new file.
 
     Raises:
-        OSError: if they cannot be written; the library has an error of its own for that.
+        OSError: if they cannot be written, in place of the library's own error.
     """
     path.touch()
     mode = path.stat().st_mode
@@ -82,16 +82,21 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
         save_file(dict(tensors), path)
         path.chmod(mode)  # the library lets only the owner read it
     except SafetensorError as error:
-        said = re.search(r"os error (\d+)", str(error))
-        number = int(said[1]) if said else errno.EIO
+        match = re.search(r"os error (\d+)", str(error))
+        number = int(match[1]) if match else errno.EIO
         raise OSError(number, os.strerror(number), str(path)) from None
 
 
 def check_size(weights: Mapping[str, Tensor], config: ModelConfig, where: str) -> None:
-    """Refuse a shape that the weights are far too few for, before a model of that size is built.
+    """Refuse a configuration far larger than the weights, before a model of that size is built.
+
+    Args:
+        weights: by name.
+        config: the claimed shape.
+        where: start of the message, such as the file.
 
     Raises:
-        ValueError: one line that begins with `where`.
+        ValueError: if there are far fewer weights than the shape needs.
     """
     held = sum(tensor.numel() for tensor in weights.values())
     layers = config.encoder_layers + config.decoder_layers

@@ -1,15 +1,15 @@
-"""Distillation: a quick student learns what a good teacher says, in place of what people wrote.
+"""Sequence-level knowledge distillation: a small, fast student trained on a teacher's translations.
 
-A teacher's translations are plainer than people's: like is said alike, and little is left to guess.
-So a decoder of one layer can learn them, and it is the decoder that runs once a piece; the encoder,
-which runs once a sentence, may stay deep. In the student's folder, beside what a run leaves there:
+A teacher's translations are more regular than human ones, so that a decoder of one layer can learn
+them. The decoder runs once per piece; the encoder runs once per sentence and may stay deep. The
+student's folder has, besides the files of a run:
 
-    original/          the corpus as the recipe has it, prepared with the teacher's vocabulary
-    distilled/         what the student learns from: sources as they were, targets as the teacher
-                       says them; text to validate and test on as it was
-    distilled.json     teacher and student beside each other
+    original/          the recipe's corpus, prepared with the teacher's vocabulary
+    distilled/         the student's corpus: original sources, the teacher's translations as
+                       targets; validation and test text unchanged
+    distilled.json     teacher and student compared
 
-Each is whole or not there, so the same command goes on where it was stopped.
+Each is written atomically, so the same command resumes an interrupted distillation.
 
 Source:
     Kim, Rush 2016, "Sequence-Level Knowledge Distillation"; Kasai, Pappas, Peng, Cross, Smith 2021,
@@ -45,19 +45,19 @@ from transduce.train.events import EventHandler, LogMessage
 ORIGINAL, FOLDER, RECORD = "original", "distilled", "distilled.json"
 
 TIMED = 300
-"""Sentences that teacher and student translate by turns to be timed."""
+"""Sentences that teacher and student translate in turn, timed."""
 
-_ROUNDS = 3  # of turns; the quickest counts, as nothing makes a computer too quick
+_ROUNDS = 3  # timing rounds; the fastest counts, since noise only slows down
 _CHUNK = 4096  # training sentences translated together
 _MADE = "made.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DistillationScore:
-    """One way to translate, measured."""
+    """Quality and speed of one model with one beam size."""
 
     name: str
-    """Who, and with which beam."""
+    """Model and beam size."""
     bleu: Score
     parameters: int
     sentences_per_second: float
@@ -119,7 +119,7 @@ def distill(
     Raises:
         ValueError: if corpus, teacher and folder do not go together; one line that says what to
             change.
-        FloatingPointError: if the loss stops being a number.
+        FloatingPointError: if the loss becomes NaN or infinite.
     """
     teacher = _Teacher(path, StartModel.load(path))
     with exclusive_lock(out):
@@ -136,30 +136,30 @@ def distill(
         finished = run_recipe(student, out, resume=begun, on_event=on_event)
         part, pairs = ("test", given.test) if given.test else ("validation", given.validation)
         on_event(LogMessage(text=f"measuring both on {len(pairs):,} sentences"))
-        found = DistillationResult(
+        result = DistillationResult(
             finished=finished,
             part=part,
             sentences=len(pairs),
             rows=_measured(_sides(path, out), pairs, recipe=student, beam=beam),
         )
         with open_output(out / RECORD) as file:
-            file.write(f"{json.dumps(asdict(found), indent=2, ensure_ascii=False)}\n".encode())
-    return found
+            file.write(f"{json.dumps(asdict(result), indent=2, ensure_ascii=False)}\n".encode())
+    return result
 
 
 def _check(teacher: StartModel, recipe: Recipe, out: Path, *, beam: int) -> bool:
-    """Refuse what cannot be begun; return whether the student's training has been."""
+    """Refuse an impossible distillation; return whether the student's training has begun."""
     if beam < 1:
         raise ValueError(f"the teacher's beam must be 1 or more, not {beam}")
     if recipe.tokenizer.extend:
         raise ValueError("a student has its teacher's vocabulary: leave out tokenizer.extend")
-    theirs, unsaid = teacher.bundle.languages, Languages()
+    languages, unset = teacher.bundle.languages, Languages()
     for side in ("source", "target"):
-        mine, its = getattr(recipe.languages, side), getattr(theirs, side)
-        if mine != its and getattr(unsaid, side) not in (mine, its):
+        wanted, known = getattr(recipe.languages, side), getattr(languages, side)
+        if wanted != known and getattr(unset, side) not in (wanted, known):
             raise ValueError(
-                f"languages.{side} is {mine!r}, but {teacher.name} translates {theirs.source!r} "
-                f"to {theirs.target!r}"
+                f"languages.{side} is {wanted!r}, but {teacher.name} translates "
+                f"{languages.source!r} to {languages.target!r}"
             )
     find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
     if any(path.name != LOCK_FILE for path in out.iterdir()) and not (out / ORIGINAL).is_dir():
@@ -168,20 +168,20 @@ def _check(teacher: StartModel, recipe: Recipe, out: Path, *, beam: int) -> bool
 
 
 def _with_vocabulary(recipe: Recipe, bundle: Bundle) -> Recipe:
-    """The recipe with what the teacher decides."""
+    """Return the recipe with the teacher's vocabulary and languages."""
     same = replace(
         recipe,
         languages=bundle.languages if recipe.languages == Languages() else recipe.languages,
         tokenizer=tokenizer_settings(bundle.tokenizer),
         model=replace(recipe.model, vocab_size=bundle.tokenizer.vocab_size),
     )
-    for contradiction in conflicts(same):
-        raise ValueError(contradiction)
+    for conflict in conflicts(same):
+        raise ValueError(conflict)
     return same
 
 
 def _of_the_student(recipe: Recipe, out: Path, *, test: bool) -> Recipe:
-    """The recipe with the translated corpus in place of its own."""
+    """Return the recipe with the distilled corpus."""
     data = replace(
         recipe.data,
         folder=str(out / FOLDER),
@@ -193,7 +193,7 @@ def _of_the_student(recipe: Recipe, out: Path, *, test: bool) -> Recipe:
 
 
 def _names(part: str, languages: Languages) -> tuple[str, str]:
-    """The two files of a part of the corpus."""
+    """Return the file names of one part of the corpus."""
     codes = (languages.source, languages.target)
     if codes[0] == codes[1] or not all(code.replace("-", "").isalnum() for code in codes):
         codes = ("source", "target")
@@ -209,10 +209,10 @@ def _translate(
     beam: int,
     on_event: EventHandler,
 ) -> None:
-    """Write what the student learns from, unless it is there.
+    """Write the distilled corpus, unless it exists.
 
     Raises:
-        ValueError: if what is there was made of something else.
+        ValueError: if the existing one has another teacher, beam or corpus.
     """
     folder = out / FOLDER
     made = {
@@ -233,29 +233,29 @@ def _translate(
     on_event(LogMessage(text=f"translating {len(given.store):,} sources with {teacher.known.name}"))
     on_event(LogMessage(text=translator.engine_description))
     with atomic_folder(folder) as fresh:
-        said = _said(translator, given, beam=beam, on_event=on_event)
-        _write(fresh, _names("train", recipe.languages), said)
+        pairs = _teacher_pairs(translator, given, beam=beam, on_event=on_event)
+        _write(fresh, _names("train", recipe.languages), pairs)
         _write(fresh, _names("validation", recipe.languages), given.validation)
         if given.test:
             _write(fresh, _names("test", recipe.languages), given.test)
         (fresh / _MADE).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
 
 
-def _said(
+def _teacher_pairs(
     translator: Translator, given: Prepared, *, beam: int, on_event: EventHandler
 ) -> Iterator[Pair]:
-    """Each training source, and what the teacher makes of it."""
+    """Yield each training source with the teacher's translation."""
     count = progress_reporter(on_event, "translated")
-    every = range(len(given.store))
-    for places in (every[first : first + _CHUNK] for first in every[::_CHUNK]):
+    rows = range(len(given.store))
+    for places in (rows[first : first + _CHUNK] for first in rows[::_CHUNK]):
         sources = [given.store.pair(place).source for place in places]
-        found = translator.translate(
+        translations = translator.translate(
             sources,
             beam=beam,
             extras=Extras(token_scores=False),
             progress=lambda done, before=places[0]: count(before + done),
         )
-        yield from (Pair(one.source, one.text) for one in found)
+        yield from (Pair(item.source, item.text) for item in translations)
 
 
 def _write(folder: Path, names: tuple[str, str], pairs: Iterator[Pair] | Sequence[Pair]) -> None:
@@ -266,7 +266,7 @@ def _write(folder: Path, names: tuple[str, str], pairs: Iterator[Pair] | Sequenc
 
 
 def _sides(teacher: Path, student: Path) -> list[_Side]:
-    """Both, each with the quickest engine on the CPU."""
+    """Load both models, each with the fastest engine on the CPU."""
     return [
         _Side(name, Translator.load(path))
         for name, path in (("teacher", teacher), ("student", student))
@@ -276,21 +276,21 @@ def _sides(teacher: Path, student: Path) -> list[_Side]:
 def _measured(
     sides: Sequence[_Side], pairs: Sequence[Pair], *, recipe: Recipe, beam: int
 ) -> tuple[DistillationScore, ...]:
-    """Score both on all pairs, and time them by turns on the first, searching and greedily."""
+    """Score both models on all pairs; time them in turn on the first ones, beam and greedy."""
     ways = list(product(sides, dict.fromkeys((beam, 1))))
     sources = [pair.source for pair in pairs]
-    texts = [[one.text for one in _quickly(side, sources, width)] for side, width in ways]
+    texts = [[item.text for item in _translate_fast(side, sources, width)] for side, width in ways]
     least = [float("inf")] * len(ways)
     for _ in range(_ROUNDS):
         for place, (side, width) in enumerate(ways):
             begun = time.perf_counter()
-            _quickly(side, sources[:TIMED], width)
+            _translate_fast(side, sources[:TIMED], width)
             least[place] = min(least[place], time.perf_counter() - begun)
     return tuple(
         DistillationScore(
             name=f"{side.name}, beam {width}" if width > 1 else f"{side.name}, greedy",
             bleu=bleu(
-                said,
+                hypotheses,
                 [pair.target for pair in pairs],
                 language=recipe.languages.target,
                 tokenize=recipe.score.bleu_tokenize,
@@ -299,9 +299,9 @@ def _measured(
             sentences_per_second=len(sources[:TIMED]) / seconds,
             engine=side.translator.engine_description,
         )
-        for (side, width), said, seconds in zip(ways, texts, least, strict=True)
+        for (side, width), hypotheses, seconds in zip(ways, texts, least, strict=True)
     )
 
 
-def _quickly(side: _Side, sources: Sequence[str], beam: int) -> list[Translation]:
+def _translate_fast(side: _Side, sources: Sequence[str], beam: int) -> list[Translation]:
     return side.translator.translate(sources, beam=beam, extras=Extras(token_scores=False))

@@ -24,7 +24,8 @@ from warnings import warn
 
 import torch
 
-from transduce.bundle.bundle import Bundle, Provenance, average_weights
+from transduce.bundle.averaging import average_weights
+from transduce.bundle.bundle import Bundle, Provenance
 from transduce.config import Recipe, differences, load_recipe, to_toml
 from transduce.data.corpus import Pair
 from transduce.data.loader import Loader
@@ -144,7 +145,7 @@ def carry_out(
     start: StartModel | None = None,
     tell: EventHandler,
 ) -> RunResult:
-    """Former name of `run_recipe`."""
+    """Former name of `run_recipe`; same arguments, with `tell` for `on_event`."""
     warn("transduce.carry_out is now called run_recipe", DeprecationWarning, stacklevel=2)
     return run_recipe(recipe, out, resume=resume, start=start, on_event=tell)
 

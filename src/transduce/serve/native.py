@@ -126,7 +126,7 @@ class WordConfidence(StrictModel):
     confidence: float
 
 
-class ScoredTranslation(StrictModel):
+class TranslationBody(StrictModel):
     """An alternative translation of a sentence."""
 
     text: str
@@ -150,7 +150,7 @@ class SentenceTranslation(StrictModel):
     """From 0 to 1; null if the model is not calibrated."""
     pieces: list[ScoredPiece]
     words: list[WordConfidence]
-    others: list[ScoredTranslation]
+    others: list[TranslationBody]
     alignment: list[tuple[int, int]]
     """Pairs of a source word and a target word, counted from 0."""
 
@@ -436,7 +436,7 @@ def _sentence(result: SentenceResult) -> SentenceTranslation:
             for text, confidence in translation.words
         ],
         others=[
-            ScoredTranslation(text=other.text, score=other.score) for other in translation.others
+            TranslationBody(text=other.text, score=other.score) for other in translation.others
         ],
         alignment=[(int(source), int(target)) for source, _, target in pairs],
     )

@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from transduce.bundle.bundle import Bundle, Provenance, average_weights
+from transduce.bundle.averaging import average_weights
+from transduce.bundle.bundle import Bundle, Provenance
 from transduce.bundle.calibration import Calibration, Confidence
 from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
@@ -181,7 +182,7 @@ def test_a_bundle_that_someone_put_a_file_into_is_not_replaced(bundle: Bundle, s
 def test_a_lone_readme_is_not_replaced(bundle: Bundle, tmp_path: Path):
     (tmp_path / "README.md").write_text("mine")
 
-    with pytest.raises(ValueError, match="it is no whole bundle"):
+    with pytest.raises(ValueError, match="it is an incomplete bundle"):
         bundle.save(tmp_path)
 
 
@@ -265,7 +266,7 @@ def test_a_file_that_the_manifest_does_not_vouch_for_is_not_believed(saved: Path
     facts.pop(name)
     (saved / "manifest.json").write_text(json.dumps(facts))
 
-    assert f"does not vouch for {name}" in refusal(saved)
+    assert f"has no checksum for {name}" in refusal(saved)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -311,13 +312,13 @@ def test_another_format_version_says_what_to_install(saved: Path):
 def test_an_unknown_key_is_named(saved: Path, section: str):
     edit_config(saved, lambda held: held[section].update(colour="red"))
 
-    assert f"{section}.colour is unknown here" in refusal(saved)
+    assert f"{section}.colour is unknown" in refusal(saved)
 
 
 def test_an_unknown_section_is_named(saved: Path):
     edit_config(saved, lambda held: held.update(colour="red"))
 
-    assert "colour is unknown here" in refusal(saved)
+    assert "colour is unknown" in refusal(saved)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +401,7 @@ def test_the_tokenizer_of_another_model_is_named(saved: Path):
 
 
 def test_a_device_that_is_not_there_is_named(saved: Path):
-    with pytest.raises(ValueError, match=r"^the device 'abacus' cannot be used here: ") as caught:
+    with pytest.raises(ValueError, match=r"^the device 'abacus' cannot be used: ") as caught:
         Bundle.load(saved, device="abacus")
 
     assert "\n" not in str(caught.value)
@@ -506,7 +507,7 @@ def test_confidence_that_nobody_vouches_for_is_not_believed(saved: Path):
     (saved / "confidence.json").write_text(CONFIDENCE.to_json())
 
     assert refusal(saved) == (
-        f"{saved / 'manifest.json'} does not vouch for confidence.json: delete it"
+        f"{saved / 'manifest.json'} has no checksum for confidence.json: delete it"
     )
 
 
