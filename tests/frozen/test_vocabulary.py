@@ -29,16 +29,10 @@ IDIOSYNCRATIC = frozenset(
 )
 """Everyday words that were names in src and say nothing about what they name."""
 MAXIMA: dict[str, int] = {
-    "bundle": 6,
-    "config": 7,
-    "inference": 144,
-    "paper": 199,
-    "pipeline": 8,
+    "paper": 77,
 }
 """Package -> how many assigned names of it are idiosyncratic. Packages not listed have none."""
-SHARED_CLASS_NAMES: frozenset[str] = frozenset(
-    {"Batch", "Cost", "Lengths", "Order", "Pair", "Progress", "Published", "Report", "Scored"}
-)
+SHARED_CLASS_NAMES: frozenset[str] = frozenset({"Report", "Scored"})
 """Names that more than one public class has. To be emptied, never extended."""
 TERMS = (
     *("atomic", "batch size", "beam search", "byte-pair encoding", "checkpoint", "data parallel"),

@@ -213,7 +213,7 @@ def test_a_micro_batch_leaves_room_for_the_copies(
 
 def test_what_a_micro_batch_takes_is_measured_in_the_precision_of_training(tiny: Transformer):
     short, exact = (
-        measure_cost(each.train(), longest=61, training=TrainConfig())
+        measure_cost(each.train(), longest=40, training=TrainConfig())
         for each in (Bf16Replica(tiny).model, tiny)
     )
 
