@@ -1,7 +1,7 @@
-"""What the rows of Table 3 came to: measured beside published, and whether the orders agree.
+"""Table3Report of Table 3: measured and published scores, and their rank correlation.
 
-The paper's numbers are of another corpus, another language pair's size and another way of cutting
-pieces, so nothing is compared but ranks, and the side of the base row that a row is on.
+Corpus, size and tokenization differ from the paper's, so only ranks and the sign of the difference
+from the base row are compared.
 """
 
 import json
@@ -19,8 +19,8 @@ from transduce.evaluation.significance import System, compare_systems
 from transduce.io.atomic_folder import atomic_file
 from transduce.io.version import VERSION, commit
 from transduce.paper.plot import MARKERS, Draw, Ink, save_plot
-from transduce.paper.table3.rows import Order, compare
-from transduce.paper.table3.run import Outcome, Scored, Settings, foreseen
+from transduce.paper.table3.rows import RankCorrelation, compare
+from transduce.paper.table3.run import Outcome, ScoredRow, Settings, perplexity_of
 from transduce.recipes import table3
 
 Side = Literal["better", "worse", "unclear", "equal", "base"]
@@ -34,7 +34,7 @@ _T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 
 
 class Estimate(NamedTuple):
-    """A number, and how far off it may be."""
+    """A value with its margin of error."""
 
     value: float
     margin: float
@@ -48,7 +48,7 @@ class Measured:
     perplexity: Estimate
     bleu: Estimate
     perplexity_side: Side
-    """Of the base row's perplexity; "unclear" where chance may have made the difference."""
+    """Of the base row's perplexity; "unclear" if the difference is not significant."""
     bleu_side: Side
 
 
@@ -71,19 +71,19 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Agreement:
-    """How the rows of a group are ordered on the validation set and in the paper."""
+    """Rank agreement of a group between the validation set and the paper."""
 
     group: str
     rows: tuple[str, ...]
-    perplexity: Order
-    bleu: Order
+    perplexity: RankCorrelation
+    bleu: RankCorrelation
     perplexity_against: tuple[str, ...]
-    """Pairs in another order than the paper's, beyond their margins: "C3 above base"."""
+    """Pairs ordered differently from the paper, beyond their margins: "C3 above base"."""
     bleu_against: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
+class Table3Report:
     """Table 3, measured in small."""
 
     settings: Settings
@@ -95,8 +95,8 @@ class Report:
 
 def report(
     outcomes: Sequence[Outcome], *, references: Mapping[str, Sequence[str]], settings: Settings
-) -> Report:
-    """Sum the outcomes up.
+) -> Table3Report:
+    """Summarize the outcomes.
 
     Args:
         outcomes: of all rows and seeds; every row with the same seeds.
@@ -107,16 +107,18 @@ def report(
     for outcome in outcomes:
         rows.setdefault(outcome.row, []).append(outcome)
     validation = _measured(
-        {name: [one.validation for one in some] for name, some in rows.items()},
+        {name: [outcome.validation for outcome in some] for name, some in rows.items()},
         references["validation"],
     )
-    tests = {name: [one.test for one in some if one.test] for name, some in rows.items()}
+    tests = {
+        name: [outcome.test for outcome in some if outcome.test] for name, some in rows.items()
+    }
     test = _measured(tests, references["test"]) if all(tests.values()) else {}
     lines = tuple(
         _line(table3.find(name), some, validation=validation[name], test=test.get(name))
         for name, some in rows.items()
     )
-    return Report(
+    return Table3Report(
         settings=settings,
         signature=outcomes[0].validation.signature,
         lines=lines,
@@ -132,7 +134,7 @@ def _line(
         differs=row.differs,
         seeds=len(some),
         parameters=some[0].parameters,
-        seconds=statistics.mean(one.seconds for one in some),
+        seconds=statistics.mean(outcome.seconds for outcome in some),
         published_perplexity=row.perplexity,
         published_bleu=row.bleu,
         published_millions=row.millions,
@@ -142,13 +144,13 @@ def _line(
 
 
 def _measured(
-    rows: Mapping[str, Sequence[Scored]], references: Sequence[str]
+    rows: Mapping[str, Sequence[ScoredRow]], references: Sequence[str]
 ) -> dict[str, Measured]:
-    """Every row on one set, beside the base row where that is there."""
+    """Scores of every row on one set, compared with the base row if present."""
     several = all(len(some) > 1 for some in rows.values())
-    perplexities = _over_seeds(rows, foreseen) if several else _over_lines(rows)
+    perplexities = _over_seeds(rows, perplexity_of) if several else _over_lines(rows)
     bleus = (
-        _over_seeds(rows, lambda one: one.bleu, more_is_better=True)
+        _over_seeds(rows, lambda score: score.bleu, more_is_better=True)
         if several
         else _bleu_over_lines(rows, references)
     )
@@ -163,52 +165,54 @@ def _measured(
     }
 
 
-_Found = dict[str, tuple[Estimate, Side]]
+_Estimates = dict[str, tuple[Estimate, Side]]
 
 
 def _over_seeds(
-    rows: Mapping[str, Sequence[Scored]],
-    measure: Callable[[Scored], float],
+    rows: Mapping[str, Sequence[ScoredRow]],
+    measure: Callable[[ScoredRow], float],
     *,
     more_is_better: bool = False,
-) -> _Found:
+) -> _Estimates:
     """Means over seeds; a row differs from the base row if it does so seed by seed."""
-    values = {name: [measure(one) for one in some] for name, some in rows.items()}
-    found: _Found = {}
+    values = {name: [measure(score) for score in some] for name, some in rows.items()}
+    results: _Estimates = {}
     for name, some in values.items():
         side: Side = "base" if name == "base" else "unclear"
         base = values.get("base", [])
         if side != "base" and len(base) == len(some):
-            difference = _mean([ours - theirs for ours, theirs in zip(some, base, strict=True)])
+            difference = _mean([value - other for value, other in zip(some, base, strict=True)])
             side = _side(difference, more_is_better=more_is_better)
-        found[name] = (_mean(some), side)
-    return found
+        results[name] = (_mean(some), side)
+    return results
 
 
-def _over_lines(rows: Mapping[str, Sequence[Scored]]) -> _Found:
-    """Perplexities with the margin that other lines of the kind would have made."""
+def _over_lines(rows: Mapping[str, Sequence[ScoredRow]]) -> _Estimates:
+    """Perplexities with bootstrap margins over lines."""
     first = {name: some[0] for name, some in rows.items()}
     lines = len(next(iter(first.values())).nats)
     drawn = np.random.default_rng(12345).integers(lines, size=(_SAMPLES, lines))
     tried = {
         name: np.exp(
-            np.array(one.nats)[drawn].sum(axis=1) / np.array(one.pieces)[drawn].sum(axis=1)
+            np.array(score.nats)[drawn].sum(axis=1) / np.array(score.pieces)[drawn].sum(axis=1)
         )
-        for name, one in first.items()
+        for name, score in first.items()
     }
-    found: _Found = {}
+    results: _Estimates = {}
     for name, samples in tried.items():
         side: Side = "base" if name == "base" else "unclear"
         if side != "base" and "base" in tried:
             difference = samples - tried["base"]
-            value = foreseen(first[name]) - foreseen(first["base"])
+            value = perplexity_of(first[name]) - perplexity_of(first["base"])
             estimate = Estimate(value, 1.96 * float(difference.std()))
             side = _side(estimate, more_is_better=False)
-        found[name] = (Estimate(foreseen(first[name]), 1.96 * float(samples.std())), side)
-    return found
+        results[name] = (Estimate(perplexity_of(first[name]), 1.96 * float(samples.std())), side)
+    return results
 
 
-def _bleu_over_lines(rows: Mapping[str, Sequence[Scored]], references: Sequence[str]) -> _Found:
+def _bleu_over_lines(
+    rows: Mapping[str, Sequence[ScoredRow]], references: Sequence[str]
+) -> _Estimates:
     """BLEU with sacreBLEU's margin, and its paired bootstrap against the base row."""
     names = sorted(rows, key=lambda name: name != "base")
     systems = [System(name, rows[name][0].hypotheses) for name in names]
@@ -220,15 +224,15 @@ def _bleu_over_lines(rows: Mapping[str, Sequence[Scored]], references: Sequence[
         tokenize=_tokenizer(next(iter(rows.values()))[0].signature),
         samples=_SAMPLES,
     )
-    found: _Found = {}
+    results: _Estimates = {}
     for standing in compared.metrics[0].systems[: len(systems)]:
         side: Side = "unclear"
         if standing.system == "base":
             side = "base"
         elif names[0] == "base" and standing.verdict != "baseline":
             side = standing.verdict
-        found[standing.system] = (Estimate(standing.value, standing.margin), side)
-    return found
+        results[standing.system] = (Estimate(standing.value, standing.margin), side)
+    return results
 
 
 def _tokenizer(signature: str) -> str:
@@ -251,7 +255,7 @@ def _side(difference: Estimate, *, more_is_better: bool) -> Side:
 
 def _agreements(lines: Sequence[Line]) -> list[Agreement]:
     """Every group of which two rows were measured."""
-    found: list[Agreement] = []
+    results: list[Agreement] = []
     for group in GROUPS:
         some = [
             line for line in lines if group == "all" or line.row == "base" or line.row[0] == group
@@ -259,37 +263,37 @@ def _agreements(lines: Sequence[Line]) -> list[Agreement]:
         if len(some) < 2 or all(line.row == "base" for line in some):
             continue
         published = [line.published_perplexity for line in some]
-        found.append(
+        results.append(
             Agreement(
                 group=group,
                 rows=tuple(line.row for line in some),
-                perplexity=compare([one.validation.perplexity.value for one in some], published),
+                perplexity=compare([line.validation.perplexity.value for line in some], published),
                 bleu=compare(
-                    [one.validation.bleu.value for one in some],
-                    [one.published_bleu for one in some],
+                    [line.validation.bleu.value for line in some],
+                    [line.published_bleu for line in some],
                 ),
                 perplexity_against=tuple(_against(some, "perplexity")),
                 bleu_against=tuple(_against(some, "bleu")),
             )
         )
-    return found
+    return results
 
 
 def _against(lines: Sequence[Line], metric: Literal["perplexity", "bleu"]) -> list[str]:
-    """Pairs that stand the other way round than in the paper, their margins apart."""
-    found: list[str] = []
+    """Pairs ordered differently from the paper, beyond their margins."""
+    results: list[str] = []
     for first in lines:
         for second in lines:
             if metric == "bleu":
-                here, there = first.validation.bleu, second.validation.bleu
+                a, b = first.validation.bleu, second.validation.bleu
                 published = first.published_bleu - second.published_bleu
             else:
-                here, there = first.validation.perplexity, second.validation.perplexity
+                a, b = first.validation.perplexity, second.validation.perplexity
                 published = first.published_perplexity - second.published_perplexity
-            apart = here.value - there.value > here.margin + there.margin
+            apart = a.value - b.value > a.margin + b.margin
             if apart and published < 0:
-                found.append(f"{first.row} above {second.row}")
-    return found
+                results.append(f"{first.row} above {second.row}")
+    return results
 
 
 if TYPE_CHECKING:
@@ -298,17 +302,17 @@ if TYPE_CHECKING:
 
 _MARKS: dict[Side, str] = {"better": " ▲", "worse": " ▼", "unclear": "", "equal": "", "base": ""}
 _GROUPS = ("base", "A", "B", "C", "D", "E", "big")
-_TOLD = ("base", "A: heads", "B: d_k", "C: size", "D: dropout, smoothing", "E: positions", "big")
+_LEGEND = ("base", "A: heads", "B: d_k", "C: size", "D: dropout, smoothing", "E: positions", "big")
 
 
-def markdown(report: Report) -> str:
+def markdown(report: Table3Report) -> str:
     """Write the report as Markdown: the rows, the ranks, and what they disagree on."""
     shared = report.settings
     seeds = report.lines[0].seeds
     over = f"over {seeds} seeds" if seeds > 1 else "over the lines of the set, of one seed"
     return "\n".join(
         [
-            "# Table 3 in small",
+            "# Table 3, scaled down",
             "",
             f"Widths divided by {shared.width_divisor}, depths by {shared.depth_divisor}; "
             f"{shared.vocab_size:,} pieces, {shared.updates:,} updates of {shared.tokens:,} target "
@@ -321,7 +325,7 @@ def markdown(report: Report) -> str:
             "",
             f"BLEU: `{report.signature}`. Perplexity: per piece, without label smoothing.",
             "",
-            "## Do the orders agree?",
+            "## Rank agreement",
             "",
             "Pairs of rows in the paper's order, in the other one, and tied in one of the two; "
             "rank correlations with the published figures (validation set). Every group is taken "
@@ -329,32 +333,32 @@ def markdown(report: Report) -> str:
             "",
             *_ranks(report.agreements),
             "",
-            *_said(report.agreements),
+            *_disagreements(report.agreements),
             "",
         ]
     )
 
 
-def _table(report: Report) -> list[str]:
+def _table(report: Table3Report) -> list[str]:
     lines = [
-        "| row | differs | PPL published | PPL here | BLEU published | BLEU here | test PPL | "
-        "test BLEU | 10⁶ parameters published | parameters here | minutes |",
+        "| row | differs | PPL published | PPL measured | BLEU published | BLEU measured "
+        "| test PPL | test BLEU | 10⁶ parameters published | parameters | minutes |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for one in report.lines:
-        here, test = one.validation, one.test
+    for line in report.lines:
+        validation, test = line.validation, line.test
         cells = [
-            one.row,
-            one.differs,
-            f"{one.published_perplexity:.2f}",
-            f"{_shown(here.perplexity)}{_MARKS[here.perplexity_side]}",
-            f"{one.published_bleu:.1f}",
-            f"{_shown(here.bleu)}{_MARKS[here.bleu_side]}",
-            _shown(test.perplexity) if test else "",
-            _shown(test.bleu) if test else "",
-            str(one.published_millions or ""),
-            f"{one.parameters:,}",
-            f"{one.seconds / 60:.1f}",
+            line.row,
+            line.differs,
+            f"{line.published_perplexity:.2f}",
+            f"{_interval(validation.perplexity)}{_MARKS[validation.perplexity_side]}",
+            f"{line.published_bleu:.1f}",
+            f"{_interval(validation.bleu)}{_MARKS[validation.bleu_side]}",
+            _interval(test.perplexity) if test else "",
+            _interval(test.bleu) if test else "",
+            str(line.published_millions or ""),
+            f"{line.parameters:,}",
+            f"{line.seconds / 60:.1f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -366,9 +370,9 @@ def _ranks(agreements: Sequence[Agreement]) -> list[str]:
         "| BLEU: same, other, tied | Spearman | Kendall τ |",
         "|---|--:|---|--:|--:|---|--:|--:|",
     ]
-    for one in agreements:
-        cells = [one.group, str(len(one.rows))]
-        for order in (one.perplexity, one.bleu):
+    for agreement in agreements:
+        cells = [agreement.group, str(len(agreement.rows))]
+        for order in (agreement.perplexity, agreement.bleu):
             cells.append(f"{order.agree}, {order.disagree}, {order.tied}")
             cells += [
                 "–" if value is None else f"{value:+.2f}"
@@ -378,23 +382,28 @@ def _ranks(agreements: Sequence[Agreement]) -> list[str]:
     return lines
 
 
-def _said(agreements: Sequence[Agreement]) -> list[str]:
-    """What each group disagrees on by more than its margins."""
+def _disagreements(agreements: Sequence[Agreement]) -> list[str]:
+    """List pairs ordered differently from the paper, per group."""
     lines: list[str] = []
-    for one in agreements:
-        if one.group == "all":
+    for agreement in agreements:
+        if agreement.group == "all":
             continue
-        for name, against in (("PPL", one.perplexity_against), ("BLEU", one.bleu_against)):
+        for name, against in (
+            ("PPL", agreement.perplexity_against),
+            ("BLEU", agreement.bleu_against),
+        ):
             what = ", ".join(against) or "nothing"
-            lines.append(f"- {one.group}, {name}: against the paper beyond the margins: {what}.")
+            lines.append(
+                f"- {agreement.group}, {name}: against the paper beyond the margins: {what}."
+            )
     return lines
 
 
-def _shown(estimate: Estimate) -> str:
+def _interval(estimate: Estimate) -> str:
     return f"{estimate.value:.2f} ± {estimate.margin:.2f}"
 
 
-def write(report: Report, out: Path) -> None:
+def write(report: Table3Report, out: Path) -> None:
     """Write table3.json, table3.md and the plot into a folder.
 
     Raises:
@@ -414,8 +423,8 @@ def write(report: Report, out: Path) -> None:
     save_plot(out, "table3", plot(report), height=5.6)
 
 
-def plot(report: Report) -> Draw:
-    """Draw what was measured, the rows in the published order: where the orders agree it falls."""
+def plot(report: Table3Report) -> Draw:
+    """Plot the measured scores, with rows in the published order."""
 
     def draw(figure: "Figure", ink: Ink) -> None:
         left, right = figure.subplots(1, 2)
@@ -436,7 +445,7 @@ class _Place(NamedTuple):
 
     row: str
     published: float
-    here: Estimate
+    estimate: Estimate
     digits: int
 
 
@@ -449,23 +458,23 @@ def _place(line: Line, name: str) -> _Place:
 def _panel(axes: "Axes", places: Sequence[_Place], ink: Ink) -> None:
     """A row a line, with its margin, a marker and a colour a group."""
     for number, group in enumerate(_GROUPS):
-        own = [i for i, one in enumerate(places) if group in (one.row, one.row[0])]
+        own = [i for i, place in enumerate(places) if group in (place.row, place.row[0])]
         if own:
             axes.errorbar(
-                [places[i].here.value for i in own],
+                [places[i].estimate.value for i in own],
                 own,
-                xerr=[places[i].here.margin for i in own],
+                xerr=[places[i].estimate.margin for i in own],
                 linestyle="none",
                 marker=(*MARKERS, "X")[number],
                 color=ink.text if group == "base" else ink.lines[number - 1],
-                label=_TOLD[number],
+                label=_LEGEND[number],
                 elinewidth=1.2,
                 markersize=6,
             )
-    base = [one.here.value for one in places if one.row == "base"]
+    base = [place.estimate.value for place in places if place.row == "base"]
     if base:
         axes.axvline(base[0], color=ink.text, linewidth=0.8, linestyle=":")
     axes.set_yticks(
-        range(len(places)), [f"{one.row}  {one.published:.{one.digits}f}" for one in places]
+        range(len(places)), [f"{place.row}  {place.published:.{place.digits}f}" for place in places]
     )
     axes.invert_yaxis()

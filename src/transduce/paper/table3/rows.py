@@ -1,4 +1,4 @@
-"""Do two rows of numbers stand in the same order? Two rank correlations, ties and all."""
+"""Rank correlation of rows, and the scaled models of Table 3."""
 
 import itertools
 import math
@@ -10,46 +10,44 @@ from transduce.model.config import ModelConfig
 from transduce.recipes.table3 import Row
 
 
-class Order(NamedTuple):
-    """How the order of one row of numbers is that of another."""
+class RankCorrelation(NamedTuple):
+    """Rank agreement of two sequences."""
 
     agree: int
-    """Pairs that stand in the same order in both."""
+    """Pairs in the same order in both."""
     disagree: int
     tied: int
-    """Pairs that are equal in one of the two, which says nothing."""
+    """Pairs equal in at least one sequence."""
     spearman: float | None
-    """None where all of one row are equal."""
+    """None if a sequence is constant."""
     kendall: float | None
     """τ-b, which allows for ties."""
 
 
-def compare(one: Sequence[float], other: Sequence[float]) -> Order:
-    """Compare the orders of two rows of numbers, item by item.
+def compare(first: Sequence[float], second: Sequence[float]) -> RankCorrelation:
+    """Correlate the ranks of two sequences of equal length.
 
     >>> compare([1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 40.0, 30.0])
-    Order(agree=5, disagree=1, tied=0, spearman=0.8, kendall=0.6666666666666666)
+    RankCorrelation(agree=5, disagree=1, tied=0, spearman=0.8, kendall=0.6666666666666666)
     """
     signs = [
         (_sign(a[0] - b[0]), _sign(a[1] - b[1]))
-        for a, b in itertools.combinations(zip(one, other, strict=True), 2)
+        for a, b in itertools.combinations(zip(first, second, strict=True), 2)
     ]
-    agree = sum(ours * theirs > 0 for ours, theirs in signs)
-    disagree = sum(ours * theirs < 0 for ours, theirs in signs)
-    untied = math.sqrt(
-        sum(ours != 0 for ours, _ in signs) * sum(theirs != 0 for _, theirs in signs)
-    )
-    return Order(
+    agree = sum(a * b > 0 for a, b in signs)
+    disagree = sum(a * b < 0 for a, b in signs)
+    untied = math.sqrt(sum(a != 0 for a, _ in signs) * sum(b != 0 for _, b in signs))
+    return RankCorrelation(
         agree=agree,
         disagree=disagree,
         tied=len(signs) - agree - disagree,
-        spearman=_pearson(ranks(one), ranks(other)),
+        spearman=_pearson(ranks(first), ranks(second)),
         kendall=(agree - disagree) / untied if untied else None,
     )
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """Rank values from 1 for the least; equal ones share the mean of their ranks.
+    """Rank values from 1 for the least; ties share their mean rank.
 
     >>> ranks([7.0, 5.0, 7.0, 9.0])
     [2.5, 1.0, 2.5, 4.0]
@@ -60,11 +58,15 @@ def ranks(values: Sequence[float]) -> list[float]:
     ]
 
 
-def _pearson(one: Sequence[float], other: Sequence[float]) -> float | None:
-    mean, its = sum(one) / len(one), sum(other) / len(other)
-    together = sum((a - mean) * (b - its) for a, b in zip(one, other, strict=True))
-    apart = math.sqrt(sum((a - mean) ** 2 for a in one) * sum((b - its) ** 2 for b in other))
-    return together / apart if apart else None
+def _pearson(first: Sequence[float], second: Sequence[float]) -> float | None:
+    first_mean, second_mean = sum(first) / len(first), sum(second) / len(second)
+    covariance = sum(
+        (a - first_mean) * (b - second_mean) for a, b in zip(first, second, strict=True)
+    )
+    spread = math.sqrt(
+        sum((a - first_mean) ** 2 for a in first) * sum((b - second_mean) ** 2 for b in second)
+    )
+    return covariance / spread if spread else None
 
 
 def _sign(number: float) -> int:
@@ -72,7 +74,7 @@ def _sign(number: float) -> int:
 
 
 class Scale(NamedTuple):
-    """What the paper's sizes are divided by."""
+    """Divisors of the paper's sizes."""
 
     width: int = 8
     """d_model, d_ff, d_k and d_v."""
@@ -86,7 +88,7 @@ def scaled(model: ModelConfig, scale: Scale, *, row: Row) -> ModelConfig:
     Args:
         model: the row as the paper has it.
         scale: the divisors.
-        row: what the messages name.
+        row: named in error messages.
 
     Raises:
         ValueError: if a size does not divide, or the smaller model cannot be made.
@@ -120,8 +122,8 @@ def scaled(model: ModelConfig, scale: Scale, *, row: Row) -> ModelConfig:
 def parameters(config: ModelConfig) -> int:
     """Count the parameters of a model of the paper's kind, without building it.
 
-    Four matrices an attention, two matrices and their biases a feed-forward, gain and bias a norm,
-    one embedding for all, and a table of positions where they are learned.
+    Attention has four matrices, a feed-forward layer two with biases, a norm gain and bias; all
+    embeddings are shared, and learned positions add a table.
 
     >>> parameters(ModelConfig())
     63045632

@@ -1,4 +1,4 @@
-"""Table 3 in small: its rows trained on a corpus, one after another, in the paper's regime.
+"""Train scaled-down rows of Table 3 on a corpus in the paper's regime.
 
 Post-norm, Adam, equation (3), label smoothing, no averaging of checkpoints, a beam of 4. Every row
 makes as many updates (the big one more, as in the paper) over the same sentences in the same
@@ -47,8 +47,8 @@ from transduce.train.events import Event, EventHandler, LogMessage, Progress
 from transduce.train.loop import Validation, train
 
 _CHECKPOINTS: Final = 4
-_GLANCED_AT: Final = 100
-"""Validation lines that are translated while a row trains, for whoever watches."""
+_MONITORED_LINES: Final = 100
+"""Validation lines translated during training, for monitoring."""
 _MARK: Final = "outcome.json"
 
 
@@ -64,11 +64,11 @@ class Settings:
     tokens: int = 512
     """Target tokens of an update."""
     updates: int = 3600
-    """Of every row but the big one. Equation (3) knows no end, so more may be made later."""
+    """Of every row but the big one; may be raised later, as equation (3) has no end."""
     warmup: int = 1000
     """Of equation (3), in every row."""
     big_times: int = 3
-    """The big row makes so many times the updates of the others, as in the paper."""
+    """Updates of the big row as a multiple of the others', as in the paper."""
     width_divisor: int = 8
     depth_divisor: int = 2
 
@@ -80,21 +80,21 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scored:
-    """What a row's model is worth on one set."""
+class ScoredRow:
+    """Scores of a row on one set."""
 
     bleu: float
     signature: str
     nats: tuple[float, ...]
-    """-ln p of each line's reference, its EOS counted."""
+    """Negative log-probability of each reference, EOS included, in nats."""
     pieces: tuple[int, ...]
-    """Of each line's reference, its EOS counted."""
+    """Tokens of each reference, EOS included."""
     hypotheses: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """How a row ended with one seed: the content of outcome.json."""
+    """Result of a row with one seed: the content of outcome.json."""
 
     row: str
     seed: int
@@ -103,16 +103,16 @@ class Outcome:
     tokens: int
     """Target tokens learned from."""
     seconds: float
-    """Of training and glances at the validation set, over all sittings."""
-    validation: Scored
-    test: Scored | None
+    """Of training and validation, over all runs."""
+    validation: ScoredRow
+    test: ScoredRow | None
 
 
 class Job:
-    """A row with a seed: its recipe, and where it lies."""
+    """A row with a seed, its recipe and folder."""
 
     def __init__(self, row: table3.Row, seed: int, *, recipe: Recipe, folder: Path) -> None:
-        """Name a row, a seed, and all that follows from the two."""
+        """Create a job."""
         self.row = row
         self.seed = seed
         self.recipe = recipe
@@ -156,11 +156,11 @@ def measure(
     threads: int = 0,
     on_event: EventHandler,
 ) -> list[Outcome]:
-    """Train the rows that are not trained yet, and return what came of those asked for.
+    """Train unfinished rows and return the outcomes of the requested ones.
 
     Args:
         corpus: the folder of a corpus named as the recipe `multi30k` names it.
-        out: the folder of the table. What it holds is gone on with.
+        out: the folder of the table. Existing rows are resumed.
         rows: names of rows, such as "base" and "C5".
         seeds: every row is trained with each of them.
         settings: what all rows share.
@@ -172,7 +172,7 @@ def measure(
 
     Raises:
         ValueError: if a row is unknown, or `out` was made with other settings or another corpus.
-        FloatingPointError: if a row's loss stops being a number.
+        FloatingPointError: if a row's loss becomes NaN.
     """
     jobs = [
         Job(
@@ -192,7 +192,7 @@ def measure(
         for job in jobs:
             if not job.finished:
                 clock.begin(job)
-                outcome = _carried_out(job, prepared, on_event=clock)
+                outcome = _train_row(job, prepared, on_event=clock)
                 with atomic_file(job.done) as stream:
                     stream.write(json.dumps(asdict(outcome), ensure_ascii=False).encode())
                 clock.end(job, outcome)
@@ -200,13 +200,13 @@ def measure(
 
 
 def named_rows(text: str) -> tuple[str, ...]:
-    """The rows that a text names: base first, each once, in the paper's order.
+    """The rows that a text names: base first, without duplicates, in the paper's order.
 
     Args:
         text: names between commas or blanks; "all" is all of them, nothing is all but the big one.
 
     Raises:
-        ValueError: for a row that is not there.
+        ValueError: for an unknown row.
 
     >>> named_rows("c5, base"), len(named_rows("")), len(named_rows("all"))
     (('base', 'C5'), 19, 20)
@@ -240,18 +240,25 @@ def recipe_of(
 ) -> Recipe:
     """Make a row's recipe for a corpus: the paper's regime, scaled.
 
+    Args:
+        row: the row.
+        corpus: folder of the corpus.
+        seed: of the weights and of the order of sentences.
+        settings: shared by all rows.
+        threads: of one matrix product; 0 takes torch's choice.
+
     Raises:
         ValueError: if the row cannot be scaled so.
     """
     full = load_recipe(f"{table3.PREFIX}{row.name.lower()}")
-    there = load_recipe("multi30k")
+    corpus_recipe = load_recipe("multi30k")
     scale = Scale(settings.width_divisor, settings.depth_divisor)
     model = scaled(replace(full.model, vocab_size=settings.vocab_size), scale, row=row)
     updates = settings.updates * (settings.big_times if row.name == "big" else 1)
     return replace(
         full,
-        languages=there.languages,
-        data=replace(there.data, folder=str(corpus)),
+        languages=corpus_recipe.languages,
+        data=replace(corpus_recipe.data, folder=str(corpus)),
         tokenizer=replace(full.tokenizer, vocab_size=settings.vocab_size),
         model=model,
         batch=replace(full.batch, tokens=settings.tokens),
@@ -275,17 +282,17 @@ def references(out: Path) -> Mapping[str, Sequence[str]]:
 
 def _keep_settings(out: Path, settings: Settings) -> None:
     """Write the settings, or check that all but the updates are those of the rows there."""
-    file, ours = out / "settings.json", asdict(settings)
+    file, current = out / "settings.json", asdict(settings)
     if not file.is_file():
         with atomic_file(file) as stream:
-            stream.write((json.dumps(ours, indent=2) + "\n").encode())
+            stream.write((json.dumps(current, indent=2) + "\n").encode())
         return
-    theirs = json.loads(file.read_text(encoding="utf-8"))
-    for name, value in ours.items():
-        if name != "updates" and theirs.get(name) != value:
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    for name, value in current.items():
+        if name != "updates" and stored.get(name) != value:
             option = f"--{name.replace('_', '-')}"
             raise ValueError(
-                f"{out} holds rows with {option} {theirs.get(name)}, not {value}: give that, or "
+                f"{out} holds rows with {option} {stored.get(name)}, not {value}: give that, or "
                 f"name another folder by --out"
             )
 
@@ -303,7 +310,7 @@ def _prepared(recipe: Recipe, folder: Path, *, on_event: EventHandler) -> Prepar
     return open_prepared(folder)
 
 
-def _carried_out(job: Job, prepared: Prepared, *, on_event: EventHandler) -> Outcome:
+def _train_row(job: Job, prepared: Prepared, *, on_event: EventHandler) -> Outcome:
     """Train a row, or go on with it, and score the weights after its last update."""
     recipe, tokenizer = job.recipe, prepared.tokenizer
     check_positions(recipe, prepared)
@@ -318,9 +325,9 @@ def _carried_out(job: Job, prepared: Prepared, *, on_event: EventHandler) -> Out
             model,
             loader=Loader(prepared.store, sampler=sampler, tokenizer=tokenizer, seed=job.seed),
             config=recipe.train,
-            validate=lambda model: _glance(recipe, model, prepared=prepared),
+            validate=lambda model: _monitor(recipe, model, prepared=prepared),
             folder=job.folder,
-            on_best=lambda model, found: None,
+            on_best=lambda model, validation: None,
             on_event=on_event,
         )
         model.eval()
@@ -338,14 +345,16 @@ def _carried_out(job: Job, prepared: Prepared, *, on_event: EventHandler) -> Out
         )
 
 
-def _glance(recipe: Recipe, model: Transformer, *, prepared: Prepared) -> Validation:
+def _monitor(recipe: Recipe, model: Transformer, *, prepared: Prepared) -> Validation:
     """The loss on the validation set, and the greedy BLEU of its first lines."""
     loss = evaluate_perplexity(model, prepared.tokenizer, pairs=prepared.validation)
-    first = prepared.validation[:_GLANCED_AT]
+    first = prepared.validation[:_MONITORED_LINES]
     greedy = replace(recipe.search, beam=1)
-    found = translate_pairs(model, prepared.tokenizer, pairs=first, search=greedy)
+    translations = translate_pairs(model, prepared.tokenizer, pairs=first, search=greedy)
     score = bleu(
-        translation_texts(found), [pair.target for pair in first], language=recipe.languages.target
+        translation_texts(translations),
+        [pair.target for pair in first],
+        language=recipe.languages.target,
     )
     some = f"{score.signature}, {len(first)} lines"
     return Validation(loss=loss.per_token, bleu=score.value, signature=some)
@@ -353,19 +362,21 @@ def _glance(recipe: Recipe, model: Transformer, *, prepared: Prepared) -> Valida
 
 def _scored(
     recipe: Recipe, model: Transformer, *, prepared: Prepared, pairs: Sequence[Pair]
-) -> Scored:
-    """Translate with the paper's beam, and measure how well the references are foreseen."""
+) -> ScoredRow:
+    """Translate with the paper's beam and score the references."""
     sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
     translator = Translator.from_parts(model, prepared.tokenizer, search=recipe.search)
-    found: Sequence[Translation] = translator.translate(sources, extras=Extras(retry_loops=False))
-    foreseen = translator.score(sources, wanted)
-    score = bleu(translation_texts(found), wanted, language=recipe.languages.target)
-    return Scored(
+    translations: Sequence[Translation] = translator.translate(
+        sources, extras=Extras(retry_loops=False)
+    )
+    references_scored = translator.score(sources, wanted)
+    score = bleu(translation_texts(translations), wanted, language=recipe.languages.target)
+    return ScoredRow(
         bleu=score.value,
         signature=score.signature,
-        nats=tuple(-round(sum(each.log_probs), 4) for each in foreseen),
-        pieces=tuple(len(each.log_probs) for each in foreseen),
-        hypotheses=translation_texts(found),
+        nats=tuple(-round(sum(score.log_probs), 4) for score in references_scored),
+        pieces=tuple(len(score.log_probs) for score in references_scored),
+        hypotheses=translation_texts(translations),
     )
 
 
@@ -377,7 +388,7 @@ def _read(file: Path) -> Outcome:
 
 
 class _Clock:
-    """Passes events on, with the time left for all rows in place of that of one."""
+    """Forwards events with the time left for all rows."""
 
     def __init__(self, jobs: Sequence[Job], on_event: EventHandler) -> None:
         self._on_event = on_event
@@ -387,7 +398,7 @@ class _Clock:
         self._now, self._started = jobs[0], time.perf_counter()
 
     def begin(self, job: Job) -> None:
-        """Say which row comes, and how long all of them may take."""
+        """Report the next row and the time left."""
         number = self._jobs.index(job) + 1
         size = f"{parameters(job.recipe.model):,} parameters"
         left = f", about {self._later(self._left) / 60:.0f} min for all" if self._worked else ""
@@ -399,12 +410,12 @@ class _Clock:
         self._left -= job.weight
 
     def end(self, job: Job, outcome: Outcome) -> None:
-        """Learn from a row how long the others will take."""
+        """Update the estimated speed from a finished row."""
         self._seconds += outcome.seconds
         self._worked += job.weight
-        found = outcome.validation
-        perplexity = f"perplexity {foreseen(found):.2f}"
-        self._on_event(LogMessage(text=f"row {job.row.name}: {perplexity}, BLEU {found.bleu:.2f}"))
+        score = outcome.validation
+        perplexity = f"perplexity {perplexity_of(score):.2f}"
+        self._on_event(LogMessage(text=f"row {job.row.name}: {perplexity}, BLEU {score.bleu:.2f}"))
 
     def __call__(self, event: Event) -> None:
         """Pass an event on."""
@@ -413,8 +424,8 @@ class _Clock:
                 later = self._later(self._left)
             else:  # this row is all that is known
                 spent = time.perf_counter() - self._started
-                whole = spent * event.updates / event.update
-                later = whole * self._left / self._now.weight
+                total = spent * event.updates / event.update
+                later = total * self._left / self._now.weight
             event = replace(event, seconds_left=event.seconds_left + later)
         self._on_event(event)
 
@@ -422,7 +433,7 @@ class _Clock:
         return self._seconds / self._worked * weight
 
 
-def foreseen(scored: Scored) -> float:
+def perplexity_of(scored: ScoredRow) -> float:
     """The perplexity of a set, per piece."""
     nats = torch.tensor(scored.nats, dtype=torch.float64).sum() / sum(scored.pieces)
     return float(nats.exp())

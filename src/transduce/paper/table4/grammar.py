@@ -115,17 +115,17 @@ class _Draw:
         return [reason, Leaf(",", ","), self.noun_phrase(), self._verb_phrase()]
 
     def _quoted(self) -> list[Part]:
-        said = Tree("VP", (Leaf("VBD", "said"),))
+        verb = Tree("VP", (Leaf("VBD", "said"),))
         return [
             *(Leaf("``", "``"), self._clause(), Leaf(",", ","), Leaf("''", "''")),
-            *(self._simple(), said),
+            *(self._simple(), verb),
         ]
 
     def _clause(self) -> Tree:
         return Tree("S", (self.noun_phrase(), self._verb_phrase()))
 
     def noun_phrase(self, *, deep: int = 2) -> Tree:
-        """Somebody or something, with what is said of it."""
+        """A noun phrase with modifiers, nested up to `deep`."""
         if deep == 0:
             return self._simple()
         kinds: dict[Callable[[int], Tree], float] = {
@@ -258,8 +258,8 @@ class _Draw:
         return Tree("VP", both)
 
     def _saying(self) -> Tree:
-        said = Tree("SBAR", (Leaf("IN", "that"), self._clause()))
-        return Tree("VP", (Leaf("VBD", self._any(_SAYING)), said))
+        clause = Tree("SBAR", (Leaf("IN", "that"), self._clause()))
+        return Tree("VP", (Leaf("VBD", self._any(_SAYING)), clause))
 
     def _because(self) -> Tree:
         """A reason at the end; what it is the reason of has no clause that it could belong to."""
@@ -309,7 +309,7 @@ _GOLD = "test.mrg"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Treebank:
-    """Three sets of trees, tidied."""
+    """Training, validation and test trees, normalized."""
 
     origin: str
     """Where they come from, in a line."""
@@ -322,10 +322,16 @@ class Treebank:
 def generated(
     *, train: int = 8000, validation: int = 150, test: int = 400, seed: int = 1
 ) -> Treebank:
-    """Draw a treebank from the grammar: as many trees as asked for, no sentence twice.
+    """Draw a treebank from the grammar: no sentence occurs twice.
+
+    Args:
+        train: number of training trees.
+        validation: number of validation trees.
+        test: number of test trees.
+        seed: of the random draws.
 
     Raises:
-        ValueError: if one of the sets is to have no tree.
+        ValueError: if one of the sets is empty.
     """
     for name, count in (("train", train), ("validation", validation), ("test", test)):
         if count < 1:
@@ -395,7 +401,7 @@ def write_corpus(bank: Treebank, folder: Path, *, also: Iterable[Tree] = ()) -> 
 
     Args:
         bank: the trees.
-        folder: made whole, or not at all.
+        folder: written atomically.
         also: more trees to train on, streamed.
     """
     with atomic_folder(folder) as fresh:

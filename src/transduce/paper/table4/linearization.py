@@ -1,4 +1,4 @@
-"""A tree as a sequence, which a translator can learn to write, and a written sequence as a tree.
+"""Linearization of trees, and parsing of linearized trees with repairs.
 
 The source is the sentence. The target is its tree read aloud, every bracket with its label and in
 place of every word its part of speech, `(S (NP DT NN )NP (VP VBD )VP )S`, or a mere place holder,
@@ -24,10 +24,10 @@ _LABEL = re.compile(r"[^()\s]+")
 
 
 class Faults(NamedTuple):
-    """What had to be mended in one output; all zero where it was a tree over the sentence."""
+    """Repairs of one output; all zero if it was well-formed."""
 
     never_closed: int = 0
-    """Brackets closed by us: at the end, or because one around them was closed."""
+    """Brackets closed at the end, or with an enclosing bracket."""
     never_opened: int = 0
     """Closing brackets left out, because no bracket of their label was open."""
     empty: int = 0
@@ -43,14 +43,14 @@ class Faults(NamedTuple):
 
 
 class Mended(NamedTuple):
-    """A tree over all words of a sentence, and what it took to get there."""
+    """A tree over all words of a sentence, and the repairs that it took."""
 
     tree: Tree
     faults: Faults
 
     @property
     def well_formed(self) -> bool:
-        """Whether the output was such a tree as it stood."""
+        """Whether the output needed no repair."""
         return not any(self.faults)
 
 
@@ -68,9 +68,9 @@ def linearise(tree: Tree, *, tags: bool = False) -> str:
 
 
 def delinearise(output: str, leaves: Sequence[Leaf], *, tags: bool = False) -> Mended:
-    """Read an output as a tree over a sentence, whatever the output is.
+    """Parse any output as a tree over a sentence, with repairs.
 
-    The rules, in the order in which they meet a token:
+    The rules, in order:
 
     1. `(LABEL` opens a bracket; without a label, or within 100 others, it is left out.
     2. `)LABEL` closes the innermost open bracket of that label, and those within it; where none is
@@ -91,7 +91,7 @@ def delinearise(output: str, leaves: Sequence[Leaf], *, tags: bool = False) -> M
     """
     if not leaves:
         raise ValueError("a tree needs a sentence of one word or more")
-    reading = _Reading(leaves, take_tags=tags)
+    reading = _OutputParser(leaves, take_tags=tags)
     for token in output.split():
         reading.read(token)
     return reading.finish()
@@ -107,19 +107,19 @@ def _tokens(tree: Tree, *, tags: bool) -> Iterator[str]:
     yield f"){tree.label}"
 
 
-class _Open(NamedTuple):
+class _OpenBracket(NamedTuple):
     label: str
     children: list[Tree | Leaf]
 
 
 @dataclass(slots=True)
-class _Reading:
-    """An output while it is read."""
+class _OutputParser:
+    """State of the parse of an output."""
 
     leaves: Sequence[Leaf]
     take_tags: bool
     placed: int = 0
-    stack: list[_Open] = field(default_factory=lambda: [_Open(TOP, [])])
+    stack: list[_OpenBracket] = field(default_factory=lambda: [_OpenBracket(TOP, [])])
     """The open brackets, around them one that holds what is outermost."""
     never_closed: int = 0
     never_opened: int = 0
@@ -128,7 +128,7 @@ class _Reading:
     surplus_words: int = 0
 
     def read(self, token: str) -> None:
-        """Take the next token."""
+        """Process the next token."""
         label = token[1:]
         if token[0] not in "()":
             self._place(token)
@@ -139,7 +139,7 @@ class _Reading:
         elif len(self.stack) > _DEEPEST:
             self.nonsense += 1
         else:
-            self.stack.append(_Open(label, []))
+            self.stack.append(_OpenBracket(label, []))
 
     def finish(self) -> Mended:
         """Close what is open and place the words that are left."""
@@ -193,10 +193,10 @@ class _Reading:
 
 def _rooted(outermost: list[Tree | Leaf]) -> Tree:
     """One tree of what is outermost."""
-    at = [number for number, part in enumerate(outermost) if isinstance(part, Tree)]
-    if len(at) != 1:
+    roots = [number for number, part in enumerate(outermost) if isinstance(part, Tree)]
+    if len(roots) != 1:
         return Tree(TOP, tuple(outermost))
-    root = outermost[at[0]]
+    root = outermost[roots[0]]
     assert isinstance(root, Tree)
-    before, after = outermost[: at[0]], outermost[at[0] + 1 :]
+    before, after = outermost[: roots[0]], outermost[roots[0] + 1 :]
     return Tree(root.label, (*before, *root.children, *after))

@@ -1,4 +1,4 @@
-"""What the parses of a test set came to, beside the rows of Table 4."""
+"""Train a constituency parser and compare its F1 with the rows of Table 4."""
 
 import json
 import platform
@@ -33,7 +33,7 @@ _SHOWN: Final = 3
 _FAULTS: Final = Faults._fields
 
 
-class Published(NamedTuple):
+class PublishedParser(NamedTuple):
     """A row of the paper's Table 4: F1 on section 23 of the WSJ."""
 
     parser: str
@@ -42,18 +42,18 @@ class Published(NamedTuple):
 
 
 PUBLISHED: Final = (
-    Published("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", 88.3),
-    Published("Petrov et al. (2006)", "WSJ only, discriminative", 90.4),
-    Published("Zhu et al. (2013)", "WSJ only, discriminative", 90.4),
-    Published("Dyer et al. (2016)", "WSJ only, discriminative", 91.7),
-    Published("Transformer (4 layers)", "WSJ only, discriminative", 91.3),
-    Published("Zhu et al. (2013)", "semi-supervised", 91.3),
-    Published("Huang & Harper (2009)", "semi-supervised", 91.3),
-    Published("McClosky et al. (2006)", "semi-supervised", 92.1),
-    Published("Vinyals & Kaiser et al. (2014)", "semi-supervised", 92.1),
-    Published("Transformer (4 layers)", "semi-supervised", 92.7),
-    Published("Luong et al. (2015)", "multi-task", 93.0),
-    Published("Dyer et al. (2016)", "generative", 93.3),
+    PublishedParser("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", 88.3),
+    PublishedParser("Petrov et al. (2006)", "WSJ only, discriminative", 90.4),
+    PublishedParser("Zhu et al. (2013)", "WSJ only, discriminative", 90.4),
+    PublishedParser("Dyer et al. (2016)", "WSJ only, discriminative", 91.7),
+    PublishedParser("Transformer (4 layers)", "WSJ only, discriminative", 91.3),
+    PublishedParser("Zhu et al. (2013)", "semi-supervised", 91.3),
+    PublishedParser("Huang & Harper (2009)", "semi-supervised", 91.3),
+    PublishedParser("McClosky et al. (2006)", "semi-supervised", 92.1),
+    PublishedParser("Vinyals & Kaiser et al. (2014)", "semi-supervised", 92.1),
+    PublishedParser("Transformer (4 layers)", "semi-supervised", 92.7),
+    PublishedParser("Luong et al. (2015)", "multi-task", 93.0),
+    PublishedParser("Dyer et al. (2016)", "generative", 93.3),
 )
 
 
@@ -70,7 +70,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parsed:
-    """All that `transduce paper table4` found."""
+    """Result of `transduce paper table4`."""
 
     origin: str
     """Where the trees come from."""
@@ -82,54 +82,54 @@ class Parsed:
     versions: dict[str, str]
     brackets: Brackets
     ill_formed: int
-    """Outputs that were no tree over their sentence as they stood."""
+    """Outputs that needed repairs."""
     faults: Faults
-    """What was mended in them, summed."""
+    """Repairs of all outputs, summed."""
     tagged: float
-    """Share of all words that got their part of speech, in percent."""
+    """Tagging accuracy, in percent."""
     examples: tuple[Example, ...]
-    published: tuple[Published, ...] = PUBLISHED
+    published: tuple[PublishedParser, ...] = PUBLISHED
 
     def __str__(self) -> str:
         """The tables as Markdown."""
         return "\n\n".join([self._rows(), self._notes(), self._labels(), self._mended()])
 
     def with_trees(self, parses: Sequence[Mended], golds: Sequence[Tree]) -> str:
-        """The tables, and some trees drawn: of short right ones and of wrong ones."""
+        """The tables and drawings of some correct and wrong trees."""
         parts = [str(self), "## Trees"]
-        for at in shown(parses, golds):
-            parsed, gold = parses[at].tree, golds[at]
+        for index in shown(parses, golds):
+            parsed, gold = parses[index].tree, golds[index]
             right = parsed == gold
-            told = "as it should be" if right else "not as it should be, which is the second"
-            parts.append(f"{' '.join(gold.words)}\n\n{told}:")
+            verdict = "Correct" if right else "Wrong (the second tree is the reference)"
+            parts.append(f"{' '.join(gold.words)}\n\n{verdict}:")
             drawn = [draw_tree(tree) for tree in ([gold] if right else [parsed, gold])]
             parts += [f"```text\n{tree}\n```" for tree in drawn]
         return "\n\n".join(parts) + "\n"
 
     def _rows(self) -> str:
         rows = ["| parser | training | F1 |", "|---|---|---:|"]
-        rows += [f"| {one.parser} | {one.training} | {one.f1:.1f} |" for one in self.published]
-        found, of = self.brackets, "WSJ" if self.wsj else "**another treebank**"
-        value = f"{found.sums.f1:.1f} ({found.low:.1f} to {found.high:.1f})"
+        rows += [f"| {row.parser} | {row.training} | {row.f1:.1f} |" for row in self.published]
+        scores, of = self.brackets, "WSJ" if self.wsj else "**another treebank**"
+        value = f"{scores.sums.f1:.1f} ({scores.low:.1f} to {scores.high:.1f})"
         rows.append(f"| this run, {self.recipe.name} | {of}: {self.origin} | {value} |")
         return "\n".join(rows)
 
     def _notes(self) -> str:
-        found, sums = self.brackets, self.brackets.sums
+        scores, sums = self.brackets, self.brackets.sums
         kind = "The rows above are of section 23 of the WSJ" + (
             ", as is this run's."
             if self.wsj
             else "; this run's is of other sentences, with fewer words and simpler trees. "
-            "It stands beside them, not in rank with them."
+            "It is not comparable with them."
         )
         quick = (
             " A quick run: too short to learn, good for trying the command." if self.quick else ""
         )
         return (
-            f"{kind}{quick}\n\n{found.sentences:,} sentences: precision {sums.precision:.2f}, "
-            f"recall {sums.recall:.2f}, F1 {sums.f1:.2f} (95 % by bootstrap: {found.low:.2f} to "
-            f"{found.high:.2f}), all brackets right in {found.exact:.1f} %; {found.errors} errors "
-            f"and {found.skipped} skipped. {self.finished.parameters:,} parameters, "
+            f"{kind}{quick}\n\n{scores.sentences:,} sentences: precision {sums.precision:.2f}, "
+            f"recall {sums.recall:.2f}, F1 {sums.f1:.2f} (95 % by bootstrap: {scores.low:.2f} to "
+            f"{scores.high:.2f}), all brackets right in {scores.exact:.1f} %; {scores.errors} errors "
+            f"and {scores.skipped} skipped. {self.finished.parameters:,} parameters, "
             f"{self.finished.updates:,} updates in {self.finished.seconds:.0f} s; beam "
             f"{self.recipe.search.beam}, α {self.recipe.search.alpha}, at most "
             f"{self.recipe.search.extra} pieces more than the sentence."
@@ -144,17 +144,17 @@ class Parsed:
 
     def _mended(self) -> str:
         faults = zip(_FAULTS, self.faults, strict=True)
-        said = [f"{name.replace('_', ' ')} {count:,}" for name, count in faults if count]
-        mended = f": {', '.join(said)}" if said else ""
+        repairs = [f"{name.replace('_', ' ')} {count:,}" for name, count in faults if count]
+        mended = f": {', '.join(repairs)}" if repairs else ""
         return (
-            f"{self.ill_formed:,} of {self.brackets.sentences:,} outputs were no tree over their "
-            f"sentence and were mended{mended}. Of the parts of speech {self.tagged:.1f} % are "
-            f"right; they are not scored, and punctuation is known by the gold ones."
+            f"{self.ill_formed:,} of {self.brackets.sentences:,} outputs were ill-formed and "
+            f"repaired{mended}. Tagging accuracy is {self.tagged:.1f} %; tags are not scored, and "
+            f"punctuation is identified by the gold tags."
         )
 
 
 def summed(parses: Sequence[Mended]) -> Faults:
-    """Sum what was mended."""
+    """Sum the repairs."""
     total: Counter[str] = Counter()
     for parse in parses:
         total.update(parse.faults._asdict())
@@ -162,20 +162,22 @@ def summed(parses: Sequence[Mended]) -> Faults:
 
 
 def tagged(outputs: Sequence[str], golds: Sequence[Tree]) -> float:
-    """Measure how many words got their part of speech, in percent."""
+    """Compute the tagging accuracy, in percent."""
     right = total = 0
     for output, gold in zip(outputs, golds, strict=True):
-        said = delinearise(output, [Leaf("", word) for word in gold.words], tags=True).tree
-        right += sum(ours == theirs for ours, theirs in zip(said.leaves, gold.leaves, strict=True))
+        parsed = delinearise(output, [Leaf("", word) for word in gold.words], tags=True).tree
+        right += sum(
+            leaf == gold_leaf for leaf, gold_leaf in zip(parsed.leaves, gold.leaves, strict=True)
+        )
         total += len(gold.words)
     return 100.0 * right / total
 
 
 def shown(parses: Sequence[Mended], golds: Sequence[Tree]) -> list[int]:
     """Choose which trees to show: the first right ones of some length, and the first wrong ones."""
-    right = [at for at, gold in enumerate(golds) if parses[at].tree == gold]
-    wrong = [at for at, gold in enumerate(golds) if parses[at].tree != gold]
-    middling = [at for at in right if 8 <= len(golds[at].words) <= 14] or right
+    right = [index for index, gold in enumerate(golds) if parses[index].tree == gold]
+    wrong = [index for index, gold in enumerate(golds) if parses[index].tree != gold]
+    middling = [index for index in right if 8 <= len(golds[index].words) <= 14] or right
     return [*middling[:_SHOWN], *wrong[:_SHOWN]]
 
 
@@ -243,7 +245,7 @@ def table4(
         finished = run_recipe(settings, run, resume=has_begun(run), on_event=on_event)
         golds, outputs = read_gold(corpus), read_lines(run / f"hypotheses.{TARGET}")
         parses = [delinearise(out, gold.leaves) for out, gold in zip(outputs, golds, strict=True)]
-        found = Parsed(
+        result = Parsed(
             origin=origin,
             wsj=trees.treebank is not None,
             quick=trees.quick,
@@ -259,9 +261,11 @@ def table4(
                 for n in shown(parses, golds)
             ),
         )
-        _write(out / f"{NAME}.json", json.dumps(asdict(found), indent=2, ensure_ascii=False) + "\n")
-        _write(out / f"{NAME}.md", found.with_trees(parses, golds))
-    return found
+        _write(
+            out / f"{NAME}.json", json.dumps(asdict(result), indent=2, ensure_ascii=False) + "\n"
+        )
+        _write(out / f"{NAME}.md", result.with_trees(parses, golds))
+    return result
 
 
 def _write_corpus(corpus: Path, trees: Trees, *, on_event: EventHandler) -> str:

@@ -1,4 +1,4 @@
-"""Trees of the Penn Treebank's kind: read from brackets, tidied for parsers, written back.
+"""Penn Treebank trees: reading, normalization, writing and labelled-bracket scores.
 
 A treebank's file holds trees over as many lines as they need, each in an outer bracket without a
 label. What a parser is asked for is less than what annotators wrote: the traces (`-NONE-`), which
@@ -71,7 +71,7 @@ class Tree:
         return f"({self.label} {' '.join(_written(child) for child in self.children)})"
 
 
-class _Open(NamedTuple):
+class _OpenNode(NamedTuple):
     """A bracket that is not closed yet."""
 
     line: int
@@ -100,12 +100,12 @@ def parse_trees(lines: list[str], *, name: str) -> Iterator[Tree]:
 
     Args:
         lines: of one file.
-        name: what the messages call it.
+        name: file name for error messages.
 
     Raises:
         ValueError: if the brackets are no trees; one line that names the line and what is wrong.
     """
-    stack: list[_Open] = []
+    stack: list[_OpenNode] = []
     for number, line in enumerate(lines, start=1):
         if not stack and line.lstrip().startswith(_COMMENT):
             continue
@@ -113,7 +113,7 @@ def parse_trees(lines: list[str], *, name: str) -> Iterator[Tree]:
             token, where = match[0], f"{name}, line {number}"
             if token == "(":
                 _check_opening(stack, where)
-                stack.append(_Open(number, [], []))
+                stack.append(_OpenNode(number, [], []))
             elif not stack:
                 raise ValueError(f"{where}: {_shown(token)} stands outside all brackets")
             elif token == ")":
@@ -134,7 +134,7 @@ def parse_trees(lines: list[str], *, name: str) -> Iterator[Tree]:
 
 
 def tidy_tree(tree: Tree) -> Tree | None:
-    """Take out what a parser is not asked for; None if there is no word at all.
+    """Normalize a tree for parsing; None if it has no words.
 
     Traces go, and every phrase that they leave empty; of a label stays what stands before the first
     `-`, `=` or `|` (but for `-LRB-` and its like, which begin with one); an outer bracket without a
@@ -178,14 +178,14 @@ def _written(part: Tree | Leaf) -> str:
     return f"({part.tag} {word})"
 
 
-def _check_opening(stack: list[_Open], where: str) -> None:
+def _check_opening(stack: list[_OpenNode], where: str) -> None:
     if len(stack) >= DEEPEST:
         raise ValueError(f"{where}: more than {DEEPEST} brackets within one another: is it a tree?")
     if stack and len(stack[-1].texts) > 1:
         raise ValueError(f"{where}: a bracket opens behind the word {_shown(stack[-1].texts[1])}")
 
 
-def _closed(done: _Open, where: str) -> Tree | Leaf:
+def _closed(done: _OpenNode, where: str) -> Tree | Leaf:
     """The tree or leaf that a bracket turns out to be, now that it is closed."""
     label, *words = done.texts or [""]
     if len(words) > 1:
@@ -245,8 +245,8 @@ class Bracket(NamedTuple):
     end: int
 
 
-class Scored(NamedTuple):
-    """One sentence's brackets."""
+class BracketScore(NamedTuple):
+    """Bracket counts of a sentence."""
 
     state: State
     gold: int = 0
@@ -261,7 +261,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sums:
-    """Brackets of many sentences, and the shares that follow from them."""
+    """Bracket counts of many sentences, with precision, recall and F1."""
 
     gold: int
     test: int
@@ -269,12 +269,12 @@ class Sums:
 
     @property
     def precision(self) -> float:
-        """Share of the test brackets that are right, in percent."""
+        """Share of the test brackets that match, in percent."""
         return 100.0 * self.matched / self.test if self.test else 0.0
 
     @property
     def recall(self) -> float:
-        """Share of the gold brackets that were found, in percent."""
+        """Share of the gold brackets that were matched, in percent."""
         return 100.0 * self.matched / self.gold if self.gold else 0.0
 
     @property
@@ -290,7 +290,7 @@ class Sums:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Brackets:
-    """How alike the trees of two files are."""
+    """Labelled-bracket scores of a test set."""
 
     sentences: int
     errors: int
@@ -308,26 +308,28 @@ class Brackets:
 
 
 def brackets_of(tree: Tree) -> Counter[Bracket]:
-    """List the brackets that are counted, each with how often it stands there.
+    """Count the labelled brackets that are scored.
 
     >>> from transduce.paper.table4.trees import Leaf
     >>> sorted(brackets_of(Tree("S", (Tree("NP", (Leaf("NN", "rain"),)), Leaf(".", ".")))))
     [Bracket(label='NP', start=0, end=1), Bracket(label='S', start=0, end=1)]
     """
-    found: Counter[Bracket] = Counter()
-    _gather(tree, 0, found)
-    return found
+    counts: Counter[Bracket] = Counter()
+    _gather(tree, 0, counts)
+    return counts
 
 
-def score_tree(gold: Tree, test: Tree | None) -> Scored:
+def score_tree(gold: Tree, test: Tree | None) -> BracketScore:
     """Score one tree; None stands for a sentence that the parser gave no tree."""
-    said = () if test is None else tuple(_counted_words(test))
-    if test is None or not said:
-        return Scored("skipped")
-    if tuple(_counted_words(gold)) != said:
-        return Scored("error")
-    ours, theirs = brackets_of(gold), brackets_of(test)
-    return Scored("scored", ours.total(), theirs.total(), (ours & theirs).total())
+    words = () if test is None else tuple(_counted_words(test))
+    if test is None or not words:
+        return BracketScore("skipped")
+    if tuple(_counted_words(gold)) != words:
+        return BracketScore("error")
+    expected, predicted = brackets_of(gold), brackets_of(test)
+    return BracketScore(
+        "scored", expected.total(), predicted.total(), (expected & predicted).total()
+    )
 
 
 def score_trees(
@@ -336,9 +338,9 @@ def score_trees(
     """Score the trees of a test set.
 
     Args:
-        golds: as they should be.
-        tests: as they were parsed, sentence by sentence.
-        seed: of the sentences drawn for the interval.
+        golds: reference trees.
+        tests: parsed trees in the same order; None if the parser gave none.
+        seed: of the bootstrap.
 
     Raises:
         ValueError: for unequal numbers of trees or none.
@@ -349,23 +351,23 @@ def score_trees(
             f"the one is tree n of the other"
         )
     scored = [score_tree(gold, test) for gold, test in zip(golds, tests, strict=True)]
-    valid = [one for one in scored if one.state == "scored"]
-    counts = np.array([(one.gold, one.test, one.matched) for one in valid], dtype=np.int64)
+    valid = [score for score in scored if score.state == "scored"]
+    counts = np.array([(score.gold, score.test, score.matched) for score in valid], dtype=np.int64)
     counts = counts.reshape(-1, 3)
     low, high = _interval(counts, seed=seed)
     return Brackets(
         sentences=len(scored),
-        errors=sum(one.state == "error" for one in scored),
-        skipped=sum(one.state == "skipped" for one in scored),
+        errors=sum(score.state == "error" for score in scored),
+        skipped=sum(score.state == "skipped" for score in scored),
         sums=_sums(counts),
-        exact=100.0 * sum(one.exact for one in valid) / max(len(valid), 1),
+        exact=100.0 * sum(score.exact for score in valid) / max(len(valid), 1),
         low=low,
         high=high,
         labels=_by_label(
             [
                 (gold, test)
-                for gold, test, one in zip(golds, tests, scored, strict=True)
-                if test is not None and one.state == "scored"
+                for gold, test, score in zip(golds, tests, scored, strict=True)
+                if test is not None and score.state == "scored"
             ]
         ),
     )
@@ -376,17 +378,17 @@ def _label(label: str) -> str:
     return _EQUAL.get(bare, bare)
 
 
-def _gather(tree: Tree, start: int, found: Counter[Bracket]) -> int:
+def _gather(tree: Tree, start: int, counts: Counter[Bracket]) -> int:
     """Add the brackets of a tree that starts at a word; where it ends."""
     end = start
     for child in tree.children:
         if isinstance(child, Tree):
-            end = _gather(child, end, found)
+            end = _gather(child, end, counts)
         elif child.tag not in _DELETED:
             end += 1
     label = _label(tree.label)
     if end > start and label not in _DELETED:
-        found[Bracket(label, start, end)] += 1
+        counts[Bracket(label, start, end)] += 1
     return end
 
 
@@ -415,9 +417,13 @@ def _by_label(pairs: Sequence[tuple[Tree, Tree]]) -> dict[str, Sums]:
     gold: Counter[str] = Counter()
     test: Counter[str] = Counter()
     matched: Counter[str] = Counter()
-    for one, other in pairs:
-        ours, theirs = brackets_of(one), brackets_of(other)
-        for sums, brackets in ((gold, ours), (test, theirs), (matched, ours & theirs)):
+    for gold_tree, test_tree in pairs:
+        expected, predicted = brackets_of(gold_tree), brackets_of(test_tree)
+        for sums, brackets in (
+            (gold, expected),
+            (test, predicted),
+            (matched, expected & predicted),
+        ):
             for bracket, count in brackets.items():
                 sums[bracket.label] += count
     labels = sorted(gold | test, key=lambda label: (-gold[label], label))

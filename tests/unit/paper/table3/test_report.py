@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from transduce.paper.table3.report import Line, Report, markdown, report
-from transduce.paper.table3.run import Outcome, Scored, Settings
+from transduce.paper.table3.report import Line, Table3Report, markdown, report
+from transduce.paper.table3.run import Outcome, ScoredRow, Settings
 
 LINES = 41
 WANTED = [f"der {n} Hund läuft heute schnell über die {n} Straße" for n in range(LINES)]
@@ -17,7 +17,7 @@ def outcome(row: str, *, nats: float, right: int, seed: int = 1) -> Outcome:
     """A row that says so many lines rightly, and needs about so many nats a piece."""
     draw = random.Random(f"{row} {seed}")
     said = [line if n < right else line.replace("Hund", "Kater") for n, line in enumerate(WANTED)]
-    scored = Scored(
+    scored = ScoredRow(
         bleu=100.0 * right / LINES,
         signature="nrefs:1|tok:13a",
         nats=tuple(10 * (nats + draw.gauss(0.0, 0.1)) for _ in WANTED),
@@ -36,16 +36,16 @@ def outcome(row: str, *, nats: float, right: int, seed: int = 1) -> Outcome:
     )
 
 
-def reported(outcomes: Sequence[Outcome]) -> Report:
+def reported(outcomes: Sequence[Outcome]) -> Table3Report:
     return report(outcomes, references={"validation": WANTED, "test": []}, settings=Settings())
 
 
-def line(found: Report, row: str) -> Line:
+def line(found: Table3Report, row: str) -> Line:
     return next(one for one in found.lines if one.row == row)
 
 
 @pytest.fixture(scope="module")
-def found() -> Report:
+def found() -> Table3Report:
     """C5 better than the base row, C1 worse, A1 the same; D1 better, which the paper denies."""
     return reported(
         [
@@ -58,11 +58,11 @@ def found() -> Report:
     )
 
 
-def test_a_perplexity_is_e_to_the_nats_a_piece(found: Report):
+def test_a_perplexity_is_e_to_the_nats_a_piece(found: Table3Report):
     assert line(found, "base").validation.perplexity.value == pytest.approx(math.exp(2.0), rel=0.06)
 
 
-def test_a_margin_is_that_of_a_mean_over_the_lines(found: Report):
+def test_a_margin_is_that_of_a_mean_over_the_lines(found: Table3Report):
     """Nats of 0.1 around 2 a piece on 41 lines: e² · 1.96 · 0.1 / √41."""
     margin = line(found, "base").validation.perplexity.margin
 
@@ -73,13 +73,13 @@ def test_a_margin_is_that_of_a_mean_over_the_lines(found: Report):
     ("row", "side"),
     [("base", "base"), ("A1", "unclear"), ("C1", "worse"), ("C5", "better"), ("D1", "better")],
 )
-def test_a_row_is_on_a_side_of_the_base_row(found: Report, row: str, side: str):
+def test_a_row_is_on_a_side_of_the_base_row(found: Table3Report, row: str, side: str):
     validation = line(found, row).validation
 
     assert (validation.perplexity_side, validation.bleu_side) == (side, side)
 
 
-def test_groups_are_taken_with_the_base_row(found: Report):
+def test_groups_are_taken_with_the_base_row(found: Table3Report):
     groups = {one.group: one.rows for one in found.agreements}
 
     assert groups == {
@@ -90,14 +90,14 @@ def test_groups_are_taken_with_the_base_row(found: Report):
     }
 
 
-def test_a_group_in_the_papers_order_correlates_fully(found: Report):
+def test_a_group_in_the_papers_order_correlates_fully(found: Table3Report):
     c = next(one for one in found.agreements if one.group == "C")
 
     assert (c.perplexity.spearman, c.bleu.kendall) == (1.0, 1.0)
     assert (c.perplexity_against, c.bleu_against) == ((), ())
 
 
-def test_what_stands_against_the_paper_is_named(found: Report):
+def test_what_stands_against_the_paper_is_named(found: Table3Report):
     d = next(one for one in found.agreements if one.group == "D")
 
     assert d.perplexity.disagree == 1
@@ -140,7 +140,7 @@ def test_a_row_alone_is_reported_without_a_side():
     assert found.agreements == ()
 
 
-def test_the_page_shows_both_figures_and_marks_the_sides(found: Report):
+def test_the_page_shows_both_figures_and_marks_the_sides(found: Table3Report):
     page = markdown(found)
 
     (row,) = [text for text in page.splitlines() if text.startswith("| C1 |")]

@@ -12,7 +12,14 @@ import pytest
 from transduce.config import Recipe
 from transduce.paper.table3 import run as table3
 from transduce.paper.table3.report import markdown, report, write
-from transduce.paper.table3.run import Outcome, Settings, foreseen, measure, recipe_of, references
+from transduce.paper.table3.run import (
+    Outcome,
+    Settings,
+    measure,
+    perplexity_of,
+    recipe_of,
+    references,
+)
 from transduce.recipes.table3 import Row, find
 from transduce.train.events import Event, LogMessage, Progress
 
@@ -101,7 +108,7 @@ def test_every_line_of_both_sets_is_scored(measured: Told):
 def test_the_perplexity_of_the_lines_is_that_of_the_last_validation(measured: Told):
     last = (measured.out / "rows" / "D1-seed-2" / "metrics.jsonl").read_text().splitlines()[-1]
 
-    assert foreseen(measured.outcomes[-1].validation) == pytest.approx(
+    assert perplexity_of(measured.outcomes[-1].validation) == pytest.approx(
         json.loads(last)["perplexity"], rel=1e-4
     )
 
