@@ -128,7 +128,7 @@ class Parsed:
         return (
             f"{kind}{quick}\n\n{scores.sentences:,} sentences: precision {sums.precision:.2f}, "
             f"recall {sums.recall:.2f}, F1 {sums.f1:.2f} (95 % by bootstrap: {scores.low:.2f} to "
-            f"{scores.high:.2f}), all brackets right in {scores.exact:.1f} %; {scores.errors} errors "
+            f"{scores.high:.2f}), exact match {scores.exact:.1f} %; {scores.errors} errors "
             f"and {scores.skipped} skipped. {self.finished.parameters:,} parameters, "
             f"{self.finished.updates:,} updates in {self.finished.seconds:.0f} s; beam "
             f"{self.recipe.search.beam}, α {self.recipe.search.alpha}, at most "
