@@ -120,7 +120,7 @@ def in_parallel(
 ) -> Iterator[Float[Tensor, "batch length width"]]:
     """Update all positions at once from their predecessors' states, repeatedly.
 
-    After n steps, n positions hold the states of the sequential_operations recurrence.
+    After n steps, n positions hold the states of the sequential recurrence.
     """
     gates = recurrent.project(x)
     state = recurrent.start(gates)

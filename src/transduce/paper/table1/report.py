@@ -350,7 +350,7 @@ def table1(out: Path, sizes: Sizes, recall: Recall | None, *, tell: Tell) -> str
     record = asdict(result)
     for name in ("sequential", "paths"):  # the record keeps its keys
         record[name] = [
-            {"kind": row["kind"], "at": row["lengths"], "result": row["values"]}
+            {"kind": row["kind"], "at": row["lengths"], "found": row["values"]}
             for row in record[name]
         ]
     numbers = json.dumps(record, indent=1)
