@@ -28,11 +28,9 @@ IDIOSYNCRATIC = frozenset(
     ]
 )
 """Everyday words that were names in src and say nothing about what they name."""
-MAXIMA: dict[str, int] = {
-    "paper": 77,
-}
+MAXIMA: dict[str, int] = {}
 """Package -> how many assigned names of it are idiosyncratic. Packages not listed have none."""
-SHARED_CLASS_NAMES: frozenset[str] = frozenset({"Report", "Scored"})
+SHARED_CLASS_NAMES: frozenset[str] = frozenset()
 """Names that more than one public class has. To be emptied, never extended."""
 TERMS = (
     *("atomic", "batch size", "beam search", "byte-pair encoding", "checkpoint", "data parallel"),
