@@ -147,7 +147,7 @@ def explicit_settings(recipe: str | Path | None, overrides: Sequence[str] = ()) 
         recipe: as for `load_recipe`; None looks at the overrides alone.
         overrides: as for `load_recipe`.
 
-    >>> sorted(said(None, ["train.seed=2", "data.folder=here"]))
+    >>> sorted(explicit_settings(None, ["train.seed=2", "data.folder=here"]))
     ['data.folder', 'train.seed']
     """
     table = _read(recipe, seen=()) if recipe is not None else {}

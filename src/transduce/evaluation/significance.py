@@ -147,7 +147,7 @@ def compare_systems(
 def distinct_names(files: Sequence[Path]) -> tuple[str, ...]:
     """Name systems after their files: the shortest suffix of each path that is unique.
 
-    >>> names_of([Path("a/run/out.de"), Path("b/run/out.de"), Path("b/other.de")])
+    >>> distinct_names([Path("a/run/out.de"), Path("b/run/out.de"), Path("b/other.de")])
     ('a/run/out.de', 'b/run/out.de', 'other.de')
     """
 

@@ -34,7 +34,7 @@ def paper_rate(update: int, *, d_model: int, warmup: int = 4000, scale: float = 
 def warmup_share(update: int, *, warmup: int) -> float:
     """Linear warmup, as a share of the peak: min(1, update / warmup). Alone, it is "constant".
 
-    >>> [rising_share(n, warmup=2) for n in range(1, 4)]
+    >>> [warmup_share(n, warmup=2) for n in range(1, 4)]
     [0.5, 1.0, 1.0]
     """
     return min(1.0, update / warmup)

@@ -63,7 +63,7 @@ def test_the_card_says_where_it_comes_from(folder: Path, tmp_path: Path):
 
     card = (tmp_path / "bundle" / "README.md").read_text()
 
-    assert "brought into transduce" in card
+    assert "imported by transduce" in card
     assert "the weights of `marian`" in card
     assert "cut by a model a side" in card
 
