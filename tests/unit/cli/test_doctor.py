@@ -76,8 +76,8 @@ def test_a_package_too_old_is_a_fault_with_the_command_that_mends_it(
     found = finding("torch")
 
     assert found.state == "FAULT"
-    assert found.text == "2.7.1+cpu is too old (at least 2.13)"
-    assert found.advice == 'python -m pip install "torch>=2.13"'
+    assert found.text == "2.7.1+cpu is too old (at least 2.8)"
+    assert found.advice == 'python -m pip install "torch>=2.8"'
 
 
 def test_a_broken_self_test_is_a_fault_told_in_one_line(monkeypatch: pytest.MonkeyPatch):
