@@ -27,9 +27,8 @@ from transduce.model.layers import AddNorm, FeedForward
 from transduce.model.loss import chunked_cross_entropy
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
-from transduce.train.optimizer import make_optimizers
+from transduce.train.optimizer import learning_rates, make_optimizers
 from transduce.train.precision import choose_precision, make_replica
-from transduce.train.schedule import learning_rates
 from transduce.train.step import LossSettings, train_step
 
 WARMUP = 400

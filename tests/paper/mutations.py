@@ -135,17 +135,17 @@ MUTATIONS = (
         f"{ARCHITECTURE}::test_a_sub_layer_is_layer_norm_of_x_plus_sublayer_of_x",
     ),
     Mutation(
-        "8 the angles", "model/positions.py", "(-math.log(10_000.0) / d_model)",
+        "8 the angles", "model/layers.py", "(-math.log(10_000.0) / d_model)",
         "(-math.log(10.0) * 5 / d_model)",
         f"{CLAIMS}::test_the_encodings_angles_are_powers_of_10_to_the_8_not_to_the_10",
     ),
     Mutation(
-        "8 sine and cosine", "model/positions.py", "[angles.sin(), angles.cos()], dim=-1",
+        "8 sine and cosine", "model/layers.py", "[angles.sin(), angles.cos()], dim=-1",
         "[angles.cos(), angles.sin()], dim=-1",
         f"{ARCHITECTURE}::test_sines_and_cosines_are_interleaved",
     ),
     Mutation(
-        "8 added", "model/positions.py", "return x + self.table[first:end]", "return x",
+        "8 added", "model/layers.py", "return x + self.table[first:end]", "return x",
         f"{ARCHITECTURE}::test_without_positions_the_encoder_would_not_know_the_order",
     ),
     Mutation(
@@ -173,7 +173,7 @@ MUTATIONS = (
         f"{CLAIMS}::test_eight_heads_cost_what_one_of_full_width_costs",
     ),
     Mutation(
-        "equation (3)", "train/schedule.py", "update * warmup**-1.5)", "update * warmup**-1.4)",
+        "equation (3)", "train/optimizer.py", "update * warmup**-1.5)", "update * warmup**-1.4)",
         f"{TRAINING}::test_equation_3_gives_the_rate",
     ),
 )  # fmt: skip

@@ -10,8 +10,7 @@ from torch.nn import functional as F
 from transduce.data.batch import collate
 from transduce.model.config import ModelConfig
 from transduce.model.kernels import Dropout
-from transduce.model.layers import AddNorm, FeedForward
-from transduce.model.positions import sinusoids
+from transduce.model.layers import AddNorm, FeedForward, sinusoids
 from transduce.model.transformer import Transformer
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transduce.model.attention import Attention, KeyValue
 from transduce.model.config import ModelConfig
 from transduce.model.kernels import scaled_dot_product_attention_cpu
-from transduce.model.positions import sinusoids
+from transduce.model.layers import sinusoids
 from transduce.model.transformer import Transformer
 from transduce.paper.figures.attention_scores import measure_scaling
 from transduce.paper.figures.heads import measure_heads

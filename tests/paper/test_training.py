@@ -12,8 +12,7 @@ from transduce.model.config import ModelConfig
 from transduce.model.loss import cross_entropy
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
-from transduce.train.optimizer import make_optimizers
-from transduce.train.schedule import learning_rates, paper_rate
+from transduce.train.optimizer import learning_rates, make_optimizers, paper_rate
 
 
 @pytest.mark.parametrize("update", [1, 17, 3_999, 4_000, 4_001, 100_000])

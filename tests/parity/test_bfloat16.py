@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from transduce.model.bfloat16 import in_bfloat16
 from transduce.model.config import ModelConfig
 from transduce.model.fused_decoder import FusedDecoder
-from transduce.model.transformer import Transformer
+from transduce.model.transformer import Transformer, in_bfloat16
 
 
 def ids(*shape: int, seed: int) -> Tensor:

@@ -13,7 +13,7 @@ from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.tokenizer import EOS, Tokenizer
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.config import ModelConfig
-from transduce.model.positions import Positions
+from transduce.model.layers import Positions
 from transduce.model.transformer import Transformer
 from transduce.search.config import Request, SearchConfig
 

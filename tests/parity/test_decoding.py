@@ -11,7 +11,7 @@ from torch import Tensor
 from transduce.model.config import ModelConfig
 from transduce.model.fused_decoder import FusedDecoder
 from transduce.model.incremental_decoder import IncrementalDecoder
-from transduce.model.positions import Positions
+from transduce.model.layers import Positions
 from transduce.model.transformer import Transformer
 
 Decoder = type[IncrementalDecoder] | type[FusedDecoder]

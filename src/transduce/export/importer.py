@@ -42,7 +42,7 @@ from transduce.export.marian_files import (
 )
 from transduce.io.atomic_folder import sha256
 from transduce.model.config import ModelConfig
-from transduce.model.positions import sinusoids
+from transduce.model.layers import sinusoids
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 

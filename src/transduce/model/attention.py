@@ -8,7 +8,8 @@ Axes: batch, heads, query and memory positions, d_k and d_v.
 import math
 from typing import NamedTuple
 
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transduce.model.kernels import fastest_attention
@@ -56,6 +57,26 @@ class KeyValue(NamedTuple):
 
     keys: Float[Tensor, "batch heads memory d_k"]
     values: Float[Tensor, "batch heads memory d_v"]
+
+
+class KVCache:
+    """One layer's keys and values of the target; `fused_decoder.PreallocatedCache` is faster."""
+
+    def __init__(self) -> None:
+        self._kv: KeyValue | None = None
+
+    def append(self, kv: KeyValue) -> KeyValue:
+        """Append positions; return the keys and values of all."""
+        if self._kv is not None:
+            keys = torch.cat([self._kv.keys, kv.keys], dim=2)
+            kv = KeyValue(keys, torch.cat([self._kv.values, kv.values], dim=2))
+        self._kv = kv
+        return kv
+
+    def reorder(self, rows: Int[Tensor, " rows"]) -> None:
+        """Make new row r a copy of old row `rows[r]`."""
+        if self._kv is not None:
+            self._kv = KeyValue(self._kv.keys[rows], self._kv.values[rows])
 
 
 class Attention(nn.Module):

@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transduce.model.attention import KeyValue
-from transduce.model.kv_cache import KVCache
+from transduce.model.attention import KeyValue, KVCache
 from transduce.model.transformer import Transformer
 
 

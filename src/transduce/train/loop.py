@@ -28,9 +28,8 @@ from transduce.train.config import TrainConfig
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage, Validated
 from transduce.train.metrics_log import MetricsLog, divergence_error
-from transduce.train.optimizer import WeightEMA, make_optimizers
+from transduce.train.optimizer import WeightEMA, learning_rates, make_optimizers
 from transduce.train.precision import Bf16Replica, compile_layers, eager_mode, make_replica
-from transduce.train.schedule import learning_rates
 from transduce.train.step import LossSettings, StepResult, train_step
 
 

@@ -23,8 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.data.batch import Batch, pad_to_bucket
-from transduce.model.bfloat16 import in_bfloat16
-from transduce.model.transformer import Transformer
+from transduce.model.transformer import Transformer, in_bfloat16
 from transduce.train.config import TrainConfig
 
 CPU_UNITS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 BF16"}

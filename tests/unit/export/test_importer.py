@@ -14,7 +14,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.export.importer import import_marian
 from transduce.inference.translator import Translator
-from transduce.model.positions import sinusoids
+from transduce.model.layers import sinusoids
 
 SOURCE, TARGET = torch.tensor([[5, 7, 11, 0]]), torch.tensor([[3, 2, 13]])
 EMBEDDING = "model.shared.weight"

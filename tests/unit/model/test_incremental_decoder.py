@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from transduce.model.fused_decoder import FusedDecoder
-from transduce.model.kv_cache import PreallocatedCache
+from transduce.model.fused_decoder import FusedDecoder, PreallocatedCache
 from transduce.model.transformer import Transformer
 
 

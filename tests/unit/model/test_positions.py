@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from transduce.model.positions import LearnedPositions, Positions, sinusoids
+from transduce.model.layers import LearnedPositions, Positions, sinusoids
 
 
 def learned(rows: int) -> LearnedPositions:

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from transduce.model.config import ModelConfig
+from transduce.model.layers import sinusoids
 from transduce.model.loss import output_projection_inputs
-from transduce.model.positions import sinusoids
 from transduce.model.transformer import Transformer
 
 

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from transduce.train.config import TrainConfig
-from transduce.train.schedule import (
+from transduce.train.optimizer import (
     cosine_share,
     learning_rates,
     linear_share,

@@ -11,7 +11,7 @@ from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.ct2_model import unsupported_feature, vocabulary
 from transduce.inference.engines.ct2_runtime import Plan, read_shortlist
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.model.bfloat16 import in_bfloat16
+from transduce.model.transformer import in_bfloat16
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
 

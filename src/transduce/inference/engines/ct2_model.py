@@ -39,7 +39,7 @@ from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.inference.engines.ct2_runtime import VMAP, Shortlist, load_ctranslate2
 from transduce.io.atomic_folder import atomic_folder
 from transduce.model.config import ModelConfig
-from transduce.model.positions import sinusoids
+from transduce.model.layers import sinusoids
 
 FORMAT = 1
 """Version of the written folder, part of its name in the cache."""

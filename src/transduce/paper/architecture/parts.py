@@ -11,8 +11,7 @@ from typing import Literal
 from torch import nn
 
 from transduce.model.attention import Attention
-from transduce.model.layers import AddNorm, FeedForward
-from transduce.model.positions import LearnedPositions
+from transduce.model.layers import AddNorm, FeedForward, LearnedPositions
 from transduce.model.transformer import Transformer
 from transduce.paper.markdown import markdown_table
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from transduce.config import load_recipe
 from transduce.model.config import ModelConfig
-from transduce.model.positions import sinusoids
+from transduce.model.layers import sinusoids
 from transduce.model.transformer import Transformer
 from transduce.paper.figures.common import PaperFigure, test_generator, train_module
 from transduce.paper.plot import MARKERS, Ink

@@ -7,7 +7,7 @@ from transduce.config import load_recipe
 from transduce.paper.figures.common import PaperFigure
 from transduce.paper.plot import MARKERS, Ink
 from transduce.train.config import TrainConfig
-from transduce.train.schedule import learning_rates
+from transduce.train.optimizer import learning_rates
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.model.positions import Positions
+from transduce.model.layers import Positions
 from transduce.paper.table1.layer_types import Convolution, Kind, Reach, Recurrent, layer
 
 LEARNERS: tuple[Kind, ...] = ("self-attention", "LSTM", "convolution", "restricted")

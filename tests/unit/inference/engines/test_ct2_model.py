@@ -21,7 +21,7 @@ from transduce.inference.engines.ct2_model import (
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.io.atomic_folder import check_folder
 from transduce.model.config import ModelConfig
-from transduce.model.positions import sinusoids
+from transduce.model.layers import sinusoids
 from transduce.model.transformer import Transformer
 from transduce.search.config import Request, SearchConfig
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transduce.model.positions import sinusoids
+from transduce.model.layers import sinusoids
 from transduce.paper.figures.positions import measure_waves, shift_matrix
 
 
