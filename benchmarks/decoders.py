@@ -15,8 +15,7 @@ import torch
 from transduce.bundle.bundle import Bundle
 from transduce.export.marian import why_not, write_marian
 from transduce.inference.engines.base import select_engines
-from transduce.inference.engines.cache import Cache
-from transduce.inference.engines.ct2_model import vocabulary, write_ctranslate2
+from transduce.inference.engines.ct2_model import Cache, vocabulary, write_ctranslate2
 from transduce.inference.engines.parallel import enable_worker_processes
 from transduce.search.config import DecodingConstraints, Request
 

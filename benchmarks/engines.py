@@ -24,13 +24,15 @@ from record import header, read_lines, write
 from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.evaluation.significance import System, compare_systems
-from transduce.inference.engines.autotune import Plans
-from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.ct2_engine import Ct2Engine
-from transduce.inference.engines.ct2_model import max_positions, vocabulary, write_ctranslate2
-from transduce.inference.engines.ct2_runtime import Ct2Model, Plan, ScoringPair
-from transduce.inference.translation import Translation
-from transduce.inference.translator import Extras, Translator
+from transduce.inference.engines.ct2_model import (
+    Cache,
+    max_positions,
+    vocabulary,
+    write_ctranslate2,
+)
+from transduce.inference.engines.ct2_runtime import Ct2Model, Plan, Plans, ScoringPair
+from transduce.inference.translator import Extras, Translation, Translator
 from transduce.search.config import SearchConfig
 
 GREEDY, PAPER = SearchConfig(beam=1, alpha=0.6), SearchConfig(beam=4, alpha=0.6)

@@ -12,7 +12,7 @@ The names below are what other programs may rely on. Each is fetched when it is 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from transduce.io.version import VERSION
+from transduce.io.machine import VERSION
 
 if TYPE_CHECKING:
     from transduce.bundle.bundle import Bundle as Bundle

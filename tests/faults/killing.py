@@ -26,7 +26,7 @@ from typing import NamedTuple
 import torch
 
 from transduce.cli import main
-from transduce.io.version import VERSION, commit
+from transduce.io.machine import VERSION, commit
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

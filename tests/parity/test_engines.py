@@ -10,8 +10,8 @@ import torch
 from tests.conftest import Corpus
 from tests.unit.inference.engines.conftest import PLAIN_SHAPE, bundle_of, lively
 
-from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.ct2_engine import Ct2Engine
+from transduce.inference.engines.ct2_model import Cache
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.search.config import Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis

@@ -36,7 +36,7 @@ from transduce.io.atomic_folder import (
     recover_interrupted,
     sanitise,
 )
-from transduce.io.version import VERSION as SOURCE_VERSION
+from transduce.io.machine import VERSION as SOURCE_VERSION
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig

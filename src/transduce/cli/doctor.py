@@ -27,8 +27,7 @@ import typer
 
 from transduce import __version__
 from transduce.cli.app import JsonObject, app, print_stdout
-from transduce.io.machine import cgroup_limit, processor_name, usable_cores
-from transduce.io.version import commit
+from transduce.io.machine import cgroup_limit, commit, processor_name, usable_cores
 
 _GIB = 2**30
 _MIN_FREE = _GIB // 2  # bytes; a checkpoint of a base model with its optimizer takes more

@@ -13,7 +13,7 @@ from transduce.io.streams import read_lines
 
 if TYPE_CHECKING:
     from transduce.bundle.bundle import Bundle
-    from transduce.inference.engines.ct2_runtime import Shortlist
+    from transduce.inference.engines.ct2_model import Shortlist
 
 _PROOF_SENTENCES = 50
 _SHORTLIST_PAIRS = 1000  # validation pairs that a shortlist is fitted to

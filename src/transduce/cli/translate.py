@@ -19,8 +19,7 @@ from transduce.io.streams import open_lines, open_output
 if TYPE_CHECKING:
     from transduce.inference.engines.ct2_runtime import Plan
     from transduce.inference.glossary import Term
-    from transduce.inference.translation import Translation
-    from transduce.inference.translator import Translator
+    from transduce.inference.translator import Translation, Translator
 
 _CHUNK = 4096  # lines per call, so that output streams while a long input is read
 

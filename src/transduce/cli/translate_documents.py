@@ -11,8 +11,7 @@ from transduce.io.streams import open_output
 if TYPE_CHECKING:
     from transduce.documents.formats import Document
     from transduce.documents.markup import RestoredText
-    from transduce.inference.translation import Translation
-    from transduce.inference.translator import Extras, Translator
+    from transduce.inference.translator import Extras, Translation, Translator
     from transduce.search.config import DecodingConstraints
 
 Format = Literal["lines", "text", "html", "srt", "vtt", "po"]

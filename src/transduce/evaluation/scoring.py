@@ -18,8 +18,7 @@ from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, perplexity, ter
 from transduce.inference.confidence import calibrate
-from transduce.inference.translation import Translation
-from transduce.inference.translator import Extras, Translator
+from transduce.inference.translator import Extras, Translation, Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 

@@ -23,7 +23,7 @@ from transduce.data.corpus import Pair, tidy
 from transduce.data.store import Store
 from transduce.data.tokenizer import EOS, UNK, Tokenizer
 from transduce.inference.alignment import combined_attention
-from transduce.inference.engines.ct2_runtime import Shortlist
+from transduce.inference.engines.ct2_model import Shortlist
 from transduce.model.trace import cross_attention_weights
 
 PAIRS = 100_000

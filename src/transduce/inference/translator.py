@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -25,24 +26,20 @@ from transduce.documents.markup import (
 )
 from transduce.inference.alignment import align, to_pharaoh
 from transduce.inference.confidence import word_confidences
-from transduce.inference.decode import DecodeOptions, DecodeResult, Searcher
-from transduce.inference.engines.base import Engine, EngineName, select_engines
-from transduce.inference.engines.ct2_runtime import Plan
-from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.inference.glossary import Term
-from transduce.inference.requests import (
+from transduce.inference.decode import (
+    DecodeOptions,
+    DecodeResult,
+    Searcher,
     SentenceProgress,
     build_requests,
     combine_parts,
     encode_prefix,
     total_score,
 )
-from transduce.inference.translation import (
-    Alternative,
-    Continuation,
-    TargetScore,
-    Translation,
-)
+from transduce.inference.engines.base import Engine, EngineName, select_engines
+from transduce.inference.engines.ct2_runtime import Plan
+from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.inference.glossary import Term
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
@@ -50,6 +47,87 @@ from transduce.search.hypothesis import Hypothesis
 
 BATCH_TOKENS = 8192
 """Default batch size limit: rows x beam x longest source, in pieces."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Alternative:
+    """Another translation of the same sentence."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Translation:
+    """The translation of one sentence."""
+
+    source: str
+    """The sentence as given."""
+
+    text: str
+
+    score: float
+    """Log-probability over the length penalty; for a split sentence, the sum over its parts."""
+
+    ids: tuple[int, ...]
+    pieces: tuple[str, ...]
+    """The generated pieces; each part ends in "</s>" unless the length limit cut it."""
+
+    log_probs: tuple[float, ...]
+    """Log-probability of each piece; empty if not requested and costly to compute."""
+
+    others: tuple[Alternative, ...] = ()
+    """Further translations, best first, if requested."""
+
+    parts: int = 1
+    """Number of parts; above 1 if the sentence was too long and was split."""
+
+    flag: str = ""
+    """What was wrong with the first translation: repetition or excessive length; "" if nothing."""
+
+    mended: bool = False
+    """Whether this is a second translation, with repetition blocked."""
+
+    confidence: float | None = None
+    """Estimated quality, 0 to 1; None without a calibration or token scores."""
+
+    words: tuple[tuple[str, float], ...] = ()
+    """Each word with its confidence, likewise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TargetScore:
+    """The model's score of a given translation."""
+
+    source: str
+    target: str
+
+    pieces: tuple[str, ...]
+    """The target's pieces and "</s>"."""
+
+    log_probs: tuple[float, ...]
+    """Log-probability of each piece, given the source and the pieces before it."""
+
+    @property
+    def log_prob(self) -> float:
+        """Log-probability of the target."""
+        return math.fsum(self.log_probs)
+
+    @property
+    def mean(self) -> float:
+        """Log-probability per piece: comparable between sentences of different length."""
+        return self.log_prob / len(self.log_probs)
+
+
+class Continuation(NamedTuple):
+    """A possible continuation of a partial translation."""
+
+    piece: str
+    """The next piece."""
+    probability: float
+    """The next piece's probability."""
+    text: str
+    """The best translation with this continuation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

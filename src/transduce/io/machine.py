@@ -1,11 +1,12 @@
-"""The machine: its processor, what a container lets this process use, the C library's allocator."""
+"""This program's version, and the machine: processor, container limits, memory allocator."""
 
-import ctypes
 import os
 import platform
 import re
 import sys
 from pathlib import Path
+
+VERSION = "0.1.0"
 
 CGROUP = Path("/sys/fs/cgroup")
 """Where Linux states a container's limits (control groups, version 2)."""
@@ -45,6 +46,8 @@ def keep_freed_memory() -> bool:
     """
     if not sys.platform.startswith("linux"):
         return False
+    import ctypes
+
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # musl has none
@@ -52,3 +55,22 @@ def keep_freed_memory() -> bool:
     trim_threshold, top_pad, mmap_max, arena_max = -1, -2, -4, -8
     settings = {mmap_max: 0, trim_threshold: 2**31 - 1, top_pad: 64 * 2**20, arena_max: 1}
     return all(mallopt(setting, value) == 1 for setting, value in settings.items())
+
+
+def commit() -> str:
+    """Return the commit of this source if git tracks it, else an empty string."""
+    import subprocess  # here, since `import transduce` needs only the version
+
+    source_file = Path(__file__)
+    try:
+        for arguments in (["ls-files", "--error-unmatch", source_file.name], ["rev-parse", "HEAD"]):
+            process = subprocess.run(
+                ["git", *arguments],
+                cwd=source_file.parent,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return process.stdout.strip()

@@ -31,8 +31,7 @@ from transduce.data.corpus import Pair
 from transduce.data.store import PREPARED_FOLDER
 from transduce.evaluation.metrics import Score, bleu
 from transduce.evaluation.scoring import RunResult
-from transduce.inference.translation import Translation
-from transduce.inference.translator import Extras, Translator
+from transduce.inference.translator import Extras, Translation, Translator
 from transduce.io.atomic_folder import MANIFEST, atomic_folder, check_folder, sha256
 from transduce.io.lock import LOCK_FILE, exclusive_lock
 from transduce.io.streams import open_output

@@ -41,11 +41,10 @@ from transduce.evaluation.scoring import (
     translate_pairs,
     translation_texts,
 )
-from transduce.inference.translation import Translation
+from transduce.inference.translator import Translation
 from transduce.io.atomic_folder import atomic_file, check_folder, recover_interrupted
 from transduce.io.lock import LOCK_FILE, exclusive_lock
-from transduce.io.machine import keep_freed_memory
-from transduce.io.version import commit
+from transduce.io.machine import commit, keep_freed_memory
 from transduce.model.transformer import Transformer
 from transduce.pipeline.finetune import StartModel
 from transduce.pipeline.prepare import (

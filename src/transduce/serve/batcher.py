@@ -20,8 +20,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from transduce.inference.translation import Translation
-from transduce.inference.translator import Extras, Translator
+from transduce.inference.translator import Extras, Translation, Translator
 from transduce.serve.requests import HTTPError
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue, models_json_schema
 from starlette.types import Message, Receive, Scope, Send
 
-from transduce.io.version import VERSION
+from transduce.io.machine import VERSION
 from transduce.serve.requests import ClientDisconnected, HTTPError, HTTPRequest, read_body
 
 LOG = logging.getLogger("transduce.serve")

@@ -13,7 +13,7 @@ from transduce.data.batch import collate
 from transduce.data.corpus import Pair
 from transduce.export import shortlist as learning
 from transduce.export.shortlist import LearnedShortlist, learn_shortlist
-from transduce.inference.engines.ct2_runtime import Shortlist
+from transduce.inference.engines.ct2_model import Shortlist
 from transduce.model.config import ModelConfig
 from transduce.model.trace import cross_attention_weights, trace
 

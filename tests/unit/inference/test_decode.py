@@ -8,13 +8,12 @@ import torch
 from tests.unit.inference.scripted import Scripted, constant
 
 from transduce.data.tokenizer import EOS, Tokenizer
-from transduce.inference import term_placement as placing
+from transduce.inference import glossary as placing
 from transduce.inference.alignment import group_pieces
-from transduce.inference.decode import DecodeOptions, DecodeResult, Searcher
+from transduce.inference.decode import DecodeOptions, DecodeResult, Searcher, SentenceProgress
 from transduce.inference.engines.base import Engine
 from transduce.inference.engines.torch_engine import NextPiece, TorchEngine
-from transduce.inference.requests import SentenceProgress
-from transduce.inference.term_placement import TermConstraint
+from transduce.inference.glossary import TermConstraint
 from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import (

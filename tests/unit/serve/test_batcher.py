@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from transduce.inference.translation import Translation
-from transduce.inference.translator import Extras, Translator
+from transduce.inference.translator import Extras, Translation, Translator
 from transduce.serve.batcher import (
     Batcher,
     BatchJob,

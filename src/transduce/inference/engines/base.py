@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from transduce.bundle.bundle import Bundle
-from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.ct2_engine import Ct2Engine
-from transduce.inference.engines.ct2_model import unsupported_feature, vocabulary
-from transduce.inference.engines.ct2_runtime import Plan, read_shortlist
+from transduce.inference.engines.ct2_model import (
+    Cache,
+    read_shortlist,
+    unsupported_feature,
+    vocabulary,
+)
+from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.transformer import in_bfloat16
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig

@@ -34,10 +34,11 @@ from pathlib import Path
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.engines.autotune import Plans, load_or_measure_plans, resolve_compute_types
-from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.ct2_model import (
     FORMAT,
+    Cache,
+    Shortlist,
+    load_ctranslate2,
     max_positions,
     vocabulary,
     write_ctranslate2,
@@ -46,10 +47,11 @@ from transduce.inference.engines.ct2_runtime import (
     Ct2Hypothesis,
     Ct2Model,
     Plan,
+    Plans,
     ScoringPair,
     SearchBatch,
-    Shortlist,
-    load_ctranslate2,
+    load_or_measure_plans,
+    resolve_compute_types,
 )
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis, length_penalty

@@ -1,4 +1,4 @@
-"""Conversion to CTranslate2: a model folder, written without its own converters.
+"""CTranslate2 models on disk: conversion (without its own converters), shortlists, the cache.
 
     model.bin                 the weights, float32 or quantized
     config.json               the names of EOS, UNK and the decoder's start token
@@ -21,11 +21,29 @@ saturates silently: the translation changes, for the worse. So a row is scaled u
 neighbours of one sign** add up to 128, the most that fits: 255 x 128 = 32,640. Large weights are
 seldom adjacent, so most rows keep 100 of 127 levels; halving every weight would leave 64. The same
 folder is right on any processor, and as fast.
+
+A shortlist restricts the output: for each source piece, the few target pieces that it may
+translate to. An engine that knows them leaves the rest of the vocabulary out of its last and widest
+matrix product, and out of its search. Each line of `vmap.txt` has a source piece, a tab and
+space-separated target pieces; the line without a source piece lists those that are always allowed.
+CTranslate2 allows a batch the union of what its sentences are allowed.
+
+The user's cache keeps converted models and measured plans. It never fails: if the folder is not
+writable, a temporary one is used and removed with the process. Concurrent processes are safe:
+entries are written atomically, named by what they depend on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import shutil
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -36,8 +54,7 @@ from torch.nn import functional as F
 from transduce.bundle.bundle import TOKENIZER, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import UNK, Tokenizer
-from transduce.inference.engines.ct2_runtime import VMAP, Shortlist, load_ctranslate2
-from transduce.io.atomic_folder import atomic_folder
+from transduce.io.atomic_folder import atomic_folder, check_folder
 from transduce.model.config import ModelConfig
 from transduce.model.layers import sinusoids
 
@@ -50,11 +67,19 @@ POSITIONS = 4096
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 """Supported weight formats."""
 
+VMAP = "vmap.txt"
+"""CTranslate2's name for the shortlist in a model folder."""
+
 FILES = (
     *("model.bin", "config.json", "shared_vocabulary.json"),
     *(TOKENIZER, SOURCE, TARGET, TABLE, VMAP),
 )
 """Files of a written folder, besides its manifest."""
+
+MAX_FOLDERS = 20
+"""Folders kept; the least recently used ones beyond that are deleted."""
+
+_IN_USE = 3600.0  # seconds: another process may still be reading a folder that it just looked up
 
 _BY_ID = ("encoder/embeddings_0", "decoder/embeddings", "decoder/projection")
 _PAIR_LIMIT = 128  # largest sum of two adjacent int8 weights of one sign: see above
@@ -62,6 +87,106 @@ _TINY = 1e-20  # a row below it counts as zero: its scale must fit float32
 _PAD_BIAS = -1e4  # representable in float16, and below any logit
 _FUSED = ("query", "key", "value")
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
+
+
+def load_ctranslate2() -> ModuleType:
+    """Import CTranslate2.
+
+    Raises:
+        ValueError: if it is not installed, or cannot be loaded.
+    """
+    try:
+        return import_module("ctranslate2")
+    except (ImportError, OSError) as error:
+        raise ValueError(
+            f"CTranslate2 cannot be used here ({error}): pip install ctranslate2"
+        ) from None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shortlist:
+    """The target ids that may be generated. `export.shortlist` learns one."""
+
+    always: tuple[int, ...]
+    """Allowed for any source; EOS and UNK are among them."""
+
+    by_source: Mapping[int, tuple[int, ...]]
+    """Additional ids for each source piece."""
+
+    def allowed(self, source: Iterable[int]) -> frozenset[int]:
+        """Return the ids allowed for a sentence.
+
+        >>> sorted(Shortlist(always=(0, 1), by_source={5: (7, 5), 6: (8,)}).allowed([5, 9]))
+        [0, 1, 5, 7]
+        """
+        return frozenset(self.always).union(*(self.by_source.get(id, ()) for id in source))
+
+    def coverage(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> float:
+        """Return the share of the targets' pieces, EOS not counted, that their sources allow.
+
+        >>> Shortlist(always=(0, 1), by_source={5: (7,)}).coverage([([5], [7, 7, 8]), ([6], [1])])
+        0.75
+        """
+        covered = total = 0
+        for source, target in pairs:
+            allowed = self.allowed(source)
+            covered += sum(id in allowed for id in target)
+            total += len(target)
+        return covered / total if total else 1.0
+
+    def to_text(self, pieces: Sequence[str]) -> str:
+        """Format it as `vmap.txt`.
+
+        Args:
+            pieces: the vocabulary by id. Pieces that contain whitespace cannot be written.
+        """
+        lines = [("", self.always), *((pieces[id], ids) for id, ids in self.by_source.items())]
+        return "".join(
+            f"{piece}\t{' '.join(pieces[id] for id in ids if _is_writable(pieces[id]))}\n"
+            for piece, ids in lines
+            if not piece or _is_writable(piece)
+        )
+
+
+def read_shortlist(file: Path, pieces: Sequence[str]) -> Shortlist:
+    """Read a shortlist that was written for a vocabulary.
+
+    Args:
+        file: written by `Shortlist.to_text`.
+        pieces: the vocabulary by id.
+
+    Raises:
+        ValueError: if it is not a shortlist, or for another vocabulary; the message names the file.
+        OSError: if it cannot be read.
+    """
+    ids = {piece: id for id, piece in enumerate(pieces)}
+    entries: dict[str, tuple[int, ...]] = {}
+    try:
+        lines = file.read_bytes().decode().split("\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is not a shortlist: it is not UTF-8") from None
+    for number, line in enumerate(lines, 1):
+        source, tab, targets = line.partition("\t")
+        if line and not tab:
+            raise ValueError(f"{file} is not a shortlist: line {number} has no tab")
+        for piece in (source, *targets.split(" ")):
+            if piece and piece not in ids:
+                raise ValueError(
+                    f"{file}, line {number}: the model has no piece {piece!r}; use the shortlist "
+                    f"that was learned from this model"
+                )
+        if line:
+            entries[source] = tuple(ids[piece] for piece in targets.split(" ") if piece)
+    always = entries.pop("", ())
+    if not always:
+        raise ValueError(f"{file} is not a shortlist: it has no line of pieces always allowed")
+    return Shortlist(
+        always=always, by_source={ids[piece]: allowed for piece, allowed in entries.items()}
+    )
+
+
+def _is_writable(piece: str) -> bool:
+    return not any(space in piece for space in " \t\n\r")
 
 
 def unsupported_feature(config: ModelConfig) -> str:
@@ -265,3 +390,112 @@ def quantize_int8(weight: Float[Tensor, "rows columns"]) -> QuantizedMatrix:
     # Rounding may add a half to each of the two, so together they are scaled to one less.
     scale = torch.where(largest < _TINY, 1.0, (_PAIR_LIMIT - 1) / largest)
     return QuantizedMatrix((weight * scale[:, None]).round().to(torch.int8), scale)
+
+
+def user_cache(environment: Mapping[str, str], *, system: str, home: Path) -> Path:
+    """Return the user's cache folder: TRANSDUCE_CACHE, or the system's standard location.
+
+    Args:
+        environment: environment variables.
+        system: `sys.platform`.
+        home: the user's home folder.
+    """
+    if override := environment.get("TRANSDUCE_CACHE"):
+        return Path(override)
+    if system == "win32":
+        local = environment.get("LOCALAPPDATA")
+        return (Path(local) if local else home / "AppData" / "Local") / "transduce" / "cache"
+    if system == "darwin":
+        return home / "Library" / "Caches" / "transduce"
+    xdg = Path(environment.get("XDG_CACHE_HOME", ""))
+    return (xdg if xdg.is_absolute() else home / ".cache") / "transduce"
+
+
+class Cache:
+    """Folders and small text files by name."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        """Use `root`; None is the user's cache folder."""
+        try:
+            self.root = root or user_cache(os.environ, system=sys.platform, home=Path.home())
+            self.root.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self.root).close()
+        except (OSError, RuntimeError):  # RuntimeError: no home folder
+            self._use_temporary()
+
+    def folder(self, name: str, write: Callable[[Path], None]) -> Path:
+        """Return the folder of that name, writing it if it is missing or damaged.
+
+        Args:
+            name: identifies everything that the contents depend on.
+            write: writes the folder, with `atomic_folder`.
+
+        Raises:
+            OSError: if not even a temporary folder can be written.
+        """
+        folder = self.root / name
+        if _is_intact(folder):
+            return folder
+        try:
+            return self._write(folder, write)
+        except OSError:
+            self._use_temporary()
+            return self._write(self.root / name, write)
+
+    def read_text(self, name: str) -> str:
+        """Return the text of that name; empty if there is none."""
+        try:
+            return (self.root / name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def store_text(self, name: str, text: str) -> None:
+        """Store a text if possible."""
+        try:
+            with tempfile.TemporaryDirectory(dir=self.root, prefix=".new-") as fresh:
+                (Path(fresh) / name).write_text(text, encoding="utf-8")
+                (Path(fresh) / name).replace(self.root / name)
+        except OSError:
+            return
+
+    def _write(self, folder: Path, write: Callable[[Path], None]) -> Path:
+        fresh = Path(tempfile.mkdtemp(dir=self.root, prefix=".new-"))
+        try:
+            write(fresh / "new")
+            if folder.exists() and not _is_intact(folder):
+                folder.rename(fresh / "damaged")
+            try:
+                (fresh / "new").rename(folder)
+            except OSError:  # another process was faster
+                if not _is_intact(folder):
+                    raise
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        self._evict()
+        return folder
+
+    def _evict(self) -> None:
+        """Delete the least recently used folders, and leftovers of killed processes."""
+        try:
+            used = {path: path.stat().st_mtime for path in self.root.iterdir() if path.is_dir()}
+        except OSError:
+            return
+        recent_first = sorted(used, key=lambda path: (path.name.startswith("."), -used[path]))
+        complete = [path for path in recent_first if not path.name.startswith(".")]
+        for path in recent_first:
+            if path not in complete[:MAX_FOLDERS] and used[path] < time.time() - _IN_USE:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _use_temporary(self) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="transduce-"))
+        weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
+
+
+def _is_intact(folder: Path) -> bool:
+    """Verify all checksums and mark the folder as used."""
+    try:
+        check_folder(folder, expected="a cache folder")
+        os.utime(folder)
+    except (ValueError, OSError):
+        return False
+    return True

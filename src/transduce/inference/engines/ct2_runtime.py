@@ -1,42 +1,45 @@
-"""CTranslate2 at run time: its calls on token ids, and shortlists.
+"""CTranslate2 at run time: its calls on token ids, and how many workers and threads are fastest.
 
-A shortlist restricts the output: for each source piece, the few target pieces that it may
-translate to. A translation consists of words that fit its source and of words that fit anywhere; an
-engine that knows them leaves the rest of the vocabulary out of its last and widest matrix product,
-and out of its search. The file is CTranslate2's `vmap.txt`: each line has a source piece, a tab and
-space-separated target pieces; the line without a source piece lists those that are always allowed.
-CTranslate2 allows a batch the union of what its sentences are allowed.
+A single sentence benefits from threads that share its work, if they gain more than synchronisation
+costs; a file benefits from workers that each translate their own sentences. The best plan depends
+on model, machine and compute type, by a factor of up to ten. So a few are tried with the model
+itself, in less than two seconds, and the result is cached for this model on this machine.
+
+Single sentences and files use the same compute type, so that a sentence has one translation. It is
+float32 by default, because only that gives torch's translations; "auto" measures float32 and int8.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from transduce.inference.engines.ct2_model import VMAP, Cache, load_ctranslate2
 from transduce.inference.engines.parallel import preserve_thread_count
+from transduce.io import machine
 from transduce.search.config import DecodingConstraints, Request
-
-VMAP = "vmap.txt"
-"""CTranslate2's name for the shortlist in a model folder."""
 
 SCORING_BATCH = 64
 """Translations scored in one batch."""
 
+COMPUTE_TYPES = (
+    *("float32", "float16", "bfloat16", "int16"),
+    *("int8", "int8_float32", "int8_float16", "int8_bfloat16"),
+)
+"""CTranslate2's number formats; machines support a subset."""
 
-def load_ctranslate2() -> ModuleType:
-    """Import CTranslate2.
+TIME_BUDGET = 1.2
+"""Seconds after which no further plan is tried."""
 
-    Raises:
-        ValueError: if it is not installed, or cannot be loaded.
-    """
-    try:
-        return import_module("ctranslate2")
-    except (ImportError, OSError) as error:
-        raise ValueError(
-            f"CTranslate2 cannot be used here ({error}): pip install ctranslate2"
-        ) from None
+_VERSION = 2  # of the measurement: cached results of other versions are ignored
+_MIN_SECONDS, _MIN_TRIES = 0.2, 8  # that a plan is measured for
+_MAX_SECONDS = 0.6  # a slow plan is measured no longer
+_ROWS, _SOURCE, _STEPS = 16, 16, 8  # batch size, source pieces and steps of a trial
+_GAIN = 0.8  # a later plan is preferred if it takes less than this share of the time
 
 
 class Plan(NamedTuple):
@@ -211,87 +214,155 @@ class Ct2Model:
         return [self._pieces[id] for id in ids]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shortlist:
-    """The target ids that may be generated. `export.shortlist` learns one."""
+class Plans(NamedTuple):
+    """The plans for single sentences and for many."""
 
-    always: tuple[int, ...]
-    """Allowed for any source; EOS and UNK are among them."""
+    latency: Plan
+    """For single sentences."""
 
-    by_source: Mapping[int, tuple[int, ...]]
-    """Additional ids for each source piece."""
-
-    def allowed(self, source: Iterable[int]) -> frozenset[int]:
-        """Return the ids allowed for a sentence.
-
-        >>> sorted(Shortlist(always=(0, 1), by_source={5: (7, 5), 6: (8,)}).allowed([5, 9]))
-        [0, 1, 5, 7]
-        """
-        return frozenset(self.always).union(*(self.by_source.get(id, ()) for id in source))
-
-    def coverage(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> float:
-        """Return the share of the targets' pieces, EOS not counted, that their sources allow.
-
-        >>> Shortlist(always=(0, 1), by_source={5: (7,)}).coverage([([5], [7, 7, 8]), ([6], [1])])
-        0.75
-        """
-        covered = total = 0
-        for source, target in pairs:
-            allowed = self.allowed(source)
-            covered += sum(id in allowed for id in target)
-            total += len(target)
-        return covered / total if total else 1.0
-
-    def to_text(self, pieces: Sequence[str]) -> str:
-        """Format it as `vmap.txt`.
-
-        Args:
-            pieces: the vocabulary by id. Pieces that contain whitespace cannot be written.
-        """
-        lines = [("", self.always), *((pieces[id], ids) for id, ids in self.by_source.items())]
-        return "".join(
-            f"{piece}\t{' '.join(pieces[id] for id in ids if _is_writable(pieces[id]))}\n"
-            for piece, ids in lines
-            if not piece or _is_writable(piece)
-        )
+    throughput: Plan
+    """For many sentences."""
 
 
-def read_shortlist(file: Path, pieces: Sequence[str]) -> Shortlist:
-    """Read a shortlist that was written for a vocabulary.
+def available_threads() -> int:
+    """Return the number of whole cores available, at most OMP_NUM_THREADS."""
+    cores = max(1, int(machine.usable_cores()))
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(limit)) if limit.isdigit() and int(limit) else cores
 
-    Args:
-        file: written by `Shortlist.to_text`.
-        pieces: the vocabulary by id.
+
+def resolve_compute_types(requested: str, *, device: str) -> tuple[str, ...]:
+    """Return the compute types to choose from for the requested one, which may be "auto".
 
     Raises:
-        ValueError: if it is not a shortlist, or for another vocabulary; the message names the file.
-        OSError: if it cannot be read.
+        ValueError: if it does not exist, or this machine does not support it.
     """
-    ids = {piece: id for id, piece in enumerate(pieces)}
-    entries: dict[str, tuple[int, ...]] = {}
+    if requested != "auto" and requested not in COMPUTE_TYPES:
+        raise ValueError(
+            f"there is no compute type {requested!r}: choose auto or one of "
+            f"{', '.join(COMPUTE_TYPES)}"
+        )
+    supported = load_ctranslate2().get_supported_compute_types(device)
+    if requested == "auto":
+        return tuple(name for name in ("float32", "int8") if name in supported)
+    if requested not in supported:
+        raise ValueError(
+            f"CTranslate2 does not support {requested} on this machine's {device}: choose one of "
+            f"{', '.join(sorted(supported))}"
+        )
+    return (requested,)
+
+
+def load_or_measure_plans(
+    folders: Mapping[str, Path], pieces: Sequence[str], *, device: str, cache: Cache
+) -> Plans:
+    """Return the plans for a model on this machine, from the cache or measured.
+
+    Args:
+        folders: the converted model by compute type, the most accurate first; a folder's name
+            identifies the model.
+        pieces: its vocabulary: EOS first, PAD last.
+        device: plans are measured on "cpu" only; elsewhere they make little difference.
+        cache: where plans are stored.
+    """
+    compute_types = tuple(folders)
+    if device != "cpu" or (available_threads() == 1 and len(compute_types) == 1):
+        return Plans(Plan(compute_types[0], 1, 1), Plan(compute_types[0], 1, 1))
+    name = _file_name(folders)
+    plans = _parse(cache.read_text(name), compute_types)
+    if plans is None:
+        plans = _measure(folders, pieces)
+        cache.store_text(name, json.dumps(plans))
+    return plans
+
+
+def _file_name(folders: Mapping[str, Path]) -> str:
+    facts = [
+        _VERSION,
+        *(platform.machine(), machine.processor_name(), available_threads()),
+        *(load_ctranslate2().__version__, *(folder.name for folder in folders.values()), *folders),
+    ]
+    return f"plans-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}.json"
+
+
+def _parse(text: str, compute_types: Sequence[str]) -> Plans | None:
+    """Parse cached plans; None if they are invalid."""
     try:
-        lines = file.read_bytes().decode().split("\n")
-    except UnicodeDecodeError:
-        raise ValueError(f"{file} is not a shortlist: it is not UTF-8") from None
-    for number, line in enumerate(lines, 1):
-        source, tab, targets = line.partition("\t")
-        if line and not tab:
-            raise ValueError(f"{file} is not a shortlist: line {number} has no tab")
-        for piece in (source, *targets.split(" ")):
-            if piece and piece not in ids:
-                raise ValueError(
-                    f"{file}, line {number}: the model has no piece {piece!r}; use the shortlist "
-                    f"that was learned from this model"
-                )
-        if line:
-            entries[source] = tuple(ids[piece] for piece in targets.split(" ") if piece)
-    always = entries.pop("", ())
-    if not always:
-        raise ValueError(f"{file} is not a shortlist: it has no line of pieces always allowed")
-    return Shortlist(
-        always=always, by_source={ids[piece]: allowed for piece, allowed in entries.items()}
+        plans = Plans(*(Plan(*plan) for plan in json.loads(text)))
+    except (ValueError, TypeError):
+        return None
+    for plan in plans:
+        counts = (plan.workers, plan.threads)
+        if plan.compute_type not in compute_types or not all(
+            type(n) is int and n >= 1 for n in counts
+        ):
+            return None
+    return plans
+
+
+def _measure(folders: Mapping[str, Path], pieces: Sequence[str]) -> Plans:
+    """Try the likely best plans first, so that slow models get a good plan, too."""
+    deadline = time.perf_counter() + TIME_BUDGET
+    cores = available_threads()
+    threads = [count for count in dict.fromkeys((1, 2, 4, cores)) if count <= cores]
+    requests = _requests(len(pieces), _ROWS * cores)
+
+    def seconds(plan: Plan, requests: Sequence[Request]) -> float:
+        return _seconds(Ct2Model(folders[plan.compute_type], plan, pieces=pieces, eos=0), requests)
+
+    many = [Plan(kind, cores // count, count) for count in threads for kind in folders]
+    throughput = fastest(many, lambda plan: seconds(plan, requests), deadline=deadline)
+    single = [Plan(throughput.compute_type, 1, count) for count in threads]
+    latency = fastest(
+        single, lambda plan: seconds(plan, requests[:1]), deadline=deadline + TIME_BUDGET / 4
     )
+    if latency.threads == throughput.threads:
+        latency = throughput  # the same plan: the model is loaded once
+    return Plans(latency, throughput)
 
 
-def _is_writable(piece: str) -> bool:
-    return not any(space in piece for space in " \t\n\r")
+def fastest(plans: Sequence[Plan], seconds: Callable[[Plan], float], *, deadline: float) -> Plan:
+    """Measure plans in order; return the fastest, with a preference for earlier ones.
+
+    Args:
+        plans: a single one is returned unmeasured.
+        seconds: measures a plan.
+        deadline: time (`time.perf_counter`) after which no further plan is tried.
+    """
+    if len(plans) == 1:
+        return plans[0]
+    best, shortest = plans[0], seconds(plans[0])
+    for plan in plans[1:]:
+        if time.perf_counter() > deadline:
+            break
+        duration = seconds(plan)
+        if duration < _GAIN * shortest:
+            best, shortest = plan, duration
+    return best
+
+
+def _seconds(model: Ct2Model, requests: Sequence[Request]) -> float:
+    """Measure the mean time to translate some sentences.
+
+    Not the minimum: threads that share a sentence are fast on idle cores, but wait for each other
+    many times longer when other programs use them.
+    """
+    batches = [
+        SearchBatch(tuple(requests[first : first + _ROWS]), limit=_STEPS, exponent=1.0)
+        for first in range(0, len(requests), _ROWS)
+    ]
+    times: list[float] = []
+    while len(times) < _MIN_TRIES or sum(times) < _MIN_SECONDS:
+        start = time.perf_counter()
+        model.search(batches, beam=1, constraints=DecodingConstraints(min_length=_STEPS))
+        times.append(time.perf_counter() - start)
+        if sum(times) > _MAX_SECONDS:
+            break
+    warm = times[1:] or times  # the first try warms up
+    return sum(warm) / len(warm)
+
+
+def _requests(pieces: int, count: int) -> list[Request]:
+    """Sentences that cycle through the vocabulary without EOS, UNK and PAD."""
+    ids = [2 + turn * 7919 % (pieces - 3) for turn in range(count * _SOURCE)]
+    return [Request(tuple(ids[first : first + _SOURCE])) for first in range(0, len(ids), _SOURCE)]

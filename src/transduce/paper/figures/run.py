@@ -10,8 +10,8 @@ from types import MappingProxyType
 import torch
 
 from transduce.bundle.bundle import Bundle
+from transduce.io.machine import VERSION
 from transduce.io.streams import open_output
-from transduce.io.version import VERSION
 from transduce.paper.figures.attention_scores import compatibility_figure, scaling_figure
 from transduce.paper.figures.common import PaperFigure
 from transduce.paper.figures.coreference import coreference_figure

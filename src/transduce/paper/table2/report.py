@@ -17,7 +17,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from transduce.evaluation.metrics import Score, bleu
 from transduce.io.atomic_folder import atomic_file
-from transduce.io.version import VERSION, commit
+from transduce.io.machine import VERSION, commit
 from transduce.paper.markdown import markdown_table
 from transduce.paper.table2.run import P100, Table2, TrainingCost
 

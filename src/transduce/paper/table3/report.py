@@ -17,7 +17,7 @@ import numpy as np
 
 from transduce.evaluation.significance import System, compare_systems
 from transduce.io.atomic_folder import atomic_file
-from transduce.io.version import VERSION, commit
+from transduce.io.machine import VERSION, commit
 from transduce.paper.plot import MARKERS, Draw, Ink, save_plot
 from transduce.paper.table3.rows import RankCorrelation, compare
 from transduce.paper.table3.run import Outcome, ScoredRow, Settings, perplexity_of

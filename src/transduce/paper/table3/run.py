@@ -27,8 +27,7 @@ from transduce.data.sampler import Sampler
 from transduce.data.store import PREPARED_FOLDER
 from transduce.evaluation.metrics import bleu
 from transduce.evaluation.scoring import evaluate_perplexity, translate_pairs, translation_texts
-from transduce.inference.translation import Translation
-from transduce.inference.translator import Extras, Translator
+from transduce.inference.translator import Extras, Translation, Translator
 from transduce.io.atomic_folder import atomic_file, recover_interrupted
 from transduce.io.lock import exclusive_lock
 from transduce.io.machine import keep_freed_memory

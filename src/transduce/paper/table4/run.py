@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from transduce.config import Recipe, load_recipe
 from transduce.evaluation.scoring import RunResult
 from transduce.io.lock import exclusive_lock
+from transduce.io.machine import VERSION
 from transduce.io.streams import open_output, read_lines
-from transduce.io.version import VERSION
 from transduce.paper.table4.grammar import (
     ORIGIN,
     TARGET,

@@ -9,8 +9,8 @@ import pytest
 from transduce.bundle.bundle import Bundle
 from transduce.inference.engines import base as choosing
 from transduce.inference.engines.base import select_engines
-from transduce.inference.engines.cache import Cache
 from transduce.inference.engines.ct2_engine import Ct2Engine
+from transduce.inference.engines.ct2_model import Cache
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.model.transformer import Transformer
 from transduce.search.config import Request, SearchConfig

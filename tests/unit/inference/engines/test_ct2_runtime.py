@@ -1,150 +1,156 @@
-"""A shortlist restricts what is said; where there is none, nothing changes."""
+"""How CTranslate2 computes is measured once, and remembered."""
 
+import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from transduce.bundle.bundle import Bundle
-from transduce.data.tokenizer import Tokenizer
-from transduce.inference.engines.base import select_engines
-from transduce.inference.engines.cache import Cache
-from transduce.inference.engines.ct2_engine import Ct2Engine
-from transduce.inference.engines.ct2_model import vocabulary
-from transduce.inference.engines.ct2_runtime import VMAP, Shortlist, read_shortlist
-from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
-
-ONE, OTHER = Request((5, 7, 11)), Request((13, 2, 3, 17))
-SHORT = Shortlist(
-    always=(0, 1, *range(20, 31)), by_source={5: (40, 41), 7: (43,), 13: (53, 59), 3: (61,)}
+from transduce.inference.engines import ct2_runtime as planning
+from transduce.inference.engines.ct2_model import Cache, vocabulary, write_ctranslate2
+from transduce.inference.engines.ct2_runtime import (
+    Plan,
+    Plans,
+    available_threads,
+    fastest,
+    load_or_measure_plans,
+    resolve_compute_types,
 )
+
+ONE = Plan("float32", 1, 1)
+LATER = Plan("float32", 1, 2)
 
 
 @pytest.fixture
-def pieces(tokenizer: Tokenizer) -> list[str]:
-    return vocabulary(tokenizer)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "available_threads", lambda: 2)
 
 
 @pytest.fixture
-def file(tmp_path: Path, pieces: list[str]) -> Path:
-    (tmp_path / "list").write_text(SHORT.to_text(pieces))
-    return tmp_path / "list"
+def pieces(bundle: Bundle) -> list[str]:
+    return vocabulary(bundle.tokenizer)
 
 
-def said(engine: Ct2Engine | TorchEngine, *requests: Request) -> set[int]:
-    found = engine.search(list(requests), SearchConfig(beam=3))
-    return {one for best in found for hypothesis in best for one in hypothesis.ids}
+@pytest.fixture
+def folder(bundle: Bundle, tmp_path: Path) -> Path:
+    write_ctranslate2(bundle, tmp_path / "converted")
+    return tmp_path / "converted"
 
 
-@pytest.mark.parametrize("request_", [ONE, OTHER])
-def test_only_what_the_source_allows_is_said(bundle: Bundle, cache: Cache, request_: Request):
-    engine = Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache)
+def test_omp_num_threads_bounds_the_cores(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
-    assert said(engine, request_) <= SHORT.allowed(request_.source)
-
-
-def test_without_it_more_is_said(bundle: Bundle, cache: Cache):
-    engine = Ct2Engine.from_bundle(bundle, cache=cache)
-
-    assert not said(engine, ONE) <= SHORT.allowed(ONE.source)
+    assert available_threads() == 1
 
 
-def test_a_model_in_the_cache_with_a_shortlist_is_another_one(bundle: Bundle, cache: Cache):
-    exact = TorchEngine(bundle.model, pad=bundle.tokenizer.pad, eos=0, device="cpu")
-    Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache)
-
-    engine = Ct2Engine.from_bundle(bundle, cache=cache)
-
-    assert said(engine, ONE, OTHER) == said(exact, ONE, OTHER)
-    assert len(list(cache.root.glob(f"ct2-*/{VMAP}"))) == 1
-
-
-def test_a_list_of_everything_changes_nothing(bundle: Bundle, cache: Cache):
-    every = Shortlist(always=tuple(range(bundle.tokenizer.pad)), by_source={})
-
-    engine = Ct2Engine.from_bundle(bundle, shortlist=every, cache=cache)
-
-    assert said(engine, ONE, OTHER) == said(Ct2Engine.from_bundle(bundle, cache=cache), ONE, OTHER)
-
-
-def test_pieces_keep_the_probability_that_the_whole_model_gives_them(bundle: Bundle, cache: Cache):
-    engine = Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache)
-    exact = TorchEngine(bundle.model, pad=bundle.tokenizer.pad, eos=0, device="cpu")
-
-    ((best, *_),) = engine.search([ONE], SearchConfig(beam=3))
-
-    ((*all_of_them, _),) = exact.score([(ONE.source, best.ids[:-1])])
-    assert best.log_probs[:-1] == pytest.approx(all_of_them, abs=1e-4)
-    assert best.log_prob > sum(best.log_probs)
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_what_was_searched_before_makes_no_difference(bundle: Bundle, cache: Cache, beam: int):
-    """CTranslate2 remembers numbers of an earlier batch: PAD's was beyond the next one's end."""
-    config, requests = SearchConfig(beam=beam), [ONE, OTHER, Request((9,)), ONE, OTHER]
-    alone = [Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache) for _ in requests]
-    engine = Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache)
-
-    found = [engine.search([one], config, token_scores=False) for one in requests]
-
-    assert found == [
-        fresh.search([one], config, token_scores=False)
-        for fresh, one in zip(alone, requests, strict=True)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("request_", "constraints"),
-    [(ONE._replace(prefix=(20,)), UNCONSTRAINED), (ONE, DecodingConstraints(no_repeat=2))],
-)
-def test_what_counts_on_those_numbers_is_refused(
-    bundle: Bundle, cache: Cache, request_: Request, constraints: DecodingConstraints
+@pytest.mark.parametrize("said", ["", "0", "many", "1000"])
+def test_omp_num_threads_gives_no_core_that_is_not_there(
+    said: str, monkeypatch: pytest.MonkeyPatch
 ):
-    engine = Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache)
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    free = available_threads()
 
-    assert "with a shortlist" in engine.unsupported_reason(
-        [request_], SearchConfig(beam=1), constraints
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+
+    assert available_threads() == free
+
+
+def test_where_there_is_nothing_to_choose_nothing_is_tried(cache: Cache):
+    plans = load_or_measure_plans({"int8": Path("nowhere")}, [], device="cpu", cache=cache)
+
+    assert plans == Plans(Plan("int8", 1, 1), Plan("int8", 1, 1))
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_on_another_device_nothing_is_tried(cache: Cache):
+    plans = load_or_measure_plans({"float16": Path("nowhere")}, [], device="cuda", cache=cache)
+
+    assert plans == Plans(Plan("float16", 1, 1), Plan("float16", 1, 1))
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_plans_are_measured_quickly_and_use_the_cores(
+    folder: Path, pieces: list[str], cache: Cache
+):
+    begun = time.process_time()
+
+    plans = load_or_measure_plans(
+        {"float32": folder, "int8": folder}, pieces, device="cpu", cache=cache
     )
 
+    assert time.process_time() - begun < 2.0
+    assert plans.throughput.workers * plans.throughput.threads == 2
+    assert plans.latency.compute_type == plans.throughput.compute_type
 
-def test_a_beam_wider_than_the_list_is_refused(bundle: Bundle, cache: Cache):
-    engine = Ct2Engine.from_bundle(
-        bundle, shortlist=Shortlist(always=(0, 1, 7, 8), by_source={}), cache=cache
+
+@pytest.mark.usefixtures("two_cores")
+def test_plans_are_remembered(folder: Path, pieces: list[str], cache: Cache):
+    plans = load_or_measure_plans({"float32": folder}, pieces, device="cpu", cache=cache)
+    shutil.rmtree(folder)
+
+    again = load_or_measure_plans(
+        {"float32": folder}, pieces, device="cpu", cache=Cache(cache.root)
     )
 
-    assert "a beam of 4" in engine.unsupported_reason([ONE], SearchConfig(beam=4), UNCONSTRAINED)
+    assert again == plans
 
 
-def test_what_is_written_is_read(file: Path, pieces: list[str]):
-    assert read_shortlist(file, pieces) == SHORT
-
-
-def test_the_line_says_that_there_is_one(bundle: Bundle, cache: Cache, file: Path):
-    choice = select_engines(bundle, shortlist=file, cache=cache)
-
-    assert choice.description.endswith(", shortlist")
-    assert isinstance(choice.engines[0], Ct2Engine)
-    assert said(choice.engines[0], ONE) <= SHORT.allowed(ONE.source)
-
-
-def test_torch_has_none(bundle: Bundle, file: Path):
-    with pytest.raises(ValueError, match="shortlists: choose ctranslate2"):
-        select_engines(bundle, engine="torch", shortlist=file)
-
-
+@pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "damage",
     [
-        (b"\xff\t\n", "not UTF-8"),
-        (b"no tab\n", "line 1 has no tab"),
-        (b"\t</s> <unk>\nzzzz\t</s>\n", "line 2: the model has no piece 'zzzz'"),
-        (b"", "always allowed"),
+        "",
+        "{}",
+        "[[1]]",
+        '[["float32", 1, 1]]',
+        '[["float32", 0, 1], ["float32", 1, 1]]',
+        '[["int8", 1, 1], ["int8", 1, 1]]',
+        '[["float32", true, 1], ["float32", 1, 1]]',
     ],
 )
-def test_what_is_no_shortlist_is_refused(
-    tmp_path: Path, pieces: list[str], text: bytes, message: str
+def test_a_memory_that_makes_no_sense_is_measured_again(
+    damage: str, folder: Path, pieces: list[str], cache: Cache, monkeypatch: pytest.MonkeyPatch
 ):
-    (tmp_path / "odd").write_bytes(text)
+    monkeypatch.setattr(planning, "TIME_BUDGET", 0.0)
+    load_or_measure_plans({"float32": folder}, pieces, device="cpu", cache=cache)
+    (memory,) = cache.root.iterdir()
+    memory.write_text(damage)
 
-    with pytest.raises(ValueError, match=message):
-        read_shortlist(tmp_path / "odd", pieces)
+    plans = load_or_measure_plans({"float32": folder}, pieces, device="cpu", cache=cache)
+
+    assert plans.throughput == Plan("float32", 2, 1)
+
+
+def test_the_quickest_plan_is_taken():
+    assert fastest([ONE, LATER], {ONE: 1.0, LATER: 0.5}.__getitem__, deadline=1e9) == LATER
+
+
+def test_an_earlier_plan_gives_way_to_no_small_gain():
+    assert fastest([ONE, LATER], {ONE: 1.0, LATER: 0.95}.__getitem__, deadline=1e9) == ONE
+
+
+def test_when_time_is_up_nothing_more_is_tried():
+    assert fastest([ONE, LATER], {ONE: 1.0, LATER: 0.5}.__getitem__, deadline=0.0) == ONE
+
+
+def test_a_kind_of_numbers_is_taken_as_asked():
+    assert resolve_compute_types("int8", device="cpu") == ("int8",)
+
+
+def test_auto_chooses_between_the_exact_and_the_quick():
+    assert resolve_compute_types("auto", device="cpu") == ("float32", "int8")
+
+
+def test_a_kind_of_numbers_that_is_none_is_refused():
+    with pytest.raises(ValueError, match=r"no compute type 'int7': choose auto or one of float32"):
+        resolve_compute_types("int7", device="cpu")
+
+
+def test_a_kind_of_numbers_that_this_machine_lacks_is_refused(monkeypatch: pytest.MonkeyPatch):
+    import ctranslate2
+
+    monkeypatch.setattr(ctranslate2, "get_supported_compute_types", lambda device: {"float32"})
+
+    with pytest.raises(ValueError, match=r"int8 on this machine's cpu: choose one of float32"):
+        resolve_compute_types("int8", device="cpu")

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from transduce.data.tokenizer import Tokenizer
+from transduce.inference.decode import build_requests, encode_prefix
 from transduce.inference.glossary import Term
-from transduce.inference.requests import build_requests, encode_prefix
 from transduce.search.config import Request, SearchConfig
 
 CONFIG = SearchConfig(max_source=31)

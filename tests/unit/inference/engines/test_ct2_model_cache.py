@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transduce.inference.engines.cache import MAX_FOLDERS, Cache, user_cache
+from transduce.inference.engines.ct2_model import MAX_FOLDERS, Cache, user_cache
 from transduce.io.atomic_folder import atomic_folder
 
 HOME = Path("/home/me")

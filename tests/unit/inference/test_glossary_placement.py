@@ -7,11 +7,12 @@ import torch
 
 from transduce.data.config import TokenizerConfig
 from transduce.data.tokenizer import EOS, Tokenizer
-from transduce.inference import term_placement as placing
-from transduce.inference.glossary import Term, match_terms
-from transduce.inference.term_placement import (
+from transduce.inference import glossary as placing
+from transduce.inference.glossary import (
+    Term,
     TermConstraint,
     is_word_end,
+    match_terms,
     missing_terms,
     piece_spans,
     request_with_next_term,
