@@ -13,7 +13,7 @@ from torch import nn
 from transduce.model.attention import Attention
 from transduce.model.layers import AddNorm, FeedForward, LearnedPositions
 from transduce.model.transformer import Transformer
-from transduce.paper.markdown import markdown_table
+from transduce.paper.report import markdown_table
 
 Kind = Literal["embedding", "positions", "attention", "feed", "norm", "linear", "other"]
 

@@ -7,7 +7,6 @@ import torch
 
 from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe
-from transduce.io.streams import open_output
 from transduce.model.transformer import Transformer
 from transduce.paper.architecture.drawing import model_svg
 from transduce.paper.architecture.parts import (
@@ -18,6 +17,7 @@ from transduce.paper.architecture.parts import (
     parts_table,
     take_apart,
 )
+from transduce.paper.report import write_files
 from transduce.visualization.page import Section, page, table
 
 KINDS = (".svg", ".html", ".md")
@@ -60,23 +60,19 @@ def write_model(file: Path, named: Named) -> list[Path]:
     title = f"Figure 1 of {named.name}"
     match file.suffix:
         case ".svg":
-            dark = file.with_name(f"{file.stem}-dark.svg")
             texts = {
-                file: model_svg(named.anatomy, title=title, ink="light"),
-                dark: model_svg(named.anatomy, title=title, ink="dark"),
+                file.name: model_svg(named.anatomy, title=title, ink="light"),
+                f"{file.stem}-dark.svg": model_svg(named.anatomy, title=title, ink="dark"),
             }
         case ".html":
             sections = [
                 Section("Drawn", model_svg(named.anatomy, title=title)),
                 Section("Parts", table(HEAD, parts_rows(named.anatomy), numbers=NUMBERS)),
             ]
-            texts = {file: page(title, sections)}
+            texts = {file.name: page(title, sections)}
         case ".md":
-            texts = {file: f"# {title}\n\n{parts_table(named.anatomy)}\n"}
+            texts = {file.name: f"# {title}\n\n{parts_table(named.anatomy)}\n"}
         case _:
             raise ValueError(f"--out takes a file that ends in {', '.join(KINDS)}, not {file}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    for path, text in texts.items():
-        with open_output(path) as stream:
-            stream.write(text.encode())
-    return list(texts)
+    write_files(file.parent, texts)
+    return [file.with_name(name) for name in texts]

@@ -1,6 +1,5 @@
 """The figures of `transduce paper figures`: measured, summarised, plotted and written."""
 
-import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -11,7 +10,6 @@ import torch
 
 from transduce.bundle.bundle import Bundle
 from transduce.io.machine import VERSION
-from transduce.io.streams import open_output
 from transduce.paper.figures.attention_scores import compatibility_figure, scaling_figure
 from transduce.paper.figures.common import PaperFigure
 from transduce.paper.figures.coreference import coreference_figure
@@ -20,6 +18,7 @@ from transduce.paper.figures.masks import masks_figure
 from transduce.paper.figures.positions import lengths_figure, order_figure, waves_figure
 from transduce.paper.figures.schedule import curves_figure
 from transduce.paper.plot import save_plot
+from transduce.paper.report import json_text, write_files
 
 IT = "it"
 """Name of the figure that needs a model of the demo."""
@@ -95,8 +94,7 @@ def write_figure(folder: Path, name: str, shown: PaperFigure, *, quick: bool) ->
         "threads": torch.get_num_threads(),
         "numbers": asdict(shown.numbers),
     }
-    with open_output(folder / f"{name}.json") as file:
-        file.write(f"{json.dumps(record, indent=1, ensure_ascii=False)}\n".encode())
+    write_files(folder, {f"{name}.json": json_text(record, indent=1)})
 
 
 def make_figures(
@@ -125,7 +123,6 @@ def make_figures(
         f"## {figure.title}\n\n{figure.finding}\n\n![]({name}.svg)"
         for name, figure in figures.items()
     ]
-    with open_output(folder / "figures.md") as file:
-        file.write(("\n\n".join(["# Figures", *parts]) + "\n").encode())
+    write_files(folder, {"figures.md": "\n\n".join(["# Figures", *parts]) + "\n"})
     rows = [f"| {name} | {figure.finding} |" for name, figure in figures.items()]
     return "\n".join(["| figure | finding |", "|---|---|", *rows])

@@ -1,4 +1,4 @@
-"""The cost of a layer: operations (counted and by formula), measured time and fitted exponents.
+"""The cost of a layer: operations by formula, measured time and fitted exponents.
 
 Operations are the FLOPs of matrix products, two per multiply-add. Times are CPU time of one thread
 for a forward pass without gradients: the minimum over rounds in which the layers alternate, so that
@@ -17,12 +17,11 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from transduce.inference.engines.parallel import single_thread
 from transduce.io.machine import processor_name
 from transduce.model.local_attention import BLOCK
-from transduce.paper.table1.layer_types import KINDS, PARTS, Kind, Part, Reach, Recurrent, layer
+from transduce.paper.table1.layer_types import KINDS, PARTS, Kind, Part, Reach, layer
 from transduce.paper.table1.paths import STACKS, PathLengths, path_length, sequential_operations
 from transduce.paper.table1.recall import Recall, Recalled, learn_all
 
@@ -32,44 +31,9 @@ _MIN_SECONDS = 0.004
 _STABLE = 0.02
 """Times are stable when a round improves none by more than this share."""
 
-_KERNEL = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-
-
-def count_operations(kind: Kind, length: int, width: int, *, reach: Reach, part: Part) -> int:
-    """Count the FLOPs of one layer's forward pass on one sentence.
-
-    Args:
-        kind: type of the layer.
-        length: n, positions of the sentence.
-        width: d.
-        reach: r and k.
-        part: "mixing" leaves the projections out.
-    """
-    module = layer(kind, width, reach, part=part)
-    x = torch.zeros(1, length, width)
-    gates = module.project(x) if isinstance(module, Recurrent) else x
-    with (
-        torch.no_grad(),
-        FlopCounterMode(display=False, custom_mapping={_KERNEL: _of_kernel}) as counter,
-    ):
-        if not isinstance(module, Recurrent):
-            module(x)
-        elif part == "mixing":
-            module.steps(gates)
-        else:
-            module.written_out(x)
-    return counter.get_total_flops()
-
-
-def _of_kernel(
-    query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: object, **__: object
-) -> int:
-    """FLOPs of the fused CPU kernel, which torch's counter does not register."""
-    return sdpa_flop_count(query, key, value)
-
 
 def operations(kind: Kind, length: int, width: int, *, reach: Reach, part: Part) -> int:
-    """The same by formula.
+    """Return the FLOPs of one layer's forward pass on one sentence.
 
     Restricted self-attention is computed in blocks: a query reads a window of three radii, although
     its neighbourhood is two radii and itself.

@@ -1,19 +1,16 @@
 """Table 1 as Markdown: what was measured beside what the paper says."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
-from math import ceil, log
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from transduce.io.atomic_folder import atomic_file
-from transduce.paper.markdown import markdown_table
 from transduce.paper.plot import MARKERS, Ink, save_plot
+from transduce.paper.report import json_text, markdown_table, write_files
 from transduce.paper.table1.complexity import Along, Growth, LayerCost, Sizes, Table1, Tell, measure
-from transduce.paper.table1.layer_types import KINDS, PARTS, Kind, Reach
+from transduce.paper.table1.layer_types import KINDS, PARTS, Kind
 from transduce.paper.table1.paths import STACKS, Stack
 from transduce.paper.table1.recall import LEARNERS, Recall, Recalled
 
@@ -52,24 +49,6 @@ def markdown(result: Table1) -> str:
     if result.recall:
         parts.append(_learned(result.learned, result.recall))
     return "\n\n".join(parts) + "\n"
-
-
-def expected_path(kind: Stack, n: int, reach: Reach) -> int:
-    """The hops from the first of n positions to the last, by formula.
-
-    Args:
-        kind: type of the layers.
-        n: positions.
-        reach: r and k.
-    """
-    return {
-        "self-attention": 1,
-        "restricted": ceil((n - 1) / reach.radius),
-        "GRU": n,
-        "LSTM": n,
-        "convolution": ceil((n - 1) / (reach.kernel - 1)),
-        "dilated": ceil(round(log(n, reach.kernel), 9)),
-    }[kind]
 
 
 def reached(kind: Kind, recall: Recall) -> int | None:
@@ -342,7 +321,7 @@ def table1(out: Path, sizes: Sizes, recall: Recall | None, *, tell: Tell) -> str
         ValueError: if matplotlib is not installed.
         OSError: if a file cannot be written.
     """
-    if find_spec("matplotlib") is None:  # before ten minutes of work
+    if find_spec("matplotlib") is None:  # before ten minutes of work, as is the folder
         raise ValueError("plots need matplotlib: pip install 'transduce[plot]'")
     out.mkdir(parents=True, exist_ok=True)
     result = measure(sizes, recall, tell=tell)
@@ -353,9 +332,6 @@ def table1(out: Path, sizes: Sizes, recall: Recall | None, *, tell: Tell) -> str
             {"kind": row["kind"], "at": row["lengths"], "found": row["values"]}
             for row in record[name]
         ]
-    numbers = json.dumps(record, indent=1)
-    for name, text in (("table1.json", f"{numbers}\n"), ("table1.md", page)):
-        with atomic_file(out / name) as stream:
-            stream.write(text.encode())
+    write_files(out, {"table1.json": json_text(record, indent=1), "table1.md": page})
     draw_all(result, out)
     return page

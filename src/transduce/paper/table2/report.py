@@ -5,20 +5,16 @@ are split at their hyphens as well (get_ende_bleu.sh of tensor2tensor), scored b
 more and shorter words, some of them easy, so the same translations score higher.
 """
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU
 
 from transduce.evaluation.metrics import Score, bleu
-from transduce.io.atomic_folder import atomic_file
-from transduce.io.machine import VERSION, commit
-from transduce.paper.markdown import markdown_table
+from transduce.paper.report import json_text, markdown_table, provenance, write_files
 from transduce.paper.table2.run import P100, Table2, TrainingCost
 
 _COMPOUND: Final = re.compile(r"(\S)-(\S)")
@@ -134,20 +130,13 @@ PUBLISHED: Final = (
 
 def write(result: Table2, out: Path) -> None:
     """Write table2.json and table2.md into a folder."""
-    out.mkdir(parents=True, exist_ok=True)
     facts = {
-        "versions": {"transduce": VERSION, "torch": version("torch")},
-        "commit": commit(),
+        **provenance(),
         "assumed": asdict(result.assumed),
         "costs": [_facts(cost) for cost in result.costs],
         "scores": [asdict(score) for score in result.scores],
     }
-    for name, text in (
-        ("table2.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n"),
-        ("table2.md", markdown(result)),
-    ):
-        with atomic_file(out / name) as stream:
-            stream.write(text.encode())
+    write_files(out, {"table2.json": json_text(facts), "table2.md": markdown(result)})
 
 
 def markdown(result: Table2) -> str:

@@ -1,11 +1,13 @@
 """The layers of Table 1: torch's are the equations; the mixing is the layer less projections."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from transduce.paper.table1.complexity import count_operations, operations
+from transduce.paper.table1.complexity import operations
 from transduce.paper.table1.layer_types import (
     KINDS,
     PARTS,
@@ -17,6 +19,33 @@ from transduce.paper.table1.layer_types import (
     SelfAttention,
     layer,
 )
+
+KERNEL = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+
+
+def count_operations(kind: Kind, length: int, width: int, *, reach: Reach, part: Part) -> int:
+    """Count the FLOPs of one layer's forward pass on one sentence."""
+    module = layer(kind, width, reach, part=part)
+    x = torch.zeros(1, length, width)
+    gates = module.project(x) if isinstance(module, Recurrent) else x
+    with (
+        torch.no_grad(),
+        FlopCounterMode(display=False, custom_mapping={KERNEL: of_kernel}) as counter,
+    ):
+        if not isinstance(module, Recurrent):
+            module(x)
+        elif part == "mixing":
+            module.steps(gates)
+        else:
+            module.written_out(x)
+    return counter.get_total_flops()
+
+
+def of_kernel(
+    query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: object, **__: object
+) -> int:
+    """FLOPs of the fused CPU kernel, which torch's counter does not register."""
+    return sdpa_flop_count(query, key, value)
 
 
 def draw(*shape: int) -> torch.Tensor:

@@ -1,0 +1,50 @@
+"""Files of the reports on the paper's tables and figures: JSON and Markdown."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from transduce.io.atomic_folder import atomic_file
+from transduce.io.machine import VERSION, commit
+
+
+def markdown_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[int] = ()
+) -> str:
+    """Format a table.
+
+    Args:
+        head: column titles.
+        rows: cells as Markdown, one per column.
+        numbers: indices of the columns to align right.
+
+    >>> print(markdown_table(("model", "BLEU"), [("base", "27.3")], numbers=(1,)))
+    | model | BLEU |
+    | --- | --: |
+    | base | 27.3 |
+    """
+    rule = ["--:" if column in numbers else "---" for column in range(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+
+
+def provenance() -> dict[str, object]:
+    """Return the versions and the commit that a record begins with."""
+    return {"versions": {"transduce": VERSION, "torch": version("torch")}, "commit": commit()}
+
+
+def json_text(record: Mapping[str, object], *, indent: int = 2) -> str:
+    """Format a record as a JSON file."""
+    return f"{json.dumps(record, indent=indent, ensure_ascii=False)}\n"
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files by name into a folder, which is made if missing; each is written atomically.
+
+    Raises:
+        OSError: if a file cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        with atomic_file(folder / name) as stream:
+            stream.write(text.encode())
