@@ -1,4 +1,7 @@
-"""Train a constituency parser and compare its F1 with the rows of Table 4."""
+"""Train a constituency parser and compare its F1 with the rows of Table 4.
+
+Labelled brackets are counted as EVALB, the scorer of all published rows, counts them.
+"""
 
 import json
 import platform
@@ -7,30 +10,232 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
 
 from transduce.config import Recipe, load_recipe
 from transduce.evaluation.scoring import RunResult
+from transduce.io.atomic_folder import atomic_file
 from transduce.io.lock import exclusive_lock
 from transduce.io.machine import VERSION
-from transduce.io.streams import open_output, read_lines
+from transduce.io.streams import read_lines
 from transduce.paper.table4.grammar import (
     ORIGIN,
     TARGET,
-    Treebank,
     generated,
     read_gold,
     read_parsed,
     read_treebank,
     write_corpus,
 )
-from transduce.paper.table4.linearization import Faults, Mended, delinearise
-from transduce.paper.table4.trees import Brackets, Leaf, Tree, draw_tree, score_trees
+from transduce.paper.table4.trees import (
+    Faults,
+    Leaf,
+    Mended,
+    Tree,
+    bare_label,
+    delinearise,
+    draw_tree,
+)
 from transduce.pipeline.run import has_begun, run_recipe
 from transduce.train.events import EventHandler, LogMessage
 
+_DELETED: Final = frozenset({"-NONE-", ",", ":", "``", "''", ".", "TOP", "ROOT", "S1", ""})
+_EQUAL: Final = {"PRT": "ADVP"}
+_RESAMPLED: Final = 1000
 _SHOWN: Final = 3
-_FAULTS: Final = Faults._fields
+_FEW: Final = {"train": 400, "validation": 10, "test": 30}
+_QUICK: Final = (
+    *("model.encoder_layers=1", "model.decoder_layers=1", "model.d_model=32", "model.d_ff=64"),
+    *("model.heads=2", "model.d_k=16", "model.d_v=16", "batch.tokens=1024", "train.updates=40"),
+    *("train.warmup=10", "train.validate_every=40", "search.beam=1", "search.extra=40"),
+)
+
+
+class Bracket(NamedTuple):
+    """A label over the words from `start` to before `end`, not counting punctuation."""
+
+    label: str
+    start: int
+    end: int
+
+
+class BracketScore(NamedTuple):
+    """Bracket counts of a sentence."""
+
+    state: Literal["scored", "error", "skipped"]
+    gold: int = 0
+    test: int = 0
+    matched: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the trees have the same brackets."""
+        return self.state == "scored" and self.gold == self.test == self.matched
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sums:
+    """Bracket counts of many sentences, with precision, recall and F1."""
+
+    gold: int
+    test: int
+    matched: int
+
+    @property
+    def precision(self) -> float:
+        """Share of the test brackets that match, in percent."""
+        return 100.0 * self.matched / self.test if self.test else 0.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the gold brackets that were matched, in percent."""
+        return 100.0 * self.matched / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall.
+
+        >>> Sums(gold=98, test=95, matched=86).f1.__format__(".2f")
+        '89.12'
+        """
+        both = self.gold + self.test
+        return 200.0 * self.matched / both if both else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Brackets:
+    """Labelled-bracket scores of a test set."""
+
+    sentences: int
+    errors: int
+    """Sentences left out because their words differ."""
+    skipped: int
+    """Sentences left out because the test tree has no word."""
+    sums: Sums
+    exact: float
+    """Share of the scored sentences whose trees have the same brackets, in percent."""
+    low: float
+    high: float
+    """95 % bootstrap interval of F1 over sentences."""
+    labels: dict[str, Sums]
+    """Sums per label, the most frequent first."""
+
+
+def brackets_of(tree: Tree) -> Counter[Bracket]:
+    """Count the labelled brackets that are scored.
+
+    >>> from transduce.paper.table4.trees import Leaf
+    >>> sorted(brackets_of(Tree("S", (Tree("NP", (Leaf("NN", "rain"),)), Leaf(".", ".")))))
+    [Bracket(label='NP', start=0, end=1), Bracket(label='S', start=0, end=1)]
+    """
+    counts: Counter[Bracket] = Counter()
+    _count_brackets(tree, 0, counts)
+    return counts
+
+
+def score_tree(gold: Tree, test: Tree | None) -> BracketScore:
+    """Score one tree; None stands for a sentence without a parse."""
+    words = _counted_words(test) if test else []
+    if test is None or not words:
+        return BracketScore("skipped")
+    if _counted_words(gold) != words:
+        return BracketScore("error")
+    expected, predicted = brackets_of(gold), brackets_of(test)
+    return BracketScore(
+        "scored", expected.total(), predicted.total(), (expected & predicted).total()
+    )
+
+
+def score_trees(
+    golds: Sequence[Tree], tests: Sequence[Tree | None], *, seed: int = 12345
+) -> Brackets:
+    """Score the trees of a test set.
+
+    Args:
+        golds: reference trees.
+        tests: parse trees in the same order; None for a sentence without one.
+        seed: random seed of the bootstrap.
+
+    Raises:
+        ValueError: for unequal numbers of trees or none.
+    """
+    if len(golds) != len(tests) or not golds:
+        raise ValueError(
+            f"there are {len(golds)} trees to score against but {len(tests)} to score: tree n of "
+            f"the one is tree n of the other"
+        )
+    scores = [score_tree(gold, test) for gold, test in zip(golds, tests, strict=True)]
+    states = Counter(score.state for score in scores)
+    counts = np.array([score[1:] for score in scores if score.state == "scored"], dtype=np.int64)
+    counts = counts.reshape(-1, 3)
+    low, high = _interval(counts, seed=seed)
+    return Brackets(
+        sentences=len(scores),
+        errors=states["error"],
+        skipped=states["skipped"],
+        sums=_sums(counts),
+        exact=100.0 * sum(score.exact for score in scores) / max(states["scored"], 1),
+        low=low,
+        high=high,
+        labels=_by_label(
+            [
+                (gold, test)
+                for gold, test, score in zip(golds, tests, scores, strict=True)
+                if test is not None and score.state == "scored"
+            ]
+        ),
+    )
+
+
+def _count_brackets(tree: Tree, start: int, counts: Counter[Bracket]) -> int:
+    """Add the brackets of a tree that starts at a word, and return where it ends."""
+    end = start
+    for child in tree.children:
+        if isinstance(child, Tree):
+            end = _count_brackets(child, end, counts)
+        elif child.tag not in _DELETED:
+            end += 1
+    label = bare_label(tree.label, "[-=]")
+    label = _EQUAL.get(label, label)
+    if end > start and label not in _DELETED:
+        counts[Bracket(label, start, end)] += 1
+    return end
+
+
+def _counted_words(tree: Tree) -> list[str]:
+    return [leaf.word for leaf in tree.leaves if leaf.tag not in _DELETED]
+
+
+def _sums(counts: np.ndarray) -> Sums:
+    gold, test, matched = (int(number) for number in counts.sum(axis=0))
+    return Sums(gold=gold, test=test, matched=matched)
+
+
+def _interval(counts: np.ndarray, *, seed: int) -> tuple[float, float]:
+    """The middle 95 % of F1 over resampled sentences."""
+    if not len(counts):
+        return 0.0, 0.0
+    rng = np.random.default_rng(seed)
+    samples = [
+        _sums(counts[rng.integers(len(counts), size=len(counts))]).f1 for _ in range(_RESAMPLED)
+    ]
+    low, high = np.percentile(samples, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _by_label(pairs: Sequence[tuple[Tree, Tree]]) -> dict[str, Sums]:
+    gold: Counter[str] = Counter()
+    test: Counter[str] = Counter()
+    matched: Counter[str] = Counter()
+    for gold_tree, test_tree in pairs:
+        expected, predicted = brackets_of(gold_tree), brackets_of(test_tree)
+        gold.update(bracket.label for bracket in expected.elements())
+        test.update(bracket.label for bracket in predicted.elements())
+        matched.update(bracket.label for bracket in (expected & predicted).elements())
+    labels = sorted(gold | test, key=lambda label: (-gold[label], label))
+    return {name: Sums(gold=gold[name], test=test[name], matched=matched[name]) for name in labels}
 
 
 class PublishedParser(NamedTuple):
@@ -58,14 +263,12 @@ PUBLISHED: Final = (
 
 
 class Example(NamedTuple):
-    """A sentence of the test, as it was parsed and as it should be."""
+    """A sentence of the test set with the model's output; trees are in bracket notation."""
 
     words: str
     output: str
-    """What the model wrote."""
     parsed: str
     gold: str
-    """Trees in brackets."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +278,7 @@ class Parsed:
     origin: str
     """Where the trees come from."""
     wsj: bool
-    """Whether they are those of the paper's rows."""
+    """Whether they are the WSJ's, as in the paper's rows."""
     quick: bool
     recipe: Recipe
     finished: RunResult
@@ -91,48 +294,47 @@ class Parsed:
     published: tuple[PublishedParser, ...] = PUBLISHED
 
     def __str__(self) -> str:
-        """The tables as Markdown."""
-        return "\n\n".join([self._rows(), self._notes(), self._labels(), self._mended()])
+        """Format the tables as Markdown."""
+        return "\n\n".join([self._rows(), self._notes(), self._labels(), self._repairs()])
 
     def with_trees(self, parses: Sequence[Mended], golds: Sequence[Tree]) -> str:
-        """The tables and drawings of some correct and wrong trees."""
+        """Format the tables, and drawings of some correct and wrong trees."""
         parts = [str(self), "## Trees"]
         for index in shown(parses, golds):
             parsed, gold = parses[index].tree, golds[index]
             right = parsed == gold
             verdict = "Correct" if right else "Wrong (the second tree is the reference)"
             parts.append(f"{' '.join(gold.words)}\n\n{verdict}:")
-            drawn = [draw_tree(tree) for tree in ([gold] if right else [parsed, gold])]
-            parts += [f"```text\n{tree}\n```" for tree in drawn]
+            trees = [gold] if right else [parsed, gold]
+            parts += [f"```text\n{draw_tree(tree)}\n```" for tree in trees]
         return "\n\n".join(parts) + "\n"
 
     def _rows(self) -> str:
         rows = ["| parser | training | F1 |", "|---|---|---:|"]
         rows += [f"| {row.parser} | {row.training} | {row.f1:.1f} |" for row in self.published]
-        scores, of = self.brackets, "WSJ" if self.wsj else "**another treebank**"
+        scores, bank = self.brackets, "WSJ" if self.wsj else "**another treebank**"
         value = f"{scores.sums.f1:.1f} ({scores.low:.1f} to {scores.high:.1f})"
-        rows.append(f"| this run, {self.recipe.name} | {of}: {self.origin} | {value} |")
+        rows.append(f"| this run, {self.recipe.name} | {bank}: {self.origin} | {value} |")
         return "\n".join(rows)
 
     def _notes(self) -> str:
-        scores, sums = self.brackets, self.brackets.sums
+        scores, sums, search = self.brackets, self.brackets.sums, self.recipe.search
         kind = "The rows above are of section 23 of the WSJ" + (
             ", as is this run's."
             if self.wsj
             else "; this run's is of other sentences, with fewer words and simpler trees. "
             "It is not comparable with them."
         )
-        quick = (
-            " A quick run: too short to learn, good for trying the command." if self.quick else ""
-        )
+        quick = " A quick run: too short to learn, good for trying the command."
         return (
-            f"{kind}{quick}\n\n{scores.sentences:,} sentences: precision {sums.precision:.2f}, "
+            f"{kind}{quick if self.quick else ''}\n\n"
+            f"{scores.sentences:,} sentences: precision {sums.precision:.2f}, "
             f"recall {sums.recall:.2f}, F1 {sums.f1:.2f} (95 % by bootstrap: {scores.low:.2f} to "
             f"{scores.high:.2f}), exact match {scores.exact:.1f} %; {scores.errors} errors "
             f"and {scores.skipped} skipped. {self.finished.parameters:,} parameters, "
             f"{self.finished.updates:,} updates in {self.finished.seconds:.0f} s; beam "
-            f"{self.recipe.search.beam}, α {self.recipe.search.alpha}, at most "
-            f"{self.recipe.search.extra} pieces more than the sentence."
+            f"{search.beam}, α {search.alpha}, at most {search.extra} pieces more than the "
+            f"sentence."
         )
 
     def _labels(self) -> str:
@@ -142,70 +344,52 @@ class Parsed:
             rows.append(f"| {label} | {sums.gold:,} | {shares} |")
         return "\n".join(rows)
 
-    def _mended(self) -> str:
-        faults = zip(_FAULTS, self.faults, strict=True)
-        repairs = [f"{name.replace('_', ' ')} {count:,}" for name, count in faults if count]
-        mended = f": {', '.join(repairs)}" if repairs else ""
+    def _repairs(self) -> str:
+        counts = self.faults._asdict().items()
+        repairs = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in counts if n)
         return (
             f"{self.ill_formed:,} of {self.brackets.sentences:,} outputs were ill-formed and "
-            f"repaired{mended}. Tagging accuracy is {self.tagged:.1f} %; tags are not scored, and "
-            f"punctuation is identified by the gold tags."
+            f"repaired{repairs and f': {repairs}'}. Tagging accuracy is {self.tagged:.1f} %; tags "
+            f"are not scored, and punctuation is identified by the gold tags."
         )
 
 
 def summed(parses: Sequence[Mended]) -> Faults:
     """Sum the repairs."""
-    total: Counter[str] = Counter()
-    for parse in parses:
-        total.update(parse.faults._asdict())
-    return Faults(**{name: total[name] for name in _FAULTS})
+    return Faults(*map(sum, zip(*(parse.faults for parse in parses), strict=True)))
 
 
 def tagged(outputs: Sequence[str], golds: Sequence[Tree]) -> float:
     """Compute the tagging accuracy, in percent."""
-    right = total = 0
+    right: list[bool] = []
     for output, gold in zip(outputs, golds, strict=True):
         parsed = delinearise(output, [Leaf("", word) for word in gold.words], tags=True).tree
-        right += sum(
-            leaf == gold_leaf for leaf, gold_leaf in zip(parsed.leaves, gold.leaves, strict=True)
-        )
-        total += len(gold.words)
-    return 100.0 * right / total
+        right += [a == b for a, b in zip(parsed.leaves, gold.leaves, strict=True)]
+    return 100.0 * sum(right) / len(right)
 
 
 def shown(parses: Sequence[Mended], golds: Sequence[Tree]) -> list[int]:
-    """Choose which trees to show: the first right ones of some length, and the first wrong ones."""
+    """Choose the trees to show: first correct ones of medium length, and first wrong ones."""
     right = [index for index, gold in enumerate(golds) if parses[index].tree == gold]
     wrong = [index for index, gold in enumerate(golds) if parses[index].tree != gold]
-    middling = [index for index in right if 8 <= len(golds[index].words) <= 14] or right
-    return [*middling[:_SHOWN], *wrong[:_SHOWN]]
-
-
-NAME: Final = "table4"
-_FEW: Final = {"train": 400, "validation": 10, "test": 30}
-_QUICK: Final = (
-    *("model.encoder_layers=1", "model.decoder_layers=1", "model.d_model=32", "model.d_ff=64"),
-    *("model.heads=2", "model.d_k=16", "model.d_v=16", "batch.tokens=1024", "train.updates=40"),
-    *("train.warmup=10", "train.validate_every=40", "search.beam=1", "search.extra=40"),
-)
+    medium = [index for index in right if 8 <= len(golds[index].words) <= 14] or right
+    return [*medium[:_SHOWN], *wrong[:_SHOWN]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trees:
-    """Which trees are parsed."""
+    """The trees of a run."""
 
     treebank: Path | None = None
-    """The folder of the Penn Treebank's WSJ; None generates a treebank."""
-
+    """Folder of the Penn Treebank's WSJ; None generates a treebank."""
     also: tuple[Path, ...] = ()
-    """Files or folders of more trees to train on, such as another parser's."""
-
+    """Files or folders of additional training trees, such as another parser's."""
     quick: bool = False
-    """A few trees and updates, only to try the command."""
+    """Take only a few trees and updates, to try the command."""
 
     @property
     def recipe(self) -> str:
-        """The shipped recipe that fits.
+        """The name of the matching recipe.
 
         >>> Trees(treebank=Path("wsj")).recipe
         'table4-wsj'
@@ -223,17 +407,17 @@ def table4(
     overrides: Sequence[str] = (),
     on_event: EventHandler,
 ) -> Parsed:
-    """Train a parser, parse the test set, and set its F1 beside the paper's.
+    """Train a parser, parse the test set, and compare its F1 with the paper's.
 
     Args:
         out: gets corpus/, run/, table4.json and table4.md.
         trees: what to train and score on.
-        recipe: a recipe's name or file; None takes the one that fits the trees.
-        overrides: settings over it, as for `load_recipe`.
+        recipe: a recipe's name or file; None takes the one that matches the trees.
+        overrides: settings that override the recipe's, as for `load_recipe`.
         on_event: called with each event of the run.
 
     Raises:
-        ValueError: if the treebank or the folder cannot be used; one line that says what to change.
+        ValueError: if the treebank or the folder cannot be used.
     """
     corpus, run = out / "corpus", out / "run"
     settings = load_recipe(
@@ -251,7 +435,11 @@ def table4(
             quick=trees.quick,
             recipe=settings,
             finished=finished,
-            versions=_versions(),
+            versions={
+                "transduce": VERSION,
+                "python": platform.python_version(),
+                **{name: version(name) for name in ("torch", "sentencepiece", "numpy")},
+            },
             brackets=score_trees(golds, [parse.tree for parse in parses]),
             ill_formed=sum(not parse.well_formed for parse in parses),
             faults=summed(parses),
@@ -261,24 +449,31 @@ def table4(
                 for n in shown(parses, golds)
             ),
         )
-        _write(
-            out / f"{NAME}.json", json.dumps(asdict(result), indent=2, ensure_ascii=False) + "\n"
-        )
-        _write(out / f"{NAME}.md", result.with_trees(parses, golds))
+        record = json.dumps(asdict(result), indent=2, ensure_ascii=False) + "\n"
+        for name, text in (("json", record), ("md", result.with_trees(parses, golds))):
+            with atomic_file(out / f"table4.{name}") as stream:
+                stream.write(text.encode())
     return result
 
 
 def _write_corpus(corpus: Path, trees: Trees, *, on_event: EventHandler) -> str:
-    """Write the parallel files, unless they are there already; where their trees come from."""
+    """Write the parallel corpus unless it exists, and return the origin of its trees."""
     if trees.treebank is None:
         bank = generated(**_FEW) if trees.quick else generated()
     else:
         on_event(LogMessage(text=f"reading the trees of {trees.treebank}"))
         bank = read_treebank(trees.treebank)
-        bank = _few(bank) if trees.quick else bank
+        if trees.quick:
+            bank = replace(
+                bank,
+                origin=f"{bank.origin}, of which {_FEW['train']} are taken",
+                train=bank.train[: _FEW["train"]],
+                validation=bank.validation[: _FEW["validation"]],
+                test=bank.test[: _FEW["test"]],
+            )
     if trees.also:
-        besides = ", ".join(str(path) for path in trees.also)
-        bank = replace(bank, origin=f"{bank.origin}, and the trees of {besides}")
+        also = ", ".join(map(str, trees.also))
+        bank = replace(bank, origin=f"{bank.origin}, and the trees of {also}")
     file = corpus / ORIGIN
     if not file.is_file():
         write_corpus(bank, corpus, also=read_parsed(trees.also))
@@ -288,23 +483,3 @@ def _write_corpus(corpus: Path, trees: Trees, *, on_event: EventHandler) -> str:
             f"{corpus} holds other trees ({' '.join(read_lines(file))}): name another --out"
         )
     return bank.origin
-
-
-def _few(bank: Treebank) -> Treebank:
-    return Treebank(
-        origin=f"{bank.origin}, of which {_FEW['train']} are taken",
-        train=bank.train[: _FEW["train"]],
-        validation=bank.validation[: _FEW["validation"]],
-        test=bank.test[: _FEW["test"]],
-    )
-
-
-def _versions() -> dict[str, str]:
-    names = ("torch", "sentencepiece", "numpy")
-    packages = {name: version(name) for name in names}
-    return {"transduce": VERSION, "python": platform.python_version(), **packages}
-
-
-def _write(file: Path, text: str) -> None:
-    with open_output(file) as stream:
-        stream.write(text.encode())

@@ -1,31 +1,42 @@
-"""Penn Treebank trees: reading, normalization, writing and labelled-bracket scores.
+"""Penn Treebank trees: reading, normalization, writing, and linearization for the parser.
 
-A treebank's file holds trees over as many lines as they need, each in an outer bracket without a
-label. What a parser is asked for is less than what annotators wrote: the traces (`-NONE-`), which
-have no word, and the functions and indices behind a label (`NP-SBJ-1`) go.
+A treebank file holds trees over any number of lines, each in an outer bracket without a label. What
+a parser predicts is less than what annotators wrote: normalization removes traces (`-NONE-`), which
+have no word, and the functions and indices of labels (`NP-SBJ-1`).
 
-Source: Marcus, Santorini and Marcinkiewicz 1993; Bies et al. 1995 (the bracketing guidelines).
+The parser's source is the sentence; its target is the linearized tree, in which every bracket has
+its label and every word is replaced by its part of speech, `(S (NP DT NN )NP (VP VBD )VP )S`, or by
+the placeholder `XX`. So the model cannot misspell words, but it may leave brackets open or lose
+count of the words. Such an output is repaired by fixed rules to a tree over the words of the
+sentence, and the repairs are counted: no output is discarded.
+
+Source: Marcus, Santorini and Marcinkiewicz 1993; Bies et al. 1995 (the bracketing guidelines);
+Vinyals, Kaiser, Koo, Petrov, Sutskever and Hinton 2015, "Grammar as a Foreign Language".
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
-
-import numpy as np
+from typing import Final, NamedTuple
 
 from transduce.io.streams import read_lines
 
 DEEPEST: Final = 200
-"""Brackets within one another that are read; the deepest of any treebank's are a quarter of it."""
+"""Maximum nesting when reading; treebanks need a quarter of it."""
 
 TOP: Final = "TOP"
-"""Holds together what has no bracket of its own around it; scorers do not count it."""
+"""Label of an added root; scorers do not count it."""
 
+PLACE: Final = "XX"
+"""Placeholder of a word."""
+
+_DEEPEST_OUTPUT = 100
 _OUTERMOST = frozenset({"", TOP, "ROOT", "S1"})
 _TOKEN = re.compile(r"[()]|[^()\s]+")
+_LABEL = re.compile(r"[^()\s]+")
 _COMMENT = ("#", "%", ";", "*x*")
 _ESCAPES = (
     *(("-LRB-", "("), ("-RRB-", ")"), ("-LCB-", "{"), ("-RCB-", "}"), ("-LSB-", "[")),
@@ -40,10 +51,22 @@ class Leaf:
     tag: str
     word: str
 
+    @property
+    def leaves(self) -> "tuple[Leaf]":
+        """The leaf itself."""
+        return (self,)
+
+    def __str__(self) -> str:
+        """Format in brackets, with brackets in the word escaped."""
+        word = self.word
+        for escape, plain in _ESCAPES:
+            word = word.replace(plain, escape)
+        return f"({self.tag} {word})"
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A phrase: its label, and what it is made of."""
+    """A phrase: its label and its parts."""
 
     label: str
     children: "tuple[Tree | Leaf, ...]"
@@ -55,46 +78,40 @@ class Tree:
         >>> [leaf.tag for leaf in Tree("NP", (Leaf("DT", "the"), Leaf("NN", "dog"))).leaves]
         ['DT', 'NN']
         """
-        return tuple(_leaves(self))
+        return tuple(chain.from_iterable(child.leaves for child in self.children))
 
     @property
     def words(self) -> tuple[str, ...]:
         """The words, in order."""
-        return tuple(leaf.word for leaf in _leaves(self))
+        return tuple(leaf.word for leaf in self.leaves)
 
     def __str__(self) -> str:
-        """Write it in one line, as a treebank has it, without the outer bracket.
+        """Format in brackets on one line, without the outer bracket of a treebank file.
 
         >>> print(Tree("NP", (Leaf("DT", "the"), Leaf("NN", "dog"))))
         (NP (DT the) (NN dog))
         """
-        return f"({self.label} {' '.join(_written(child) for child in self.children)})"
+        return f"({self.label} {' '.join(map(str, self.children))})"
 
 
-class _OpenNode(NamedTuple):
-    """A bracket that is not closed yet."""
-
-    line: int
+class _OpenBracket(NamedTuple):
     texts: list[str]
-    """The label, and the word if it is a leaf."""
+    """The label and, in a leaf, the word."""
     children: list[Tree | Leaf]
 
 
 def read_trees(file: Path) -> Iterator[Tree]:
-    """Read the trees of a file, tidied; a sentence of nothing but traces is left out.
+    """Read and normalize the trees of a file; sentences that consist of traces are skipped.
 
     Raises:
-        ValueError: if its brackets are no trees; one line that names the file and the line.
+        ValueError: for malformed brackets; the message names the file and the line.
         OSError: if the file cannot be read.
     """
-    for tree in parse_trees(read_lines(file), name=str(file)):
-        tidied = tidy_tree(tree)
-        if tidied is not None:
-            yield tidied
+    return filter(None, map(tidy_tree, parse_trees(read_lines(file), name=str(file))))
 
 
 def parse_trees(lines: list[str], *, name: str) -> Iterator[Tree]:
-    """Read trees as they stand, traces and functions and all.
+    """Parse trees as they are, with traces and functions.
 
     Between two trees a line may be blank or a comment, which begins with `#`, `%`, `;` or `*x*`.
 
@@ -103,123 +120,117 @@ def parse_trees(lines: list[str], *, name: str) -> Iterator[Tree]:
         name: file name for error messages.
 
     Raises:
-        ValueError: if the brackets are no trees; one line that names the line and what is wrong.
+        ValueError: for malformed brackets; the message names the line.
     """
-    stack: list[_OpenNode] = []
+    stack: list[_OpenBracket] = []
+    start = 0
     for number, line in enumerate(lines, start=1):
         if not stack and line.lstrip().startswith(_COMMENT):
             continue
-        for match in _TOKEN.finditer(line):
-            token, where = match[0], f"{name}, line {number}"
-            if token == "(":
-                _check_opening(stack, where)
-                stack.append(_OpenNode(number, [], []))
-            elif not stack:
-                raise ValueError(f"{where}: {_shown(token)} stands outside all brackets")
-            elif token == ")":
-                done = _closed(stack.pop(), where)
-                if stack:
-                    stack[-1].children.append(done)
-                else:
-                    yield done if isinstance(done, Tree) else Tree(TOP, (done,))
-            elif stack[-1].children:
-                raise ValueError(
-                    f"{where}: {_shown(token)} stands behind a bracket of its phrase; a word needs "
-                    f"a bracket of its own, (TAG word)"
-                )
-            else:
-                stack[-1].texts.append(token)
+        for token in _TOKEN.findall(line):
+            start = start if stack else number
+            try:
+                tree = _read_token(token, stack)
+            except ValueError as error:
+                raise ValueError(f"{name}, line {number}: {error}") from None
+            if tree is not None:
+                yield tree
     if stack:
-        raise ValueError(f"{name}, line {stack[0].line}: a tree begins here and is never closed")
+        raise ValueError(f"{name}, line {start}: a tree begins here and is never closed")
+
+
+def _read_token(token: str, stack: list[_OpenBracket]) -> Tree | None:
+    """Read a bracket, a label or a word; a tree if that completes one."""
+    if token == "(":
+        if len(stack) >= DEEPEST:
+            raise ValueError(f"more than {DEEPEST} brackets within one another: is it a tree?")
+        if stack and len(stack[-1].texts) > 1:
+            raise ValueError(f"a bracket opens behind the word {_shortened(stack[-1].texts[1])}")
+        stack.append(_OpenBracket([], []))
+    elif not stack:
+        raise ValueError(f"{_shortened(token)} stands outside all brackets")
+    elif token == ")":
+        node = _close(*stack.pop())
+        if not stack:
+            return node if isinstance(node, Tree) else Tree(TOP, (node,))
+        stack[-1].children.append(node)
+    elif stack[-1].children:
+        raise ValueError(
+            f"{_shortened(token)} stands behind a bracket of its phrase; a word needs a bracket of "
+            f"its own, (TAG word)"
+        )
+    else:
+        stack[-1].texts.append(token)
+    return None
+
+
+def _close(texts: list[str], children: list[Tree | Leaf]) -> Tree | Leaf:
+    """Make the tree or leaf of a complete bracket."""
+    label, *words = texts or [""]
+    if len(words) > 1:
+        text = _shortened(" ".join(texts))
+        raise ValueError(f"({text}) holds {len(words)} words; it may hold one")
+    if words:
+        word = words[0]
+        for escape, plain in _ESCAPES:
+            word = word.replace(escape, plain)
+        return Leaf(label, word)
+    if not children:
+        raise ValueError(f"the bracket ({_shortened(label)}) holds nothing")
+    return Tree(label, tuple(children))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def tidy_tree(tree: Tree) -> Tree | None:
     """Normalize a tree for parsing; None if it has no words.
 
-    Traces go, and every phrase that they leave empty; of a label stays what stands before the first
-    `-`, `=` or `|` (but for `-LRB-` and its like, which begin with one); an outer bracket without a
-    label, or called TOP, ROOT or S1, goes where it holds one phrase and is called TOP otherwise.
+    Removes traces and phrases that become empty. A label ends before its first `-`, `=` or `|`,
+    unless it begins with `-`, as `-LRB-` does. An outer bracket that is unlabelled or called TOP,
+    ROOT or S1 is removed if it holds one phrase, and called TOP otherwise.
 
     >>> print(tidy_tree(Tree("", (Tree("NP-SBJ-1=2", (Leaf("NN", "rain"), Leaf("-NONE-", "*"))),))))
     (NP (NN rain))
     """
-    kept = _kept(tree)
+    kept = _without_traces(tree)
     if kept is None or kept.label not in _OUTERMOST:
         return kept
     only = kept.children[0]
     return only if len(kept.children) == 1 and isinstance(only, Tree) else Tree(TOP, kept.children)
 
 
+def _without_traces(tree: Tree) -> Tree | None:
+    children: list[Tree | Leaf] = []
+    for child in tree.children:
+        kept = _without_traces(child) if isinstance(child, Tree) else child
+        if kept is not None and not (isinstance(kept, Leaf) and kept.tag == "-NONE-"):
+            children.append(kept)
+    return Tree(bare_label(tree.label, "[-=|]"), tuple(children)) if children else None
+
+
+def bare_label(label: str, marks: str) -> str:
+    """Cut a label at the first of `marks`, a regular expression, unless it begins with "-".
+
+    >>> bare_label("NP-SBJ-1", "[-=]")
+    'NP'
+    """
+    return label if label.startswith("-") else re.split(marks, label, maxsplit=1)[0]
+
+
 def draw_tree(tree: Tree) -> str:
-    """Draw a tree with text, a phrase or a word a line.
+    """Draw a tree as text, one phrase or word per line.
 
     >>> print(draw_tree(Tree("NP", (Leaf("DT", "the"), Leaf("NN", "dog")))))
     NP
     ├── DT the
     └── NN dog
     """
-    return "\n".join([tree.label, *_drawn(tree, indent="")])
+    return "\n".join([tree.label, *_branches(tree, indent="")])
 
 
-def _leaves(tree: Tree) -> Iterator[Leaf]:
-    for child in tree.children:
-        if isinstance(child, Leaf):
-            yield child
-        else:
-            yield from _leaves(child)
-
-
-def _written(part: Tree | Leaf) -> str:
-    if isinstance(part, Tree):
-        return str(part)
-    word = part.word
-    for escape, plain in _ESCAPES:
-        word = word.replace(plain, escape)
-    return f"({part.tag} {word})"
-
-
-def _check_opening(stack: list[_OpenNode], where: str) -> None:
-    if len(stack) >= DEEPEST:
-        raise ValueError(f"{where}: more than {DEEPEST} brackets within one another: is it a tree?")
-    if stack and len(stack[-1].texts) > 1:
-        raise ValueError(f"{where}: a bracket opens behind the word {_shown(stack[-1].texts[1])}")
-
-
-def _closed(done: _OpenNode, where: str) -> Tree | Leaf:
-    """The tree or leaf that a bracket turns out to be, now that it is closed."""
-    label, *words = done.texts or [""]
-    if len(words) > 1:
-        raise ValueError(
-            f"{where}: ({_shown(' '.join(done.texts))}) holds {len(words)} words; it may hold one"
-        )
-    if words:
-        word = words[0]
-        for escape, plain in _ESCAPES:
-            word = word.replace(escape, plain)
-        return Leaf(label, word)
-    if not done.children:
-        raise ValueError(f"{where}: the bracket ({_shown(label)}) holds nothing")
-    return Tree(label, tuple(done.children))
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:39]}…"
-
-
-def _kept(tree: Tree) -> Tree | None:
-    children: list[Tree | Leaf] = []
-    for child in tree.children:
-        kept = _kept(child) if isinstance(child, Tree) else child
-        if kept is not None and not (isinstance(kept, Leaf) and kept.tag == "-NONE-"):
-            children.append(kept)
-    return Tree(_bare(tree.label), tuple(children)) if children else None
-
-
-def _bare(label: str) -> str:
-    return label if label.startswith("-") else re.split("[-=|]", label, maxsplit=1)[0]
-
-
-def _drawn(tree: Tree, *, indent: str) -> Iterator[str]:
+def _branches(tree: Tree, *, indent: str) -> Iterator[str]:
     for number, child in enumerate(tree.children, start=1):
         last = number == len(tree.children)
         branch, below = ("└── ", "    ") if last else ("├── ", "│   ")
@@ -227,204 +238,154 @@ def _drawn(tree: Tree, *, indent: str) -> Iterator[str]:
             yield f"{indent}{branch}{child.tag} {child.word}"
         else:
             yield f"{indent}{branch}{child.label}"
-            yield from _drawn(child, indent=indent + below)
+            yield from _branches(child, indent=indent + below)
 
 
-_DELETED: Final = frozenset({"-NONE-", ",", ":", "``", "''", ".", "TOP", "ROOT", "S1", ""})
-_EQUAL: Final = {"PRT": "ADVP"}
-_RESAMPLED: Final = 1000
+class Faults(NamedTuple):
+    """Repairs of one output; all zero if it was well-formed."""
 
-State = Literal["scored", "error", "skipped"]
-
-
-class Bracket(NamedTuple):
-    """A label over the words from `start` to before `end`, punctuation not counted."""
-
-    label: str
-    start: int
-    end: int
-
-
-class BracketScore(NamedTuple):
-    """Bracket counts of a sentence."""
-
-    state: State
-    gold: int = 0
-    test: int = 0
-    matched: int = 0
-
-    @property
-    def exact(self) -> bool:
-        """Whether the trees have the same brackets."""
-        return self.state == "scored" and self.gold == self.test == self.matched
+    never_closed: int = 0
+    """Brackets closed at the end, or with an enclosing bracket."""
+    never_opened: int = 0
+    """Closing brackets dropped, because no bracket of their label was open."""
+    empty: int = 0
+    """Brackets dropped because they held no word."""
+    nonsense: int = 0
+    """Brackets dropped because they had no label, or were nested more than 100 deep."""
+    missing_words: int = 0
+    """Words without a place, appended to the outermost bracket."""
+    surplus_words: int = 0
+    """Places dropped, after the sentence's last word."""
+    roots: int = 0
+    """Brackets, or words, beside the outermost bracket."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sums:
-    """Bracket counts of many sentences, with precision, recall and F1."""
+class Mended(NamedTuple):
+    """A tree over all words of a sentence, and the repairs that it took."""
 
-    gold: int
-    test: int
-    matched: int
+    tree: Tree
+    faults: Faults
 
     @property
-    def precision(self) -> float:
-        """Share of the test brackets that match, in percent."""
-        return 100.0 * self.matched / self.test if self.test else 0.0
-
-    @property
-    def recall(self) -> float:
-        """Share of the gold brackets that were matched, in percent."""
-        return 100.0 * self.matched / self.gold if self.gold else 0.0
-
-    @property
-    def f1(self) -> float:
-        """Harmonic mean of precision and recall.
-
-        >>> Sums(gold=98, test=95, matched=86).f1.__format__(".2f")
-        '89.12'
-        """
-        both = self.gold + self.test
-        return 200.0 * self.matched / both if both else 0.0
+    def well_formed(self) -> bool:
+        """Whether the output needed no repair."""
+        return not any(self.faults)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Brackets:
-    """Labelled-bracket scores of a test set."""
-
-    sentences: int
-    errors: int
-    """Sentences left out because their words differ."""
-    skipped: int
-    """Sentences left out because the test tree has no word."""
-    sums: Sums
-    exact: float
-    """Share of the scored sentences whose trees have the same brackets, in percent."""
-    low: float
-    high: float
-    """F1's 95 % interval, over sets of sentences drawn from these."""
-    labels: dict[str, Sums]
-    """The sums of each label, the commonest first."""
-
-
-def brackets_of(tree: Tree) -> Counter[Bracket]:
-    """Count the labelled brackets that are scored.
-
-    >>> from transduce.paper.table4.trees import Leaf
-    >>> sorted(brackets_of(Tree("S", (Tree("NP", (Leaf("NN", "rain"),)), Leaf(".", ".")))))
-    [Bracket(label='NP', start=0, end=1), Bracket(label='S', start=0, end=1)]
-    """
-    counts: Counter[Bracket] = Counter()
-    _gather(tree, 0, counts)
-    return counts
-
-
-def score_tree(gold: Tree, test: Tree | None) -> BracketScore:
-    """Score one tree; None stands for a sentence that the parser gave no tree."""
-    words = () if test is None else tuple(_counted_words(test))
-    if test is None or not words:
-        return BracketScore("skipped")
-    if tuple(_counted_words(gold)) != words:
-        return BracketScore("error")
-    expected, predicted = brackets_of(gold), brackets_of(test)
-    return BracketScore(
-        "scored", expected.total(), predicted.total(), (expected & predicted).total()
-    )
-
-
-def score_trees(
-    golds: Sequence[Tree], tests: Sequence[Tree | None], *, seed: int = 12345
-) -> Brackets:
-    """Score the trees of a test set.
+def linearise(tree: Tree, *, tags: bool = False) -> str:
+    """Linearize a tree as the target of its sentence.
 
     Args:
-        golds: reference trees.
-        tests: parsed trees in the same order; None if the parser gave none.
-        seed: of the bootstrap.
+        tree: without traces, as `read_trees` gives it.
+        tags: write parts of speech instead of `XX`.
 
-    Raises:
-        ValueError: for unequal numbers of trees or none.
+    >>> linearise(Tree("S", (Tree("NP", (Leaf("NN", "rain"),)), Leaf("VBD", "fell"))))
+    '(S (NP XX )NP XX )S'
     """
-    if len(golds) != len(tests) or not golds:
-        raise ValueError(
-            f"there are {len(golds)} trees to score against but {len(tests)} to score: tree n of "
-            f"the one is tree n of the other"
-        )
-    scored = [score_tree(gold, test) for gold, test in zip(golds, tests, strict=True)]
-    valid = [score for score in scored if score.state == "scored"]
-    counts = np.array([(score.gold, score.test, score.matched) for score in valid], dtype=np.int64)
-    counts = counts.reshape(-1, 3)
-    low, high = _interval(counts, seed=seed)
-    return Brackets(
-        sentences=len(scored),
-        errors=sum(score.state == "error" for score in scored),
-        skipped=sum(score.state == "skipped" for score in scored),
-        sums=_sums(counts),
-        exact=100.0 * sum(score.exact for score in valid) / max(len(valid), 1),
-        low=low,
-        high=high,
-        labels=_by_label(
-            [
-                (gold, test)
-                for gold, test, score in zip(golds, tests, scored, strict=True)
-                if test is not None and score.state == "scored"
-            ]
-        ),
-    )
-
-
-def _label(label: str) -> str:
-    bare = label if label.startswith("-") else label.partition("-")[0].partition("=")[0]
-    return _EQUAL.get(bare, bare)
-
-
-def _gather(tree: Tree, start: int, counts: Counter[Bracket]) -> int:
-    """Add the brackets of a tree that starts at a word; where it ends."""
-    end = start
+    parts = [f"({tree.label}"]
     for child in tree.children:
         if isinstance(child, Tree):
-            end = _gather(child, end, counts)
-        elif child.tag not in _DELETED:
-            end += 1
-    label = _label(tree.label)
-    if end > start and label not in _DELETED:
-        counts[Bracket(label, start, end)] += 1
-    return end
+            parts.append(linearise(child, tags=tags))
+        else:
+            parts.append(child.tag if tags and not child.tag.startswith(("(", ")")) else PLACE)
+    return " ".join([*parts, f"){tree.label}"])
 
 
-def _counted_words(tree: Tree) -> Iterator[str]:
-    return (leaf.word for leaf in tree.leaves if leaf.tag not in _DELETED)
+def delinearise(output: str, leaves: Sequence[Leaf], *, tags: bool = False) -> Mended:
+    """Parse any output as a tree over a sentence, with repairs.
+
+    The rules, in order:
+
+    1. `(LABEL` opens a bracket; without a label, or nested more than 100 deep, it is dropped.
+    2. `)LABEL` closes the innermost open bracket of that label, and those within it; if none is
+       open it is dropped. A bare `)` closes nothing.
+    3. Anything else is the place of the next word; after the last word it is dropped.
+    4. At the end all open brackets are closed, and brackets without a word dropped.
+    5. Words beside a single outermost bracket, and then the words without a place, move into it, at
+       its front or end. Several outermost brackets, and words without any bracket, are put under
+       TOP.
+
+    Args:
+        output: what the model wrote.
+        leaves: the sentence's words; their tags are kept, so that a scorer knows punctuation.
+        tags: take the tags from the output, where it has them, and not from `leaves`.
+
+    Raises:
+        ValueError: if there is no word.
+    """
+    if not leaves:
+        raise ValueError("a tree needs a sentence of one word or more")
+    parser = _OutputParser(leaves, take_tags=tags)
+    for token in output.split():
+        parser.read(token)
+    return parser.finish()
 
 
-def _sums(counts: np.ndarray) -> Sums:
-    gold, test, matched = (int(number) for number in counts.sum(axis=0))
-    return Sums(gold=gold, test=test, matched=matched)
+@dataclass(slots=True)
+class _OutputParser:
+    """State of the parse of an output."""
 
+    leaves: Sequence[Leaf]
+    take_tags: bool
+    placed: int = 0
+    stack: list[tuple[str, list[Tree | Leaf]]] = field(default_factory=lambda: [(TOP, [])])
+    """Labels and children of the open brackets; the first holds what is outermost."""
+    faults: Counter[str] = field(default_factory=Counter[str])
 
-def _interval(counts: np.ndarray, *, seed: int) -> tuple[float, float]:
-    """The middle 95 % of F1 over sets of as many sentences, drawn with replacement."""
-    if not len(counts):
-        return 0.0, 0.0
-    chance = np.random.default_rng(seed)
-    drawn = [
-        _sums(counts[chance.integers(len(counts), size=len(counts))]).f1 for _ in range(_RESAMPLED)
-    ]
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    return float(low), float(high)
+    def read(self, token: str) -> None:
+        """Process the next token."""
+        label = token[1:]
+        if token[0] not in "()":
+            self._place(token)
+        elif not _LABEL.fullmatch(label):
+            self.faults["nonsense"] += 1
+        elif token[0] == ")":
+            self._close(label)
+        elif len(self.stack) > _DEEPEST_OUTPUT:
+            self.faults["nonsense"] += 1
+        else:
+            self.stack.append((label, []))
 
+    def finish(self) -> Mended:
+        """Close open brackets and place the remaining words."""
+        self.faults["never_closed"] += len(self.stack) - 1
+        while len(self.stack) > 1:
+            self._pop()
+        outermost = self.stack[0][1]
+        trees = [number for number, part in enumerate(outermost) if isinstance(part, Tree)]
+        self.faults["roots"] = len(outermost) - bool(trees)
+        self.faults["missing_words"] = len(self.leaves) - self.placed
+        outermost.extend(self.leaves[self.placed :])
+        root = outermost[trees[0]] if len(trees) == 1 else None
+        if isinstance(root, Tree):
+            before, after = outermost[: trees[0]], outermost[trees[0] + 1 :]
+            tree = Tree(root.label, (*before, *root.children, *after))
+        else:
+            tree = Tree(TOP, tuple(outermost))
+        return Mended(tree, Faults(**self.faults))
 
-def _by_label(pairs: Sequence[tuple[Tree, Tree]]) -> dict[str, Sums]:
-    gold: Counter[str] = Counter()
-    test: Counter[str] = Counter()
-    matched: Counter[str] = Counter()
-    for gold_tree, test_tree in pairs:
-        expected, predicted = brackets_of(gold_tree), brackets_of(test_tree)
-        for sums, brackets in (
-            (gold, expected),
-            (test, predicted),
-            (matched, expected & predicted),
-        ):
-            for bracket, count in brackets.items():
-                sums[bracket.label] += count
-    labels = sorted(gold | test, key=lambda label: (-gold[label], label))
-    return {name: Sums(gold=gold[name], test=test[name], matched=matched[name]) for name in labels}
+    def _place(self, token: str) -> None:
+        if self.placed == len(self.leaves):
+            self.faults["surplus_words"] += 1
+            return
+        leaf = self.leaves[self.placed]
+        if self.take_tags and token != PLACE and _LABEL.fullmatch(token):
+            leaf = Leaf(token, leaf.word)
+        self.stack[-1][1].append(leaf)
+        self.placed += 1
+
+    def _close(self, label: str) -> None:
+        if all(open_label != label for open_label, _ in self.stack[1:]):
+            self.faults["never_opened"] += 1
+            return
+        while self.stack[-1][0] != label:
+            self.faults["never_closed"] += 1
+            self._pop()
+        self._pop()
+
+    def _pop(self) -> None:
+        label, children = self.stack.pop()
+        if children:
+            self.stack[-1][1].append(Tree(label, tuple(children)))
+        else:
+            self.faults["empty"] += 1

@@ -7,7 +7,7 @@ them are those that its authors publish (`sample.rsl`).
 import pytest
 from tests.unit.paper.table4.bracketed import one
 
-from transduce.paper.table4.trees import Sums, brackets_of, score_tree, score_trees
+from transduce.paper.table4.run import Sums, brackets_of, score_tree, score_trees
 
 GOLD = "(S (NP (PRP we)) (VP (VBP are) (NP (DT the) (NN rain))))"
 PARSES = [

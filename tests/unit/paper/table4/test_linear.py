@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.paper.table4.bracketed import TREES, one
 
-from transduce.paper.table4.linearization import Faults, delinearise, linearise
-from transduce.paper.table4.trees import Leaf, Tree
+from transduce.paper.table4.trees import Faults, Leaf, Tree, delinearise, linearise
 
 quick = settings(max_examples=50, deadline=None, database=None, derandomize=True)
 

@@ -7,8 +7,8 @@ import pytest
 from tests.conftest import Said, Transduce, refuses
 from tests.unit.paper.table4.bracketed import one
 
-from transduce.paper.table4.linearization import Faults, delinearise, linearise
 from transduce.paper.table4.run import PUBLISHED, Trees, shown, summed, table4, tagged
+from transduce.paper.table4.trees import Faults, delinearise, linearise
 
 FEW = ("train.updates=4", "train.warmup=1", "search.extra=3")
 """The output is nonsense, and quickly there."""

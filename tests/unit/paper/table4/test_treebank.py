@@ -14,8 +14,8 @@ from transduce.paper.table4.grammar import (
     sentence_tree,
     write_corpus,
 )
-from transduce.paper.table4.linearization import delinearise
-from transduce.paper.table4.trees import Tree, brackets_of, parse_trees, tidy_tree
+from transduce.paper.table4.run import brackets_of
+from transduce.paper.table4.trees import Tree, delinearise, parse_trees, tidy_tree
 
 DRAWN = tuple(sentence_tree(rng) for rng in [Random(7)] for _ in range(800))
 
