@@ -3,7 +3,6 @@
 Labelled brackets are counted as EVALB, the scorer of all published rows, counts them.
 """
 
-import json
 import platform
 from collections import Counter
 from collections.abc import Sequence
@@ -16,10 +15,10 @@ import numpy as np
 
 from transduce.config import Recipe, load_recipe
 from transduce.evaluation.scoring import RunResult
-from transduce.io.atomic_folder import atomic_file
 from transduce.io.lock import exclusive_lock
 from transduce.io.machine import VERSION
 from transduce.io.streams import read_lines
+from transduce.paper.report import json_text, write_files
 from transduce.paper.table4.grammar import (
     ORIGIN,
     TARGET,
@@ -449,10 +448,9 @@ def table4(
                 for n in shown(parses, golds)
             ),
         )
-        record = json.dumps(asdict(result), indent=2, ensure_ascii=False) + "\n"
-        for name, text in (("json", record), ("md", result.with_trees(parses, golds))):
-            with atomic_file(out / f"table4.{name}") as stream:
-                stream.write(text.encode())
+        record = json_text(asdict(result))
+        drawn = result.with_trees(parses, golds)
+        write_files(out, {"table4.json": record, "table4.md": drawn})
     return result
 
 

@@ -35,7 +35,7 @@ PLACE: Final = "XX"
 
 _DEEPEST_OUTPUT = 100
 _OUTERMOST = frozenset({"", TOP, "ROOT", "S1"})
-_TOKEN = re.compile(r"[()]|[^()\s]+")
+_TOKEN = re.compile(r"\([^()]*|\)|[^()\s]+")  # an opening bracket includes its label and word
 _LABEL = re.compile(r"[^()\s]+")
 _COMMENT = ("#", "%", ";", "*x*")
 _ESCAPES = (
@@ -140,13 +140,13 @@ def parse_trees(lines: list[str], *, name: str) -> Iterator[Tree]:
 
 
 def _read_token(token: str, stack: list[_OpenBracket]) -> Tree | None:
-    """Read a bracket, a label or a word; a tree if that completes one."""
-    if token == "(":
+    """Read a token, and return the tree if that completes one."""
+    if token.startswith("("):
         if len(stack) >= DEEPEST:
             raise ValueError(f"more than {DEEPEST} brackets within one another: is it a tree?")
         if stack and len(stack[-1].texts) > 1:
             raise ValueError(f"a bracket opens behind the word {_shortened(stack[-1].texts[1])}")
-        stack.append(_OpenBracket([], []))
+        stack.append(_OpenBracket(token[1:].split(), []))
     elif not stack:
         raise ValueError(f"{_shortened(token)} stands outside all brackets")
     elif token == ")":
