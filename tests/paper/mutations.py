@@ -63,7 +63,7 @@ MUTATIONS = (
     ),
     Mutation(
         "3 cost of one head",
-        "paper/figures/heads.py",
+        "paper/figures/lookups.py",
         "d_k=d_model // heads, d_v=d_model // heads",
         "d_k=d_model, d_v=d_model",
         f"{CLAIMS}::test_eight_heads_cost_what_one_of_full_width_costs",

@@ -18,8 +18,8 @@ from transduce.model.config import ModelConfig
 from transduce.model.kernels import scaled_dot_product_attention_cpu
 from transduce.model.layers import sinusoids
 from transduce.model.transformer import Transformer
-from transduce.paper.figures.attention_scores import measure_scaling
-from transduce.paper.figures.heads import measure_heads
+from transduce.paper.figures.formulas import measure_scaling
+from transduce.paper.figures.lookups import measure_heads
 
 ROOT = Path(__file__).parents[2]
 

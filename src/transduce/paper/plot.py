@@ -4,12 +4,14 @@ Lines have the colours of Okabe and Ito, which people who see few colours tell a
 drawn in cividis, made for the same eyes, or from blue to red where there is a middle.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.typing import RcKeyType
 
@@ -45,6 +47,38 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 """One a line, so that none is told by its colour alone."""
 
 Draw = Callable[["Figure", Ink], None]
+
+
+class LineStyle(TypedDict):
+    """Style of one of several lines, as matplotlib keywords."""
+
+    color: str
+    marker: str
+
+
+def line_style(number: int, ink: Ink) -> LineStyle:
+    """Return the style of line `number` (from 0): colour and marker both differ."""
+    return LineStyle(color=ink.lines[number], marker=MARKERS[number])
+
+
+def log_axis(axes: "Axes", ticks: Sequence[int]) -> None:
+    """Make the horizontal axis logarithmic, to base 2, with these numbers below it."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PaperFigure:
+    """One claim of the paper, measured."""
+
+    title: str
+    numbers: "DataclassInstance"
+    """The measurements, written as JSON."""
+    finding: str
+    """The result in a sentence or two."""
+    draw: Draw
+    height: float = 3.4
+    """Of the plot in inches; the width is a page's."""
 
 
 def save_plot(

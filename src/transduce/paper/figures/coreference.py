@@ -18,11 +18,15 @@ from transduce.demo.grammar.lexicon import Noun
 from transduce.demo.grammar.scenes import SCENES, It, unambiguous_its
 from transduce.demo.grammar.sentences import reference
 from transduce.model.trace import trace
-from transduce.paper.figures.common import PaperFigure
-from transduce.paper.plot import Ink
+from transduce.paper.plot import Ink, PaperFigure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LEVEL = 0.05
 """Error probability of an interval, or of all intervals together (Bonferroni)."""
+PRONOUNS = ("▁er", "▁sie", "▁es")
 
 
 class Proportion(NamedTuple):
@@ -74,14 +78,11 @@ def two_readings(count: int, *, seed: int = 1, fresh: bool = True) -> list[TwoRe
         seed: of the random draws.
         fresh: only noun-adjective combinations absent from the demo's training data.
     """
-    unseen, rng = (
-        unseen_combinations(Random(1)),
-        Random(seed),
-    )  # the demo's corpus has seed 1
+    unseen = unseen_combinations(Random(1))  # the demo's corpus has seed 1
     couples = [
         couple for scene in range(len(SCENES)) for couple in _reading_pairs(scene, unseen, fresh)
     ]
-    rng.shuffle(couples)
+    Random(seed).shuffle(couples)
     pairs: list[TwoReadings] = []
     for number, (first, second) in enumerate(couples):
         pair = [reference(Random(seed * 100_003 + number), it) for it in (first, second)]
@@ -102,13 +103,6 @@ def _reading_pairs(scene: int, unseen: UnseenCombinations, fresh: bool) -> list[
             both[0 if it.of_doer else 1].append(it)
     return [(a, b) for firsts, seconds in by_nouns.values() for a in firsts for b in seconds]
 
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
-
-_IT, _PRONOUNS = "▁it", ("▁er", "▁sie", "▁es")
 
 Side = Literal["encoder", "cross"]
 """The encoder's self-attention from "it", or the decoder's attention to the source."""
@@ -224,7 +218,7 @@ def _noun_preference(bundle: Bundle, pair: TwoReadings) -> Float[Tensor, "2 laye
         )
         pieces, target_pieces = bundle.tokenizer.pieces(ids), bundle.tokenizer.pieces(target_ids)
         nouns = [piece_positions(pieces, noun.english) for noun in (pair.doer, pair.thing)]
-        it, pronoun = _last_index(pieces, (_IT,)), _last_index(target_pieces, _PRONOUNS)
+        it, pronoun = _last_index(pieces, ("▁it",)), _last_index(target_pieces, PRONOUNS)
         if it is None or pronoun is None or not all(nouns):
             return None
         traced = trace(bundle.model, ids, target_ids)
@@ -271,36 +265,36 @@ def _heads(right: Tensor, moves: Tensor, *, depth: int) -> tuple[HeadAccuracy, .
 
 
 def _draw(result: CoreferenceResult, figure: "Figure", ink: Ink) -> None:
+    del ink  # the map's colours are for both kinds of page
     axes = figure.subplots(2, 2)
-    encoder, cross = result.of("encoder"), result.of("cross")
-    picture = _draw_head_map(axes[0, 0], encoder, [head.sentences for head in encoder])
-    _draw_head_map(axes[0, 1], encoder, [head.moves for head in encoder])
-    _draw_head_map(axes[1, 0], cross, [head.sentences for head in cross])
-    _draw_head_map(axes[1, 1], cross, [head.moves for head in cross])
+    for row, side in enumerate(("encoder", "cross")):
+        heads = result.of(side)
+        _draw_head_map(axes[row, 0], heads, [head.sentences for head in heads])
+        _draw_head_map(axes[row, 1], heads, [head.moves for head in heads])
     axes[0, 0].set(ylabel="encoder, from “it”\nlayer")
     axes[1, 0].set(ylabel="decoder, at er, sie, es\nlayer")
     axes[0, 0].set(title="more attention on the\nreferent, % of sentences")
     axes[0, 1].set(title="attention shifts with the\nreason, % of pairs")
     axes[1, 0].set(xlabel="head")
     axes[1, 1].set(xlabel="head")
-    figure.colorbar(picture, ax=axes, pad=0.02)
+    figure.colorbar(axes[0, 0].images[0], ax=axes, pad=0.02)
     figure.supxlabel("* differs from 50 % (95 %, all heads together)", fontsize=9)
 
 
 def _draw_head_map(
     axes: "Axes", heads: Sequence[HeadAccuracy], shares: Sequence[Proportion]
-) -> "AxesImage":
-    rows, columns = (max(axis) for axis in zip(*((h.layer, h.head) for h in heads), strict=True))
+) -> None:
+    rows, columns = heads[-1].layer, heads[-1].head
     percents = [100 * share.right / share.of for share in shares]
     table = [percents[row * columns : (row + 1) * columns] for row in range(rows)]
-    picture = axes.imshow(table, cmap="RdBu", vmin=0, vmax=100, aspect="auto")
+    axes.imshow(table, cmap="RdBu", vmin=0, vmax=100, aspect="auto")
     axes.grid(visible=False)
-    axes.set_xticks(range(columns), [str(head + 1) for head in range(columns)])
-    axes.set_yticks(range(rows), [str(layer + 1) for layer in range(rows)])
-    for number, (share, percent) in enumerate(zip(shares, percents, strict=True)):
+    for axis, count in ((axes.xaxis, columns), (axes.yaxis, rows)):
+        axis.set_ticks(range(count), [str(number + 1) for number in range(count)])
+    for head, share, percent in zip(heads, shares, percents, strict=True):
         axes.text(
-            number % columns,
-            number // columns,
+            head.head - 1,
+            head.layer - 1,
             f"{percent:.0f}{'*' * (share.low > 0.5 or share.high < 0.5)}",
             ha="center",
             va="center",
@@ -308,4 +302,3 @@ def _draw_head_map(
             color="#ffffff" if abs(percent - 50) > 30 else "#1c1e21",
         )
     axes.spines[:].set_visible(False)
-    return picture

@@ -1,147 +1,22 @@
-"""Positional encodings (section 3.5): sinusoids, order without positions, longer sequences.
+"""Positional encodings (section 3.5): order without them, longer sequences."""
 
-"We hypothesized it would allow the model to easily learn to attend by relative positions, since for
-any fixed offset k, PE(pos + k) can be represented as a linear function of PE(pos)": it is a
-rotation of every (sine, cosine) pair, so the product of two encodings depends only on their
-distance.
-"""
-
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import mean
 from typing import TYPE_CHECKING, Literal, cast
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.config import load_recipe
 from transduce.model.config import ModelConfig
-from transduce.model.layers import sinusoids
 from transduce.model.transformer import Transformer
-from transduce.paper.figures.common import PaperFigure, test_generator, train_module
-from transduce.paper.plot import MARKERS, Ink
+from transduce.paper.figures.lookups import test_generator, train_module
+from transduce.paper.plot import Ink, PaperFigure, line_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
-
-SHIFTS = (1, 7, 31)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SinusoidProperties:
-    """Measurements of one table of sinusoids."""
-
-    length: int
-    d_model: int
-    products: tuple[tuple[float, ...], ...]
-    """Row by row PE(pos) · PE(pos + distance) / (d_model / 2), for the positions in `places`."""
-    places: tuple[int, ...]
-    distances: tuple[int, ...]
-    spread: float
-    """Largest difference between products at one distance and different positions."""
-    shift_errors: tuple[float, ...]
-    """For each of SHIFTS the largest |PE(pos + k) − M_k PE(pos)| over positions and axes."""
-    not_orthogonal: float
-    """The largest entry of M_kᵀ M_k − I: a rotation changes no length."""
-
-
-def shift_matrix(k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
-    """Return M with M PE(pos) = PE(pos + k) for every pos: one rotation per wavelength.
-
-    Source:
-        Vaswani et al. 2017, section 3.5; it follows from sin and cos of a sum.
-    """
-    matrix = torch.zeros(d_model, d_model, dtype=torch.float64)
-    for i in range(0, d_model, 2):
-        angle = k / 10_000 ** (i / d_model)
-        cos, sin = math.cos(angle), math.sin(angle)
-        matrix[i : i + 2, i : i + 2] = torch.tensor([[cos, sin], [-sin, cos]], dtype=torch.float64)
-    return matrix
-
-
-def measure_waves(length: int = 256, *, d_model: int = 512) -> SinusoidProperties:
-    """Measure products of encodings, and their shifts by `SHIFTS`."""
-    table = sinusoids(length, d_model).double()
-    places = tuple(length * eighths // 8 for eighths in (2, 4, 6))
-    reach = length // 4
-    distances = tuple(range(-reach, reach))
-    products = [
-        [(table[place] @ table[place + far]).item() / (d_model / 2) for far in distances]
-        for place in places
-    ]
-    matrices = [shift_matrix(k, d_model) for k in SHIFTS]
-    unit = torch.eye(d_model, dtype=torch.float64)
-    return SinusoidProperties(
-        length=length,
-        d_model=d_model,
-        products=tuple(map(tuple, products)),
-        places=places,
-        distances=distances,
-        spread=max(max(column) - min(column) for column in zip(*products, strict=True)),
-        shift_errors=tuple(
-            (table[:-k] @ matrix.T - table[k:]).abs().max().item()
-            for k, matrix in zip(SHIFTS, matrices, strict=True)
-        ),
-        not_orthogonal=max((m.T @ m - unit).abs().max().item() for m in matrices),
-    )
-
-
-def waves_figure(*, quick: bool = False) -> PaperFigure:
-    """Measure the base model's sinusoids, and plot them."""
-    result = measure_waves(64, d_model=64) if quick else measure_waves()
-    shifts = ", ".join(map(str, SHIFTS))
-    return PaperFigure(
-        title="The sinusoids, their products, their shifts (3.5)",
-        numbers=result,
-        finding=(
-            f"PE(pos + k) is M_k PE(pos) with one rotation matrix M_k for all positions: over "
-            f"{result.length} positions and k {shifts} the largest error is "
-            f"{max(result.shift_errors):.0e}, single-precision rounding. The product of two "
-            f"encodings depends on their distance alone (to {result.spread:.0e} of its largest)."
-        ),
-        draw=lambda figure, ink: _draw_waves(result, figure, ink),
-        height=5.6,
-    )
-
-
-def _draw_waves(result: SinusoidProperties, figure: "Figure", ink: Ink) -> None:
-    axes = figure.subplot_mosaic([["sine", "cosine"], ["near", "near"]], height_ratios=[1.25, 1])
-    # Only the short wavelengths: the long ones hardly change over this length.
-    table = sinusoids(result.length, result.d_model)[: result.length // 2, : result.d_model // 2]
-    pictures: list[AxesImage] = []
-    for odd, name in enumerate(("sine", "cosine")):
-        picture = axes[name].imshow(
-            table[:, odd::2].numpy(),
-            aspect="auto",
-            cmap=ink.around_zero,
-            vmin=-1,
-            vmax=1,
-            interpolation="nearest",
-        )
-        pictures.append(picture)
-        axes[name].grid(visible=False)
-        axes[name].set(title=f"PE(pos, 2i{' + 1' * odd}), a {name}", xlabel="i")
-    axes["sine"].set(ylabel="pos")
-    figure.colorbar(pictures[-1], ax=axes["cosine"], pad=0.02)
-    below = axes["near"]
-    for number, (place, line) in enumerate(zip(result.places, result.products, strict=True)):
-        below.plot(
-            result.distances,
-            line,
-            color=ink.lines[number],
-            marker=MARKERS[number],
-            markevery=(number * 3, 12),
-            label=f"pos {place}",
-        )
-    below.set(
-        title="PE(pos) · PE(pos + k), as a share of the largest: three positions, one curve",
-        xlabel="k",
-    )
-    below.legend()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,18 +73,15 @@ def measure_order(
         return max(errors)
 
     source = torch.arange(1, 6)[None]
+    stacks: dict[str, Callable[[Tensor], Tensor]] = {
+        "encoder, no positions": lambda ids: without.encode(ids, None),
+        "encoder, sinusoids": lambda ids: sinusoid.encode(ids, None),
+        "encoder, learned": lambda ids: learned.encode(ids, None),
+        "decoder, no positions": lambda ids: without.hidden_states(source, None, ids),
+    }
     with torch.inference_mode():
-        stacks = (
-            ("encoder, no positions", worst(lambda ids: without.encode(ids, None))),
-            ("encoder, sinusoids", worst(lambda ids: sinusoid.encode(ids, None))),
-            ("encoder, learned", worst(lambda ids: learned.encode(ids, None))),
-            ("decoder, no positions", worst(lambda ids: without.hidden_states(source, None, ids))),
-        )
-    return OrderSensitivity(
-        length=length,
-        permutations=permutations,
-        stacks=tuple(Equivariance(name=name, error=error) for name, error in stacks),
-    )
+        errors = [Equivariance(name=name, error=worst(read)) for name, read in stacks.items()]
+    return OrderSensitivity(length=length, permutations=permutations, stacks=tuple(errors))
 
 
 def order_figure(*, quick: bool = False) -> PaperFigure:
@@ -248,8 +120,8 @@ def _draw_order(result: OrderSensitivity, figure: "Figure", ink: Ink) -> None:
         axes.annotate(
             f"{error:.1e}" if error < 0.01 else f"{error:.2f}",
             (error, row),
+            (8, -3),
             textcoords="offset points",
-            xytext=(8, -3),
             fontsize=9,
         )
     axes.set_xscale("log")
@@ -315,20 +187,18 @@ def measure_lengths(
 def lengths_figure(*, quick: bool = False) -> PaperFigure:
     """Measure, and plot accuracy by position."""
     result = measure_lengths(trained=8, seeds=1, updates=9) if quick else measure_lengths()
-    summary = {
-        positions: (
-            f"{_mean_and_range([test.within for test in result.of(positions)])} within and "
-            f"{_mean_and_range([test.beyond for test in result.of(positions)])} beyond"
-        )
+    sinusoid, learned = (
+        f"{_mean_and_range([test.within for test in result.of(positions)])} within and "
+        f"{_mean_and_range([test.beyond for test in result.of(positions)])} beyond"
         for positions in ENCODINGS
-    }
+    )
     return PaperFigure(
         title="Longer than in training: sinusoids and learned positions (3.5)",
         numbers=result,
         finding=(
             f"Predicting the preceding id, trained up to length {result.trained}, tested up to "
-            f"{result.tested}: sinusoids get {summary['sinusoid']} the trained length right, "
-            f"learned positions {summary['learned']} (mean and range of "
+            f"{result.tested}: sinusoids get {sinusoid} the trained length right, "
+            f"learned positions {learned} (mean and range of "
             f"{len(result.of('learned'))} seeds)."
         ),
         draw=lambda figure, ink: _draw_lengths(result, figure, ink),
@@ -380,19 +250,17 @@ def _mean_and_range(shares: list[float]) -> str:
 def _draw_lengths(result: LengthGeneralization, figure: "Figure", ink: Ink) -> None:
     axes = figure.subplots()
     places = range(1, result.tested + 1)
-    axes.axvspan(
-        result.trained + 0.5, result.tested + 0.5, color=ink.faint, alpha=0.45, linewidth=0
-    )
+    begin, end = result.trained + 0.5, result.tested + 0.5
+    axes.axvspan(begin, end, color=ink.faint, alpha=0.45, linewidth=0)
     axes.text(result.trained + 1, 97, "beyond training", fontsize=9)
     for number, positions in enumerate(ENCODINGS):
-        colour = ink.lines[number]
-        tests = result.of(positions)
-        for test in tests:
-            shares = [100 * share for share in test.by_place]
-            axes.plot(places, shares, linewidth=0.8, alpha=0.4, color=colour, marker="")
-        means = [100 * mean(shares) for shares in zip(*(t.by_place for t in tests), strict=True)]
+        style = line_style(number, ink)
+        by_seed = [test.by_place for test in result.of(positions)]
+        for shares in by_seed:
+            percents = [100 * share for share in shares]
+            axes.plot(places, percents, linewidth=0.8, alpha=0.4, color=style["color"], marker="")
+        means = [100 * mean(shares) for shares in zip(*by_seed, strict=True)]
         name = "sinusoids" if positions == "sinusoid" else "learned positions"
-        axes.plot(places, means, label=name, color=colour, marker=MARKERS[number], markevery=4)
-    axes.set(xlabel="position", ylabel="right, %", ylim=(0, 105))
-    axes.set_xlim(0.5, result.tested + 0.5)
+        axes.plot(places, means, label=name, markevery=4, **style)
+    axes.set(xlabel="position", ylabel="right, %", ylim=(0, 105), xlim=(0.5, end))
     axes.legend(loc="center left")

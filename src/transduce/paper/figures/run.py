@@ -10,14 +10,16 @@ import torch
 
 from transduce.bundle.bundle import Bundle
 from transduce.io.machine import VERSION
-from transduce.paper.figures.attention_scores import compatibility_figure, scaling_figure
-from transduce.paper.figures.common import PaperFigure
 from transduce.paper.figures.coreference import coreference_figure
-from transduce.paper.figures.heads import heads_figure
-from transduce.paper.figures.masks import masks_figure
-from transduce.paper.figures.positions import lengths_figure, order_figure, waves_figure
-from transduce.paper.figures.schedule import curves_figure
-from transduce.paper.plot import save_plot
+from transduce.paper.figures.formulas import (
+    curves_figure,
+    masks_figure,
+    scaling_figure,
+    waves_figure,
+)
+from transduce.paper.figures.lookups import compatibility_figure, heads_figure
+from transduce.paper.figures.positions import lengths_figure, order_figure
+from transduce.paper.plot import PaperFigure, save_plot
 from transduce.paper.report import json_text, write_files
 
 IT = "it"
@@ -65,36 +67,10 @@ def make_figure(name: str, *, bundle: Bundle | None = None, quick: bool = False)
         bundle: a model of the demo, for "it".
         quick: measure little, only to check that it works.
     """
-    if name == IT:
-        assert bundle is not None, "`select_figures` requires one"
-        return coreference_figure(bundle, quick=quick)
-    return FIGURES[name](quick=quick)
-
-
-def write_figure(folder: Path, name: str, shown: PaperFigure, *, quick: bool) -> None:
-    """Write NAME.json and the plots NAME.svg, .png, -dark.svg and -dark.png.
-
-    Args:
-        folder: where to.
-        name: of the figure and its files.
-        shown: the measured figure.
-        quick: recorded, since quick numbers mean little.
-    """
-    save_plot(folder, name, shown.draw, height=shown.height)
-    record = {
-        "figure": name,
-        "title": shown.title,
-        "found": shown.finding,
-        "quick": quick,
-        "versions": {
-            "transduce": VERSION,
-            "torch": str(torch.__version__),
-            "python": platform.python_version(),
-        },
-        "threads": torch.get_num_threads(),
-        "numbers": asdict(shown.numbers),
-    }
-    write_files(folder, {f"{name}.json": json_text(record, indent=1)})
+    if name != IT:
+        return FIGURES[name](quick=quick)
+    assert bundle is not None, "`select_figures` requires one"
+    return coreference_figure(bundle, quick=quick)
 
 
 def make_figures(
@@ -112,17 +88,32 @@ def make_figures(
         folder: where they go; other figures in it stay.
         bundle: for the figure of "it".
         quick: only to see that all works.
-        tell: told what is being measured.
+        on_progress: called with what is being measured.
     """
-    figures: dict[str, PaperFigure] = {}
+    parts, rows = ["# Figures"], ["| figure | finding |", "|---|---|"]
     for name in names:
         on_progress(f"measuring: {name}")
-        figures[name] = make_figure(name, bundle=bundle, quick=quick)
-        write_figure(folder, name, figures[name], quick=quick)
-    parts = [
-        f"## {figure.title}\n\n{figure.finding}\n\n![]({name}.svg)"
-        for name, figure in figures.items()
-    ]
-    write_files(folder, {"figures.md": "\n\n".join(["# Figures", *parts]) + "\n"})
-    rows = [f"| {name} | {figure.finding} |" for name, figure in figures.items()]
-    return "\n".join(["| figure | finding |", "|---|---|", *rows])
+        figure = make_figure(name, bundle=bundle, quick=quick)
+        save_plot(folder, name, figure.draw, height=figure.height)
+        record = _record(name, figure, quick=quick)
+        write_files(folder, {f"{name}.json": json_text(record, indent=1)})
+        parts.append(f"## {figure.title}\n\n{figure.finding}\n\n![]({name}.svg)")
+        rows.append(f"| {name} | {figure.finding} |")
+    write_files(folder, {"figures.md": "\n\n".join(parts) + "\n"})
+    return "\n".join(rows)
+
+
+def _record(name: str, figure: PaperFigure, *, quick: bool) -> dict[str, object]:
+    return {
+        "figure": name,
+        "title": figure.title,
+        "found": figure.finding,
+        "quick": quick,  # quick numbers mean little
+        "versions": {
+            "transduce": VERSION,
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+        },
+        "threads": torch.get_num_threads(),
+        "numbers": asdict(figure.numbers),
+    }

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transduce.paper.figures.attention_scores import (
+from transduce.paper.figures.lookups import (
     SCORE_FUNCTIONS,
     ScoreFunction,
     ScoreModule,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.paper.figures.schedule import measure_curves
+from transduce.paper.figures.formulas import measure_curves
 
 
 def test_base_and_big_peak_where_and_as_high_as_the_paper_has_it():

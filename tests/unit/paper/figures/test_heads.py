@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.paper.figures.heads import heads_figure, measure_heads
+from transduce.paper.figures.lookups import heads_figure, measure_heads
 
 
 @pytest.mark.slow

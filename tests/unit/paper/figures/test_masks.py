@@ -1,6 +1,6 @@
 """What each attention looks at, read off equation (1)."""
 
-from transduce.paper.figures.masks import measure_masks
+from transduce.paper.figures.formulas import measure_masks
 
 
 def test_padding_is_looked_at_by_nobody():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from transduce.model.layers import sinusoids
-from transduce.paper.figures.positions import measure_waves, shift_matrix
+from transduce.paper.figures.formulas import measure_waves, shift_matrix
 
 
 @pytest.mark.parametrize("k", [1, 5, 23])
