@@ -26,12 +26,10 @@ from transduce.data.corpus import tidy
 from transduce.evaluation.significance import System, compare_systems
 from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.ct2_model import (
-    Cache,
-    max_positions,
     vocabulary,
     write_ctranslate2,
 )
-from transduce.inference.engines.ct2_runtime import Ct2Model, Plan, Plans, ScoringPair
+from transduce.inference.engines.ct2_runtime import Ct2Model, Plan, Plans
 from transduce.inference.translator import Extras, Translation, Translator
 from transduce.search.config import SearchConfig
 
@@ -64,7 +62,7 @@ def main() -> None:
             Translator.load(arguments.model, engine="torch"),
             Translator.load(arguments.model, engine="ctranslate2"),
             Translator.load(arguments.model, engine="ctranslate2", compute_type="int8"),
-            rounds_itself(bundle, plain),
+            rounds_itself(bundle),
         )
         found = {
             f"beam {config.beam}, alpha {config.alpha}" if config.beam > 1 else "greedy": searched(
@@ -118,16 +116,10 @@ def searched(
     return found
 
 
-def rounds_itself(bundle: Bundle, folder: Path) -> Translator:
-    """CTranslate2 in 8 bits from a folder in single precision, as people use it."""
-    engine = Ct2Engine(
-        folder,
-        plans=Plans(INT8, INT8),
-        pieces=vocabulary(bundle.tokenizer),
-        longest=max_positions(bundle.model.config),
-        device="cpu",
-        cache=Cache(),
-    )
+def rounds_itself(bundle: Bundle) -> Translator:
+    """CTranslate2 in 8 bits from a model in single precision, as people use it."""
+    engine = Ct2Engine(bundle, plan=Plan("float32", 1, 1))
+    engine.plans = Plans(INT8, INT8)
     return Translator([engine], bundle.tokenizer, model=bundle.model, search=bundle.search)
 
 
@@ -137,12 +129,12 @@ def log_probs_off(
     """How far 8 bits move ln p of each piece of the references, in the mean."""
     encode, eos = bundle.tokenizer.encode, bundle.tokenizer.EOS
     pairs = [
-        ScoringPair(tuple(encode(tidy(source))), (*encode(tidy(said)), eos))
+        (tuple(encode(tidy(source))), (*encode(tidy(said)), eos))
         for source, said in zip(sources, references, strict=True)
     ]
 
     def log_probs(folder: Path, plan: Plan) -> list[float]:
-        calls = Ct2Model(folder, plan, pieces=vocabulary(bundle.tokenizer), eos=eos)
+        calls = Ct2Model(folder, plan, pieces=vocabulary(bundle.tokenizer))
         return [one for line in calls.score(pairs) for one in line]
 
     exact = log_probs(plain, Plan("float32", 1, 1))

@@ -48,7 +48,7 @@ def both(
     bundle = bundle_of(model, corpus.tokenizer)
     asked = requests(23, corpus.tokenizer.vocab_size)
     ours = TorchEngine(model, pad=corpus.tokenizer.pad, eos=0, device="cpu")
-    theirs = Ct2Engine.from_bundle(bundle, cache=Cache(cache))
+    theirs = Ct2Engine(bundle, cache=Cache(cache))
     return list(
         zip(
             ours.search(asked, config),
@@ -104,7 +104,7 @@ def test_int8_cuts_no_product_off(corpus: Corpus, tmp_path: Path):
     asked = requests(23, corpus.tokenizer.vocab_size)
     config = SearchConfig(beam=1, extra=11)
     ours = TorchEngine(model, pad=corpus.tokenizer.pad, eos=0, device="cpu")
-    engine = Ct2Engine.from_bundle(
+    engine = Ct2Engine(
         bundle_of(model, corpus.tokenizer), compute_type="int8", cache=Cache(tmp_path)
     )
 

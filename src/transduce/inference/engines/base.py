@@ -128,7 +128,7 @@ def select_engines(
         return EngineSelection((torch_engine,), f"engine: torch ({reason})")
     allowed = read_shortlist(shortlist, vocabulary(bundle.tokenizer)) if shortlist else None
     try:
-        ct2 = Ct2Engine.from_bundle(
+        ct2 = Ct2Engine(
             bundle,
             device=device,
             compute_type=compute_type,

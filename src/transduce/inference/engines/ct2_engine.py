@@ -28,7 +28,6 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -48,13 +47,12 @@ from transduce.inference.engines.ct2_runtime import (
     Ct2Model,
     Plan,
     Plans,
-    ScoringPair,
     SearchBatch,
     load_or_measure_plans,
     resolve_compute_types,
 )
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
-from transduce.search.hypothesis import Hypothesis, length_penalty
+from transduce.search.hypothesis import Hypothesis, length_penalty, rank
 
 MAX_ROWS = 64
 """Maximum sentences per batch: more are no faster on a CPU, and balance workers worse."""
@@ -70,38 +68,6 @@ class Ct2Engine:
 
     def __init__(
         self,
-        folder: Path,
-        *,
-        plans: Plans,
-        pieces: Sequence[str],
-        longest: int,
-        device: str,
-        cache: Cache,
-        shortlist: Shortlist | None = None,
-    ) -> None:
-        """Use `from_bundle`, which converts a model and measures plans.
-
-        Args:
-            folder: a model written by `write_ctranslate2`.
-            plans: how to compute.
-            pieces: its vocabulary: EOS first, PAD last.
-            longest: its number of positions, EOS included.
-            device: "cpu", "cuda" or one of several, as "cuda:1".
-            cache: holds the folder; kept alive, since a temporary cache goes with its last user.
-            shortlist: the one in the folder, if any.
-        """
-        self.plans = plans
-        self._pieces, self._longest = list(pieces), longest
-        self._folder, self._device, self._cache = folder, device, cache
-        self._shortlist = shortlist
-        self._fewest_pieces = len(shortlist.always if shortlist else pieces)  # to choose from
-        self._lock = threading.Lock()
-        self._loaded: dict[Plan, Ct2Model] = {}
-        self._model(plans.throughput)
-
-    @classmethod
-    def from_bundle(
-        cls,
         bundle: Bundle,
         *,
         device: str = "cpu",
@@ -109,7 +75,7 @@ class Ct2Engine:
         plan: Plan | None = None,
         shortlist: Shortlist | None = None,
         cache: Cache | None = None,
-    ) -> "Ct2Engine":
+    ) -> None:
         """Convert a model, unless the cache has it, and load it.
 
         Args:
@@ -126,33 +92,33 @@ class Ct2Engine:
                 compute type here.
             OSError: if the model cannot be written anywhere.
         """
-        cache = cache or Cache()
         kind = device.partition(":")[0]
         requested = plan.compute_type if plan else compute_type
         compute_types = resolve_compute_types(requested, device=kind)
-        pieces = vocabulary(bundle.tokenizer)
+        self._cache = cache or Cache()  # kept alive: a temporary one goes with its last user
+        self._device, self._shortlist = device, shortlist
+        self._pieces = vocabulary(bundle.tokenizer)
+        self._fewest_pieces = len(shortlist.always if shortlist else self._pieces)  # to choose from
+        self._longest = max_positions(bundle.model.config)
         name = f"ct2-{_checksum(bundle)[:32]}"
         if shortlist:
-            name += f"-{sha256(shortlist.to_text(pieces).encode()).hexdigest()[:16]}"
+            name += f"-{sha256(shortlist.to_text(self._pieces).encode()).hexdigest()[:16]}"
         folders = {
             number_format: _converted(
-                bundle, name, compute_type=number_format, shortlist=shortlist, cache=cache
+                bundle, name, compute_type=number_format, shortlist=shortlist, cache=self._cache
             )
             for number_format in compute_types
         }
-        if plan is None:
-            plans = load_or_measure_plans(folders, pieces, device=kind, cache=cache)
-        else:
-            plans = Plans(plan, plan)
-        return cls(
-            folders[plans.throughput.compute_type],
-            plans=plans,
-            pieces=pieces,
-            longest=max_positions(bundle.model.config),
-            device=device,
-            cache=cache,
-            shortlist=shortlist,
+        self.plans = (
+            Plans(plan, plan)
+            if plan
+            else load_or_measure_plans(folders, self._pieces, device=kind, cache=self._cache)
         )
+        """How to compute single sentences, and many."""
+        self._folder = folders[self.plans.throughput.compute_type]
+        self._lock = threading.Lock()
+        self._loaded: dict[Plan, Ct2Model] = {}
+        self._model(self.plans.throughput)
 
     @property
     def preferred_batches(self) -> int:
@@ -216,37 +182,34 @@ class Ct2Engine:
             raise ValueError(f"CTranslate2 does not support {reason}; use the torch engine")
         model = self._model(self.plans.latency if len(requests) == 1 else self.plans.throughput)
         limits = [self._limit(request, config, constraints) for request in requests]
+
+        def search(groups: Sequence[_Group]) -> dict[int, list[Ct2Hypothesis]]:
+            batches = [
+                SearchBatch(
+                    requests=tuple(requests[index] for index in group),
+                    limit=max(limits[index] for index in group),
+                    exponent=_exponent([requests[index] for index in group], config),
+                )
+                for group in groups
+            ]
+            results = model.search(batches, beam=config.beam, constraints=constraints)
+            chain = itertools.chain.from_iterable
+            return dict(zip(chain(groups), chain(results), strict=True))
+
         groups = list(_group_by_length(requests, workers=self.plans.throughput.workers))
-        search = partial(
-            _search_groups,
-            model,
-            requests=requests,
-            limits=limits,
-            config=config,
-            constraints=constraints,
-        )
         results = search(groups)
         results |= search(_groups_to_repeat(groups, limits, results))
-        pairs = [
-            ScoringPair(request.source, hypothesis.ids)
-            for index, request in enumerate(requests)
-            for hypothesis in results[index]
-        ]
-        masked = bool(
-            constraints.no_repeat
-            or constraints.min_length
-            or any(request.prefix for request in requests)
-        )
+        masked = any(request.prefix for request in requests)
+        masked = masked or bool(constraints.no_repeat or constraints.min_length)
+        pairs = [(r.source, best.ids) for i, r in enumerate(requests) for best in results[i]]
         scores = iter(model.score(pairs) if token_scores or masked else [()] * len(pairs))
-        return [
-            _rank(
-                [
-                    _rescore(hypothesis, next(scores), config, sum_scores=masked)
-                    for hypothesis in results[index]
-                ]
-            )
-            for index in range(len(requests))
+        rescored = [
+            [_rescore(best, next(scores), config, sum_scores=masked) for best in results[i]]
+            for i in range(len(requests))
         ]
+        # The comparison also drops NaN.
+        valid = [[best for best in some if best.log_prob > _IMPOSSIBLE] for some in rescored]
+        return [rank(some, beam=config.beam, constrained=False) for some in valid]
 
     def _limit(
         self, request: Request, config: SearchConfig, constraints: DecodingConstraints
@@ -258,11 +221,7 @@ class Ct2Engine:
         with self._lock:
             if plan not in self._loaded:
                 self._loaded[plan] = Ct2Model(
-                    self._folder,
-                    plan,
-                    pieces=self._pieces,
-                    eos=Tokenizer.EOS,
-                    device=self._device,
+                    self._folder, plan, pieces=self._pieces, device=self._device
                 )
             return self._loaded[plan]
 
@@ -310,29 +269,6 @@ def _groups_to_repeat(
     return [list(group) for _, group in by_limit]
 
 
-def _search_groups(
-    model: Ct2Model,
-    groups: Sequence[_Group],
-    *,
-    requests: Sequence[Request],
-    limits: Sequence[int],
-    config: SearchConfig,
-    constraints: DecodingConstraints,
-) -> dict[int, list[Ct2Hypothesis]]:
-    """Return the hypotheses of each request of these groups, by its index."""
-    batches = [
-        SearchBatch(
-            requests=tuple(requests[index] for index in group),
-            limit=max(limits[index] for index in group),
-            exponent=_exponent([requests[index] for index in group], config),
-        )
-        for group in groups
-    ]
-    results = model.search(batches, beam=config.beam, constraints=constraints)
-    chain = itertools.chain.from_iterable
-    return dict(zip(chain(groups), chain(results), strict=True))
-
-
 def _exponent(requests: Sequence[Request], config: SearchConfig) -> float:
     """Return the exponent where length^exponent has the slope of ((5 + length) / 6)^α."""
     if config.beam == 1 or not config.alpha:
@@ -358,14 +294,6 @@ def _rescore(
         score=total / length_penalty(len(hypothesis.ids), config.alpha),
         finished=hypothesis.ids[-1] == Tokenizer.EOS,
     )
-
-
-def _rank(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-    # The comparison also drops NaN.
-    valid = [hypothesis for hypothesis in hypotheses if hypothesis.log_prob > _IMPOSSIBLE]
-    if not valid:
-        raise ValueError("the model's logits are NaN or infinite: check its weights and precision")
-    return sorted(valid, key=lambda hypothesis: -hypothesis.score)
 
 
 def _checksum(bundle: Bundle) -> str:

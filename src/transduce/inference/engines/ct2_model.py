@@ -33,13 +33,14 @@ writable, a temporary one is used and removed with the process. Concurrent proce
 entries are written atomically, named by what they depend on.
 """
 
+import itertools
 import os
 import shutil
 import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -85,7 +86,23 @@ _BY_ID = ("encoder/embeddings_0", "decoder/embeddings", "decoder/projection")
 _PAIR_LIMIT = 128  # largest sum of two adjacent int8 weights of one sign: see above
 _TINY = 1e-20  # a row below it counts as zero: its scale must fit float32
 _PAD_BIAS = -1e4  # representable in float16, and below any logit
-_FUSED = ("query", "key", "value")
+_LAYERS = {
+    "self_attention/linear_0": tuple(
+        f"self_attention.{part}" for part in ("query", "key", "value")
+    ),
+    "self_attention/linear_1": ("self_attention.out",),
+    "self_attention/layer_norm": ("self_attention_norm.norm",),
+    "attention/linear_0": ("cross_attention.query",),
+    "attention/linear_1": ("cross_attention.key", "cross_attention.value"),
+    "attention/linear_2": ("cross_attention.out",),
+    "attention/layer_norm": ("cross_attention_norm.norm",),
+    "ffn/linear_0": ("feed_forward.inner",),
+    "ffn/linear_1": ("feed_forward.outer",),
+    "ffn/layer_norm": ("feed_forward_norm.norm",),
+}
+"""CTranslate2's parts of a layer, and ours whose tensors are concatenated in each."""
+
+_NORM_PARTS = {"weight": "gamma", "bias": "beta"}
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}
 
 
@@ -267,16 +284,13 @@ def write_ctranslate2(
     spec.optimize(quantization=None if int8 else quantization)
     with atomic_folder(folder) as fresh:
         spec.save(str(fresh))
-        for name, data in _tokenizer_files(bundle.tokenizer).items():
+        tokenizer = bundle.tokenizer
+        pair = isinstance(tokenizer, PairTokenizer)
+        files = tokenizer.files() if pair else {TOKENIZER: tokenizer.to_bytes()}
+        for name, data in files.items():
             (fresh / name).write_bytes(data)
         if shortlist is not None:
             (fresh / VMAP).write_bytes(shortlist.to_text(pieces).encode())
-
-
-def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
-    if isinstance(tokenizer, PairTokenizer):
-        return tokenizer.files()
-    return {TOKENIZER: tokenizer.to_bytes()}
 
 
 def _spec(config: ModelConfig, weights: Mapping[str, Tensor], order: Sequence[int], *, int8: bool):
@@ -302,11 +316,7 @@ def _spec(config: ModelConfig, weights: Mapping[str, Tensor], order: Sequence[in
 
 
 def ct2_variables(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return every tensor of the written model by its CTranslate2 name.
-
-    Fused projections are concatenated: queries, keys and values of self-attention, keys and values
-    of cross-attention.
-    """
+    """Return every tensor of the written model by its CTranslate2 name."""
     # Clones: CTranslate2 quantizes in place.
     weights = {name: tensor.detach().cpu().float().clone() for name, tensor in weights.items()}
     embedding = weights["embedding.weight"]
@@ -325,51 +335,17 @@ def ct2_variables(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[st
         "encoder/position_encodings/encodings": table,
         "decoder/position_encodings/encodings": table,
     }
-    for scope, names in _linear_layers(config):
-        for part in ("weight", "bias"):
-            parts = [weights[key] for name in names if (key := f"{name}.{part}") in weights]
-            if parts:
-                variables[f"{scope}/{part}"] = torch.cat(parts)
-    for scope, name in _norms(config):
-        variables[f"{scope}/gamma"] = weights[f"{name}.weight"]
-        variables[f"{scope}/beta"] = weights[f"{name}.bias"]
-    return variables
-
-
-def _layers(config: ModelConfig) -> Iterator[tuple[str, str]]:
-    """Each layer's CTranslate2 name and ours."""
     for side, count in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        for number in range(count):
-            yield f"{side}/layer_{number}", f"{side}.{number}"
-
-
-def _linear_layers(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """CTranslate2's linear layers, and ours whose weights are concatenated in each."""
-    for scope, name in _layers(config):
-        self_attention, cross = f"{name}.self_attention", f"{name}.cross_attention"
-        yield (
-            f"{scope}/self_attention/linear_0",
-            tuple(f"{self_attention}.{part}" for part in _FUSED),
-        )
-        yield f"{scope}/self_attention/linear_1", (f"{self_attention}.out",)
-        yield f"{scope}/ffn/linear_0", (f"{name}.feed_forward.inner",)
-        yield f"{scope}/ffn/linear_1", (f"{name}.feed_forward.outer",)
-        if name.startswith("decoder"):
-            yield f"{scope}/attention/linear_0", (f"{cross}.query",)
-            yield f"{scope}/attention/linear_1", (f"{cross}.key", f"{cross}.value")
-            yield f"{scope}/attention/linear_2", (f"{cross}.out",)
-
-
-def _norms(config: ModelConfig) -> Iterator[tuple[str, str]]:
-    """Each normalisation's CTranslate2 name and ours."""
-    for scope, name in _layers(config):
-        yield f"{scope}/self_attention/layer_norm", f"{name}.self_attention_norm.norm"
-        yield f"{scope}/ffn/layer_norm", f"{name}.feed_forward_norm.norm"
-        if name.startswith("decoder"):
-            yield f"{scope}/attention/layer_norm", f"{name}.cross_attention_norm.norm"
-    if config.norm == "pre":
-        yield "encoder/layer_norm", "encoder_norm"
-        yield "decoder/layer_norm", "decoder_norm"
+        for number, (layer, names) in itertools.product(range(count), _LAYERS.items()):
+            for part in ("weight", "bias"):
+                keys = [f"{side}.{number}.{name}.{part}" for name in names]
+                if keys := [key for key in keys if key in weights]:
+                    variable = _NORM_PARTS[part] if layer.endswith("layer_norm") else part
+                    tensor = torch.cat([weights[key] for key in keys])
+                    variables[f"{side}/layer_{number}/{layer}/{variable}"] = tensor
+        for part, variable in _NORM_PARTS.items() if config.norm == "pre" else ():
+            variables[f"{side}/layer_norm/{variable}"] = weights[f"{side}_norm.{part}"]
+    return variables
 
 
 class QuantizedMatrix(NamedTuple):

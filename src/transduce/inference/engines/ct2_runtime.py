@@ -10,14 +10,16 @@ float32 by default, because only that gives torch's translations; "auto" measure
 """
 
 import hashlib
+import itertools
 import json
 import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
+from transduce.data.tokenizer import EOS
 from transduce.inference.engines.ct2_model import VMAP, Cache, load_ctranslate2
 from transduce.inference.engines.parallel import preserve_thread_count
 from transduce.io import machine
@@ -40,6 +42,9 @@ _MIN_SECONDS, _MIN_TRIES = 0.2, 8  # that a plan is measured for
 _MAX_SECONDS = 0.6  # a slow plan is measured no longer
 _ROWS, _SOURCE, _STEPS = 16, 16, 8  # batch size, source pieces and steps of a trial
 _GAIN = 0.8  # a later plan is preferred if it takes less than this share of the time
+
+
+Ids = tuple[int, ...]
 
 
 class Plan(NamedTuple):
@@ -70,48 +75,18 @@ class SearchBatch(NamedTuple):
 class Ct2Hypothesis(NamedTuple):
     """A hypothesis as CTranslate2 returns it."""
 
-    ids: tuple[int, ...]
+    ids: Ids
     """With EOS at the end, if it was reached."""
 
     total: float
     """Sum of log-probabilities, without the prefix's."""
 
 
-class ScoringPair(NamedTuple):
-    """A source and a translation to score."""
-
-    source: tuple[int, ...]
-
-    target: tuple[int, ...]
-    """With or without EOS at its end."""
-
-
-@runtime_checkable
-class _SearchResult(Protocol):
-    hypotheses: list[list[str]]
-    scores: list[float]
-
-
-@runtime_checkable
-class _PendingSearch(Protocol):
-    def result(self) -> _SearchResult: ...
-
-
-@runtime_checkable
-class _ScoreResult(Protocol):
-    log_probs: list[float]
-
-
-@runtime_checkable
-class _PendingScore(Protocol):
-    def result(self) -> _ScoreResult: ...
-
-
 class Ct2Model:
     """A loaded model. Thread-safe; batches submitted in one call are computed in parallel."""
 
     def __init__(
-        self, folder: Path, plan: Plan, *, pieces: Sequence[str], eos: int, device: str = "cpu"
+        self, folder: Path, plan: Plan, *, pieces: Sequence[str], device: str = "cpu"
     ) -> None:
         """Load a model.
 
@@ -120,12 +95,10 @@ class Ct2Model:
                 are computed over the whole vocabulary.
             plan: how to compute.
             pieces: its vocabulary by id.
-            eos: the id of EOS.
             device: "cpu", "cuda" or one of several, as "cuda:1".
         """
         self._pieces = list(pieces)
         self._ids = {piece: id for id, piece in enumerate(pieces)}
-        self._eos = eos
         self._has_shortlist = (folder / VMAP).is_file()
         kind, _, index = device.partition(":")
         with preserve_thread_count():
@@ -149,33 +122,43 @@ class Ct2Model:
             beam: beam size, and number of hypotheses per sentence.
             constraints: minimum length and repetition.
         """
-        pending = [
-            self._submit_search(batch, beam=beam, constraints=constraints) for batch in batches
-        ]
+        pending = [self._submit(batch, beam=beam, constraints=constraints) for batch in batches]
         return [
-            [self._hypotheses(search.result(), batch.exponent) for search in searches]
+            [
+                [
+                    # Undo CTranslate2's length normalisation to get the sum.
+                    Ct2Hypothesis(
+                        tuple(self._ids[piece] for piece in pieces),
+                        score * len(pieces) ** batch.exponent,
+                    )
+                    for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+                ]
+                for result in (search.result() for search in searches)
+            ]
             for batch, searches in zip(batches, pending, strict=True)
         ]
 
-    def score(self, pairs: Sequence[ScoringPair]) -> list[tuple[float, ...]]:
-        """Return the log-probability of each piece of each target."""
-        order = sorted(range(len(pairs)), key=lambda index: -len(pairs[index].source))
+    def score(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[tuple[float, ...]]:
+        """Return the log-probability of each piece of each target, given its source."""
+        order = sorted(range(len(pairs)), key=lambda index: -len(pairs[index][0]))
         pending = [
-            score
-            for first in range(0, len(order), SCORING_BATCH)
-            for score in self._submit_scoring(
-                [pairs[index] for index in order[first : first + SCORING_BATCH]]
+            self._translator.score_batch(
+                [self._to_pieces(pairs[i][0]) for i in batch],
+                [self._to_pieces(id for id in pairs[i][1] if id != EOS) for i in batch],
+                asynchronous=True,
+                max_input_length=0,
             )
+            for first in range(0, len(order), SCORING_BATCH)
+            for batch in [order[first : first + SCORING_BATCH]]
         ]
-        scores: list[tuple[float, ...]] = [()] * len(pairs)
-        for index, score in zip(order, pending, strict=True):
-            # CTranslate2 scores an EOS that the target may lack.
-            scores[index] = tuple(score.result().log_probs[: len(pairs[index].target)])
-        return scores
+        scores = dict(zip(order, itertools.chain.from_iterable(pending), strict=True))
+        # CTranslate2 scores an EOS that the target may lack.
+        return [
+            tuple(scores[i].result().log_probs[: len(target)])
+            for i, (_, target) in enumerate(pairs)
+        ]
 
-    def _submit_search(
-        self, batch: SearchBatch, *, beam: int, constraints: DecodingConstraints
-    ) -> list[_PendingSearch]:
+    def _submit(self, batch: SearchBatch, *, beam: int, constraints: DecodingConstraints):
         prefixes = [self._to_pieces(request.prefix) for request in batch.requests]
         return self._translator.translate_batch(
             [self._to_pieces(request.source) for request in batch.requests],
@@ -192,23 +175,6 @@ class Ct2Model:
             return_scores=True,
             return_end_token=True,
         )
-
-    def _submit_scoring(self, pairs: Sequence[ScoringPair]) -> list[_PendingScore]:
-        return self._translator.score_batch(
-            [self._to_pieces(pair.source) for pair in pairs],
-            [self._to_pieces(id for id in pair.target if id != self._eos) for pair in pairs],
-            asynchronous=True,
-            max_input_length=0,
-        )
-
-    def _hypotheses(self, result: _SearchResult, exponent: float) -> list[Ct2Hypothesis]:
-        return [
-            # Undo CTranslate2's length normalisation to get the sum.
-            Ct2Hypothesis(
-                tuple(self._ids[piece] for piece in pieces), score * len(pieces) ** exponent
-            )
-            for pieces, score in zip(result.hypotheses, result.scores, strict=True)
-        ]
 
     def _to_pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces[id] for id in ids]
@@ -291,13 +257,9 @@ def _parse(text: str, compute_types: Sequence[str]) -> Plans | None:
         plans = Plans(*(Plan(*plan) for plan in json.loads(text)))
     except (ValueError, TypeError):
         return None
-    for plan in plans:
-        counts = (plan.workers, plan.threads)
-        if plan.compute_type not in compute_types or not all(
-            type(n) is int and n >= 1 for n in counts
-        ):
-            return None
-    return plans
+    counts = [*plans.latency[1:], *plans.throughput[1:]]
+    valid = all(type(count) is int and count >= 1 for count in counts)
+    return plans if valid and all(plan.compute_type in compute_types for plan in plans) else None
 
 
 def _measure(folders: Mapping[str, Path], pieces: Sequence[str]) -> Plans:
@@ -308,7 +270,7 @@ def _measure(folders: Mapping[str, Path], pieces: Sequence[str]) -> Plans:
     requests = _requests(len(pieces), _ROWS * cores)
 
     def seconds(plan: Plan, requests: Sequence[Request]) -> float:
-        return _seconds(Ct2Model(folders[plan.compute_type], plan, pieces=pieces, eos=0), requests)
+        return _seconds(Ct2Model(folders[plan.compute_type], plan, pieces=pieces), requests)
 
     many = [Plan(kind, cores // count, count) for count in threads for kind in folders]
     throughput = fastest(many, lambda plan: seconds(plan, requests), deadline=deadline)

@@ -27,7 +27,7 @@ from transduce.search.candidates import masked_log_softmax, mean_log_probs
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.constraints import ConstraintMask
 from transduce.search.fast_paths import fast_search
-from transduce.search.hypothesis import Ensemble, Hypothesis, Steps
+from transduce.search.hypothesis import Ensemble, Hypothesis
 from transduce.search.sampling import TokenSampler, sample
 
 MAX_SCORE_LOGITS = 1 << 24
@@ -137,19 +137,13 @@ class TorchEngine:
             constraints: the call's constraints.
             token_scores: ignored.
         """
-        count = self.preferred_batches
-        batches = list(_split_evenly(range(len(requests)), requests, count)) if requests else []
         jobs = [
-            _Job([requests[index] for index in indices], config, constraints) for indices in batches
+            _Job(part, config, constraints)
+            for part in _split_evenly(requests, self.preferred_batches)
         ]
-        hypotheses: list[list[Hypothesis]] = [[] for _ in requests]
         small = len(jobs) == 1 and self._is_small(requests, config.beam)
         with self._evaluating(), single_thread() if small else nullcontext():
-            results = self._run_parallel(jobs)
-        for indices, result in zip(batches, results, strict=True):
-            for index, best in zip(indices, result, strict=True):
-                hypotheses[index] = best
-        return hypotheses
+            return list(itertools.chain.from_iterable(self._run_parallel(jobs)))
 
     @torch.inference_mode()
     def score(self, pairs: Sequence[IdPair]) -> list[tuple[float, ...]]:
@@ -219,22 +213,17 @@ class TorchEngine:
         constraint_mask = ConstraintMask.of(
             requests, constraints, limits=limits, eos=eos, pad=pad, device=device
         )
-        steps = self._start(sources, beam=config.beam)
-        if constraints.sampling is None:
-            return fast_search(
-                steps,
-                limits=limits,
-                config=config,
-                eos=eos,
-                pad=pad,
-                device=device,
-                constraint_mask=constraint_mask,
-            )
-        return sample(
-            steps,
-            sampler=TokenSampler(
+        search = fast_search
+        if constraints.sampling is not None:
+            sampler = TokenSampler(
                 constraints.sampling, sources, limits=limits, beam=config.beam, device=device
-            ),
+            )
+            search = partial(sample, sampler=sampler)
+        ids, mask = pad_source(sources, pad=pad, eos=eos)
+        ids, mask = ids.to(device), None if mask is None else mask.to(device)
+        members = [FusedDecoder(model, ids, mask, beams=config.beam) for model in self._models]
+        return search(
+            members[0] if len(members) == 1 else Ensemble(members, pad=pad),
             limits=limits,
             config=config,
             eos=eos,
@@ -242,12 +231,6 @@ class TorchEngine:
             device=device,
             constraint_mask=constraint_mask,
         )
-
-    def _start(self, sources: Sequence[Sequence[int]], *, beam: int) -> Steps:
-        ids, mask = pad_source(sources, pad=self._pad, eos=self._eos)
-        ids, mask = ids.to(self._device), None if mask is None else mask.to(self._device)
-        members = [FusedDecoder(model, ids, mask, beams=beam) for model in self._models]
-        return members[0] if len(members) == 1 else Ensemble(members, pad=self._pad)
 
     def _log_probs(self, batch: Batch) -> Float[Tensor, "batch target vocab"]:
         """Return the log-probabilities of all pieces at each target position (teacher forcing)."""
@@ -289,15 +272,11 @@ class TorchEngine:
                 model.train()
 
 
-def _split_evenly(
-    indices: Sequence[int], requests: Sequence[Request], count: int
-) -> Iterator[Sequence[int]]:
+def _split_evenly(requests: Sequence[Request], count: int) -> list[Sequence[Request]]:
     """Split a batch into `count` parts of equal work, if each is worth a thread."""
-    work = list(itertools.accumulate(len(requests[index].source) + 1 for index in indices))
-    if count < 2 or len(indices) < count * _MIN_SENTENCES_PER_THREAD:
-        yield indices
-        return
+    if count < 2 or len(requests) < count * _MIN_SENTENCES_PER_THREAD:
+        return [requests] if requests else []
+    work = list(itertools.accumulate(len(request.source) + 1 for request in requests))
     ends = [bisect_left(work, work[-1] * part / count) + 1 for part in range(1, count)]
-    for start, end in itertools.pairwise([0, *ends, len(indices)]):
-        if start < end:
-            yield indices[start:end]
+    bounds = itertools.pairwise([0, *ends, len(requests)])
+    return [requests[start:end] for start, end in bounds if start < end]

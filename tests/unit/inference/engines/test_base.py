@@ -80,7 +80,7 @@ def test_a_quick_engine_that_fails_gives_way(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(Ct2Engine, "from_bundle", fail)
+    monkeypatch.setattr(Ct2Engine, "__init__", fail)
 
     choice = select_engines(bundle, cache=cache)
 

@@ -28,7 +28,7 @@ NEAR = 1e-4
 
 @pytest.fixture
 def engine(bundle: Bundle, cache: Cache) -> Ct2Engine:
-    return Ct2Engine.from_bundle(bundle, cache=cache)
+    return Ct2Engine(bundle, cache=cache)
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ def test_torch_keeps_its_threads_beside_it(bundle: Bundle, cache: Cache):
 
     try:
         torch.set_num_threads(3)
-        Ct2Engine.from_bundle(bundle, plan=Plan("float32", workers=1, threads=1), cache=cache)
+        Ct2Engine(bundle, plan=Plan("float32", workers=1, threads=1), cache=cache)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
 
 
 def test_it_likes_several_batches_for_each_worker(bundle: Bundle, cache: Cache):
-    engine = Ct2Engine.from_bundle(bundle, plan=Plan("float32", 3, 1), cache=cache)
+    engine = Ct2Engine(bundle, plan=Plan("float32", 3, 1), cache=cache)
 
     assert engine.preferred_batches >= 2 * 3
 
@@ -72,7 +72,7 @@ def test_it_likes_several_batches_for_each_worker(bundle: Bundle, cache: Cache):
 @pytest.mark.parametrize("beam", [1, 3])
 def test_each_sentence_has_its_own_limit(bundle: Bundle, cache: Cache, beam: int):
     endless(bundle)
-    engine = Ct2Engine.from_bundle(bundle, cache=cache)
+    engine = Ct2Engine(bundle, cache=cache)
 
     found = engine.search(REQUESTS, SearchConfig(beam=beam, extra=2))
 
@@ -128,7 +128,7 @@ def test_without_an_exponent_search_ends_when_the_beam_has_finished(bundle: Bund
     requests = [Request((first, second)) for first in range(3, 13) for second in range(3, 9)]
     config = SearchConfig(beam=3, alpha=0.0, extra=7)
 
-    found = Ct2Engine.from_bundle(bundle, cache=cache).search(requests, config, token_scores=False)
+    found = Ct2Engine(bundle, cache=cache).search(requests, config, token_scores=False)
 
     assert ids_of(found) == ids_of(exact.search(requests, config))
 
@@ -230,7 +230,7 @@ def test_a_translation_ends_with_the_learned_positions(
     learned = replace(shape, positions="learned", max_positions=6)
     bundle = bundle_of(lively(learned), tokenizer)
     endless(bundle)
-    engine = Ct2Engine.from_bundle(bundle, cache=cache)
+    engine = Ct2Engine(bundle, cache=cache)
 
     found = engine.search(REQUESTS, SearchConfig(beam=2, extra=50))
 
@@ -241,7 +241,7 @@ def test_a_translation_ends_with_the_learned_positions(
 def test_a_model_that_answers_with_no_number_is_found_out(bundle: Bundle, cache: Cache, beam: int):
     with torch.no_grad():
         bundle.model.decoder[0].feed_forward.outer.weight.fill_(1e38)
-    engine = Ct2Engine.from_bundle(bundle, cache=cache)
+    engine = Ct2Engine(bundle, cache=cache)
 
     with pytest.raises(ValueError, match="logits are NaN or infinite"):
         engine.search(REQUESTS, SearchConfig(beam=beam))
@@ -249,17 +249,17 @@ def test_a_model_that_answers_with_no_number_is_found_out(bundle: Bundle, cache:
 
 def test_a_model_is_converted_once(bundle: Bundle, cache: Cache):
     for _ in range(2):
-        Ct2Engine.from_bundle(bundle, cache=cache)
+        Ct2Engine(bundle, cache=cache)
 
     assert len([path for path in cache.root.iterdir() if path.is_dir()]) == 1
 
 
 def test_other_weights_are_another_model(bundle: Bundle, cache: Cache):
-    Ct2Engine.from_bundle(bundle, cache=cache)
+    Ct2Engine(bundle, cache=cache)
 
     with torch.no_grad():
         bundle.model.encoder[0].feed_forward.inner.bias[3] += 1e-6
-    Ct2Engine.from_bundle(bundle, cache=cache)
+    Ct2Engine(bundle, cache=cache)
 
     assert len([path for path in cache.root.iterdir() if path.is_dir()]) == 2
 
@@ -267,21 +267,21 @@ def test_other_weights_are_another_model(bundle: Bundle, cache: Cache):
 def test_eight_bits_are_computed_from_weights_that_are_written_in_them(
     bundle: Bundle, cache: Cache
 ):
-    Ct2Engine.from_bundle(bundle, compute_type="int8_float32", cache=cache)
+    Ct2Engine(bundle, compute_type="int8_float32", cache=cache)
 
     (folder,) = [path for path in cache.root.iterdir() if path.is_dir()]
     assert ctranslate2.Translator(str(folder)).compute_type == "int8_float32"
 
 
 def test_to_choose_between_two_kinds_of_numbers_both_are_written(bundle: Bundle, cache: Cache):
-    Ct2Engine.from_bundle(bundle, compute_type="auto", cache=cache)
+    Ct2Engine(bundle, compute_type="auto", cache=cache)
 
     names = sorted(path.name for path in cache.root.iterdir() if path.is_dir())
     assert names == [names[0], f"{names[0]}-int8"]
 
 
 def test_a_plan_of_ones_own_is_followed(bundle: Bundle, cache: Cache):
-    engine = Ct2Engine.from_bundle(bundle, plan=Plan("int8", 2, 1), cache=cache)
+    engine = Ct2Engine(bundle, plan=Plan("int8", 2, 1), cache=cache)
 
     assert set(engine.plans) == {Plan("int8", 2, 1)}
     assert len(engine.search(REQUESTS, SearchConfig())) == len(REQUESTS)

@@ -36,22 +36,22 @@ def said(engine: Ct2Engine | TorchEngine, *requests: Request) -> set[int]:
 
 @pytest.mark.parametrize("request_", [ONE, OTHER])
 def test_only_what_the_source_allows_is_said(bundle: Bundle, cache: Cache, request_: Request):
-    engine = Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache)
+    engine = Ct2Engine(bundle, shortlist=SHORT, cache=cache)
 
     assert said(engine, request_) <= SHORT.allowed(request_.source)
 
 
 def test_without_it_more_is_said(bundle: Bundle, cache: Cache):
-    engine = Ct2Engine.from_bundle(bundle, cache=cache)
+    engine = Ct2Engine(bundle, cache=cache)
 
     assert not said(engine, ONE) <= SHORT.allowed(ONE.source)
 
 
 def test_a_model_in_the_cache_with_a_shortlist_is_another_one(bundle: Bundle, cache: Cache):
     exact = TorchEngine(bundle.model, pad=bundle.tokenizer.pad, eos=0, device="cpu")
-    Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache)
+    Ct2Engine(bundle, shortlist=SHORT, cache=cache)
 
-    engine = Ct2Engine.from_bundle(bundle, cache=cache)
+    engine = Ct2Engine(bundle, cache=cache)
 
     assert said(engine, ONE, OTHER) == said(exact, ONE, OTHER)
     assert len(list(cache.root.glob(f"ct2-*/{VMAP}"))) == 1
@@ -60,13 +60,13 @@ def test_a_model_in_the_cache_with_a_shortlist_is_another_one(bundle: Bundle, ca
 def test_a_list_of_everything_changes_nothing(bundle: Bundle, cache: Cache):
     every = Shortlist(always=tuple(range(bundle.tokenizer.pad)), by_source={})
 
-    engine = Ct2Engine.from_bundle(bundle, shortlist=every, cache=cache)
+    engine = Ct2Engine(bundle, shortlist=every, cache=cache)
 
-    assert said(engine, ONE, OTHER) == said(Ct2Engine.from_bundle(bundle, cache=cache), ONE, OTHER)
+    assert said(engine, ONE, OTHER) == said(Ct2Engine(bundle, cache=cache), ONE, OTHER)
 
 
 def test_pieces_keep_the_probability_that_the_whole_model_gives_them(bundle: Bundle, cache: Cache):
-    engine = Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache)
+    engine = Ct2Engine(bundle, shortlist=SHORT, cache=cache)
     exact = TorchEngine(bundle.model, pad=bundle.tokenizer.pad, eos=0, device="cpu")
 
     ((best, *_),) = engine.search([ONE], SearchConfig(beam=3))
@@ -80,8 +80,8 @@ def test_pieces_keep_the_probability_that_the_whole_model_gives_them(bundle: Bun
 def test_what_was_searched_before_makes_no_difference(bundle: Bundle, cache: Cache, beam: int):
     """CTranslate2 remembers numbers of an earlier batch: PAD's was beyond the next one's end."""
     config, requests = SearchConfig(beam=beam), [ONE, OTHER, Request((9,)), ONE, OTHER]
-    alone = [Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache) for _ in requests]
-    engine = Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache)
+    alone = [Ct2Engine(bundle, shortlist=SHORT, cache=cache) for _ in requests]
+    engine = Ct2Engine(bundle, shortlist=SHORT, cache=cache)
 
     found = [engine.search([one], config, token_scores=False) for one in requests]
 
@@ -98,7 +98,7 @@ def test_what_was_searched_before_makes_no_difference(bundle: Bundle, cache: Cac
 def test_what_counts_on_those_numbers_is_refused(
     bundle: Bundle, cache: Cache, request_: Request, constraints: DecodingConstraints
 ):
-    engine = Ct2Engine.from_bundle(bundle, shortlist=SHORT, cache=cache)
+    engine = Ct2Engine(bundle, shortlist=SHORT, cache=cache)
 
     assert "with a shortlist" in engine.unsupported_reason(
         [request_], SearchConfig(beam=1), constraints
@@ -106,9 +106,7 @@ def test_what_counts_on_those_numbers_is_refused(
 
 
 def test_a_beam_wider_than_the_list_is_refused(bundle: Bundle, cache: Cache):
-    engine = Ct2Engine.from_bundle(
-        bundle, shortlist=Shortlist(always=(0, 1, 7, 8), by_source={}), cache=cache
-    )
+    engine = Ct2Engine(bundle, shortlist=Shortlist(always=(0, 1, 7, 8), by_source={}), cache=cache)
 
     assert "a beam of 4" in engine.unsupported_reason([ONE], SearchConfig(beam=4), UNCONSTRAINED)
 

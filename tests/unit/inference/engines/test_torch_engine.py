@@ -282,14 +282,14 @@ def test_large_batches_are_searched_side_by_side_with_the_same_result(engine: To
 def test_shares_of_a_batch_are_about_as_much_work():
     requests = [Request(source=(3,) * (90 - n)) for n in range(80)]
 
-    shares = list(_split_evenly(range(80), requests, 2))
+    shares = _split_evenly(requests, 2)
 
-    work = [sum(len(requests[place].source) + 1 for place in share) for share in shares]
-    assert [place for share in shares for place in share] == list(range(80))
+    work = [sum(len(request.source) + 1 for request in share) for share in shares]
+    assert [request for share in shares for request in share] == requests
     assert abs(work[0] - work[1]) <= 2 * 91
 
 
 def test_a_few_sentences_are_one_batch():
     requests = [Request(source=(3,))] * 31
 
-    assert [list(share) for share in _split_evenly(range(31), requests, 2)] == [list(range(31))]
+    assert _split_evenly(requests, 2) == [requests]
