@@ -151,8 +151,7 @@ def words_in_reference(words: Sequence[str], reference: str) -> list[bool]:
 
 
 def fit_calibration(
-    log_probs: Float64[np.ndarray, " observations"],
-    quality: Float64[np.ndarray, " observations"],
+    log_probs: Float64[np.ndarray, " observations"], quality: Float64[np.ndarray, " observations"]
 ) -> Calibration | None:
     """Fit a non-decreasing function; None below 2 x `MIN_OBSERVATIONS` observations."""
     if len(log_probs) < 2 * MIN_OBSERVATIONS:

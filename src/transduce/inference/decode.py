@@ -32,6 +32,28 @@ from transduce.search.hypothesis import Hypothesis
 _NEXT_PIECES = 200  # most probable pieces among which one that starts a new word is looked for
 
 Terms = Mapping[Request, tuple[TermConstraint, ...]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Extras:
+    """Steps around the search."""
+
+    glossary: tuple[Term, ...] = ()
+    """Terms whose target is required wherever their source matches."""
+
+    mbr: bool = False
+    """Minimum Bayes risk decoding over the beam or the samples."""
+
+    retry_loops: bool = True
+    """Flag repetitive output and translate it again with repetition blocked."""
+
+    token_scores: bool = True
+    """Return the log-probability of each piece even where it costs extra time."""
+
+
+DEFAULT_EXTRAS = Extras()
+"""Only the retry of repetitive output."""
+
 Ids = tuple[int, ...]
 
 
@@ -134,31 +156,6 @@ def split_source(
     return (*parts, tuple(ids[start:]))
 
 
-def batches(
-    requests: set[Request], config: SearchConfig, tokens: int, *, batch_count: int = 1
-) -> Iterator[list[Request]]:
-    """Batch sources of similar length, the longest first, so that lack of memory shows at once.
-
-    Equal requests are searched once, and the input order does not matter.
-
-    Args:
-        requests: all requests.
-        config: its beam multiplies the rows.
-        tokens: batch size limit: rows x beam x longest source, in pieces.
-        batch_count: number of batches to yield as one list.
-    """
-    tokens *= batch_count
-    batch: list[Request] = []
-    for request in sorted(requests, key=lambda request: (-len(request.source), request)):
-        longest = len((batch[0] if batch else request).source) + 1
-        if batch and (len(batch) + 1) * config.beam * longest > tokens:
-            yield batch
-            batch = []
-        batch.append(request)
-    if batch:
-        yield batch
-
-
 def combine_parts(
     parts: Sequence[Sequence[Hypothesis]], count: int
 ) -> list[tuple[Hypothesis, ...]]:
@@ -208,15 +205,7 @@ class DecodeOptions:
 
     config: SearchConfig
     constraints: DecodingConstraints = UNCONSTRAINED
-
-    mbr: bool = False
-    """Rerank the hypotheses by minimum Bayes risk."""
-
-    retry_loops: bool = True
-    """Search repetitive output again with repetition blocked."""
-
-    token_scores: bool = True
-    """Return the log-probability of each piece even where it costs extra time."""
+    extras: Extras = DEFAULT_EXTRAS
 
     batch_tokens: int
     """Batch size limit: rows x beam x longest source, in pieces."""
@@ -281,66 +270,45 @@ class Searcher:
             ValueError: if no engine supports the options, or constraints cannot be satisfied.
         """
         result = DecodeResult()
-        engine = self.select_engine(list(requests), options.config, options.constraints)
-        for batch in batches(
-            requests, options.config, options.batch_tokens, batch_count=engine.preferred_batches
-        ):
-            hypotheses = self._run(engine, {request: request for request in batch}, options)
-            if options.retry_loops:
-                originals = {request: request for request in batch}
+        engine = self._select_engine(list(requests), options)
+        for batch in _batches(requests, options, engine=engine):
+            originals = {request: request for request in batch}
+            hypotheses = self._run(originals, options, engine=engine)
+            if options.extras.retry_loops:
                 self._retry_loops(hypotheses, originals, options, result=result)
             placed = self._place_terms(hypotheses, terms, options)
-            if options.retry_loops and placed:
+            if options.extras.retry_loops and placed:
                 self._retry_loops(hypotheses, placed, options, result=result)
             result.hypotheses.update(hypotheses)
             progress.update(batch)
         return result
 
-    def select_engine(
-        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
-    ) -> Engine:
-        """Return the first engine that supports all of this.
-
-        Args:
-            requests: what to search.
-            config: the search settings.
-            constraints: the call's constraints.
-
-        Raises:
-            ValueError: if none does; the message has each engine's reason.
-        """
-        engine = self._supporting_engine(requests, config, constraints)
-        if engine is None:
-            reasons = "; ".join(
-                f"{engine.name} does not support "
-                f"{engine.unsupported_reason(requests, config, constraints)}"
-                for engine in self._engines
-            )
-            raise ValueError(f"{reasons}; choose engine auto or torch")
-        return engine
-
-    def _supporting_engine(
-        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
-    ) -> Engine | None:
+    def _select_engine(self, requests: Sequence[Request], options: DecodeOptions) -> Engine:
+        """Return the first engine that supports all of this, or raise with each one's reason."""
+        reasons: list[str] = []
         for engine in self._engines:
-            if not engine.unsupported_reason(requests, config, constraints):
+            reason = engine.unsupported_reason(requests, options.config, options.constraints)
+            if not reason:
                 return engine
-        return None
+            reasons.append(f"{engine.name} does not support {reason}")
+        raise ValueError(f"{'; '.join(reasons)}; choose engine auto or torch")
 
     def _run(
-        self, engine: Engine, searched: Mapping[Request, Request], options: DecodeOptions
+        self,
+        searched: Mapping[Request, Request],
+        options: DecodeOptions,
+        *,
+        engine: Engine | None = None,
     ) -> dict[Request, list[Hypothesis]]:
         """Search the values of `searched`; return hypotheses by its keys, reranked if asked for."""
         results: dict[Request, list[Hypothesis]] = {}
-        unique = set(searched.values())
-        for batch in batches(
-            unique, options.config, options.batch_tokens, batch_count=engine.preferred_batches
-        ):
+        engine = engine or self._select_engine(list(searched.values()), options)
+        for batch in _batches(set(searched.values()), options, engine=engine):
             hypotheses = engine.search(
-                batch, options.config, options.constraints, token_scores=options.token_scores
+                batch, options.config, options.constraints, token_scores=options.extras.token_scores
             )
             results |= zip(batch, hypotheses, strict=True)
-        if options.mbr:
+        if options.extras.mbr:
             results = {request: self._rerank(best, options) for request, best in results.items()}
         return {original: results[request] for original, request in searched.items()}
 
@@ -377,20 +345,18 @@ class Searcher:
         if not flags or constraints is None:
             return
         retries = {request: searched[request] for request in flags}
-        engine = self._supporting_engine(list(retries.values()), options.config, constraints)
-        if engine is None:
+        options = replace(options, constraints=constraints)
+        try:
+            engine = self._select_engine(list(retries.values()), options)
+        except ValueError:  # no engine blocks repetition: the flag remains
             return
-        retry_options = replace(options, constraints=constraints)
-        for request, second in self._run(engine, retries, retry_options).items():
+        for request, second in self._run(retries, options, engine=engine).items():
             if is_improvement(pieces(request.source), pieces(second[0].ids)):
                 hypotheses[request] = second
                 result.retried.add(request)
 
     def _place_terms(
-        self,
-        hypotheses: dict[Request, list[Hypothesis]],
-        terms: Terms,
-        options: DecodeOptions,
+        self, hypotheses: dict[Request, list[Hypothesis]], terms: Terms, options: DecodeOptions
     ) -> dict[Request, Request]:
         """Force missing terms, in place, one per round from left to right.
 
@@ -412,8 +378,7 @@ class Searcher:
                         forced[request] = placed
             if not forced:
                 break
-            engine = self.select_engine(list(forced.values()), options.config, options.constraints)
-            hypotheses.update(self._run(engine, forced, options))
+            hypotheses.update(self._run(forced, options))
             searched |= forced
             searched |= self._close_words(hypotheses, forced, options)
             pending = {
@@ -447,8 +412,7 @@ class Searcher:
                 else:
                     closed[request] = placed._replace(prefix=(*placed.prefix, piece))
         if closed:
-            engine = self.select_engine(list(closed.values()), options.config, options.constraints)
-            hypotheses.update(self._run(engine, closed, options))
+            hypotheses.update(self._run(closed, options))
         return closed
 
     def _next_piece(self, request: Request, options: DecodeOptions) -> int:
@@ -477,3 +441,22 @@ class Searcher:
     @property
     def _torch(self) -> TorchEngine:
         return self.torch_engine("a glossary")
+
+
+def _batches(
+    requests: set[Request], options: DecodeOptions, *, engine: Engine
+) -> Iterator[list[Request]]:
+    """Batch sources of similar length, the longest first, so that lack of memory shows at once.
+
+    Equal requests are searched once, and the input order does not matter.
+    """
+    tokens = options.batch_tokens * engine.preferred_batches
+    batch: list[Request] = []
+    for request in sorted(requests, key=lambda request: (-len(request.source), request)):
+        longest = len((batch[0] if batch else request).source) + 1
+        if batch and (len(batch) + 1) * options.config.beam * longest > tokens:
+            yield batch
+            batch = []
+        batch.append(request)
+    if batch:
+        yield batch

@@ -27,8 +27,10 @@ from transduce.documents.markup import (
 from transduce.inference.alignment import align, to_pharaoh
 from transduce.inference.confidence import word_confidences
 from transduce.inference.decode import (
+    DEFAULT_EXTRAS,
     DecodeOptions,
     DecodeResult,
+    Extras,
     Searcher,
     SentenceProgress,
     build_requests,
@@ -39,7 +41,6 @@ from transduce.inference.decode import (
 from transduce.inference.engines.base import Engine, EngineName, select_engines
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.inference.glossary import Term
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
@@ -130,27 +131,6 @@ class Continuation(NamedTuple):
     """The best translation with this continuation."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Extras:
-    """Steps around the search."""
-
-    glossary: tuple[Term, ...] = ()
-    """Terms whose target is required wherever their source matches."""
-
-    mbr: bool = False
-    """Minimum Bayes risk decoding over the beam or the samples."""
-
-    retry_loops: bool = True
-    """Flag repetitive output and translate it again with repetition blocked."""
-
-    token_scores: bool = True
-    """Return the log-probability of each piece even where it costs extra time."""
-
-
-DEFAULT_EXTRAS = Extras()
-"""Only the retry of repetitive output."""
-
-
 class Translator:
     """Translates with one model, or with an ensemble. `load` makes one from a folder."""
 
@@ -171,19 +151,13 @@ class Translator:
             tokenizer: the model's.
             model: what the engines run; the first model of an ensemble.
             search: default settings; `max_source` must fit the model's positions.
-            confidence: the model's calibration.
-            engine_description: for people: which engine runs, and why.
+            confidence: the model's calibration; None if it has none.
+            engine_description: for people: which engine runs, and why; "" if there was no choice.
         """
         self._searcher = Searcher(engines, tokenizer, model=model)
-        self.model = model
-        """What the engines run; the first model of an ensemble."""
         self._tokenizer = tokenizer
-        self.search = search
-        """Default settings; `max_source` never exceeds the model's positions."""
-        self.confidence = confidence
-        """The model's calibration; None if it has none."""
-        self.engine_description = engine_description
-        """The engine in use, in one line for people; empty if there was no choice."""
+        self.model, self.search = model, search
+        self.confidence, self.engine_description = confidence, engine_description
 
     @classmethod
     def load(
@@ -213,22 +187,36 @@ class Translator:
             ValueError: one line that names the file at fault, or why an engine is unavailable.
         """
         bundle = Bundle.load(path, device=device)
-        if ensemble and shortlist is not None:
+        if not ensemble:
+            return cls.from_bundle(
+                bundle,
+                device=device,
+                engine=engine,
+                compute_type=compute_type,
+                plan=plan,
+                shortlist=shortlist,
+            )
+        if shortlist is not None:
             raise ValueError("an ensemble cannot use a shortlist: leave it out")
-        if ensemble:
-            if engine == "ctranslate2" or compute_type != "float32" or plan is not None:
+        if engine == "ctranslate2" or compute_type != "float32" or plan is not None:
+            raise ValueError(
+                "an ensemble needs the torch engine: choose engine auto or torch, and leave "
+                "out compute types and plans"
+            )
+        models = [bundle.model]
+        for other in ensemble:
+            member = Bundle.load(other, device=device)
+            if member.tokenizer.checksum != bundle.tokenizer.checksum:
                 raise ValueError(
-                    "an ensemble needs the torch engine: choose engine auto or torch, and leave "
-                    "out compute types and plans"
+                    f"{other} has another vocabulary than {path}: the models of an ensemble "
+                    f"need the same tokenizer.model"
                 )
-            return cls._ensemble(bundle, [path, *ensemble], device=device)
-        return cls.from_bundle(
-            bundle,
-            device=device,
-            engine=engine,
-            compute_type=compute_type,
-            plan=plan,
-            shortlist=shortlist,
+            models.append(member.model)
+        return cls._with_torch(
+            models,
+            bundle.tokenizer,
+            search=bundle.search,
+            engine_description=f"engine: torch (ensemble of {len(models)} models)",
         )
 
     @classmethod
@@ -283,37 +271,25 @@ class Translator:
             tokenizer: its tokenizer.
             search: default settings.
         """
-        device = model.embedding.weight.device
-        engine = TorchEngine(model, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
-        return cls([engine], tokenizer, model=model, search=_fit_to_positions(search, model))
+        return cls._with_torch([model], tokenizer, search=search)
 
     @classmethod
-    def _ensemble(
+    def _with_torch(
         cls,
-        first: Bundle,
-        paths: Sequence[str | Path],
+        models: Sequence[Transformer],
+        tokenizer: Tokenizer,
         *,
-        device: torch.device | str,
+        search: SearchConfig,
+        engine_description: str = "",
     ) -> "Translator":
-        bundles = [first, *(Bundle.load(path, device=device) for path in paths[1:])]
-        for path, bundle in zip(paths, bundles, strict=True):
-            if bundle.tokenizer.checksum != first.tokenizer.checksum:
-                raise ValueError(
-                    f"{path} has another vocabulary than {paths[0]}: the models of an ensemble "
-                    f"need the same tokenizer.model"
-                )
-        models = [bundle.model for bundle in bundles]
-        tokenizer = first.tokenizer
-        torch_engine = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
-        search = _fit_to_positions(
-            first.search, min(models, key=lambda model: model.config.longest)
-        )
+        device = models[0].embedding.weight.device
+        engine = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
         return cls(
-            [torch_engine],
+            [engine],
             tokenizer,
-            model=first.model,
-            search=search,
-            engine_description=f"engine: torch (ensemble of {len(models)} models)",
+            model=models[0],
+            search=_fit_to_positions(search, *models),
+            engine_description=engine_description,
         )
 
     def translate(
@@ -354,12 +330,14 @@ class Translator:
                 or a prefix or term that the vocabulary cannot encode. Also for a prefix that
                 exceeds the maximum length. (A term that does not fit is dropped.)
         """
-        config = self._settings(beam=beam, alpha=alpha)
+        config = replace(
+            self.search,
+            beam=self.search.beam if beam is None else beam,
+            alpha=self.search.alpha if alpha is None else alpha,
+        )
         _check_options(config, nbest=nbest, mbr=extras.mbr, batch_tokens=batch_tokens)
-        if extras.glossary:
-            self._searcher.torch_engine(
-                "a glossary"
-            )  # fails now, not at a later line that has a term
+        if extras.glossary:  # fail now, not at a later line that has a term
+            self._searcher.torch_engine("a glossary")
         source_texts = _checked_sentences(sentences, first_line=first_line)
         prefixes = [prefix] * len(source_texts) if isinstance(prefix, str) else list(prefix)
         if len(prefixes) != len(source_texts):
@@ -374,18 +352,11 @@ class Translator:
             glossary=extras.glossary,
             first_line=first_line,
         )
-        unique_requests = {request for parts in batch.requests for request in parts}
-        options = DecodeOptions(
-            config=config,
-            constraints=constraints,
-            mbr=extras.mbr,
-            retry_loops=extras.retry_loops,
-            token_scores=extras.token_scores,
-            batch_tokens=batch_tokens,
-        )
         result = self._searcher.search(
-            unique_requests,
-            options,
+            {request for parts in batch.requests for request in parts},
+            DecodeOptions(
+                config=config, constraints=constraints, extras=extras, batch_tokens=batch_tokens
+            ),
             terms=batch.terms,
             progress=SentenceProgress(batch.requests, progress),
         )
@@ -414,15 +385,11 @@ class Translator:
         target_ids = self._tokenizer.target.encode_all([tidy(text) for text in targets])
         engine = self._searcher.torch_engine("a score")
         scores = engine.score(list(zip(source_ids, target_ids, strict=True)))
+        pieces = [tuple(self._tokenizer.pieces([*ids, self._tokenizer.EOS])) for ids in target_ids]
         return [
-            TargetScore(
-                source=source,
-                target=target,
-                pieces=tuple(self._tokenizer.pieces([*ids, self._tokenizer.EOS])),
-                log_probs=log_probs,
-            )
-            for source, target, ids, log_probs in zip(
-                sources, targets, target_ids, scores, strict=True
+            TargetScore(source=source, target=target, pieces=pieces, log_probs=log_probs)
+            for source, target, pieces, log_probs in zip(
+                sources, targets, pieces, scores, strict=True
             )
         ]
 
@@ -486,13 +453,6 @@ class Translator:
         source = [*ids, self._tokenizer.EOS]
         attention = trace(self.model, source, translation.ids)
         return to_pharaoh(align(attention, self._tokenizer.pieces(source), translation.pieces))
-
-    def _settings(self, *, beam: int | None, alpha: float | None) -> SearchConfig:
-        return replace(
-            self.search,
-            beam=self.search.beam if beam is None else beam,
-            alpha=self.search.alpha if alpha is None else alpha,
-        )
 
     def _translation(
         self,
@@ -591,9 +551,10 @@ def translate_texts(
     ]
 
 
-def _fit_to_positions(search: SearchConfig, model: Transformer) -> SearchConfig:
-    """Limit the source length to the model's positions, EOS included."""
-    return replace(search, max_source=min(search.max_source, model.config.longest - 1))
+def _fit_to_positions(search: SearchConfig, *models: Transformer) -> SearchConfig:
+    """Limit the source length to the models' positions, EOS included."""
+    longest = min(model.config.longest for model in models)
+    return replace(search, max_source=min(search.max_source, longest - 1))
 
 
 def _check_options(config: SearchConfig, *, nbest: int, mbr: bool, batch_tokens: int) -> None:

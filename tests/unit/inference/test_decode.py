@@ -10,7 +10,13 @@ from tests.unit.inference.scripted import Scripted, constant
 from transduce.data.tokenizer import EOS, Tokenizer
 from transduce.inference import glossary as placing
 from transduce.inference.alignment import group_pieces
-from transduce.inference.decode import DecodeOptions, DecodeResult, Searcher, SentenceProgress
+from transduce.inference.decode import (
+    DecodeOptions,
+    DecodeResult,
+    Extras,
+    Searcher,
+    SentenceProgress,
+)
 from transduce.inference.engines.base import Engine
 from transduce.inference.engines.torch_engine import NextPiece, TorchEngine
 from transduce.inference.glossary import TermConstraint
@@ -90,7 +96,7 @@ def test_a_loop_is_left_alone_where_that_is_asked(
     untrained: Transformer, tokenizer: Tokenizer, request_: Request
 ):
     engine = looping(tokenizer, second="zwei Kinder")
-    how = replace(HOW, retry_loops=False)
+    how = replace(HOW, extras=Extras(retry_loops=False))
 
     found = searched([engine], tokenizer, request_, model=untrained, how=how)
 
@@ -198,7 +204,7 @@ def test_the_hypothesis_that_the_others_agree_with_comes_first(
     untrained: Transformer, tokenizer: Tokenizer, request_: Request
 ):
     texts = ("Milch am Fluss", "zwei Kinder spielen", "zwei Kinder spielen")
-    how = replace(HOW, mbr=True)
+    how = replace(HOW, extras=Extras(mbr=True))
 
     found = searched(
         [Scripted(constant(tokenizer, *texts))], tokenizer, request_, model=untrained, how=how
@@ -223,7 +229,7 @@ def test_draws_weigh_alike_and_hypotheses_of_a_beam_by_their_probability(
     best: str,
 ):
     engine = Scripted(constant(tokenizer, "Milch am Fluss", "ein Buch", "ein Buch"), gap=5.0)
-    how = replace(HOW, constraints=constraints, mbr=True)
+    how = replace(HOW, constraints=constraints, extras=Extras(mbr=True))
 
     found = searched([engine], tokenizer, request_, model=untrained, how=how)
 
@@ -493,6 +499,6 @@ def test_the_translation_that_is_agreed_on_says_the_terms(
     searcher = Searcher([engine, ours], tokenizer, model=untrained)
     here = Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
 
-    found = here.search((2, "Ball"), how=replace(HOW, mbr=True))
+    found = here.search((2, "Ball"), how=replace(HOW, extras=Extras(mbr=True)))
 
     assert here.said(found) == "ein Ball im Garten"

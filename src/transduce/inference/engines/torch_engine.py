@@ -15,12 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.data.batch import Batch, collate, pad_source
-from transduce.inference.engines.parallel import (
-    WorkerPool,
-    can_fork,
-    run_in_threads,
-    single_thread,
-)
+from transduce.inference.engines.parallel import WorkerPool, can_fork, run_in_threads, single_thread
 from transduce.model.fused_decoder import FusedDecoder
 from transduce.model.transformer import Transformer
 from transduce.search.candidates import masked_log_softmax, mean_log_probs
