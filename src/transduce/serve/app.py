@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -21,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transduce import visualization
-from transduce.serve.deepl import DeepLAPI, DeepLErrorResponse
+from transduce.serve.deepl import DeepLAPI
 from transduce.serve.documents import DocumentAPI
 from transduce.serve.libretranslate import LibreTranslateAPI
 from transduce.serve.metrics import CONTENT_TYPE, Metrics, MetricsMiddleware
@@ -31,13 +30,10 @@ from transduce.serve.requests import HTTPError, HTTPRequest
 from transduce.serve.routing import (
     JSON,
     Endpoint,
-    ErrorResponse,
-    HTTPResponse,
     Operation,
     error_response,
     internal_error,
     openapi_document,
-    send_response,
 )
 from transduce.serve.settings import ServerSettings
 from transduce.visualization.attention_view import SCRIPTS
@@ -93,9 +89,9 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
         routes=[
             Route(
                 operation.path,
-                Endpoint(operation),
+                Endpoint(operation, settings),
                 methods=[operation.method],
-                name=operation.operation_id,
+                name=operation.name,
             )
             for operation in operations
         ],
@@ -131,48 +127,35 @@ class CORSMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS":
-            await send_response(HTTPResponse(b""), send_with_cors)
+            await Response(media_type=JSON)(scope, receive, send_with_cors)
         else:
             try:
                 await self._app(scope, receive, send_with_cors)
             except Exception:
-                response = internal_error(scope, _error_model(scope))
+                response = internal_error(scope)
                 if not started:
-                    await send_response(response, send_with_cors)
-
-
-def _error_model(scope: Scope) -> type[BaseModel]:
-    return DeepLErrorResponse if scope["path"].startswith("/v2/") else ErrorResponse
+                    await response(scope, receive, send_with_cors)
 
 
 async def _routing_error(request: Request, error: Exception) -> Response:
     """Format 404 and 405 for the API of the path."""
     assert isinstance(error, HTTPException)
-    response = error_response(
-        HTTPError(error.status_code, str(error.detail)), _error_model(request.scope)
-    )
-    return Response(response.body, error.status_code, error.headers, media_type=JSON)
+    response = error_response(HTTPError(error.status_code, error.detail), request.scope["path"])
+    response.headers.update(error.headers or {})
+    return response
 
 
 def _metrics_operation(metrics: Metrics, settings: ServerSettings) -> Operation:
     token = settings.metrics_auth_token
 
-    async def handler(request: HTTPRequest) -> HTTPResponse:
+    async def handler(request: HTTPRequest) -> Response:
         """Return metrics in Prometheus's text format."""
-        authorization = request.header(b"authorization").encode()
+        authorization = request.headers.get("authorization", "").encode()
         if token and not hmac.compare_digest(authorization, f"Bearer {token}".encode()):
             raise HTTPError(401, "Unauthorized")
-        return HTTPResponse(metrics.text(), media_type=CONTENT_TYPE)
+        return Response(metrics.text(), media_type=CONTENT_TYPE)
 
-    return Operation(
-        path="/metrics",
-        method="GET",
-        operation_id="metrics",
-        handler=handler,
-        response_model=None,
-        media_type=CONTENT_TYPE,
-        error_statuses=(401, 500),
-    )
+    return Operation("GET", "/metrics", handler, media_type=CONTENT_TYPE, error_statuses=(401, 500))
 
 
 def _document_operations(
@@ -180,19 +163,13 @@ def _document_operations(
 ) -> list[Operation]:
     """Return the OpenAPI document's operations: its usual path and LibreTranslate's."""
 
-    async def handler(request: HTTPRequest) -> HTTPResponse:
+    async def handler(request: HTTPRequest) -> Response:
         """Return this document."""
         return response
 
     # The document describes these operations too, so they exist before the response.
     operations = [
-        Operation(
-            path=path,
-            method="GET",
-            operation_id=name,
-            handler=handler,
-            response_model=None,
-        )
+        Operation("GET", path, handler, operation_id=name)
         for path, name in (("/openapi.json", "openapi"), ("/spec", "spec"))
     ]
     sources = [language.code for language in registry.sources()]
@@ -204,11 +181,11 @@ def _document_operations(
         "target_lang": [code.upper() for code in targets],
     }
     document = openapi_document([*documented, *operations], languages)
-    response = HTTPResponse(json.dumps(document, ensure_ascii=False).encode())
+    response = Response(json.dumps(document, ensure_ascii=False), media_type=JSON)
     return operations
 
 
-def page_responses() -> dict[str, HTTPResponse]:
+def page_responses() -> dict[str, Response]:
     """Read the files of the page by name: its own and those of the attention view."""
     page, view = Path(__file__).parent / "page", Path(visualization.__file__).parent
     own = (INDEX, "page.css", "theme.js", "page.js", "api_client.js", "output.js", "details.js")
@@ -227,42 +204,35 @@ def _page_operations() -> list[Operation]:
     """
     responses = page_responses()
 
-    async def handler(request: HTTPRequest) -> HTTPResponse:
-        response = responses.get(request.scope["path_params"].get("name", INDEX))
+    async def handler(request: HTTPRequest) -> Response:
+        response = responses.get(request.path_params.get("name", INDEX))
         if response is None:
             raise HTTPError(404, "Not Found")
         return _revalidated(request, response)
 
     return [
-        Operation(
-            path=path,
-            method="GET",
-            operation_id=name,
-            handler=handler,
-            response_model=None,
-            error_statuses=(404, 500),
-        )
+        Operation("GET", path, handler, operation_id=name, error_statuses=(404, 500))
         for path, name in (("/", "page"), ("/page/{name}", "page_file"))
     ]
 
 
-def _file_response(path: Path) -> HTTPResponse:
+def _file_response(path: Path) -> Response:
     content = path.read_bytes()
-    return HTTPResponse(
-        content,
-        media_type=_MEDIA_TYPES[path.suffix],
-        headers=(
-            ("etag", f'"{hashlib.sha256(content).hexdigest()[:32]}"'),
-            ("cache-control", "no-cache"),
-            ("content-security-policy", PAGE_POLICY),
-            ("x-content-type-options", "nosniff"),
-            ("referrer-policy", "no-referrer"),
-        ),
-    )
+    headers = {
+        "etag": f'"{hashlib.sha256(content).hexdigest()[:32]}"',
+        "cache-control": "no-cache",
+        "content-security-policy": PAGE_POLICY,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+    }
+    return Response(content, headers=headers, media_type=_MEDIA_TYPES[path.suffix])
 
 
-def _revalidated(request: HTTPRequest, response: HTTPResponse) -> HTTPResponse:
+def _revalidated(request: HTTPRequest, response: Response) -> Response:
     """Return the response, or 304 if the browser has a current copy."""
-    (_, etag), *_ = response.headers
-    cached = [tag.strip().removeprefix("W/") for tag in request.header(b"if-none-match").split(",")]
-    return response._replace(body=b"", status=304) if etag in cached else response
+    cached = request.headers.get("if-none-match", "").split(",")
+    if response.headers["etag"] not in [tag.strip().removeprefix("W/") for tag in cached]:
+        return response
+    headers = dict(response.headers)
+    del headers["content-type"], headers["content-length"]  # they describe the omitted body
+    return Response(status_code=304, headers=headers)

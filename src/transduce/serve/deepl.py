@@ -9,19 +9,11 @@ from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field, RootModel
+from starlette.responses import Response
 
 from transduce.serve.model_registry import AUTO, Language, ModelRegistry, same_code
-from transduce.serve.requests import (
-    HTTPError,
-    HTTPRequest,
-    RequestData,
-)
-from transduce.serve.routing import (
-    HTTPResponse,
-    LenientModel,
-    Operation,
-    StrictModel,
-)
+from transduce.serve.requests import HTTPError, HTTPRequest, RequestData
+from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import options_for_alternatives, translate_texts
 
@@ -96,12 +88,6 @@ class DeepLUsage(StrictModel):
     """A constant too large to reach."""
 
 
-class DeepLErrorResponse(StrictModel):
-    """Why a request failed."""
-
-    message: str
-
-
 class DeepLLanguageList(RootModel[list[DeepLLanguage]]):
     """Languages."""
 
@@ -114,56 +100,47 @@ class DeepLAPI:
         self._registry = registry
         self._settings = settings
         self._character_count = 0
-        self._max_body_bytes = min(MAX_BODY_BYTES, settings.body_limit)
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of this API."""
-        languages = [
-            Operation(
-                path="/v2/languages",
-                method=method,
-                operation_id=f"deepl_languages_{method.lower()}",
-                handler=self.languages,
-                request_model=DeepLLanguagesRequest,
-                request_format="any",
-                response_model=DeepLLanguageList,
-                error_statuses=(400, 413, 500),
-                error_model=DeepLErrorResponse,
-                max_body_bytes=self._max_body_bytes,
-            )
-            for method in ("GET", "POST")
-        ]
         return (
             Operation(
-                path="/v2/translate",
-                method="POST",
+                "POST",
+                "/v2/translate",
+                self.translate,
                 operation_id="deepl_translate",
-                handler=self.translate,
                 request_model=DeepLTranslateRequest,
-                request_format="any",
                 response_model=DeepLTranslateResponse,
-                error_model=DeepLErrorResponse,
-                max_body_bytes=self._max_body_bytes,
-                timeout_s=self._settings.time_limit_s,
+                max_body_bytes=MAX_BODY_BYTES,
+                time_limits=1,
             ),
-            *languages,
+            *(
+                Operation(
+                    method,
+                    "/v2/languages",
+                    self.languages,
+                    operation_id=f"deepl_languages_{method.lower()}",
+                    request_model=DeepLLanguagesRequest,
+                    response_model=DeepLLanguageList,
+                    error_statuses=(400, 413, 500),
+                    max_body_bytes=MAX_BODY_BYTES,
+                )
+                for method in ("GET", "POST")
+            ),
             Operation(
-                path="/v2/usage",
-                method="GET",
+                "GET",
+                "/v2/usage",
+                self.usage,
                 operation_id="deepl_usage",
-                handler=self.usage,
                 response_model=DeepLUsage,
-                error_statuses=(500,),
-                error_model=DeepLErrorResponse,
             ),
         )
 
-    async def translate(self, request: HTTPRequest) -> HTTPResponse:
+    async def translate(self, request: HTTPRequest) -> Response:
         """Translate texts, with DeepL's request and response format."""
-        char_limit = request.authorize(self._settings, None, missing_status=403)
+        request.authorize(None, missing_status=403)
         data = request.data()
-        batch_limit = self._settings.batch_limit
-        texts = request.check_texts(_texts(data), char_limit=char_limit, batch_limit=batch_limit)
+        texts = request.check_texts(_texts(data))
         target = _language_code(
             _text(data, "target_lang"), self._registry.targets(), field="target_lang"
         )
@@ -194,9 +171,9 @@ class DeepLAPI:
                     **billed,
                 )
             )
-        return HTTPResponse.of(DeepLTranslateResponse(translations=translations))
+        return json_response(DeepLTranslateResponse(translations=translations))
 
-    async def languages(self, request: HTTPRequest) -> HTTPResponse:
+    async def languages(self, request: HTTPRequest) -> Response:
         """List the source or target languages."""
         side = _text(request.data(), "type", required=False) or "source"
         if side not in ("source", "target"):
@@ -204,7 +181,7 @@ class DeepLAPI:
         is_target = side == "target"
         languages = self._registry.targets() if is_target else self._registry.sources()
         formality = {"supports_formality": False} if is_target else {}
-        return HTTPResponse.of(
+        return json_response(
             DeepLLanguageList(
                 [
                     DeepLLanguage(language=language.code.upper(), name=language.name, **formality)
@@ -213,9 +190,9 @@ class DeepLAPI:
             )
         )
 
-    async def usage(self, request: HTTPRequest) -> HTTPResponse:
+    async def usage(self, request: HTTPRequest) -> Response:
         """Return the number of characters translated since the server started."""
-        return HTTPResponse.of(
+        return json_response(
             DeepLUsage(character_count=self._character_count, character_limit=UNLIMITED_CHARACTERS)
         )
 

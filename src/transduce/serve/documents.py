@@ -16,18 +16,14 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from urllib.parse import quote
 
 from pydantic import Field
+from starlette.responses import Response
 
 from transduce.documents.formats import FORMATS, Segment, read_document
 from transduce.serve.batcher import BatchOptions
 from transduce.serve.libretranslate import required_text
 from transduce.serve.model_registry import AUTO, NO_LANGUAGE, ModelRegistry, same_code
 from transduce.serve.requests import HTTPError, HTTPRequest, RequestData, Upload
-from transduce.serve.routing import (
-    HTTPResponse,
-    LenientModel,
-    Operation,
-    StrictModel,
-)
+from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import translate_texts
 
@@ -40,8 +36,10 @@ MAX_DOCUMENTS = 100
 CHUNK_SEGMENTS = 32
 """Segments of a document per translation call."""
 
-TIMEOUT_FACTOR = 10
+TIME_LIMITS = 10
 """A document may take this many times the time limit of a text."""
+
+BINARY = "application/octet-stream"
 
 _DETECTION_CHARACTERS = 5000  # of a document, for language detection
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
@@ -115,31 +113,27 @@ class DocumentAPI:
         """Return the operations of this API."""
         return (
             Operation(
-                path="/translate_file",
-                method="POST",
-                operation_id="translate_file",
-                handler=self.translate,
+                "POST",
+                "/translate_file",
+                self.translate,
                 request_model=TranslateFileRequest,
                 request_format="file",
                 response_model=TranslateFileResponse,
-                max_body_bytes=self._settings.body_limit,
-                timeout_s=TIMEOUT_FACTOR * self._settings.time_limit_s,
+                time_limits=TIME_LIMITS,
             ),
             Operation(
-                path="/download_file/{name}",
-                method="GET",
-                operation_id="download_file",
-                handler=self.download,
-                response_model=None,
-                media_type="application/octet-stream",
+                "GET",
+                "/download_file/{name}",
+                self.download,
+                media_type=BINARY,
                 error_statuses=(404, 500),
             ),
         )
 
-    async def translate(self, request: HTTPRequest) -> HTTPResponse:
+    async def translate(self, request: HTTPRequest) -> Response:
         """Translate a document, preserving its structure."""
         data = request.data()
-        char_limit = request.authorize(self._settings, data.value("api_key"))
+        request.authorize(data.value("api_key"))
         upload = _upload(data)
         source, target = required_text(data, "source"), required_text(data, "target")
         name = _safe_name(upload.name)
@@ -150,7 +144,7 @@ class DocumentAPI:
         except ValueError as error:
             raise HTTPError(400, f"Invalid request: {error}") from None
         texts = [segment.text for segment in document.segments]
-        request.check_texts(texts, char_limit=char_limit)
+        request.check_texts(texts, limit_number=False)
         if same_code(source, AUTO):
             guess = await self._registry.detect_best("\n".join(texts)[:_DETECTION_CHARACTERS])
             source = source if guess is NO_LANGUAGE else guess.language
@@ -160,25 +154,19 @@ class DocumentAPI:
         content = await asyncio.to_thread(document.rebuild, translations)
         stored_name = self.store.put(_translated_name(name, target), content)
         url = f"{_base_url(request)}/download_file/{quote(stored_name)}"
-        return HTTPResponse.of(TranslateFileResponse(translatedFileUrl=url))
+        return json_response(TranslateFileResponse(translatedFileUrl=url))
 
-    async def download(self, request: HTTPRequest) -> HTTPResponse:
+    async def download(self, request: HTTPRequest) -> Response:
         """Download a translated document, for ten minutes."""
-        name = request.path_parameter("name")
+        name = request.path_params["name"]
         content = self.store.get(name)
         if content is None:
             raise HTTPError(404, "The file does not exist or has expired")
         file_name = name.partition(".")[2]
         ascii_name = file_name.encode("ascii", "replace").decode().replace("?", "_")
         disposition = f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(file_name)}"
-        return HTTPResponse(
-            content,
-            media_type="application/octet-stream",
-            headers=(
-                ("content-disposition", disposition),
-                ("x-content-type-options", "nosniff"),
-            ),
-        )
+        headers = {"content-disposition": disposition, "x-content-type-options": "nosniff"}
+        return Response(content, headers=headers, media_type=BINARY)
 
     async def _translate_segments(
         self, segments: Sequence[Segment], *, source: str, target: str
@@ -223,11 +211,11 @@ class DocumentAPI:
 def _base_url(request: HTTPRequest) -> str:
     """Return the server's URL as the client sees it; an invalid Host header is not echoed."""
     scope = request.scope
-    host = request.header(b"host")
+    host = request.headers.get("host", "")
     if not _HOST.fullmatch(host):
         server = scope.get("server") or ("localhost", None)
         host = f"{server[0]}:{server[1]}" if server[1] else server[0]
-    scheme = "https" if request.header(b"x-forwarded-proto") == "https" else scope["scheme"]
+    scheme = "https" if request.headers.get("x-forwarded-proto") == "https" else scope["scheme"]
     return f"{scheme}://{host}{scope.get('root_path', '')}"
 
 

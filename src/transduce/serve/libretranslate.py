@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
+from starlette.responses import Response
 
 from transduce.documents.formats import FORMATS
 from transduce.serve.model_registry import (
@@ -17,18 +18,8 @@ from transduce.serve.model_registry import (
     ModelRegistry,
     same_code,
 )
-from transduce.serve.requests import (
-    HTTPError,
-    HTTPRequest,
-    RequestData,
-    replace_nul,
-)
-from transduce.serve.routing import (
-    HTTPResponse,
-    LenientModel,
-    Operation,
-    StrictModel,
-)
+from transduce.serve.requests import HTTPError, HTTPRequest, RequestData, replace_nul
+from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 from transduce.serve.text_translation import options_for_alternatives, translate_texts
 
@@ -125,10 +116,10 @@ class LibreTranslateAPI:
         """Prepare the constant responses."""
         self._registry = registry
         self._settings = settings
-        self._languages = HTTPResponse.of(LanguageList(_language_entries(registry)))
+        self._languages = json_response(LanguageList(_language_entries(registry)))
         self._default_beam = max(way.translator.search.beam for way in registry.directions)
         first = registry.directions[0]
-        self._frontend_settings = HTTPResponse.of(
+        self._frontend_settings = json_response(
             FrontendSettings(
                 apiKeys=bool(settings.keys),
                 charLimit=settings.char_limit,
@@ -145,75 +136,47 @@ class LibreTranslateAPI:
         """Return the operations of this API."""
         return (
             Operation(
-                path="/translate",
-                method="POST",
-                operation_id="translate",
-                handler=self.translate,
+                "POST",
+                "/translate",
+                self.translate,
                 request_model=TranslateRequest,
-                request_format="any",
                 response_model=TranslateResponse,
-                max_body_bytes=self._settings.body_limit,
-                timeout_s=self._settings.time_limit_s,
+                time_limits=1,
             ),
             Operation(
-                path="/detect",
-                method="POST",
-                operation_id="detect",
-                handler=self.detect,
+                "POST",
+                "/detect",
+                self.detect,
                 request_model=DetectRequest,
-                request_format="any",
                 response_model=DetectedLanguageList,
                 error_statuses=(400, 403, 413, 500),
-                max_body_bytes=self._settings.body_limit,
             ),
+            Operation("GET", "/languages", self.languages, response_model=LanguageList),
             Operation(
-                path="/languages",
-                method="GET",
-                operation_id="languages",
-                handler=self.languages,
-                response_model=LanguageList,
+                "GET", "/frontend/settings", self.frontend_settings, response_model=FrontendSettings
             ),
+            Operation("GET", "/health", self.health, response_model=HealthResponse),
             Operation(
-                path="/frontend/settings",
-                method="GET",
-                operation_id="frontend_settings",
-                handler=self.frontend_settings,
-                response_model=FrontendSettings,
-            ),
-            Operation(
-                path="/health",
-                method="GET",
-                operation_id="health",
-                handler=self.health,
-                response_model=HealthResponse,
-            ),
-            Operation(
-                path="/suggest",
-                method="POST",
-                operation_id="suggest",
-                handler=self.suggest,
+                "POST",
+                "/suggest",
+                self.suggest,
                 request_model=SuggestRequest,
-                request_format="any",
-                response_model=None,
                 error_statuses=(403, 413, 500),
-                max_body_bytes=self._settings.body_limit,
                 can_succeed=False,
             ),
         )
 
-    async def translate(self, request: HTTPRequest) -> HTTPResponse:
+    async def translate(self, request: HTTPRequest) -> Response:
         """Translate a text or a list of texts."""
         data = request.data()
-        char_limit = request.authorize(self._settings, data.value("api_key"))
+        request.authorize(data.value("api_key"))
         is_list, texts = _texts(data)
         source, target = required_text(data, "source"), required_text(data, "target")
         html = _is_html(data)
         alternatives = self._alternatives(data)
         results = await translate_texts(
             self._registry,
-            request.check_texts(
-                texts, char_limit=char_limit, batch_limit=self._settings.batch_limit
-            ),
+            request.check_texts(texts),
             source=source,
             target=target,
             markup="html" if html else "placeholders",
@@ -232,33 +195,29 @@ class LibreTranslateAPI:
             fields["alternatives"] = fold(
                 [list(result.translation.alternatives[:alternatives]) for result in results]
             )
-        return HTTPResponse.of(TranslateResponse.model_validate(fields))
+        return json_response(TranslateResponse.model_validate(fields))
 
-    async def detect(self, request: HTTPRequest) -> HTTPResponse:
+    async def detect(self, request: HTTPRequest) -> Response:
         """Detect the language of a text among the loaded source languages."""
         data = request.data()
-        char_limit = request.authorize(self._settings, data.value("api_key"))
-        (text,) = request.check_texts(
-            [required_text(data, "q")],
-            char_limit=char_limit,
-            batch_limit=self._settings.batch_limit,
-        )
+        request.authorize(data.value("api_key"))
+        (text,) = request.check_texts([required_text(data, "q")])
         guesses = await self._registry.detect(text)
-        return HTTPResponse.of(DetectedLanguageList(list(guesses)))
+        return json_response(DetectedLanguageList(list(guesses)))
 
-    async def languages(self, request: HTTPRequest) -> HTTPResponse:
+    async def languages(self, request: HTTPRequest) -> Response:
         """List the loaded languages and their target languages."""
         return self._languages
 
-    async def frontend_settings(self, request: HTTPRequest) -> HTTPResponse:
+    async def frontend_settings(self, request: HTTPRequest) -> Response:
         """Return the settings that a page needs."""
         return self._frontend_settings
 
-    async def health(self, request: HTTPRequest) -> HTTPResponse:
+    async def health(self, request: HTTPRequest) -> Response:
         """Check that the server is running."""
-        return HTTPResponse.of(HealthResponse(status="ok"))
+        return json_response(HealthResponse(status="ok"))
 
-    async def suggest(self, request: HTTPRequest) -> HTTPResponse:
+    async def suggest(self, request: HTTPRequest) -> Response:
         """Suggestions are disabled on this server."""
         raise HTTPError(403, "Suggestions are disabled on this server.")
 

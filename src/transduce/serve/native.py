@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field, RootModel, ValidationError
+from starlette.responses import Response
 
 from transduce.bundle.bundle import Bundle
 from transduce.serve.batcher import BatchOptions, SentenceResult
@@ -19,17 +20,8 @@ from transduce.serve.model_registry import (
     ModelRegistry,
     same_code,
 )
-from transduce.serve.requests import (
-    HTTPError,
-    HTTPRequest,
-    replace_nul,
-)
-from transduce.serve.routing import (
-    Handler,
-    HTTPResponse,
-    Operation,
-    StrictModel,
-)
+from transduce.serve.requests import HTTPError, HTTPRequest, replace_nul
+from transduce.serve.routing import JSON, Handler, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import MAX_BEAM, TranslatedText, translate_in_direction
 from transduce.visualization.attention_page import trace_attention
@@ -225,45 +217,43 @@ class NativeAPI:
         """Prepare the list of models."""
         self._registry = registry
         self._settings = settings
-        self._models = HTTPResponse.of(
+        self._models = json_response(
             ModelList([model_info(direction, settings) for direction in registry.directions])
         )
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of this API."""
+
+        def post(
+            name: str,
+            handler: Handler,
+            request_model: type[BaseModel],
+            response_model: type[BaseModel],
+        ) -> Operation:
+            return Operation(
+                "POST",
+                f"/api/{name}",
+                handler,
+                request_model=request_model,
+                request_format="json",
+                response_model=response_model,
+                time_limits=1,
+            )
+
         return (
             Operation(
-                path="/api/models",
-                method="GET",
-                operation_id="models",
-                handler=self.models,
-                response_model=ModelList,
+                "GET", "/api/models", self.models, operation_id="models", response_model=ModelList
             ),
-            self._operation(
-                "translate",
-                handler=self.translate,
-                request_model=NativeTranslateRequest,
-                response_model=NativeTranslateResponse,
-            ),
-            self._operation(
-                "alternatives",
-                handler=self.alternatives,
-                request_model=AlternativesRequest,
-                response_model=AlternativesResponse,
-            ),
-            self._operation(
-                "attention",
-                handler=self.attention,
-                request_model=AttentionRequest,
-                response_model=AttentionResponse,
-            ),
+            post("translate", self.translate, NativeTranslateRequest, NativeTranslateResponse),
+            post("alternatives", self.alternatives, AlternativesRequest, AlternativesResponse),
+            post("attention", self.attention, AttentionRequest, AttentionResponse),
         )
 
-    async def models(self, request: HTTPRequest) -> HTTPResponse:
+    async def models(self, request: HTTPRequest) -> Response:
         """List the loaded models."""
         return self._models
 
-    async def translate(self, request: HTTPRequest) -> HTTPResponse:
+    async def translate(self, request: HTTPRequest) -> Response:
         """Translate a text; with scores, confidence, alternatives and alignments."""
         fields, text = self._validate(request, NativeTranslateRequest)
         route = await self._route(text, fields)
@@ -283,7 +273,7 @@ class NativeAPI:
                 prefix=replace_nul(fields.prefix),
                 align=True,
             )
-        return HTTPResponse.of(
+        return json_response(
             NativeTranslateResponse(
                 source=route.source,
                 target=route.target,
@@ -294,7 +284,7 @@ class NativeAPI:
             )
         )
 
-    async def alternatives(self, request: HTTPRequest) -> HTTPResponse:
+    async def alternatives(self, request: HTTPRequest) -> Response:
         """List the most probable continuations at a position of a translation."""
         fields, text = self._validate(request, AlternativesRequest)
         direction = await self._direction(text, fields)
@@ -303,19 +293,12 @@ class NativeAPI:
         def compute() -> AlternativesResponse:
             continuations = direction.translator.alternatives(text, after, count=count)
             return AlternativesResponse(
-                alternatives=[
-                    AlternativeContinuation(
-                        piece=continuation.piece,
-                        probability=continuation.probability,
-                        text=continuation.text,
-                    )
-                    for continuation in continuations
-                ]
+                alternatives=[AlternativeContinuation(**each._asdict()) for each in continuations]
             )
 
-        return HTTPResponse.of(await _run(direction, compute))
+        return json_response(await _run(direction, compute))
 
-    async def attention(self, request: HTTPRequest) -> HTTPResponse:
+    async def attention(self, request: HTTPRequest) -> Response:
         """Return the attention weights of a sentence: every kind, layer and head."""
         fields, text = self._validate(request, AttentionRequest)
         direction = await self._direction(text, fields)
@@ -323,39 +306,17 @@ class NativeAPI:
         weights = await _run(
             direction, lambda: attention_json(trace_attention(direction.bundle, text, translation))
         )
-        return HTTPResponse(weights.encode())
-
-    def _operation(
-        self,
-        name: str,
-        *,
-        handler: Handler,
-        request_model: type[BaseModel],
-        response_model: type[BaseModel],
-    ) -> Operation:
-        return Operation(
-            path=f"/api/{name}",
-            method="POST",
-            operation_id=f"api_{name}",
-            handler=handler,
-            request_model=request_model,
-            request_format="json",
-            response_model=response_model,
-            max_body_bytes=self._settings.body_limit,
-            timeout_s=self._settings.time_limit_s,
-        )
+        return Response(weights, media_type=JSON)
 
     def _validate(self, request: HTTPRequest, model: type[R]) -> tuple[R, str]:
         """Return the validated fields and the text."""
-        body = request.json()
-        char_limit = request.authorize(self._settings, body.get("api_key"))
+        body = request.json_object()
+        request.authorize(body.get("api_key"))
         try:
             fields = model.model_validate(body, strict=True)
         except ValidationError as error:
             raise HTTPError(400, _first_error(error)) from None
-        (text,) = request.check_texts(
-            [fields.text], char_limit=char_limit, batch_limit=self._settings.batch_limit
-        )
+        (text,) = request.check_texts([fields.text])
         return fields, text
 
     async def _direction(self, text: str, fields: _TextRequest) -> Direction:

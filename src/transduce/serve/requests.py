@@ -8,10 +8,11 @@ as the translator treats every other control character.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 from urllib.parse import parse_qsl
 
+from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from transduce.serve.settings import NO_LIMIT, ServerSettings
@@ -56,7 +57,7 @@ class RequestData(NamedTuple):
     json: Mapping[str, object] | None = None
     """JSON body; None for any other body."""
 
-    texts: Mapping[str, tuple[str, ...]] = {}
+    texts: Mapping[str, Sequence[str]] = {}
     """Fields of the query string, followed by those of a form."""
 
     files: Mapping[str, Upload] = {}
@@ -69,16 +70,15 @@ class RequestData(NamedTuple):
         return values[0] if values else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HTTPRequest:
+class HTTPRequest(Request):
     """A request with its body already read."""
 
-    scope: Scope
-    body: bytes
-
-    def header(self, name: bytes) -> str:
-        """Return a header's value, "" if missing; `name` is lower case."""
-        return header(self.scope, name)
+    def __init__(self, scope: Scope, content: bytes, settings: ServerSettings) -> None:
+        """Store the body, and the keys and limits to check it by."""
+        super().__init__(scope)
+        self.content = content
+        self._settings = settings
+        self._char_limit = settings.char_limit
 
     def data(self) -> RequestData:
         """Parse the body and the query string.
@@ -86,44 +86,54 @@ class HTTPRequest:
         Raises:
             HTTPError: 400 if they are malformed.
         """
-        media_type, _, options = self.header(b"content-type").partition(";")
+        media_type, _, options = self.headers.get("content-type", "").partition(";")
         media_type = media_type.strip().lower()
         if media_type == "application/json" or media_type.endswith("+json"):
-            return RequestData(json=self.json())
-        texts: dict[str, tuple[str, ...]] = {}
-        _add_fields(texts, self.scope["query_string"], source="query string")
+            return RequestData(json=self.json_object())
+        fields = _url_encoded(self.scope["query_string"], source="query string")
         files: dict[str, Upload] = {}
         if media_type == "multipart/form-data":
-            _add_multipart(self.body, options, texts, files)
+            form_fields, files = _multipart(self.content, options)
+            fields += form_fields
         elif media_type in ("", "application/x-www-form-urlencoded"):
-            _add_fields(texts, self.body, source="form")
-        elif self.body:
+            fields += _url_encoded(self.content, source="form")
+        elif self.content:
             raise HTTPError(
                 400,
                 f"Invalid request: unsupported content type {media_type[:60]!r}: "
                 f"send JSON or a form",
             )
+        texts: dict[str, list[str]] = {}
+        for name, text in fields:
+            texts.setdefault(name, []).append(text)
         return RequestData(texts=texts, files=files)
 
-    def json(self) -> dict[str, object]:
+    def json_object(self) -> dict[str, object]:
         """Parse the body as a JSON object.
 
         Raises:
-            HTTPError: 400 if it is malformed, nested too deeply, or not encodable as UTF-8.
+            HTTPError: 400 `Invalid JSON format`, also for lone surrogates and excessive nesting.
         """
-        return json_object(self.body)
+        try:
+            value: object = json.loads(self.content.decode(), parse_constant=_reject_constant)
+            if b"\\u" in self.content:  # only an escape can introduce a lone surrogate
+                json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise HTTPError(400, f"{INVALID_JSON}: lone surrogate") from None
+        except UnicodeDecodeError:
+            raise HTTPError(400, f"{INVALID_JSON}: not UTF-8") from None
+        except RecursionError:
+            raise HTTPError(400, f"{INVALID_JSON}: nested too deeply") from None
+        except ValueError:
+            raise HTTPError(400, INVALID_JSON) from None
+        if not isinstance(value, dict):
+            raise HTTPError(400, INVALID_JSON)
+        return value
 
-    def path_parameter(self, name: str) -> str:
-        """Return a parameter of the path."""
-        return self.scope["path_params"][name]
-
-    def authorize(
-        self, settings: ServerSettings, api_key: object, *, missing_status: int = 400
-    ) -> int:
-        """Check the API key and return the character limit that applies (-1 = no limit).
+    def authorize(self, api_key: object, *, missing_status: int = 400) -> None:
+        """Check the API key, whose character limit then applies to `check_texts`.
 
         Args:
-            settings: the server's keys and limits.
             api_key: the key in the request's own fields; takes precedence over that of the
                 Authorization header (`Bearer` or `DeepL-Auth-Key`).
             missing_status: HTTP status if no key is given.
@@ -131,49 +141,38 @@ class HTTPRequest:
         Raises:
             HTTPError: if keys are required: `missing_status` without one, 403 for an invalid one.
         """
-        if not settings.keys:
-            return settings.char_limit
-        text = api_key if isinstance(api_key, str) and api_key else ""
+        if not self._settings.keys:
+            return
+        text = api_key if isinstance(api_key, str) else ""
         if not text:
-            scheme, _, header_key = self.header(b"authorization").partition(" ")
+            scheme, _, header_key = self.headers.get("authorization", "").partition(" ")
             text = header_key.strip() if scheme.lower() in ("bearer", "deepl-auth-key") else ""
         if not text:
-            link = settings.get_api_key_link
+            link = self._settings.get_api_key_link
             action = f"Visit {link}" if link else "Please contact the server operator"
             raise HTTPError(missing_status, f"{action} to get an API key")
-        key = settings.key(text)
+        key = self._settings.key(text)
         if key is None:
             raise HTTPError(403, "Invalid API key")
-        return settings.char_limit if key.char_limit is None else key.char_limit
+        if key.char_limit is not None:
+            self._char_limit = key.char_limit
 
-    def check_texts(
-        self, texts: Sequence[str], *, char_limit: int, batch_limit: int = NO_LIMIT
-    ) -> list[str]:
+    def check_texts(self, texts: Sequence[str], *, limit_number: bool = True) -> list[str]:
         """Check the number and length of the texts to translate, and replace NULs.
 
         Args:
             texts: their total length is recorded for the request log.
-            char_limit: maximum characters per text, from `authorize`; -1 = no limit.
-            batch_limit: maximum number of texts; -1 = no limit.
+            limit_number: whether the server's limit of texts per request applies.
 
         Raises:
             HTTPError: 400, naming the number and the limit.
         """
-        self.scope.setdefault("state", {})["characters"] = sum(map(len, texts))
-        if batch_limit != NO_LIMIT and len(texts) > batch_limit:
-            _reject_over_limit(len(texts), batch_limit)
+        self.state.characters = sum(map(len, texts))
+        if limit_number:
+            _check_limit(len(texts), self._settings.batch_limit)
         for text in texts:
-            if char_limit != NO_LIMIT and len(text) > char_limit:
-                _reject_over_limit(len(text), char_limit)
+            _check_limit(len(text), self._char_limit)
         return [replace_nul(text) for text in texts]
-
-
-def header(scope: Scope, name: bytes) -> str:
-    """Return a header's value, "" if missing; `name` is lower case."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return value.decode("latin-1")
-    return ""
 
 
 async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
@@ -188,7 +187,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
         HTTPError: 413 if the body is too large, 400 if Content-Length is not a number.
         ClientDisconnected: if the client disconnects meanwhile.
     """
-    declared = header(scope, b"content-length")
+    declared = Headers(scope=scope).get("content-length")
     if declared:
         if not (declared.isascii() and declared.isdigit()):
             raise HTTPError(400, "Invalid request: Content-Length is not a number")
@@ -210,36 +209,14 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def json_object(body: bytes) -> dict[str, object]:
-    """Parse a JSON object.
-
-    Raises:
-        HTTPError: 400 `Invalid JSON format`, also for lone surrogates and excessive nesting.
-    """
-    try:
-        value: object = json.loads(body.decode(), parse_constant=_reject_constant)
-        if b"\\u" in body:  # only an escape can introduce a lone surrogate
-            json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise HTTPError(400, f"{INVALID_JSON}: lone surrogate") from None
-    except UnicodeDecodeError:
-        raise HTTPError(400, f"{INVALID_JSON}: not UTF-8") from None
-    except RecursionError:
-        raise HTTPError(400, f"{INVALID_JSON}: nested too deeply") from None
-    except ValueError:
-        raise HTTPError(400, INVALID_JSON) from None
-    if not isinstance(value, dict):
-        raise HTTPError(400, INVALID_JSON)
-    return value
-
-
 def replace_nul(text: str) -> str:
     """Replace every NUL with a space."""
     return text.replace("\0", " ") if "\0" in text else text
 
 
-def _reject_over_limit(number: int, limit: int) -> NoReturn:
-    raise HTTPError(400, f"Invalid request: request ({number}) exceeds text limit ({limit})")
+def _check_limit(number: int, limit: int) -> None:
+    if limit != NO_LIMIT and number > limit:
+        raise HTTPError(400, f"Invalid request: request ({number}) exceeds text limit ({limit})")
 
 
 def _reject_constant(word: str) -> NoReturn:
@@ -250,38 +227,35 @@ def _reject_too_large(max_bytes: int) -> NoReturn:
     raise HTTPError(413, f"Request body is larger than {max_bytes} bytes")
 
 
-def _add_fields(into: dict[str, tuple[str, ...]], encoded: bytes, *, source: str) -> None:
-    """Parse `a=b&c=d` into `into`."""
-    if not encoded:
-        return
+def _url_encoded(content: bytes, *, source: str) -> list[tuple[str, str]]:
+    """Parse `a=b&c=d`."""
     try:
-        pairs = parse_qsl(
-            encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
+        return parse_qsl(
+            content.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
         )
     except UnicodeDecodeError:
-        raise HTTPError(400, f"Invalid request: the {source} is not UTF-8") from None
+        reason = "is not UTF-8"
     except ValueError:
-        raise HTTPError(
-            400, f"Invalid request: the {source} has over {MAX_FIELDS} fields"
-        ) from None
-    for name, value in pairs:
-        into[name] = (*into.get(name, ()), value)
+        reason = f"has over {MAX_FIELDS} fields"
+    raise HTTPError(400, f"Invalid request: the {source} {reason}")
 
 
-def _add_multipart(
-    body: bytes, options: str, texts: dict[str, tuple[str, ...]], files: dict[str, Upload]
-) -> None:
-    """Add the fields and files of a multipart form to `texts` and `files`."""
+def _multipart(content: bytes, options: str) -> tuple[list[tuple[str, str]], dict[str, Upload]]:
+    """Parse the fields and files of a multipart form."""
     from python_multipart.exceptions import FormParserError
     from python_multipart.multipart import Field, File, FormParser, parse_options_header
 
-    fields: list[Field | File] = []
-    complete: list[bool] = []
+    parts: list[Field | File] = []
+    complete = False
 
-    def add(field: Field | File) -> None:
-        if len(fields) >= MAX_FIELDS:
+    def add(part: Field | File) -> None:
+        if len(parts) >= MAX_FIELDS:
             raise ValueError("too many fields")
-        fields.append(field)
+        parts.append(part)
+
+    def finish() -> None:
+        nonlocal complete
+        complete = True
 
     _, parameters = parse_options_header("x;" + options)
     try:
@@ -289,24 +263,26 @@ def _add_multipart(
             "multipart/form-data",
             add,
             add,
-            on_end=lambda: complete.append(True),
+            on_end=finish,
             boundary=parameters.get(b"boundary"),
-            config={"MAX_MEMORY_FILE_SIZE": len(body) + 1},  # never on disk
+            config={"MAX_MEMORY_FILE_SIZE": len(content) + 1},  # never on disk
         )
-        parser.write(body)
+        parser.write(content)
         parser.finalize()
     except (FormParserError, ValueError):
-        complete.clear()
+        complete = False
     if not complete:
         raise HTTPError(400, "Invalid request: malformed multipart form")
+    fields: list[tuple[str, str]] = []
+    files: dict[str, Upload] = {}
     try:
-        for field in fields:
-            name = (field.field_name or b"").decode()
-            if isinstance(field, File):
-                field.file_object.seek(0)
-                content = field.file_object.read()
-                files[name] = Upload((field.file_name or b"").decode(), content)
+        for part in parts:
+            name = (part.field_name or b"").decode()
+            if isinstance(part, File):
+                part.file_object.seek(0)
+                files[name] = Upload((part.file_name or b"").decode(), part.file_object.read())
             else:
-                texts[name] = (*texts.get(name, ()), (field.value or b"").decode())
+                fields.append((name, (part.value or b"").decode()))
     except UnicodeDecodeError:
         raise HTTPError(400, "Invalid request: the multipart form is not UTF-8") from None
+    return fields, files

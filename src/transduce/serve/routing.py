@@ -8,25 +8,28 @@ string; the document says so in its description.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue, models_json_schema
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from transduce.io.machine import VERSION
 from transduce.serve.requests import ClientDisconnected, HTTPError, HTTPRequest, read_body
+from transduce.serve.settings import ServerSettings
 
 LOG = logging.getLogger("transduce.serve")
 
 JSON = "application/json"
 
-RequestFormat = Literal["none", "json", "any", "file"]
-"""Accepted bodies: none; JSON only; JSON, a form or a query string; a form with a file."""
+RequestFormat = Literal["json", "any", "file"]
+"""Accepted bodies: JSON only; JSON, a form or a query string; a form with a file."""
 
 
 class StrictModel(BaseModel):
@@ -47,117 +50,107 @@ class ErrorResponse(StrictModel):
     error: str
 
 
-class HTTPResponse(NamedTuple):
-    """A complete response."""
+class DeepLErrorResponse(StrictModel):
+    """Why a request failed."""
 
-    body: bytes
-    status: int = 200
-    media_type: str = JSON
-    headers: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def of(cls, model: BaseModel) -> "HTTPResponse":
-        """Serialize a model; fields that were not set are omitted."""
-        return cls(model.model_dump_json(exclude_unset=True).encode())
+    message: str
 
 
-Handler = Callable[[HTTPRequest], Awaitable[HTTPResponse]]
+def error_model(path: str) -> type[ErrorResponse | DeepLErrorResponse]:
+    """Return the format of errors of the API that a path belongs to."""
+    return DeepLErrorResponse if path.startswith("/v2/") else ErrorResponse
 
 
-def error_response(error: HTTPError, error_model: type[BaseModel]) -> HTTPResponse:
-    """Format an error as the error model of an API, whose only field is the message."""
-    (field,) = error_model.model_fields
-    headers = () if error.retry_after is None else (("retry-after", str(error.retry_after)),)
-    body = error_model.model_validate({field: error.message}).model_dump_json().encode()
-    return HTTPResponse(body, error.status, headers=headers)
+def json_response(model: BaseModel, status: int = 200) -> Response:
+    """Serialize a model; fields that were not set are omitted."""
+    return Response(model.model_dump_json(exclude_unset=True), status, media_type=JSON)
 
 
-async def send_response(response: HTTPResponse, send: Send) -> None:
-    """Send a complete response."""
-    headers = [(name.encode("latin-1"), text.encode("latin-1")) for name, text in response.headers]
-    if response.status != 304:  # there these headers would describe the body that is not sent
-        headers.append((b"content-type", response.media_type.encode("latin-1")))
-        headers.append((b"content-length", str(len(response.body)).encode()))
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body})
+def error_response(error: HTTPError, path: str) -> Response:
+    """Format an error for the API of the path."""
+    model = error_model(path)
+    (field,) = model.model_fields
+    response = json_response(model.model_validate({field: error.message}), error.status)
+    if error.retry_after is not None:
+        response.headers["retry-after"] = str(error.retry_after)
+    return response
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+Handler = Callable[[HTTPRequest], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """A path and method: its handler, request and responses."""
 
-    path: str
     method: Literal["GET", "POST"]
-    operation_id: str
-    """Name of the operation in clients generated from the document."""
+    path: str
     handler: Handler
     """Its docstring is the summary in the document."""
-    response_model: type[BaseModel] | None
+    _: KW_ONLY
+    operation_id: str = ""
+    """Name of the operation in clients generated from the document; "" takes it from the path."""
+    response_model: type[BaseModel] | None = None
     """JSON content of a 200 response; None if it is not JSON."""
     request_model: type[BaseModel] | None = None
-    request_format: RequestFormat = "none"
+    """Fields of the request; None if its body is not read."""
+    request_format: RequestFormat = "any"
     media_type: str = JSON
     """Content type of a 200 response."""
     error_statuses: tuple[int, ...] = (500,)
-    error_model: type[BaseModel] = ErrorResponse
-    max_body_bytes: int = 0
-    timeout_s: float | None = None
-    """Maximum seconds for a response, cancelled early if the client disconnects; None waits
-    without watching the client. Set for requests that run a model."""
+    """Error statuses; an operation with `time_limits` has those of a queue."""
+    max_body_bytes: int = sys.maxsize
+    """Maximum size of a request body, if below the server's."""
+    time_limits: int = 0
+    """Maximum duration as a multiple of the server's time limit, ended early if the client
+    disconnects; 0 waits without watching the client. Set for requests that run a model."""
     can_succeed: bool = True
     """Whether a 200 response exists at all."""
 
     @property
-    def statuses(self) -> tuple[int, ...]:
-        """Error statuses, including those of a queue if it runs a model."""
-        return (
-            self.error_statuses if self.timeout_s is None else (400, 403, 413, 429, 500, 503, 504)
-        )
+    def name(self) -> str:
+        """The operation's ID: `/frontend/settings` has frontend_settings."""
+        return self.operation_id or self.path.partition("{")[0].strip("/").replace("/", "_")
 
 
 class Endpoint:
     """An operation as an ASGI application."""
 
-    def __init__(self, operation: Operation) -> None:
-        """Store the operation."""
-        self.operation = operation
+    def __init__(self, operation: Operation, settings: ServerSettings) -> None:
+        """Store the operation and the server's limits and keys."""
+        self._operation = operation
+        self._settings = settings
+        self._max_body_bytes = min(settings.body_limit, operation.max_body_bytes)
+        self._timeout_s = operation.time_limits * settings.time_limit_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; nothing is sent to a client that disconnected."""
-        operation = self.operation
         try:
             body = b""
-            if operation.request_format != "none":
-                body = await read_body(scope, receive, max_bytes=operation.max_body_bytes)
-            work = operation.handler(HTTPRequest(scope=scope, body=body))
-            if operation.timeout_s is None:
-                response = await work
+            if self._operation.request_model is not None:
+                body = await read_body(scope, receive, max_bytes=self._max_body_bytes)
+            work = self._operation.handler(HTTPRequest(scope, body, self._settings))
+            if self._timeout_s:
+                response = await _with_timeout(work, receive, self._timeout_s)
             else:
-                response = await _with_timeout(work, receive, operation.timeout_s)
+                response = await work
         except ClientDisconnected:
             return
         except HTTPError as error:
-            response = error_response(error, operation.error_model)
+            response = error_response(error, scope["path"])
         except Exception:
-            response = internal_error(scope, operation.error_model)
-        await send_response(response, send)
+            response = internal_error(scope)
+        await response(scope, receive, send)
 
 
-def internal_error(scope: Scope, error_model: type[BaseModel]) -> HTTPResponse:
+def internal_error(scope: Scope) -> Response:
     """Log the current exception; the response reveals only the request ID."""
-    name = request_id(scope)
+    name = scope.get("state", {}).get("request_id", "")
     LOG.exception("request %s: %s %r failed", name, scope["method"], scope["path"])
-    return error_response(HTTPError(500, f"internal error, request {name}"), error_model)
+    return error_response(HTTPError(500, f"internal error, request {name}"), scope["path"])
 
 
-def request_id(scope: Scope) -> str:
-    """Return the ID of a request in the log and in its response."""
-    return scope.get("state", {}).get("request_id", "")
-
-
-async def _with_timeout(
-    work: Awaitable[HTTPResponse], receive: Receive, seconds: float
-) -> HTTPResponse:
+async def _with_timeout(work: Awaitable[Response], receive: Receive, seconds: float) -> Response:
     """Await a response for at most `seconds`, and only while the client is connected.
 
     The work runs in the task of the request, so cancelling that task abandons it.
@@ -192,6 +185,9 @@ async def _cancel_on_disconnect(
     task.cancel()
 
 
+QUEUE_STATUSES = (400, 403, 413, 429, 500, 503, 504)
+"""Error statuses of the operations that run a model."""
+
 REFERENCE = "#/components/schemas/{model}"
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 
@@ -202,8 +198,6 @@ requires an API key, send it as `api_key`, or in the Authorization header after 
 
 JSONObject = dict[str, object]
 Schemas = dict[tuple[type[BaseModel], JsonSchemaMode], JsonSchemaValue]
-
-
 LanguageCodes = Mapping[str, Sequence[str]]
 """Values of the language fields of requests, by the name of the field."""
 
@@ -236,14 +230,12 @@ def openapi_document(operations: Sequence[Operation], languages: LanguageCodes) 
 
 def _models(operations: Sequence[Operation]) -> list[tuple[type[BaseModel], JsonSchemaMode]]:
     """Return every request and response model once."""
-    models: dict[tuple[type[BaseModel], Literal["validation", "serialization"]], None] = {}
+    models: list[tuple[type[BaseModel] | None, JsonSchemaMode]] = []
     for operation in operations:
-        if operation.request_model is not None:
-            models[operation.request_model, "validation"] = None
-        if operation.response_model is not None:
-            models[operation.response_model, "serialization"] = None
-        models[operation.error_model, "serialization"] = None
-    return list(models)
+        models.append((operation.request_model, "validation"))
+        models.append((operation.response_model, "serialization"))
+        models.append((error_model(operation.path), "serialization"))
+    return list(dict.fromkeys((model, mode) for model, mode in models if model is not None))
 
 
 def _add_language_codes(schema: JsonSchemaValue, languages: LanguageCodes) -> None:
@@ -256,7 +248,7 @@ def _add_language_codes(schema: JsonSchemaValue, languages: LanguageCodes) -> No
 
 def _describe(operation: Operation, schemas: Schemas, languages: LanguageCodes) -> JSONObject:
     description: JSONObject = {
-        "operationId": operation.operation_id,
+        "operationId": operation.name,
         "summary": (operation.handler.__doc__ or "").strip(),
         "responses": _responses(operation, schemas),
     }
@@ -318,8 +310,8 @@ def _responses(operation: Operation, schemas: Schemas) -> JSONObject:
         if operation.response_model is not None:
             content["schema"] = schemas[operation.response_model, "serialization"]
         responses["200"] = {"description": "OK", "content": {operation.media_type: content}}
-    error = schemas[operation.error_model, "serialization"]
-    for status in operation.statuses:
+    error = schemas[error_model(operation.path), "serialization"]
+    for status in QUEUE_STATUSES if operation.time_limits else operation.error_statuses:
         response: JSONObject = {
             "description": HTTPStatus(status).phrase,
             "content": {JSON: {"schema": error}},
