@@ -273,8 +273,7 @@ def model(
       transduce paper model big --out big.svg
       transduce paper model runs/mine --out mine.html
     """
-    from transduce.paper.architecture.parts import parts_table
-    from transduce.paper.architecture.run import named_model, write_model
+    from transduce.paper.architecture import named_model, parts_table, write_model
 
     result = named_model(name)
     files = write_model(out, result) if out else []

@@ -10,8 +10,7 @@ from tests.conftest import SHAPE
 from transduce.model.config import ModelConfig
 from transduce.model.layers import FeedForward
 from transduce.model.transformer import Transformer
-from transduce.paper.architecture.drawing import model_svg
-from transduce.paper.architecture.parts import parts_table, take_apart
+from transduce.paper.architecture import model_svg, parts_table, take_apart
 
 ODD = {
     "paper": SHAPE,

@@ -1,1 +1,0 @@
-"""Figure 1 drawn from a live model."""
