@@ -8,7 +8,7 @@ import torch
 from transduce.config import load_recipe
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
-from transduce.paper.table3.rows import parameters
+from transduce.paper.table3.run import parameters
 from transduce.recipes.table3 import PREFIX, RECIPES, ROWS, Row, find
 from transduce.search.config import SearchConfig
 from transduce.train.config import TrainConfig

@@ -140,7 +140,7 @@ def account(run: Run, config: ModelConfig, *, tokens: int, lengths: SentenceLeng
         tokens: target pieces of an update.
         lengths: of the average pair.
     """
-    from transduce.paper.table3.rows import parameters
+    from transduce.paper.table3.run import parameters
 
     pair = count(config, lengths)
     total = run.updates * tokens * pair.training / lengths.target

@@ -1,36 +1,45 @@
-"""Table3Report of Table 3: measured and published scores, and their rank correlation.
+"""Report of Table 3: measured and published scores, and how far their rankings agree.
 
 Corpus, size and tokenization differ from the paper's, so only ranks and the sign of the difference
 from the base row are compared.
 """
 
-import json
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
 from transduce.evaluation.significance import System, compare_systems
-from transduce.io.atomic_folder import atomic_file
-from transduce.io.machine import VERSION, commit
 from transduce.paper.plot import MARKERS, Draw, Ink, save_plot
-from transduce.paper.table3.rows import RankCorrelation, compare
+from transduce.paper.report import json_text, provenance, write_files
 from transduce.paper.table3.run import Outcome, ScoredRow, Settings, perplexity_of
 from transduce.recipes import table3
 
-Side = Literal["better", "worse", "unclear", "equal", "base"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-GROUPS: Final = ("all", "A", "B", "C", "D", "E")
-"""Each with the base row, which stands in every series of the table."""
+Side = Literal["better", "worse", "unclear", "base"]
 
 _SAMPLES: Final = 1000
 _T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t at 95 %, for 2 seeds, 3 seeds and so on."""
+_MARKS: dict[Side, str] = {"better": " ▲", "worse": " ▼", "unclear": "", "base": ""}
+_GROUPS: Final = {
+    "base": "base",
+    "A": "A: heads",
+    "B": "B: d_k",
+    "C": "C: size",
+    "D": "D: dropout, smoothing",
+    "E": "E: positions",
+    "big": "big",
+}
+"""Groups of rows with their labels in the plot."""
 
 
 class Estimate(NamedTuple):
@@ -38,17 +47,21 @@ class Estimate(NamedTuple):
 
     value: float
     margin: float
-    """Half the width of the 95 % interval: over seeds where there are several, else over lines."""
+    """Half the width of the 95 % interval: over seeds if there are several, else over lines."""
+
+    def __str__(self) -> str:
+        """Format with two decimals."""
+        return f"{self.value:.2f} ± {self.margin:.2f}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """A row on one set."""
+    """Scores of a row on one set."""
 
     perplexity: Estimate
     bleu: Estimate
     perplexity_side: Side
-    """Of the base row's perplexity; "unclear" if the difference is not significant."""
+    """Compared with the base row; "unclear" if the difference is not significant."""
     bleu_side: Side
 
 
@@ -61,12 +74,26 @@ class Line:
     seeds: int
     parameters: int
     seconds: float
-    """Of training, on average over the seeds."""
+    """Training time, averaged over seeds."""
     published_perplexity: float
     published_bleu: float
     published_millions: int | None
     validation: Measured
     test: Measured | None
+
+
+class RankCorrelation(NamedTuple):
+    """Rank agreement of two sequences."""
+
+    agree: int
+    """Pairs in the same order in both."""
+    disagree: int
+    tied: int
+    """Pairs equal in at least one sequence."""
+    spearman: float | None
+    """None if a sequence is constant."""
+    kendall: float | None
+    """τ-b, which allows for ties."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,13 +105,13 @@ class Agreement:
     perplexity: RankCorrelation
     bleu: RankCorrelation
     perplexity_against: tuple[str, ...]
-    """Pairs ordered differently from the paper, beyond their margins: "C3 above base"."""
+    """Pairs whose order contradicts the paper beyond their margins: "C3 above base"."""
     bleu_against: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table3Report:
-    """Table 3, measured in small."""
+    """Table 3, scaled down."""
 
     settings: Settings
     signature: str
@@ -101,45 +128,40 @@ def report(
     Args:
         outcomes: of all rows and seeds; every row with the same seeds.
         references: of "validation" and "test".
-        settings: what all rows shared.
+        settings: shared by all rows.
     """
     rows: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         rows.setdefault(outcome.row, []).append(outcome)
     validation = _measured(
-        {name: [outcome.validation for outcome in some] for name, some in rows.items()},
+        {name: [outcome.validation for outcome in seeds] for name, seeds in rows.items()},
         references["validation"],
     )
     tests = {
-        name: [outcome.test for outcome in some if outcome.test] for name, some in rows.items()
+        name: [outcome.test for outcome in seeds if outcome.test] for name, seeds in rows.items()
     }
     test = _measured(tests, references["test"]) if all(tests.values()) else {}
-    lines = tuple(
-        _line(table3.find(name), some, validation=validation[name], test=test.get(name))
-        for name, some in rows.items()
-    )
+    lines: list[Line] = []
+    for name, seeds in rows.items():
+        row = table3.find(name)
+        line = Line(
+            row=row.name,
+            differs=row.differs,
+            seeds=len(seeds),
+            parameters=seeds[0].parameters,
+            seconds=statistics.mean(outcome.seconds for outcome in seeds),
+            published_perplexity=row.perplexity,
+            published_bleu=row.bleu,
+            published_millions=row.millions,
+            validation=validation[name],
+            test=test.get(name),
+        )
+        lines.append(line)
     return Table3Report(
         settings=settings,
         signature=outcomes[0].validation.signature,
-        lines=lines,
-        agreements=tuple(_agreements(lines)),
-    )
-
-
-def _line(
-    row: table3.Row, some: Sequence[Outcome], *, validation: Measured, test: Measured | None
-) -> Line:
-    return Line(
-        row=row.name,
-        differs=row.differs,
-        seeds=len(some),
-        parameters=some[0].parameters,
-        seconds=statistics.mean(outcome.seconds for outcome in some),
-        published_perplexity=row.perplexity,
-        published_bleu=row.bleu,
-        published_millions=row.millions,
-        validation=validation,
-        test=test,
+        lines=tuple(lines),
+        agreements=_agreements(lines),
     )
 
 
@@ -147,13 +169,11 @@ def _measured(
     rows: Mapping[str, Sequence[ScoredRow]], references: Sequence[str]
 ) -> dict[str, Measured]:
     """Scores of every row on one set, compared with the base row if present."""
-    several = all(len(some) > 1 for some in rows.values())
-    perplexities = _over_seeds(rows, perplexity_of) if several else _over_lines(rows)
-    bleus = (
-        _over_seeds(rows, lambda score: score.bleu, more_is_better=True)
-        if several
-        else _bleu_over_lines(rows, references)
-    )
+    if all(len(seeds) > 1 for seeds in rows.values()):
+        perplexities = _over_seeds(rows, perplexity_of)
+        bleus = _over_seeds(rows, lambda score: score.bleu, more_is_better=True)
+    else:
+        perplexities, bleus = _perplexity_over_lines(rows), _bleu_over_lines(rows, references)
     return {
         name: Measured(
             perplexity=perplexities[name][0],
@@ -174,39 +194,38 @@ def _over_seeds(
     *,
     more_is_better: bool = False,
 ) -> _Estimates:
-    """Means over seeds; a row differs from the base row if it does so seed by seed."""
-    values = {name: [measure(score) for score in some] for name, some in rows.items()}
+    """Means over seeds, and the sides by the differences from the base row seed by seed."""
+    values = {name: [measure(score) for score in seeds] for name, seeds in rows.items()}
+    base = values.get("base", [])
     results: _Estimates = {}
-    for name, some in values.items():
-        side: Side = "base" if name == "base" else "unclear"
-        base = values.get("base", [])
-        if side != "base" and len(base) == len(some):
-            difference = _mean([value - other for value, other in zip(some, base, strict=True)])
-            side = _side(difference, more_is_better=more_is_better)
-        results[name] = (_mean(some), side)
+    for name, row in values.items():
+        difference = None
+        if len(base) == len(row):
+            difference = _mean([value - other for value, other in zip(row, base, strict=True)])
+        results[name] = (_mean(row), _side(name, difference, more_is_better=more_is_better))
     return results
 
 
-def _over_lines(rows: Mapping[str, Sequence[ScoredRow]]) -> _Estimates:
-    """Perplexities with bootstrap margins over lines."""
-    first = {name: some[0] for name, some in rows.items()}
-    lines = len(next(iter(first.values())).nats)
+def _perplexity_over_lines(rows: Mapping[str, Sequence[ScoredRow]]) -> _Estimates:
+    """Perplexities of the first seed, with bootstrap margins over lines."""
+    scores = {name: seeds[0] for name, seeds in rows.items()}
+    lines = len(next(iter(scores.values())).nats)
     drawn = np.random.default_rng(12345).integers(lines, size=(_SAMPLES, lines))
-    tried = {
+    values = {name: perplexity_of(score) for name, score in scores.items()}
+    samples = {
         name: np.exp(
             np.array(score.nats)[drawn].sum(axis=1) / np.array(score.pieces)[drawn].sum(axis=1)
         )
-        for name, score in first.items()
+        for name, score in scores.items()
     }
     results: _Estimates = {}
-    for name, samples in tried.items():
-        side: Side = "base" if name == "base" else "unclear"
-        if side != "base" and "base" in tried:
-            difference = samples - tried["base"]
-            value = perplexity_of(first[name]) - perplexity_of(first["base"])
-            estimate = Estimate(value, 1.96 * float(difference.std()))
-            side = _side(estimate, more_is_better=False)
-        results[name] = (Estimate(perplexity_of(first[name]), 1.96 * float(samples.std())), side)
+    for name, value in values.items():
+        difference = None
+        if "base" in values:
+            margin = 1.96 * float((samples[name] - samples["base"]).std())
+            difference = Estimate(value - values["base"], margin)
+        estimate = Estimate(value, 1.96 * float(samples[name].std()))
+        results[name] = (estimate, _side(name, difference, more_is_better=False))
     return results
 
 
@@ -216,156 +235,196 @@ def _bleu_over_lines(
     """BLEU with sacreBLEU's margin, and its paired bootstrap against the base row."""
     names = sorted(rows, key=lambda name: name != "base")
     systems = [System(name, rows[name][0].hypotheses) for name in names]
-    alone = len(systems) == 1
+    signature = rows[names[0]][0].signature.split("|")
     compared = compare_systems(
-        systems * 2 if alone else systems,
+        systems * 2 if len(systems) == 1 else systems,  # a test needs two
         references,
         metrics=["bleu"],
-        tokenize=_tokenizer(next(iter(rows.values()))[0].signature),
+        tokenize=next(part[4:] for part in signature if part.startswith("tok:")),
         samples=_SAMPLES,
     )
     results: _Estimates = {}
-    for standing in compared.metrics[0].systems[: len(systems)]:
-        side: Side = "unclear"
-        if standing.system == "base":
-            side = "base"
-        elif names[0] == "base" and standing.verdict != "baseline":
-            side = standing.verdict
-        results[standing.system] = (Estimate(standing.value, standing.margin), side)
+    for result in compared.metrics[0].systems[: len(systems)]:
+        side: Side = "base" if result.system == "base" else "unclear"
+        if names[0] == "base" and result.verdict != "baseline":
+            side = result.verdict
+        results[result.system] = (Estimate(result.value, result.margin), side)
     return results
 
 
-def _tokenizer(signature: str) -> str:
-    """The tokeniser that a signature names."""
-    return next(part[4:] for part in signature.split("|") if part.startswith("tok:"))
-
-
 def _mean(values: Sequence[float]) -> Estimate:
-    """The mean of some seeds and its 95 % margin, by Student's t."""
+    """The mean over seeds and its 95 % margin, by Student's t."""
     assert len(values) > 1, "one seed has no spread"
     t = _T[len(values) - 2] if len(values) - 2 < len(_T) else 1.96
     return Estimate(statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values)))
 
 
-def _side(difference: Estimate, *, more_is_better: bool) -> Side:
-    if not abs(difference.value) > difference.margin:
+def _side(row: str, difference: Estimate | None, *, more_is_better: bool) -> Side:
+    if row == "base":
+        return "base"
+    if difference is None or not abs(difference.value) > difference.margin:
         return "unclear"
     return "better" if (difference.value > 0) == more_is_better else "worse"
 
 
-def _agreements(lines: Sequence[Line]) -> list[Agreement]:
-    """Every group of which two rows were measured."""
+class _Point(NamedTuple):
+    """A row's measured and published score by one metric."""
+
+    row: str
+    measured: Estimate
+    published: float
+
+
+def _perplexities(lines: Sequence[Line]) -> list[_Point]:
+    return [
+        _Point(line.row, line.validation.perplexity, line.published_perplexity) for line in lines
+    ]
+
+
+def _bleus(lines: Sequence[Line]) -> list[_Point]:
+    return [_Point(line.row, line.validation.bleu, line.published_bleu) for line in lines]
+
+
+def _agreements(lines: Sequence[Line]) -> tuple[Agreement, ...]:
+    """Every group of which a row was measured besides the base row, taken with the base row."""
     results: list[Agreement] = []
-    for group in GROUPS:
-        some = [
-            line for line in lines if group == "all" or line.row == "base" or line.row[0] == group
-        ]
-        if len(some) < 2 or all(line.row == "base" for line in some):
+    for group in ("all", "A", "B", "C", "D", "E"):
+        members = [line for line in lines if group in ("all", line.row[0]) or line.row == "base"]
+        if len(members) < 2:
             continue
-        published = [line.published_perplexity for line in some]
-        results.append(
-            Agreement(
-                group=group,
-                rows=tuple(line.row for line in some),
-                perplexity=compare([line.validation.perplexity.value for line in some], published),
-                bleu=compare(
-                    [line.validation.bleu.value for line in some],
-                    [line.published_bleu for line in some],
-                ),
-                perplexity_against=tuple(_against(some, "perplexity")),
-                bleu_against=tuple(_against(some, "bleu")),
-            )
+        perplexities, bleus = _perplexities(members), _bleus(members)
+        agreement = Agreement(
+            group=group,
+            rows=tuple(line.row for line in members),
+            perplexity=_correlation(perplexities),
+            bleu=_correlation(bleus),
+            perplexity_against=_contradictions(perplexities),
+            bleu_against=_contradictions(bleus),
         )
-    return results
+        results.append(agreement)
+    return tuple(results)
 
 
-def _against(lines: Sequence[Line], metric: Literal["perplexity", "bleu"]) -> list[str]:
-    """Pairs ordered differently from the paper, beyond their margins."""
-    results: list[str] = []
-    for first in lines:
-        for second in lines:
-            if metric == "bleu":
-                a, b = first.validation.bleu, second.validation.bleu
-                published = first.published_bleu - second.published_bleu
-            else:
-                a, b = first.validation.perplexity, second.validation.perplexity
-                published = first.published_perplexity - second.published_perplexity
-            apart = a.value - b.value > a.margin + b.margin
-            if apart and published < 0:
-                results.append(f"{first.row} above {second.row}")
-    return results
+def _correlation(points: Sequence[_Point]) -> RankCorrelation:
+    return compare([point.measured.value for point in points], [p.published for p in points])
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_MARKS: dict[Side, str] = {"better": " ▲", "worse": " ▼", "unclear": "", "equal": "", "base": ""}
-_GROUPS = ("base", "A", "B", "C", "D", "E", "big")
-_LEGEND = ("base", "A: heads", "B: d_k", "C: size", "D: dropout, smoothing", "E: positions", "big")
-
-
-def markdown(report: Table3Report) -> str:
-    """Write the report as Markdown: the rows, the ranks, and what they disagree on."""
-    shared = report.settings
-    seeds = report.lines[0].seeds
-    over = f"over {seeds} seeds" if seeds > 1 else "over the lines of the set, of one seed"
-    return "\n".join(
-        [
-            "# Table 3, scaled down",
-            "",
-            f"Widths divided by {shared.width_divisor}, depths by {shared.depth_divisor}; "
-            f"{shared.vocab_size:,} pieces, {shared.updates:,} updates of {shared.tokens:,} target "
-            f"tokens, warmup {shared.warmup:,}. No checkpoint is averaged; beam 4, α 0.6. "
-            f"± is a 95 % interval {over}. ▲ better and ▼ worse than the base row by more than "
-            "chance. Published figures are of newstest2013 and of the paper's sizes: only the "
-            "order can be compared.",
-            "",
-            *_table(report),
-            "",
-            f"BLEU: `{report.signature}`. Perplexity: per piece, without label smoothing.",
-            "",
-            "## Rank agreement",
-            "",
-            "Pairs of rows in the paper's order, in the other one, and tied in one of the two; "
-            "rank correlations with the published figures (validation set). Every group is taken "
-            "with the base row.",
-            "",
-            *_ranks(report.agreements),
-            "",
-            *_disagreements(report.agreements),
-            "",
-        ]
+def _contradictions(points: Sequence[_Point]) -> tuple[str, ...]:
+    """Pairs whose order contradicts the paper beyond their margins."""
+    return tuple(
+        f"{a.row} above {b.row}"
+        for a, b in itertools.permutations(points, 2)
+        if a.measured.value - b.measured.value > a.measured.margin + b.measured.margin
+        and a.published < b.published
     )
 
 
-def _table(report: Table3Report) -> list[str]:
-    lines = [
+def compare(first: Sequence[float], second: Sequence[float]) -> RankCorrelation:
+    """Correlate the ranks of two sequences of equal length.
+
+    >>> compare([1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 40.0, 30.0])
+    RankCorrelation(agree=5, disagree=1, tied=0, spearman=0.8, kendall=0.6666666666666666)
+    """
+    signs = [
+        (_sign(a[0] - b[0]), _sign(a[1] - b[1]))
+        for a, b in itertools.combinations(zip(first, second, strict=True), 2)
+    ]
+    agree = sum(a * b > 0 for a, b in signs)
+    disagree = sum(a * b < 0 for a, b in signs)
+    untied = math.sqrt(sum(a != 0 for a, _ in signs) * sum(b != 0 for _, b in signs))
+    return RankCorrelation(
+        agree=agree,
+        disagree=disagree,
+        tied=len(signs) - agree - disagree,
+        spearman=_pearson(ranks(first), ranks(second)),
+        kendall=(agree - disagree) / untied if untied else None,
+    )
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """Rank values from 1 for the least; ties share their mean rank.
+
+    >>> ranks([7.0, 5.0, 7.0, 9.0])
+    [2.5, 1.0, 2.5, 4.0]
+    """
+    return [
+        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2
+        for value in values
+    ]
+
+
+def _pearson(first: Sequence[float], second: Sequence[float]) -> float | None:
+    first_mean, second_mean = sum(first) / len(first), sum(second) / len(second)
+    x, y = [a - first_mean for a in first], [b - second_mean for b in second]
+    spread = math.sqrt(sum(a**2 for a in x) * sum(b**2 for b in y))
+    return sum(a * b for a, b in zip(x, y, strict=True)) / spread if spread else None
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)
+
+
+def markdown(report: Table3Report) -> str:
+    """Format the report as Markdown: the rows, the ranks, and the contradictions."""
+    shared = report.settings
+    seeds = report.lines[0].seeds
+    over = f"over {seeds} seeds" if seeds > 1 else "over the lines of the set, of one seed"
+    parts = [
+        "# Table 3, scaled down",
+        f"Widths divided by {shared.width_divisor}, depths by {shared.depth_divisor}; "
+        f"{shared.vocab_size:,} pieces, {shared.updates:,} updates of {shared.tokens:,} target "
+        f"tokens, warmup {shared.warmup:,}. No checkpoint is averaged; beam 4, α 0.6. "
+        f"± is a 95 % interval {over}. ▲ better and ▼ worse than the base row by more than "
+        "chance. Published figures are of newstest2013 and of the paper's sizes: only the "
+        "order can be compared.",
+        _table(report.lines),
+        f"BLEU: `{report.signature}`. Perplexity: per piece, without label smoothing.",
+        "## Rank agreement",
+        "Pairs of rows in the paper's order, in the other one, and tied in one of the two; "
+        "rank correlations with the published figures (validation set). Every group is taken "
+        "with the base row.",
+        _rank_table(report.agreements),
+        "".join(
+            f"- {agreement.group}, {metric}: against the paper beyond the margins: "
+            f"{', '.join(pairs) or 'nothing'}.\n"
+            for agreement in report.agreements
+            if agreement.group != "all"
+            for metric, pairs in (
+                ("PPL", agreement.perplexity_against),
+                ("BLEU", agreement.bleu_against),
+            )
+        ),
+    ]
+    return "\n\n".join(parts)
+
+
+def _table(lines: Sequence[Line]) -> str:
+    table = [
         "| row | differs | PPL published | PPL measured | BLEU published | BLEU measured "
         "| test PPL | test BLEU | 10⁶ parameters published | parameters | minutes |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for line in report.lines:
+    for line in lines:
         validation, test = line.validation, line.test
         cells = [
             line.row,
             line.differs,
             f"{line.published_perplexity:.2f}",
-            f"{_interval(validation.perplexity)}{_MARKS[validation.perplexity_side]}",
+            f"{validation.perplexity}{_MARKS[validation.perplexity_side]}",
             f"{line.published_bleu:.1f}",
-            f"{_interval(validation.bleu)}{_MARKS[validation.bleu_side]}",
-            _interval(test.perplexity) if test else "",
-            _interval(test.bleu) if test else "",
+            f"{validation.bleu}{_MARKS[validation.bleu_side]}",
+            str(test.perplexity) if test else "",
+            str(test.bleu) if test else "",
             str(line.published_millions or ""),
             f"{line.parameters:,}",
             f"{line.seconds / 60:.1f}",
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        table.append(f"| {' | '.join(cells)} |")
+    return "\n".join(table)
 
 
-def _ranks(agreements: Sequence[Agreement]) -> list[str]:
-    lines = [
+def _rank_table(agreements: Sequence[Agreement]) -> str:
+    table = [
         "| group | rows | PPL: same, other, tied | Spearman | Kendall τ "
         "| BLEU: same, other, tied | Spearman | Kendall τ |",
         "|---|--:|---|--:|--:|---|--:|--:|",
@@ -374,33 +433,10 @@ def _ranks(agreements: Sequence[Agreement]) -> list[str]:
         cells = [agreement.group, str(len(agreement.rows))]
         for order in (agreement.perplexity, agreement.bleu):
             cells.append(f"{order.agree}, {order.disagree}, {order.tied}")
-            cells += [
-                "–" if value is None else f"{value:+.2f}"
-                for value in (order.spearman, order.kendall)
-            ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def _disagreements(agreements: Sequence[Agreement]) -> list[str]:
-    """List pairs ordered differently from the paper, per group."""
-    lines: list[str] = []
-    for agreement in agreements:
-        if agreement.group == "all":
-            continue
-        for name, against in (
-            ("PPL", agreement.perplexity_against),
-            ("BLEU", agreement.bleu_against),
-        ):
-            what = ", ".join(against) or "nothing"
-            lines.append(
-                f"- {agreement.group}, {name}: against the paper beyond the margins: {what}."
-            )
-    return lines
-
-
-def _interval(estimate: Estimate) -> str:
-    return f"{estimate.value:.2f} ± {estimate.margin:.2f}"
+            for value in (order.spearman, order.kendall):
+                cells.append("–" if value is None else f"{value:+.2f}")
+        table.append(f"| {' | '.join(cells)} |")
+    return "\n".join(table)
 
 
 def write(report: Table3Report, out: Path) -> None:
@@ -409,17 +445,8 @@ def write(report: Table3Report, out: Path) -> None:
     Raises:
         ValueError: if matplotlib is not installed.
     """
-    facts = {
-        "versions": {"transduce": VERSION, "torch": version("torch")},
-        "commit": commit(),
-        **asdict(report),
-    }
-    for name, text in (
-        ("table3.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n"),
-        ("table3.md", markdown(report)),
-    ):
-        with atomic_file(out / name) as stream:
-            stream.write(text.encode())
+    record = {**provenance(), **asdict(report)}
+    write_files(out, {"table3.json": json_text(record), "table3.md": markdown(report)})
     save_plot(out, "table3", plot(report), height=5.6)
 
 
@@ -428,10 +455,16 @@ def plot(report: Table3Report) -> Draw:
 
     def draw(figure: "Figure", ink: Ink) -> None:
         left, right = figure.subplots(1, 2)
-        for axes, name, best_first in ((left, "perplexity", 1), (right, "BLEU", -1)):
-            places = [_place(line, name) for line in report.lines]
-            order = sorted(range(len(places)), key=lambda i: best_first * places[i].published)
-            _panel(axes, [places[i] for i in order], ink)
+        perplexities = sorted(_perplexities(report.lines), key=lambda point: point.published)
+        bleus = sorted(_bleus(report.lines), key=lambda point: -point.published)
+        for axes, name, points, decimals in (
+            (left, "perplexity", perplexities, 2),
+            (right, "BLEU", bleus, 1),
+        ):
+            _panel(axes, points, ink)
+            labels = [f"{point.row}  {point.published:.{decimals}f}" for point in points]
+            axes.set_yticks(range(len(points)), labels)
+            axes.invert_yaxis()
             axes.set_xlabel(f"measured {name} (validation)")
             axes.set_ylabel(f"row, and its published {name}; the best on top")
         handles, names = left.get_legend_handles_labels()
@@ -440,41 +473,23 @@ def plot(report: Table3Report) -> Draw:
     return draw
 
 
-class _Place(NamedTuple):
-    """A row in one panel."""
-
-    row: str
-    published: float
-    estimate: Estimate
-    digits: int
-
-
-def _place(line: Line, name: str) -> _Place:
-    if name == "BLEU":
-        return _Place(line.row, line.published_bleu, line.validation.bleu, 1)
-    return _Place(line.row, line.published_perplexity, line.validation.perplexity, 2)
-
-
-def _panel(axes: "Axes", places: Sequence[_Place], ink: Ink) -> None:
-    """A row a line, with its margin, a marker and a colour a group."""
-    for number, group in enumerate(_GROUPS):
-        own = [i for i, place in enumerate(places) if group in (place.row, place.row[0])]
-        if own:
+def _panel(axes: "Axes", points: Sequence[_Point], ink: Ink) -> None:
+    """One line per row with its margin; a marker and a colour per group."""
+    colours, markers = (ink.text, *ink.lines), (*MARKERS, "X")
+    for (group, label), colour, marker in zip(_GROUPS.items(), colours, markers, strict=True):
+        members = [i for i, point in enumerate(points) if group in (point.row, point.row[0])]
+        if members:
             axes.errorbar(
-                [places[i].estimate.value for i in own],
-                own,
-                xerr=[places[i].estimate.margin for i in own],
+                [points[i].measured.value for i in members],
+                members,
+                xerr=[points[i].measured.margin for i in members],
                 linestyle="none",
-                marker=(*MARKERS, "X")[number],
-                color=ink.text if group == "base" else ink.lines[number - 1],
-                label=_LEGEND[number],
+                marker=marker,
+                color=colour,
+                label=label,
                 elinewidth=1.2,
                 markersize=6,
             )
-    base = [place.estimate.value for place in places if place.row == "base"]
-    if base:
-        axes.axvline(base[0], color=ink.text, linewidth=0.8, linestyle=":")
-    axes.set_yticks(
-        range(len(places)), [f"{place.row}  {place.published:.{place.digits}f}" for place in places]
-    )
-    axes.invert_yaxis()
+    for point in points:
+        if point.row == "base":
+            axes.axvline(point.measured.value, color=ink.text, linewidth=0.8, linestyle=":")

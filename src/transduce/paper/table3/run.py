@@ -1,13 +1,13 @@
 """Train scaled-down rows of Table 3 on a corpus in the paper's regime.
 
-Post-norm, Adam, equation (3), label smoothing, no averaging of checkpoints, a beam of 4. Every row
-makes as many updates (the big one more, as in the paper) over the same sentences in the same
-order, and the weights after the last update are what is scored. Nothing is chosen on the
-validation set, which stands where newstest2013 stood. In the folder of a run:
+Post-norm, Adam, equation (3), label smoothing, no checkpoint averaging, a beam of 4. All rows make
+the same number of updates (big makes more, as in the paper) on the same sentences in the same
+order, and their last weights are scored. Nothing is selected on the validation set, which takes the
+place of newstest2013. The output folder holds:
 
-    settings.json         what all rows share; only more updates may follow
-    corpus/prepared/      tokenizer and encoded pairs, made once
-    rows/C5-seed-1/       checkpoints to go on from, metrics.jsonl, and at the end outcome.json
+    settings.json         shared by all rows; only `updates` may be raised later
+    corpus/prepared/      tokenizer and encoded pairs
+    rows/C5-seed-1/       checkpoints to resume from, metrics.jsonl and finally outcome.json
 """
 
 import json
@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from pydantic import TypeAdapter, ValidationError
@@ -27,12 +27,13 @@ from transduce.data.sampler import Sampler
 from transduce.data.store import PREPARED_FOLDER
 from transduce.evaluation.metrics import bleu
 from transduce.evaluation.scoring import evaluate_perplexity, translate_pairs, translation_texts
-from transduce.inference.translator import Extras, Translation, Translator
+from transduce.inference.translator import Extras, Translator
 from transduce.io.atomic_folder import atomic_file, recover_interrupted
 from transduce.io.lock import exclusive_lock
 from transduce.io.machine import keep_freed_memory
+from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
-from transduce.paper.table3.rows import Scale, parameters, scaled
+from transduce.paper.report import json_text, write_files
 from transduce.pipeline.prepare import (
     Prepared,
     check_positions,
@@ -45,15 +46,14 @@ from transduce.train.distributed import compute_device
 from transduce.train.events import Event, EventHandler, LogMessage, Progress
 from transduce.train.loop import Validation, train
 
-_CHECKPOINTS: Final = 4
+_VALIDATIONS: Final = 4
 _MONITORED_LINES: Final = 100
-"""Validation lines translated during training, for monitoring."""
-_MARK: Final = "outcome.json"
+"""Validation lines translated during training."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What all rows of one table share.
+    """Settings shared by all rows.
 
     Raises:
         ValueError: if a number is below 1.
@@ -61,13 +61,13 @@ class Settings:
 
     vocab_size: int = 2000
     tokens: int = 512
-    """Target tokens of an update."""
+    """Target tokens per update."""
     updates: int = 3600
-    """Of every row but the big one; may be raised later, as equation (3) has no end."""
+    """Of every row but big; may be raised later, as equation (3) does not depend on it."""
     warmup: int = 1000
-    """Of equation (3), in every row."""
+    """Warmup updates of equation (3)."""
     big_times: int = 3
-    """Updates of the big row as a multiple of the others', as in the paper."""
+    """Factor on the updates of the row big, as in the paper."""
     width_divisor: int = 8
     depth_divisor: int = 2
 
@@ -100,38 +100,36 @@ class Outcome:
     parameters: int
     updates: int
     tokens: int
-    """Target tokens learned from."""
+    """Target tokens seen in training."""
     seconds: float
-    """Of training and validation, over all runs."""
+    """Training and validation time, summed over resumed runs."""
     validation: ScoredRow
     test: ScoredRow | None
 
 
-class Job:
+class Job(NamedTuple):
     """A row with a seed, its recipe and folder."""
 
-    def __init__(self, row: table3.Row, seed: int, *, recipe: Recipe, folder: Path) -> None:
-        """Create a job."""
-        self.row = row
-        self.seed = seed
-        self.recipe = recipe
-        self.folder = folder
+    row: table3.Row
+    seed: int
+    recipe: Recipe
+    folder: Path
 
     @property
-    def done(self) -> Path:
-        """The file that a row has once it is scored."""
-        return self.folder / _MARK
+    def result(self) -> Path:
+        """The file that is written once the row is scored."""
+        return self.folder / "outcome.json"
 
     @property
     def finished(self) -> bool:
-        """Whether it is scored after as many updates as it should make.
+        """Whether the row is scored after its last update.
 
         Raises:
-            ValueError: if it has made more.
+            ValueError: if it has made more updates.
         """
-        if not self.done.is_file():
+        if not self.result.is_file():
             return False
-        made, wanted = _read(self.done).updates, self.recipe.train.updates
+        made, wanted = _read(self.result).updates, self.recipe.train.updates
         if made > wanted:
             raise ValueError(
                 f"{self.folder} has made {made:,} updates, more than {wanted:,}: raise --updates, "
@@ -140,8 +138,8 @@ class Job:
         return made == wanted
 
     @property
-    def weight(self) -> float:
-        """About what it costs beside other rows: updates times weights that meet each token."""
+    def cost(self) -> float:
+        """Approximate relative cost: updates times the weights that each token passes."""
         return float(self.recipe.train.updates * (parameters(self.recipe.model) + 500_000))
 
 
@@ -158,12 +156,12 @@ def measure(
     """Train unfinished rows and return the outcomes of the requested ones.
 
     Args:
-        corpus: the folder of a corpus named as the recipe `multi30k` names it.
-        out: the folder of the table. Existing rows are resumed.
-        rows: names of rows, such as "base" and "C5".
-        seeds: every row is trained with each of them.
-        settings: what all rows share.
-        threads: of one matrix product; 0 takes torch's choice.
+        corpus: Multi30k folder, laid out as for the recipe `multi30k`.
+        out: output folder; interrupted rows are resumed.
+        rows: names such as "base" and "C5".
+        seeds: random seeds; every row is trained with each.
+        settings: shared by all rows.
+        threads: intra-op threads; 0 for torch's default.
         on_event: called with each event of the run.
 
     Returns:
@@ -177,8 +175,8 @@ def measure(
         Job(
             row,
             seed,
-            recipe=recipe_of(row, corpus, seed=seed, settings=settings, threads=threads),
-            folder=out / "rows" / f"{row.name}-seed-{seed}",
+            recipe_of(row, corpus, seed=seed, settings=settings, threads=threads),
+            out / "rows" / f"{row.name}-seed-{seed}",
         )
         for row in map(table3.find, rows)
         for seed in seeds
@@ -192,17 +190,17 @@ def measure(
             if not job.finished:
                 clock.begin(job)
                 outcome = _train_row(job, prepared, on_event=clock)
-                with atomic_file(job.done) as stream:
+                with atomic_file(job.result) as stream:
                     stream.write(json.dumps(asdict(outcome), ensure_ascii=False).encode())
                 clock.end(job, outcome)
-    return [_read(job.done) for job in jobs]
+    return [_read(job.result) for job in jobs]
 
 
 def named_rows(text: str) -> tuple[str, ...]:
-    """The rows that a text names: base first, without duplicates, in the paper's order.
+    """Parse row names into the paper's order, without duplicates.
 
     Args:
-        text: names between commas or blanks; "all" is all of them, nothing is all but the big one.
+        text: names separated by commas or blanks; "all" for all, empty for all but big.
 
     Raises:
         ValueError: for an unknown row.
@@ -220,10 +218,10 @@ def named_rows(text: str) -> tuple[str, ...]:
 
 
 def named_seeds(text: str) -> tuple[int, ...]:
-    """The seeds that a text names, between commas or blanks, each once.
+    """Parse seeds separated by commas or blanks, without duplicates.
 
     Raises:
-        ValueError: for a text that names none.
+        ValueError: if there are none, or one is not a number.
 
     >>> named_seeds("1, 2")
     (1, 2)
@@ -237,22 +235,21 @@ def named_seeds(text: str) -> tuple[int, ...]:
 def recipe_of(
     row: table3.Row, corpus: Path, *, seed: int, settings: Settings, threads: int = 0
 ) -> Recipe:
-    """Make a row's recipe for a corpus: the paper's regime, scaled.
+    """Make a row's recipe for a corpus: the paper's regime, scaled down.
 
     Args:
         row: the row.
         corpus: folder of the corpus.
-        seed: of the weights and of the order of sentences.
+        seed: random seed of the weights and of the order of sentences.
         settings: shared by all rows.
-        threads: of one matrix product; 0 takes torch's choice.
+        threads: intra-op threads; 0 for torch's default.
 
     Raises:
-        ValueError: if the row cannot be scaled so.
+        ValueError: if the row's sizes do not divide by the divisors.
     """
     full = load_recipe(f"{table3.PREFIX}{row.name.lower()}")
     corpus_recipe = load_recipe("multi30k")
-    scale = Scale(settings.width_divisor, settings.depth_divisor)
-    model = scaled(replace(full.model, vocab_size=settings.vocab_size), scale, row=row)
+    model = scaled(replace(full.model, vocab_size=settings.vocab_size), settings, row=row)
     updates = settings.updates * (settings.big_times if row.name == "big" else 1)
     return replace(
         full,
@@ -266,25 +263,76 @@ def recipe_of(
             updates=updates,
             warmup=settings.warmup,
             seed=seed,
-            validate_every=-(-updates // _CHECKPOINTS),
+            validate_every=-(-updates // _VALIDATIONS),
             intra_op_threads=threads,
         ),
     )
 
 
+def scaled(model: ModelConfig, settings: Settings, *, row: table3.Row) -> ModelConfig:
+    """Divide the widths and depths of a row's model.
+
+    Args:
+        model: the row in its original size.
+        settings: holds the divisors.
+        row: named in error messages.
+
+    Raises:
+        ValueError: if a size does not divide, or the smaller model cannot be made.
+
+    >>> row = table3.find("A4")
+    >>> small = scaled(ModelConfig(heads=32, d_k=16, d_v=16), Settings(), row=row)
+    >>> small.d_model, small.heads, small.d_k, small.encoder_layers
+    (64, 32, 2, 3)
+    """
+
+    sizes: dict[str, int] = {}
+    for field, name, dimension in (
+        ("encoder_layers", "N", "depth"),
+        ("decoder_layers", "N", "depth"),
+        *((name, name, "width") for name in ("d_model", "d_ff", "d_k", "d_v")),
+    ):
+        size, divisor = getattr(model, field), getattr(settings, f"{dimension}_divisor")
+        if size % divisor:
+            raise ValueError(
+                f"row {row.name} has {name} {size}, which --{dimension}-divisor {divisor} does not "
+                f"divide: choose one that does, or leave the row out by --rows"
+            )
+        sizes[field] = size // divisor
+    return replace(model, **sizes)
+
+
+def parameters(config: ModelConfig) -> int:
+    """Count the parameters of a model of the paper's kind, without building it.
+
+    Attention has four matrices, a feed-forward layer two with biases, a norm gain and bias; all
+    embeddings are shared, and learned positions add a table.
+
+    >>> parameters(ModelConfig())
+    63045632
+    """
+    d = config.d_model
+    attention = 2 * d * config.heads * (config.d_k + config.d_v)
+    feed_forward = 2 * d * config.d_ff + config.d_ff + d
+    norm = 2 * d
+    encoder = attention + feed_forward + 2 * norm
+    decoder = 2 * attention + feed_forward + 3 * norm
+    rows = config.vocab_size + (config.max_positions if config.positions == "learned" else 0)
+    return rows * d + config.encoder_layers * encoder + config.decoder_layers * decoder
+
+
 def references(out: Path) -> Mapping[str, Sequence[str]]:
-    """Read what the translations should be, by "validation" and "test"."""
+    """Read the reference translations of the sets "validation" and "test"."""
     prepared = open_prepared(out / "corpus")
     sets = {"validation": prepared.validation, "test": prepared.test}
     return {name: [pair.target for pair in pairs] for name, pairs in sets.items()}
 
 
 def _keep_settings(out: Path, settings: Settings) -> None:
-    """Write the settings, or check that all but the updates are those of the rows there."""
+    """Write the settings, or check that all but the updates equal those of existing rows."""
     file, current = out / "settings.json", asdict(settings)
     if not file.is_file():
-        with atomic_file(file) as stream:
-            stream.write((json.dumps(current, indent=2) + "\n").encode())
+        write_files(out, {file.name: json_text(current)})
         return
     stored = json.loads(file.read_text(encoding="utf-8"))
     for name, value in current.items():
@@ -297,7 +345,7 @@ def _keep_settings(out: Path, settings: Settings) -> None:
 
 
 def _prepared(recipe: Recipe, folder: Path, *, on_event: EventHandler) -> Prepared:
-    """The corpus, prepared once for all rows."""
+    """Prepare the corpus once for all rows."""
     if not recover_interrupted(folder / PREPARED_FOLDER):
         return prepare(recipe, folder, on_event=on_event)
     if not is_up_to_date(recipe, folder):
@@ -310,7 +358,7 @@ def _prepared(recipe: Recipe, folder: Path, *, on_event: EventHandler) -> Prepar
 
 
 def _train_row(job: Job, prepared: Prepared, *, on_event: EventHandler) -> Outcome:
-    """Train a row, or go on with it, and score the weights after its last update."""
+    """Train or resume a row, and score its last weights."""
     recipe, tokenizer = job.recipe, prepared.tokenizer
     check_positions(recipe, prepared)
     with compute_device(
@@ -362,20 +410,18 @@ def _monitor(recipe: Recipe, model: Transformer, *, prepared: Prepared) -> Valid
 def _scored(
     recipe: Recipe, model: Transformer, *, prepared: Prepared, pairs: Sequence[Pair]
 ) -> ScoredRow:
-    """Translate with the paper's beam and score the references."""
-    sources, wanted = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    """Translate with the paper's beam search, and score the references."""
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     translator = Translator.from_parts(model, prepared.tokenizer, search=recipe.search)
-    translations: Sequence[Translation] = translator.translate(
-        sources, extras=Extras(retry_loops=False)
-    )
-    references_scored = translator.score(sources, wanted)
-    score = bleu(translation_texts(translations), wanted, language=recipe.languages.target)
+    hypotheses = translation_texts(translator.translate(sources, extras=Extras(retry_loops=False)))
+    forced = translator.score(sources, targets)
+    score = bleu(hypotheses, targets, language=recipe.languages.target)
     return ScoredRow(
         bleu=score.value,
         signature=score.signature,
-        nats=tuple(-round(sum(score.log_probs), 4) for score in references_scored),
-        pieces=tuple(len(score.log_probs) for score in references_scored),
-        hypotheses=translation_texts(translations),
+        nats=tuple(-round(sum(reference.log_probs), 4) for reference in forced),
+        pieces=tuple(len(reference.log_probs) for reference in forced),
+        hypotheses=hypotheses,
     )
 
 
@@ -387,52 +433,53 @@ def _read(file: Path) -> Outcome:
 
 
 class _Clock:
-    """Forwards events with the time left for all rows."""
+    """Forwards events with the remaining time of all rows."""
 
     def __init__(self, jobs: Sequence[Job], on_event: EventHandler) -> None:
-        self._on_event = on_event
-        self._jobs = jobs
-        self._left = sum((job.weight for job in jobs if not job.finished), 0.0)
-        self._seconds = self._worked = 0.0
-        self._now, self._started = jobs[0], time.perf_counter()
+        self._on_event, self._jobs = on_event, jobs
+        self._cost_left = sum((job.cost for job in jobs if not job.finished), 0.0)
+        self._seconds = self._cost_done = 0.0
+        self._job, self._started = jobs[0], time.perf_counter()
 
     def begin(self, job: Job) -> None:
-        """Report the next row and the time left."""
-        number = self._jobs.index(job) + 1
-        size = f"{parameters(job.recipe.model):,} parameters"
-        left = f", about {self._later(self._left) / 60:.0f} min for all" if self._worked else ""
-        name = f"row {job.row.name}, seed {job.seed} ({number} of {len(self._jobs)})"
-        self._on_event(
-            LogMessage(text=f"{name}: {job.row.differs or 'as the paper has it'}; {size}{left}")
+        """Announce the next row."""
+        number, size = self._jobs.index(job) + 1, parameters(job.recipe.model)
+        left = ""
+        if self._cost_done:
+            left = f", about {self._estimate(self._cost_left) / 60:.0f} min for all"
+        text = (
+            f"row {job.row.name}, seed {job.seed} ({number} of {len(self._jobs)}): "
+            f"{job.row.differs or 'as the paper has it'}; {size:,} parameters{left}"
         )
-        self._now, self._started = job, time.perf_counter()
-        self._left -= job.weight
+        self._on_event(LogMessage(text=text))
+        self._job, self._started = job, time.perf_counter()
+        self._cost_left -= job.cost
 
     def end(self, job: Job, outcome: Outcome) -> None:
-        """Update the estimated speed from a finished row."""
+        """Report a finished row and update the estimated speed."""
         self._seconds += outcome.seconds
-        self._worked += job.weight
+        self._cost_done += job.cost
         score = outcome.validation
         perplexity = f"perplexity {perplexity_of(score):.2f}"
         self._on_event(LogMessage(text=f"row {job.row.name}: {perplexity}, BLEU {score.bleu:.2f}"))
 
     def __call__(self, event: Event) -> None:
-        """Pass an event on."""
+        """Forward an event, with the time of later rows added to that of the current one."""
         if isinstance(event, Progress) and event.update:
-            if self._worked:
-                later = self._later(self._left)
-            else:  # this row is all that is known
+            if self._cost_done:
+                later = self._estimate(self._cost_left)
+            else:  # only the current row's speed is known
                 spent = time.perf_counter() - self._started
                 total = spent * event.updates / event.update
-                later = total * self._left / self._now.weight
+                later = total * self._cost_left / self._job.cost
             event = replace(event, seconds_left=event.seconds_left + later)
         self._on_event(event)
 
-    def _later(self, weight: float) -> float:
-        return self._seconds / self._worked * weight
+    def _estimate(self, cost: float) -> float:
+        return self._seconds / self._cost_done * cost
 
 
 def perplexity_of(scored: ScoredRow) -> float:
-    """The perplexity of a set, per piece."""
+    """Compute the perplexity per piece."""
     nats = torch.tensor(scored.nats, dtype=torch.float64).sum() / sum(scored.pieces)
     return float(nats.exp())

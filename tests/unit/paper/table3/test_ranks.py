@@ -1,6 +1,6 @@
 import pytest
 
-from transduce.paper.table3.rows import compare, ranks
+from transduce.paper.table3.report import compare, ranks
 
 
 def test_the_same_order_correlates_fully():
