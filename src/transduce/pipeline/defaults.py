@@ -117,7 +117,7 @@ def with_first_message(line: str, on_event: EventHandler) -> EventHandler:
 
     def handler(event: Event) -> None:
         if pending:
-            on_event(LogMessage(text=pending.pop()))
+            on_event(LogMessage(pending.pop()))
         on_event(event)
 
     return handler

@@ -18,26 +18,31 @@ Source:
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 from transduce.bundle.bundle import Bundle
 from transduce.config import Recipe, conflicts
 from transduce.data.config import Languages
 from transduce.data.corpus import Pair
 from transduce.data.store import PREPARED_FOLDER
-from transduce.evaluation.metrics import Score, bleu
-from transduce.evaluation.scoring import RunResult
+from transduce.evaluation.metrics import Score
+from transduce.evaluation.scoring import RunResult, translation_texts
 from transduce.inference.translator import Extras, Translation, Translator
 from transduce.io.atomic_folder import MANIFEST, atomic_folder, check_folder, sha256
 from transduce.io.lock import LOCK_FILE, exclusive_lock
 from transduce.io.streams import open_output
 from transduce.pipeline.finetune import StartModel, tokenizer_settings
-from transduce.pipeline.prepare import Prepared, progress_reporter
-from transduce.pipeline.run import check_output_folder, has_begun, prepare_run, run_recipe
+from transduce.pipeline.prepare import Prepared, progress_reporter, write_pairs
+from transduce.pipeline.run import (
+    check_output_folder,
+    has_begun,
+    prepare_run,
+    recipe_bleu,
+    run_recipe,
+)
 from transduce.train.distributed import find_device
 from transduce.train.events import EventHandler, LogMessage
 
@@ -91,18 +96,6 @@ class DistillationResult:
         return "\n".join([*lines, f"BLEU: {self.rows[0].bleu.signature}"])
 
 
-class _Teacher(NamedTuple):
-    path: Path
-    known: StartModel
-
-
-class _Side(NamedTuple):
-    """Somebody who translates."""
-
-    name: str
-    translator: Translator
-
-
 def distill(
     path: Path, recipe: Recipe, out: Path, *, beam: int = 4, on_event: EventHandler
 ) -> DistillationResult:
@@ -120,13 +113,13 @@ def distill(
             change.
         FloatingPointError: if the loss becomes NaN or infinite.
     """
-    teacher = _Teacher(path, StartModel.load(path))
+    teacher = StartModel.load(path)
     with exclusive_lock(out):
-        begun = _check(teacher.known, recipe, out, beam=beam)
-        original = _with_vocabulary(recipe, teacher.known.bundle)
-        tokenizer = teacher.known.bundle.tokenizer
+        begun = _check(teacher, recipe, out, beam=beam)
+        original = _with_vocabulary(recipe, teacher.bundle)
+        tokenizer = teacher.bundle.tokenizer
         given = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, on_event=on_event)
-        _translate(teacher, given, out, recipe=original, beam=beam, on_event=on_event)
+        _translate(path, teacher, given, out, recipe=original, beam=beam, on_event=on_event)
         student = _of_the_student(original, out, test=bool(given.test))
         if (out / "recipe.toml").is_file():
             check_output_folder(student, out, resume=begun)
@@ -134,12 +127,12 @@ def distill(
             prepare_run(student, out, vocabulary=tokenizer, on_event=on_event)
         finished = run_recipe(student, out, resume=begun, on_event=on_event)
         part, pairs = ("test", given.test) if given.test else ("validation", given.validation)
-        on_event(LogMessage(text=f"measuring both on {len(pairs):,} sentences"))
+        on_event(LogMessage(f"measuring both on {len(pairs):,} sentences"))
         result = DistillationResult(
             finished=finished,
             part=part,
             sentences=len(pairs),
-            rows=_measured(_sides(path, out), pairs, recipe=student, beam=beam),
+            rows=_measured({"teacher": path, "student": out}, pairs, recipe=student, beam=beam),
         )
         with open_output(out / RECORD) as file:
             file.write(f"{json.dumps(asdict(result), indent=2, ensure_ascii=False)}\n".encode())
@@ -200,7 +193,8 @@ def _names(part: str, languages: Languages) -> tuple[str, str]:
 
 
 def _translate(
-    teacher: _Teacher,
+    path: Path,
+    teacher: StartModel,
     given: Prepared,
     out: Path,
     *,
@@ -215,7 +209,7 @@ def _translate(
     """
     folder = out / FOLDER
     made = {
-        "teacher": teacher.known.sha256,
+        "teacher": teacher.sha256,
         "beam": beam,
         "original": sha256(out / ORIGINAL / PREPARED_FOLDER / MANIFEST),
     }
@@ -226,17 +220,17 @@ def _translate(
                 f"{folder} was made by another teacher, with another beam or of another corpus: "
                 f"name another folder by --out"
             )
-        on_event(LogMessage(text=f"the corpus is translated already, in {folder}"))
+        on_event(LogMessage(f"the corpus is translated already, in {folder}"))
         return
-    translator = Translator.load(teacher.path, device=find_device(recipe.train.device))
-    on_event(LogMessage(text=f"translating {len(given.store):,} sources with {teacher.known.name}"))
-    on_event(LogMessage(text=translator.engine_description))
+    translator = Translator.load(path, device=find_device(recipe.train.device))
+    on_event(LogMessage(f"translating {len(given.store):,} sources with {teacher.name}"))
+    on_event(LogMessage(translator.engine_description))
     with atomic_folder(folder) as fresh:
         pairs = _teacher_pairs(translator, given, beam=beam, on_event=on_event)
-        _write(fresh, _names("train", recipe.languages), pairs)
-        _write(fresh, _names("validation", recipe.languages), given.validation)
+        write_pairs(fresh, _names("train", recipe.languages), pairs)
+        write_pairs(fresh, _names("validation", recipe.languages), given.validation)
         if given.test:
-            _write(fresh, _names("test", recipe.languages), given.test)
+            write_pairs(fresh, _names("test", recipe.languages), given.test)
         (fresh / _MADE).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
 
 
@@ -257,50 +251,34 @@ def _teacher_pairs(
         yield from (Pair(item.source, item.text) for item in translations)
 
 
-def _write(folder: Path, names: tuple[str, str], pairs: Iterator[Pair] | Sequence[Pair]) -> None:
-    with (folder / names[0]).open("wb") as source, (folder / names[1]).open("wb") as target:
-        for pair in pairs:
-            source.write(f"{pair.source}\n".encode())
-            target.write(f"{pair.target}\n".encode())
-
-
-def _sides(teacher: Path, student: Path) -> list[_Side]:
-    """Load both models, each with the fastest engine on the CPU."""
-    return [
-        _Side(name, Translator.load(path))
-        for name, path in (("teacher", teacher), ("student", student))
-    ]
-
-
 def _measured(
-    sides: Sequence[_Side], pairs: Sequence[Pair], *, recipe: Recipe, beam: int
+    paths: Mapping[str, Path], pairs: Sequence[Pair], *, recipe: Recipe, beam: int
 ) -> tuple[DistillationScore, ...]:
-    """Score both models on all pairs; time them in turn on the first ones, beam and greedy."""
-    ways = list(product(sides, dict.fromkeys((beam, 1))))
+    """Score the models on all pairs; time them in turn on the first ones, beam and greedy."""
+    translators = {name: Translator.load(path) for name, path in paths.items()}  # on the CPU
+    ways = list(product(translators, dict.fromkeys((beam, 1))))
     sources = [pair.source for pair in pairs]
-    texts = [[item.text for item in _translate_fast(side, sources, width)] for side, width in ways]
+    texts = [
+        translation_texts(_translate_fast(translators[name], sources, width))
+        for name, width in ways
+    ]
     least = [float("inf")] * len(ways)
     for _ in range(_ROUNDS):
-        for place, (side, width) in enumerate(ways):
+        for place, (name, width) in enumerate(ways):
             begun = time.perf_counter()
-            _translate_fast(side, sources[:TIMED], width)
+            _translate_fast(translators[name], sources[:TIMED], width)
             least[place] = min(least[place], time.perf_counter() - begun)
     return tuple(
         DistillationScore(
-            name=f"{side.name}, beam {width}" if width > 1 else f"{side.name}, greedy",
-            bleu=bleu(
-                hypotheses,
-                [pair.target for pair in pairs],
-                language=recipe.languages.target,
-                tokenize=recipe.score.bleu_tokenize,
-            ),
-            parameters=side.translator.model.size,
+            name=f"{name}, beam {width}" if width > 1 else f"{name}, greedy",
+            bleu=recipe_bleu(recipe, hypotheses, pairs),
+            parameters=translators[name].model.size,
             sentences_per_second=len(sources[:TIMED]) / seconds,
-            engine=side.translator.engine_description,
+            engine=translators[name].engine_description,
         )
-        for (side, width), hypotheses, seconds in zip(ways, texts, least, strict=True)
+        for (name, width), hypotheses, seconds in zip(ways, texts, least, strict=True)
     )
 
 
-def _translate_fast(side: _Side, sources: Sequence[str], beam: int) -> list[Translation]:
-    return side.translator.translate(sources, beam=beam, extras=Extras(token_scores=False))
+def _translate_fast(translator: Translator, sources: Sequence[str], beam: int) -> list[Translation]:
+    return translator.translate(sources, beam=beam, extras=Extras(token_scores=False))

@@ -15,7 +15,6 @@ import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Annotated, ClassVar, NamedTuple
@@ -94,9 +93,10 @@ class PreparationRecord:
     """SHA-256 of the weights that training starts from, by the model's name."""
 
 
-class CorpusSurvey(NamedTuple):
+class _Survey(NamedTuple):
     """Results of reading the corpus once."""
 
+    recipe: Recipe
     cleaning: CleaningCounts
     held_out: frozenset[int]
     """Lines of the training files that are held out for validation."""
@@ -110,6 +110,21 @@ class CorpusSurvey(NamedTuple):
     def training_pairs(self) -> int:
         """Training pairs, before those with too many pieces are dropped."""
         return self.cleaning.kept - len(self.held_out)
+
+    def training(self) -> Iterator[NumberedPair]:
+        """Read the training pairs again, cleaned."""
+        return _cleaned(self.recipe, CleaningCounts(), only=lambda i: i not in self.held_out)
+
+    def vocabulary_sample(self) -> Iterator[NumberedPair]:
+        """The pairs that the vocabulary is trained on: all, or a fixed random sample of many."""
+        share = _SAMPLE_PAIRS / max(1, self.training_pairs)
+        if share >= 1.0:
+            return self.training()
+        # Held-out lines draw too: the sample depends on the seed and the lines alone.
+        chance, held_out = Random(self.recipe.train.seed).random, self.held_out
+        return _cleaned(
+            self.recipe, CleaningCounts(), only=lambda i: chance() < share and i not in held_out
+        )
 
 
 def prepare(
@@ -139,30 +154,30 @@ def prepare(
     if recipe.tokenizer.extend and start is None:
         raise ValueError("tokenizer.extend adds to a model's vocabulary: name one, --from MODEL")
     survey = _survey(recipe, progress_reporter(on_event, "read"))
-    on_event(LogMessage(text=survey.cleaning.summary()))
-    _check_corpus(recipe, survey, on_event=on_event)
-    on_event(LogMessage(text=_vocabulary_message(recipe, start, given=vocabulary is not None)))
+    on_event(LogMessage(survey.cleaning.summary()))
+    _check_corpus(survey, on_event=on_event)
+    on_event(LogMessage(_vocabulary_message(recipe, start, given=vocabulary is not None)))
     with atomic_folder(out / PREPARED_FOLDER) as folder:
-        texts = (text for _, pair in _vocabulary_sample(recipe, survey) for text in pair)
+        texts = (text for _, pair in survey.vocabulary_sample() for text in pair)
         tokenizer = vocabulary or _tokenizer(recipe, texts, start=start)
         (folder / "tokenizer.model").write_bytes(tokenizer.to_bytes())
         store = Store.write(
             folder / "train",
-            _training(recipe, survey),
+            survey.training(),
             tokenizer=tokenizer,
             max_pieces=recipe.data.max_pieces,
             progress=progress_reporter(on_event, "encoded", of=survey.training_pairs),
         )
         for name, pairs in (("validation", survey.validation), ("test", survey.test)):
-            _write_text(folder, name, pairs=pairs)
+            write_pairs(folder, (f"{name}.source", f"{name}.target"), pairs)
         if start:
             extend_vocabulary(start.bundle, tokenizer).save(folder / START)
-        facts = _facts(recipe, survey, tokenizer=tokenizer, store=store, start=start)
+        facts = _facts(survey, tokenizer=tokenizer, store=store, start=start)
         (folder / "prepared.json").write_text(
             json.dumps(asdict(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
-    _report(facts, recipe=recipe, on_event=on_event)
-    _probe_vocabulary(recipe, survey, tokenizer=tokenizer, on_event=on_event)
+    for text in (*_summary(facts, recipe), *_vocabulary_findings(survey, tokenizer)):
+        on_event(LogMessage(text))
     return open_prepared(out)
 
 
@@ -251,7 +266,7 @@ def _vocabulary_message(recipe: Recipe, start: StartModel | None, *, given: bool
     return f"{kept}, adding up to {more:,} pieces, encoding" if more else f"{kept}, encoding"
 
 
-def _survey(recipe: Recipe, progress: Callable[[int], None]) -> CorpusSurvey:
+def _survey(recipe: Recipe, progress: Callable[[int], None]) -> _Survey:
     """Read every file to its end."""
     data = recipe.data
     cleaning, spread = CleaningCounts(), EvenSample()
@@ -273,46 +288,42 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> CorpusSurvey:
         )
     test = _read(recipe, data.test) if data.test else ()
     usual = profile_pairs(spread.pairs)
-    return CorpusSurvey(cleaning, held_out, validation, test, _checksums(recipe), usual)
+    return _Survey(recipe, cleaning, held_out, validation, test, _checksums(recipe), usual)
 
 
-def _check_corpus(recipe: Recipe, survey: CorpusSurvey, *, on_event: EventHandler) -> None:
+def _check_corpus(survey: _Survey, *, on_event: EventHandler) -> None:
     """Report odd settings and problems of the corpus before training on them."""
+    recipe, pairs = survey.recipe, survey.training_pairs
 
-    def picked(lines: Collection[int]) -> Iterator[NumberedPair]:
+    def read_lines(lines: Collection[int]) -> Iterator[NumberedPair]:
         return _cleaned(recipe, CleaningCounts(), only=frozenset(lines).__contains__)
 
     inspection = inspect_corpus(
         recipe,
-        partial(_training, recipe, survey),
+        survey.training,
         validation=survey.validation,
         test=survey.test,
-        pair_count=survey.training_pairs,
+        pair_count=pairs,
         profile=survey.usual,
-        read_lines=picked,
+        read_lines=read_lines,
         progress=progress_reporter(on_event, "looked at"),
     )
-    looked, pairs = len(inspection.fingerprints.line), survey.training_pairs
+    looked = len(inspection.fingerprints.line)
     if looked < pairs:
         blocks = f"looked closely at {looked:,} of {pairs:,} training pairs, in blocks"
-        on_event(LogMessage(text=f"{blocks}, and at all of them for leaks"))
+        on_event(LogMessage(f"{blocks}, and at all of them for leaks"))
     for finding in (*warnings(recipe), *inspection.report.findings):
-        on_event(LogMessage(text=str(finding)))
+        on_event(LogMessage(str(finding)))
 
 
-def _probe_vocabulary(
-    recipe: Recipe, survey: CorpusSurvey, *, tokenizer: Tokenizer, on_event: EventHandler
-) -> None:
-    """Report how the vocabulary segments text that it was not trained on."""
-    most = recipe.data.max_pieces
+def _vocabulary_findings(survey: _Survey, tokenizer: Tokenizer) -> Iterator[str]:
+    """How the vocabulary segments text that it was not trained on."""
+    most = survey.recipe.data.max_pieces
     held: dict[DataSplit, Sequence[Pair]] = {"validation": survey.validation, "test": survey.test}
     probes = [probe_vocabulary(tokenizer, held[part], part=part, max_pieces=most) for part in held]
-    for finding in itertools.chain.from_iterable(probe.findings for probe in probes):
-        on_event(LogMessage(text=str(finding)))
+    yield from (str(finding) for probe in probes for finding in probe.findings)
     words, pieces = sum(probe.words for probe in probes), sum(probe.pieces for probe in probes)
-    on_event(
-        LogMessage(text=f"{pieces / max(1, words):.2f} pieces a word in validation and test text")
-    )
+    yield f"{pieces / max(1, words):.2f} pieces a word in validation and test text"
 
 
 def _cleaned(
@@ -324,22 +335,6 @@ def _cleaned(
     if only is not None:
         pairs = (pair for pair in pairs if only(pair.line))
     return clean(pairs, max_ratio=data.max_ratio, counts=counts)
-
-
-def _training(recipe: Recipe, survey: CorpusSurvey) -> Iterator[NumberedPair]:
-    held_out = survey.held_out
-    return _cleaned(recipe, CleaningCounts(), only=lambda line: line not in held_out)
-
-
-def _vocabulary_sample(recipe: Recipe, survey: CorpusSurvey) -> Iterator[NumberedPair]:
-    """The pairs that the vocabulary is trained on: all, or a fixed random sample of many."""
-    share = _SAMPLE_PAIRS / max(1, survey.training_pairs)
-    if share >= 1.0:
-        return _training(recipe, survey)
-    chance, held_out = Random(recipe.train.seed).random, survey.held_out
-    return _cleaned(
-        recipe, CleaningCounts(), only=lambda line: chance() < share and line not in held_out
-    )
 
 
 def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:
@@ -357,10 +352,18 @@ def _label(name: str) -> str:
     return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name
 
 
-def _write_text(folder: Path, name: str, *, pairs: Sequence[Pair]) -> None:
-    for side in Pair._fields:
-        text = "".join(f"{getattr(pair, side)}\n" for pair in pairs)
-        (folder / f"{name}.{side}").write_bytes(text.encode())
+def write_pairs(folder: Path, names: tuple[str, str], pairs: Iterable[Pair]) -> None:
+    """Write pairs as two files of lines.
+
+    Args:
+        folder: of both files.
+        names: of the source's file and of the target's.
+        pairs: are read once.
+    """
+    with (folder / names[0]).open("wb") as source, (folder / names[1]).open("wb") as target:
+        for pair in pairs:
+            source.write(f"{pair.source}\n".encode())
+            target.write(f"{pair.target}\n".encode())
 
 
 def _read_text(folder: Path, name: str) -> tuple[Pair, ...]:
@@ -371,13 +374,9 @@ def _read_text(folder: Path, name: str) -> tuple[Pair, ...]:
 
 
 def _facts(
-    recipe: Recipe,
-    survey: CorpusSurvey,
-    *,
-    tokenizer: Tokenizer,
-    store: Store,
-    start: StartModel | None,
+    survey: _Survey, *, tokenizer: Tokenizer, store: Store, start: StartModel | None
 ) -> PreparationRecord:
+    recipe = survey.recipe
     sampler = Sampler(store.lengths, config=recipe.batch, seed=recipe.train.seed)
     dropped = {**survey.cleaning.dropped, "over-long": store.dropped}
     return PreparationRecord(
@@ -410,22 +409,21 @@ def progress_reporter(on_event: EventHandler, done: str, *, of: int = 0) -> Call
     def count(pairs: int) -> None:
         nonlocal last
         if time.monotonic() - last > 10:
-            on_event(LogMessage(text=f"{pairs:,}{total} pairs {done}"))
+            on_event(LogMessage(f"{pairs:,}{total} pairs {done}"))
             last = time.monotonic()
 
     return count
 
 
-def _report(facts: PreparationRecord, *, recipe: Recipe, on_event: EventHandler) -> None:
+def _summary(facts: PreparationRecord, recipe: Recipe) -> Iterator[str]:
+    """What was prepared, for the person."""
     if over_long := facts.dropped.get("over-long"):
-        on_event(
-            LogMessage(text=f"dropped {over_long:,} pairs above {recipe.data.max_pieces} pieces")
-        )
+        yield f"dropped {over_long:,} pairs above {recipe.data.max_pieces} pieces"
     wanted = recipe.tokenizer.vocab_size
     if facts.vocab_size != wanted:
         text = f"the corpus is enough for {facts.vocab_size:,} pieces"
-        on_event(LogMessage(text=f"{text}, not for the {wanted:,} of tokenizer.vocab_size"))
+        yield f"{text}, not for the {wanted:,} of tokenizer.vocab_size"
     pairs = f"{facts.training_pairs:,} pairs to train on, {facts.validation_pairs:,} to validate"
-    on_event(LogMessage(text=f"{pairs}, {facts.test_pairs:,} to test; {facts.vocab_size:,} pieces"))
+    yield f"{pairs}, {facts.test_pairs:,} to test; {facts.vocab_size:,} pieces"
     epoch = f"{facts.target_tokens:,} target tokens in {facts.updates_per_epoch:,} updates an epoch"
-    on_event(LogMessage(text=f"{epoch}; {facts.padding_share:.1%} of the batches is padding"))
+    yield f"{epoch}; {facts.padding_share:.1%} of the batches is padding"

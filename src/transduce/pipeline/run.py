@@ -31,7 +31,7 @@ from transduce.data.corpus import Pair
 from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
 from transduce.data.tokenizer import Tokenizer
-from transduce.evaluation.metrics import Score, bleu
+from transduce.evaluation.metrics import Perplexity, Score, bleu
 from transduce.evaluation.scoring import (
     EvaluationResult,
     RunResult,
@@ -54,15 +54,12 @@ from transduce.pipeline.prepare import (
     open_prepared,
     prepare,
 )
+from transduce.search.config import SearchConfig
 from transduce.train.checkpoint import load_weights
 from transduce.train.distributed import Process, compute_device, process_group
 from transduce.train.events import Event, EventHandler, LogMessage
 from transduce.train.loop import TrainResult, Validation, train
-from transduce.train.memory import (
-    BatchSizeEstimate,
-    estimate_batch_size,
-    load_or_measure_batch_size,
-)
+from transduce.train.memory import estimate_batch_size, load_or_measure_batch_size
 from transduce.train.metrics_log import check_tensorboard, tensorboard_writer
 from transduce.train.precision import check_compiler, choose_precision
 
@@ -122,17 +119,13 @@ def run_recipe(
             on_event = _ignore
         if process.broadcast_from_rank_zero(1.0 if prepared is None else 0.0):
             return RunResult.read(out / "results.json")
-        prepared = prepared or open_prepared(out)
+        run = _Run(recipe, out, prepared or open_prepared(out), process, on_event)
         threads = recipe.train.intra_op_threads
         with compute_device(device=recipe.train.device, threads=threads, process=process) as device:
-            model = _initial_model(recipe, prepared, device=device)
-            _announce(recipe, model, process=process, on_event=on_event)
-            trained = _train(
-                recipe, out, model=model, prepared=prepared, process=process, on_event=on_event
-            )
-            process.on_rank_zero(
-                partial(_finish, recipe, out, trained=trained, prepared=prepared, on_event=on_event)
-            )
+            model = run.initial_model(device)
+            run.announce(model)
+            trained = run.train(model)
+            process.on_rank_zero(partial(run.finish, trained))
         return RunResult.read(out / "results.json")
 
 
@@ -161,7 +154,7 @@ def _prepare(
     """Check that the run is possible and prepare its corpus; None if it is finished already."""
     check_output_folder(recipe, out, resume=resume)
     if recover_interrupted(out / "model"):
-        on_event(LogMessage(text=f"{out} is finished: its model is {out / 'model'}"))
+        on_event(LogMessage(f"{out} is finished: its model is {out / 'model'}"))
         return None
     device = process.find_device(
         recipe.train.device
@@ -173,47 +166,6 @@ def _prepare(
     prepared = prepare_run(recipe, out, resume=resume, start=start, on_event=on_event)
     check_positions(recipe, prepared)
     return prepared
-
-
-def _initial_model(recipe: Recipe, prepared: Prepared, *, device: torch.device) -> Transformer:
-    """The model before the first update: random weights, or those that it starts from."""
-    keep_freed_memory()
-    torch.manual_seed(recipe.train.seed)
-    model = Transformer(replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size))
-    if prepared.start:
-        model.load_state_dict(Bundle.load(prepared.start).model.state_dict())
-    return model.to(device)
-
-
-def _announce(
-    recipe: Recipe, model: Transformer, *, process: Process, on_event: EventHandler
-) -> None:
-    """Report the model's size, device and precision."""
-    device = model.embedding.weight.device
-    several = f", in {process.world_size} processes" if process.world_size > 1 else ""
-    on_event(LogMessage(text=f"{model.size:,} parameters, on {device}{several}"))
-    precision = choose_precision(recipe.train, device)
-    if precision.reason:
-        text = f"computing in {precision.name}: {precision.reason} (train.precision)"
-        on_event(LogMessage(text=text))
-
-
-def _finish(
-    recipe: Recipe,
-    out: Path,
-    *,
-    trained: TrainResult,
-    prepared: Prepared,
-    on_event: EventHandler,
-) -> None:
-    """Average checkpoints, select the best weights, score them, and save the bundle."""
-    selected = _select_weights(recipe, out, trained=trained, prepared=prepared)
-    on_event(LogMessage(text=selected.name))
-    result = _evaluate(recipe, out, selected=selected, trained=trained, prepared=prepared)
-    scores = _bundle_scores(result)
-    bundle = _as_bundle(recipe, selected.model, prepared=prepared, scores=scores)
-    bundle.confidence = fit_confidence(selected.translations, prepared.validation)
-    bundle.save(out / "model")
 
 
 def _ignore(event: Event) -> None:
@@ -245,7 +197,8 @@ def check_output_folder(recipe: Recipe, out: Path, *, resume: bool) -> None:
             f"or name another folder with --out"
         )
     allowed = ("prepared", ".prepared.", LOCK_FILE)  # a killed `prepare` may leave these
-    if not file.is_file() and any(not path.name.startswith(allowed) for path in _held(out)):
+    held = () if file.is_file() or not out.is_dir() else out.iterdir()
+    if any(not path.name.startswith(allowed) for path in held):
         raise ValueError(f"{out} holds other files: name another folder with --out")
     if not resume:
         return
@@ -283,7 +236,7 @@ def prepare_run(
     if recover_interrupted(out / "prepared") and file.is_file():
         changed = [k for k in differences(load_recipe(file), recipe) if k.startswith(_CORPUS)]
         if resume or (not changed and is_up_to_date(recipe, out, start=start)):
-            on_event(LogMessage(text=f"the corpus is prepared already, in {out / 'prepared'}"))
+            on_event(LogMessage(f"the corpus is prepared already, in {out / 'prepared'}"))
             prepared = open_prepared(out)
             if start and start.sha256 not in prepared.started_from.values():
                 was = ", ".join(prepared.started_from) or "random weights"
@@ -300,144 +253,180 @@ def prepare_run(
     return prepared
 
 
-def _train(
-    recipe: Recipe,
-    out: Path,
-    *,
-    model: Transformer,
-    prepared: Prepared,
-    process: Process,
-    on_event: EventHandler,
-) -> TrainResult:
-    """Train `model` in place, validating on loss and greedy BLEU; best/ follows the lowest loss."""
-    greedy, tokenizer = replace(recipe.search, beam=1), prepared.tokenizer
+class _Run(NamedTuple):
+    """A run whose corpus is prepared: what its stages share."""
 
-    def validate(model: Transformer) -> Validation:
-        pairs = prepared.validation
-        translations = translate_pairs(model, tokenizer, pairs=pairs, search=greedy)
-        score = _bleu(recipe, translation_texts(translations), pairs)
-        loss = evaluate_perplexity(
-            model, tokenizer, pairs=pairs, micro_tokens=recipe.batch.positions
+    recipe: Recipe
+    out: Path
+    prepared: Prepared
+    process: Process
+    on_event: EventHandler
+
+    def initial_model(self, device: torch.device) -> Transformer:
+        """The model before the first update: random weights, or those that it starts from."""
+        keep_freed_memory()
+        torch.manual_seed(self.recipe.train.seed)
+        model = _model_of(self.recipe, self.prepared)
+        if self.prepared.start:
+            model.load_state_dict(Bundle.load(self.prepared.start).model.state_dict())
+        return model.to(device)
+
+    def announce(self, model: Transformer) -> None:
+        """Report the model's size, device and precision."""
+        device, processes = model.embedding.weight.device, self.process.world_size
+        several = f", in {processes} processes" if processes > 1 else ""
+        self.on_event(LogMessage(f"{model.size:,} parameters, on {device}{several}"))
+        precision = choose_precision(self.recipe.train, device)
+        if precision.reason:
+            text = f"computing in {precision.name}: {precision.reason} (train.precision)"
+            self.on_event(LogMessage(text))
+
+    def train(self, model: Transformer) -> TrainResult:
+        """Train in place, validating on loss and greedy BLEU; best/ follows the lowest loss."""
+        recipe, process, pairs = self.recipe, self.process, self.prepared.validation
+        greedy = replace(recipe.search, beam=1)
+
+        def validate(model: Transformer) -> Validation:
+            hypotheses = translation_texts(self.translate(model, pairs, search=greedy))
+            score = recipe_bleu(recipe, hypotheses, pairs)
+            loss = self.perplexity(model, pairs).per_token
+            return Validation(loss=loss, bleu=score.value, signature=score.signature)
+
+        def on_best(model: Transformer, scored: Validation) -> None:
+            scores = {"validation.loss": scored.loss, "validation.bleu_greedy": scored.bleu}
+            _as_bundle(recipe, model, prepared=self.prepared, scores=scores).save(self.out / "best")
+
+        drawn = recipe.train.tensorboard and process.is_rank_zero
+        with tensorboard_writer(self.out, wanted=drawn, on_event=self.on_event) as on_event:
+            size = self.micro_tokens(model, on_event=on_event)
+            return train(
+                model,
+                loader=self.loader(size),
+                config=recipe.train,
+                validate=validate,
+                folder=self.out,
+                on_best=on_best,
+                on_event=on_event,
+                micro_tokens=size,
+                process=process,
+            )
+
+    def loader(self, micro_tokens: int) -> Loader:
+        """Load this rank's share of every update's micro-batches."""
+        store, seed = self.prepared.store, self.recipe.train.seed
+        batch = replace(self.recipe.batch, micro_tokens=micro_tokens)
+        return Loader(
+            store,
+            sampler=Sampler(store.lengths, config=batch, seed=seed, world=self.process.world_size),
+            tokenizer=self.prepared.tokenizer,
+            sampling=batch.subword_sampling,
+            seed=seed,
+            rank=self.process.rank,
         )
-        return Validation(loss=loss.per_token, bleu=score.value, signature=score.signature)
 
-    def on_best(model: Transformer, scored: Validation) -> None:
-        scores = {"validation.loss": scored.loss, "validation.bleu_greedy": scored.bleu}
-        _as_bundle(recipe, model, prepared=prepared, scores=scores).save(out / "best")
-
-    drawn = recipe.train.tensorboard and process.is_rank_zero
-    with tensorboard_writer(out, wanted=drawn, on_event=on_event) as handler:
-        size = _micro_tokens(
-            recipe, out, model=model, prepared=prepared, process=process, on_event=handler
+    def micro_tokens(self, model: Transformer, *, on_event: EventHandler) -> int:
+        """The positions of a micro-batch: the recipe's number, or what rank 0 measures for all."""
+        batch, store, process = self.recipe.batch, self.prepared.store, self.process
+        if batch.micro_tokens != "auto":
+            return batch.micro_tokens
+        # Sampled segmentations are longer than the stored ones, up to what a pair may have.
+        longest = (
+            store.metadata.max_pieces if batch.subword_sampling > 0 else int(store.lengths.max())
         )
-        return train(
+        measure = partial(
+            estimate_batch_size,
             model,
-            loader=_loader(recipe, prepared, micro_tokens=size, process=process),
-            config=recipe.train,
-            validate=validate,
-            folder=out,
-            on_best=on_best,
-            on_event=handler,
-            micro_tokens=size,
+            longest=longest + 1,
+            training=self.recipe.train,
             process=process,
         )
+        device, size = model.embedding.weight.device, 0
+        if process.is_rank_zero:
+            size = load_or_measure_batch_size(self.out, device, measure=measure, on_event=on_event)
+        return int(process.broadcast_from_rank_zero(float(size)))
 
+    def finish(self, trained: TrainResult) -> None:
+        """Average checkpoints, select the best weights, score them, and save the bundle."""
+        selected = self.select_weights(trained)
+        self.on_event(LogMessage(selected.name))
+        result = self.evaluate(selected, trained)
+        scores = _bundle_scores(result)
+        bundle = _as_bundle(self.recipe, selected.model, prepared=self.prepared, scores=scores)
+        bundle.confidence = fit_confidence(selected.translations, self.prepared.validation)
+        bundle.save(self.out / "model")
 
-def _loader(recipe: Recipe, prepared: Prepared, *, micro_tokens: int, process: Process) -> Loader:
-    store, seed = prepared.store, recipe.train.seed
-    batch = replace(recipe.batch, micro_tokens=micro_tokens)
-    return Loader(
-        store,
-        sampler=Sampler(store.lengths, config=batch, seed=seed, world=process.world_size),
-        tokenizer=prepared.tokenizer,
-        sampling=recipe.batch.subword_sampling,
-        seed=seed,
-        rank=process.rank,
-    )
+    def select_weights(self, trained: TrainResult) -> _Candidate:
+        """Select by validation BLEU: the checkpoint average, the best checkpoint, or the EMA."""
+        model, ema, pairs = trained.model.eval(), trained.ema_model, self.prepared.validation
+        model.load_state_dict(average_weights([load_weights(path) for path in trained.checkpoints]))
+        candidates = {f"the average of the last {len(trained.checkpoints)} checkpoints": model}
+        if ema:
+            candidates["the running mean of the weights"] = ema
+        if not ema or trained.state.best_update != trained.state.update:
+            kind = "running mean" if ema else "single checkpoint"
+            single = Bundle.load(self.out / "best", device=model.embedding.weight.device).model
+            candidates[f"the best {kind} (update {trained.state.best_update})"] = single
+        scored: list[_Candidate] = []
+        for name, candidate in candidates.items():
+            translations = self.translate(candidate, pairs, search=self.recipe.search)
+            score = recipe_bleu(self.recipe, translation_texts(translations), pairs)
+            scored.append(_Candidate(candidate, name, translations, score.value))
+        best, *others = sorted(scored, key=lambda candidate: -candidate.bleu)  # first of equals
+        against = " and ".join(f"{other.bleu:.2f} of {other.name}" for other in others)
+        title = f"{best.name}: {best.bleu:.2f} BLEU on validation, against {against}"
+        return best._replace(name=title)
 
+    def evaluate(self, selected: _Candidate, trained: TrainResult) -> RunResult:
+        """Score the selected weights; writes results.json and hypotheses.*."""
+        model, prepared, language = selected.model, self.prepared, self.recipe.languages.target
+        test: EvaluationResult | None = None
+        validation = self.score(
+            model, prepared.validation, selected.translations, f"hypotheses.validation.{language}"
+        )
+        if prepared.test:
+            translations = self.translate(model, prepared.test, search=self.recipe.search)
+            test = self.score(model, prepared.test, translations, f"hypotheses.{language}")
+        result = RunResult(
+            recipe=self.recipe.name,
+            chosen=selected.name,
+            updates=trained.state.update,
+            seconds=trained.state.seconds,
+            parameters=model.size,
+            validation=validation,
+            test=test,
+        )
+        _write(self.out / "results.json", result.to_json())
+        return result
 
-def _micro_tokens(
-    recipe: Recipe,
-    out: Path,
-    *,
-    model: Transformer,
-    prepared: Prepared,
-    process: Process,
-    on_event: EventHandler,
-) -> int:
-    """The positions of a micro-batch: the recipe's number, or what rank 0 measures for all."""
-    if recipe.batch.micro_tokens != "auto":
-        return recipe.batch.micro_tokens
-    store, sampled = prepared.store, recipe.batch.subword_sampling > 0
-    longest = store.metadata.max_pieces if sampled else int(store.lengths.max())
-
-    def measure() -> BatchSizeEstimate:
-        return estimate_batch_size(
-            model, longest=longest + 1, training=recipe.train, process=process
+    def score(
+        self,
+        model: Transformer,
+        pairs: Sequence[Pair],
+        translations: Sequence[Translation],
+        name: str,
+    ) -> EvaluationResult:
+        """Score the translations of some pairs, and write them to the file of that name."""
+        hypotheses, loss = translation_texts(translations), self.perplexity(model, pairs)
+        scores = score_lines(
+            hypotheses,
+            [pair.target for pair in pairs],
+            language=self.recipe.languages.target,
+            tokenize=self.recipe.score.bleu_tokenize,
+        )
+        _write(self.out / name, "".join(f"{text}\n" for text in hypotheses))
+        return EvaluationResult(
+            pairs=len(pairs), loss=loss.per_token, perplexity=loss.perplexity, scores=scores
         )
 
-    size = (
-        load_or_measure_batch_size(
-            out, model.embedding.weight.device, measure=measure, on_event=on_event
+    def translate(
+        self, model: Transformer, pairs: Sequence[Pair], *, search: SearchConfig
+    ) -> tuple[Translation, ...]:
+        return translate_pairs(model, self.prepared.tokenizer, pairs=pairs, search=search)
+
+    def perplexity(self, model: Transformer, pairs: Sequence[Pair]) -> Perplexity:
+        return evaluate_perplexity(
+            model, self.prepared.tokenizer, pairs=pairs, micro_tokens=self.recipe.batch.positions
         )
-        if process.is_rank_zero
-        else 0
-    )
-    return int(process.broadcast_from_rank_zero(float(size)))
-
-
-def _select_weights(
-    recipe: Recipe, out: Path, *, trained: TrainResult, prepared: Prepared
-) -> _Candidate:
-    """Select by validation BLEU among the checkpoint average, the best checkpoint, and the EMA."""
-    model = trained.model.eval()
-    model.load_state_dict(average_weights([load_weights(path) for path in trained.checkpoints]))
-    candidates = {f"the average of the last {len(trained.checkpoints)} checkpoints": model}
-    if trained.ema_model:
-        candidates["the running mean of the weights"] = trained.ema_model
-    if not trained.ema_model or trained.state.best_update != trained.state.update:
-        kind = "running mean" if trained.ema_model else "single checkpoint"
-        single = Bundle.load(out / "best", device=model.embedding.weight.device).model
-        candidates[f"the best {kind} (update {trained.state.best_update})"] = single
-    scored: list[_Candidate] = []
-    for name, candidate in candidates.items():
-        translations = translate_pairs(
-            candidate, prepared.tokenizer, pairs=prepared.validation, search=recipe.search
-        )
-        score = _bleu(recipe, translation_texts(translations), prepared.validation)
-        scored.append(_Candidate(candidate, name, translations, score.value))
-    best, *others = sorted(scored, key=lambda candidate: -candidate.bleu)  # the first of equals
-    against = " and ".join(f"{other.bleu:.2f} of {other.name}" for other in others)
-    return best._replace(name=f"{best.name}: {best.bleu:.2f} BLEU on validation, against {against}")
-
-
-def _evaluate(
-    recipe: Recipe, out: Path, *, selected: _Candidate, trained: TrainResult, prepared: Prepared
-) -> RunResult:
-    """Score the selected weights; writes results.json and hypotheses.*."""
-    model, tokenizer, language = selected.model, prepared.tokenizer, recipe.languages.target
-    test: EvaluationResult | None = None
-    hypotheses = translation_texts(selected.translations)
-    validation = _result(
-        recipe, model, pairs=prepared.validation, hypotheses=hypotheses, prepared=prepared
-    )
-    _write(out / f"hypotheses.validation.{language}", _lines(hypotheses))
-    if prepared.test:
-        translations = translate_pairs(model, tokenizer, pairs=prepared.test, search=recipe.search)
-        hypotheses = translation_texts(translations)
-        test = _result(recipe, model, pairs=prepared.test, hypotheses=hypotheses, prepared=prepared)
-        _write(out / f"hypotheses.{language}", _lines(hypotheses))
-    result = RunResult(
-        recipe=recipe.name,
-        chosen=selected.name,
-        updates=trained.state.update,
-        seconds=trained.state.seconds,
-        parameters=model.size,
-        validation=validation,
-        test=test,
-    )
-    _write(out / "results.json", result.to_json())
-    return result
 
 
 def average_to_bundle(checkpoints: Sequence[Path], out: Path) -> None:
@@ -462,12 +451,19 @@ def average_to_bundle(checkpoints: Sequence[Path], out: Path) -> None:
     if len(runs) > 1:
         raise ValueError("the checkpoints are of different runs: average those of one run")
     recipe, prepared = load_recipe((run := runs.pop()) / "recipe.toml"), open_prepared(run)
-    model = Transformer(replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size))
+    model = _model_of(recipe, prepared)
     model.load_state_dict(average_weights([load_weights(path) for path in checkpoints]))
     _as_bundle(recipe, model, prepared=prepared, scores={}).save(out)
 
 
-def _bleu(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
+def recipe_bleu(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
+    """Compute BLEU as the recipe has it.
+
+    Args:
+        recipe: names the target language, and perhaps a tokeniser.
+        hypotheses: a translation of each pair.
+        pairs: have the references.
+    """
     return bleu(
         hypotheses,
         [pair.target for pair in pairs],
@@ -476,26 +472,9 @@ def _bleu(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> S
     )
 
 
-def _result(
-    recipe: Recipe,
-    model: Transformer,
-    *,
-    pairs: Sequence[Pair],
-    hypotheses: Sequence[str],
-    prepared: Prepared,
-) -> EvaluationResult:
-    loss = evaluate_perplexity(
-        model, prepared.tokenizer, pairs=pairs, micro_tokens=recipe.batch.positions
-    )
-    scores = score_lines(
-        hypotheses,
-        [pair.target for pair in pairs],
-        language=recipe.languages.target,
-        tokenize=recipe.score.bleu_tokenize,
-    )
-    return EvaluationResult(
-        pairs=len(pairs), loss=loss.per_token, perplexity=loss.perplexity, scores=scores
-    )
+def _model_of(recipe: Recipe, prepared: Prepared) -> Transformer:
+    """A model of the recipe's shape; a small corpus may have fewer pieces than the recipe wants."""
+    return Transformer(replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size))
 
 
 def _bundle_scores(finished: RunResult) -> dict[str, float]:
@@ -524,14 +503,6 @@ def _as_bundle(
             started_from=prepared.started_from,
         ),
     )
-
-
-def _held(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
-
-
-def _lines(texts: Sequence[str]) -> str:
-    return "".join(f"{text}\n" for text in texts)
 
 
 def _write(file: Path, text: str) -> None:

@@ -173,7 +173,7 @@ def resume_from_latest(
     if not (intact := intact_checkpoints(checkpoints, on_event=on_event)):
         raise ValueError(f"no checkpoint in {folder} is intact: train anew with another --out")
     state = load_state(intact[-1], model=model, optimizers=optimizers, ema=ema, process=process)
-    on_event(LogMessage(text=f"resuming after update {state.update:,}"))
+    on_event(LogMessage(f"resuming after update {state.update:,}"))
     return state
 
 
@@ -190,7 +190,7 @@ def intact_checkpoints(checkpoints: Sequence[Path], *, on_event: EventHandler) -
             check_folder(checkpoint, expected="a training checkpoint")
             intact.append(checkpoint)
         except ValueError as error:
-            on_event(LogMessage(text=f"skipping a checkpoint: {error}"))
+            on_event(LogMessage(f"skipping a checkpoint: {error}"))
     return intact
 
 

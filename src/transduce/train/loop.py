@@ -89,7 +89,8 @@ class Training:
     @property
     def finished(self) -> bool:
         """Whether all updates are made, or validation has stopped improving."""
-        return self.state.update >= self.config.updates or out_of_patience(self.state, self.config)
+        out_of_patience = 0 < self.config.patience <= self.state.validations_since_best
+        return out_of_patience or self.state.update >= self.config.updates
 
     @property
     def validation_due(self) -> bool:
@@ -115,7 +116,7 @@ class Training:
         )
         if result.micro_tokens != self.state.micro_tokens:
             before = self.state.micro_tokens or self.state.planned_micro_tokens
-            self.on_event(LogMessage(text=_out_of_memory_notice(result, update, before=before)))
+            self.on_event(LogMessage(_out_of_memory_notice(result, update, before=before)))
         if self.ema and not result.skipped:
             self.ema.update(self.model, update=update)
         return result
@@ -149,7 +150,7 @@ def train(
         MemoryError: if memory runs out on a single pair.
         FloatingPointError: if the loss stays NaN or infinite; names the last checkpoint.
     """
-    run = setup(
+    run = _setup(
         model, config, folder=folder, micro_tokens=micro_tokens, on_event=on_event, process=process
     )
     with closing(loader.updates(run.state.sampler_state)) as updates, _naming_last(run.checkpoints):
@@ -164,11 +165,11 @@ def train(
                 run.log.log_skipped(run.state, result, lines=loaded.lines())
             run.log.log_update(run.state, result, rate=rates[0])
             if run.validation_due:
-                validate_and_save(run, validate=validate, on_best=on_best)
+                _validate_and_save(run, validate=validate, on_best=on_best)
     return _training_result(run)
 
 
-def setup(
+def _setup(
     model: Transformer,
     config: TrainConfig,
     *,
@@ -177,19 +178,7 @@ def setup(
     on_event: EventHandler,
     process: Process,
 ) -> Training:
-    """Shard the model, make what trains it, and restore the newest checkpoint.
-
-    Args:
-        model: in its initial weights; left in training mode.
-        config: how to train.
-        folder: of the run.
-        micro_tokens: positions planned for a micro-batch.
-        on_event: called with each event.
-        process: this rank.
-
-    Raises:
-        ValueError: if there are checkpoints and none can be used.
-    """
+    """Shard the model, make what trains it, and restore the newest checkpoint."""
     unsharded = model
     if config.fsdp and process.world_size > 1:
         process.broadcast_weights(model)
@@ -228,19 +217,8 @@ def setup(
     )
 
 
-def validate_and_save(run: Training, *, validate: Validate, on_best: OnBest) -> None:
-    """Validate, keep the model if it is the best so far, and write a checkpoint.
-
-    Every rank calls this; its time does not count as training time.
-
-    Args:
-        run: validated, and its state brought up to date.
-        validate: scores a model; called on rank 0.
-        on_best: called on rank 0 if the validation loss is the lowest so far.
-
-    Raises:
-        FloatingPointError: if the validation loss is NaN or infinite.
-    """
+def _validate_and_save(run: Training, *, validate: Validate, on_best: OnBest) -> None:
+    """Validate, keep the model if it is the best so far, and write a checkpoint: on every rank."""
     process, config = run.process, run.config
     run.log.pause_clock()
     if process.sharded:
@@ -333,8 +311,3 @@ def _naming_last(checkpoints: Path) -> Generator[None]:
         kept = list_checkpoints(checkpoints)
         left = f"{kept[-1]} is good, and --resume goes on from it" if kept else "none was saved yet"
         raise FloatingPointError(f"{error}; of the checkpoints {left}") from None
-
-
-def out_of_patience(state: TrainState, config: TrainConfig) -> bool:
-    """Whether as many validations in a row as `config.patience` brought no better loss."""
-    return 0 < config.patience <= state.validations_since_best

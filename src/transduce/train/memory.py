@@ -9,12 +9,11 @@ pass is counted. Four fifths of the free memory may be used.
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from torch import Tensor
 
 from transduce.data.batch import Batch
@@ -52,11 +51,8 @@ class BatchSizeEstimate(NamedTuple):
     """A clause for the person."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _StoredSize:
+class _StoredSize(BaseModel, frozen=True, extra="forbid", strict=True):
     """The content of micro_tokens.json."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     micro_tokens: Annotated[int, Field(ge=1)]
     device: str
@@ -123,15 +119,14 @@ def load_or_measure_batch_size(
     file = run / FILE
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     with suppress(OSError, ValidationError):
-        stored = TypeAdapter(_StoredSize).validate_json(file.read_bytes())
+        stored = _StoredSize.model_validate_json(file.read_bytes())
         if stored.device == name:
-            on_event(LogMessage(text=f"micro-batches of {stored.micro_tokens:,} tokens, as before"))
+            on_event(LogMessage(f"micro-batches of {stored.micro_tokens:,} tokens, as before"))
             return stored.micro_tokens
     size, reason = measure()
-    on_event(LogMessage(text=f"micro-batches of {size:,} tokens: {reason}"))
+    on_event(LogMessage(f"micro-batches of {size:,} tokens: {reason}"))
     with atomic_file(file) as stream:
-        stored = _StoredSize(micro_tokens=size, device=name)
-        stream.write(f"{json.dumps(asdict(stored))}\n".encode())
+        stream.write(f"{json.dumps({'micro_tokens': size, 'device': name})}\n".encode())
     return size
 
 

@@ -105,7 +105,7 @@ class MetricsLog:
                 f"{state.skipped_in_a_row} updates in a row had no finite gradient, the last of "
                 f"them update {state.update} ({what}): {_ADVICE}"
             )
-        self._on_event(LogMessage(text=f"update {state.update:,} is skipped: {what}"))
+        self._on_event(LogMessage(f"update {state.update:,} is skipped: {what}"))
 
     def log_validation(self, state: TrainState, scores: Validated) -> None:
         """Write and report the scores of a validation."""
@@ -152,6 +152,13 @@ class MetricsLog:
                 0.0, 1.0 - (self._process.communication_seconds - self._waited) / spent
             ),
         )
+        each: dict[str, float] = {}
+        if event.processes > 1:
+            each = {
+                "processes": event.processes,
+                "tokens_per_second_each": round(event.tokens_per_second / event.processes, 1),
+                "working": round(event.compute_share, 4),
+            }
         self._write(
             {
                 "update": state.update,
@@ -162,7 +169,7 @@ class MetricsLog:
                 "tokens_per_second": round(event.tokens_per_second, 1),
                 "rate": rate,
                 "grad_norm": round(event.grad_norm, 4),
-                **_process_fields(event),
+                **each,
             }
         )
         self._on_event(event)
@@ -174,7 +181,7 @@ class MetricsLog:
         if loss > max(_SPIKE * lowest, lowest + _RISE):
             text = f"the loss rose to {loss:.3f} by update {state.update:,}"
             self._on_event(
-                LogMessage(text=f"{text}, from {lowest:.3f}: is train.learning_rate too high?")
+                LogMessage(f"{text}, from {lowest:.3f}: is train.learning_rate too high?")
             )
         self._losses.append(loss)
 
@@ -189,17 +196,6 @@ class MetricsLog:
             return
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
-
-
-def _process_fields(event: Progress) -> dict[str, object]:
-    """The further fields of a line where there are several processes."""
-    if event.processes == 1:
-        return {}
-    return {
-        "processes": event.processes,
-        "tokens_per_second_each": round(event.tokens_per_second / event.processes, 1),
-        "working": round(event.compute_share, 4),
-    }
 
 
 def divergence_error(loss: float, update: int) -> FloatingPointError:
@@ -282,45 +278,36 @@ def tensorboard_writer(
     if not wanted:
         yield on_event
         return
-    curves = _Curves(run / TENSORBOARD, on_event=on_event, open=open)
-    try:
-        yield curves
-    finally:
-        curves.close()
+    writer: Writer | None = None
 
-
-class _Curves:
-    def __init__(self, folder: Path, *, on_event: EventHandler, open: OpenWriter) -> None:
-        self._folder = folder
-        self._on_event = on_event
-        self._open = open
-        self._writer: Writer | None = None
-
-    def __call__(self, event: Event) -> None:
+    def draw(event: Event) -> None:
+        nonlocal writer
         if isinstance(event, Progress | Validated):
-            if self._writer is None:  # only now is the first update known
-                self._writer = self._open(self._folder, event.update)
-            for tag, value in _points(event):
-                self._writer.add_scalar(tag, value, event.update)
+            if writer is None:  # only now is the first update known
+                writer = open(run / TENSORBOARD, event.update)
+            for tag, value in _points(event).items():
+                writer.add_scalar(tag, value, event.update)
             if isinstance(event, Validated):
-                self._writer.flush()  # a checkpoint follows
-        self._on_event(event)
+                writer.flush()  # a checkpoint follows: a resumed run keeps what is drawn up to it
+        on_event(event)
 
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+    try:
+        yield draw
+    finally:
+        if writer is not None:
+            writer.close()
 
 
-def _points(event: Progress | Validated) -> tuple[tuple[str, float], ...]:
+def _points(event: Progress | Validated) -> dict[str, float]:
     if isinstance(event, Progress):
-        return (
-            ("train/loss", event.loss),
-            ("train/rate", event.learning_rate),
-            ("train/tokens_per_second", event.tokens_per_second),
-            ("train/grad_norm", event.grad_norm),
-        )
-    return (
-        ("validation/loss", event.loss),
-        ("validation/perplexity", event.perplexity),
-        ("validation/BLEU", event.bleu),
-    )
+        return {
+            "train/loss": event.loss,
+            "train/rate": event.learning_rate,
+            "train/tokens_per_second": event.tokens_per_second,
+            "train/grad_norm": event.grad_norm,
+        }
+    return {
+        "validation/loss": event.loss,
+        "validation/perplexity": event.perplexity,
+        "validation/BLEU": event.bleu,
+    }

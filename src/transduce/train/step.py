@@ -6,9 +6,8 @@ this is gradient accumulation, and data parallelism, that agree with one large b
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -24,8 +23,6 @@ from transduce.model.loss import (
 from transduce.model.transformer import Transformer
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.precision import Bf16Replica
-
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,20 +97,15 @@ def train_step(
     if replica:
         replica.sync_from_master()
 
-    def accumulate(limit: int) -> Float[Tensor, ""]:
-        parts = split_batch(passes, most=limit, pad=pad)
-        may_retry = not process.sharded
-        return _accumulate_gradients(
-            model, parts, tokens=tokens, loss=loss, replica=replica, may_retry=may_retry
-        )
-
-    def forget_gradients() -> None:
-        for module in (model, replica.model) if replica else (model,):
-            module.zero_grad(set_to_none=True)
-
     with process.collective():
-        loss_sum, micro_tokens = with_oom_retry(
-            accumulate, limit=micro_tokens, before_retry=forget_gradients
+        loss_sum, micro_tokens = _accumulate_gradients(
+            model,
+            passes,
+            tokens=tokens,
+            loss=loss,
+            micro_tokens=micro_tokens,
+            replica=replica,
+            may_retry=not process.sharded,
         )
     process.all_reduce_gradients(model, loss_sum)
     grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
@@ -167,34 +159,55 @@ def batch_loss(
 
 def _accumulate_gradients(
     model: Transformer,
-    batches: Iterable[Batch],
+    batches: Sequence[Batch],
+    *,
+    tokens: int,
+    loss: LossSettings,
+    micro_tokens: int,
+    replica: Bf16Replica | None,
+    may_retry: bool,
+) -> tuple[Float[Tensor, ""], int]:
+    """Add the gradients of each micro-batch to the weights'; halve these while memory runs out.
+
+    Returns the summed loss, and the positions that a micro-batch may have.
+    """
+    weight = model.embedding.weight
+    while True:
+        loss_sum = torch.zeros((), dtype=weight.dtype, device=weight.device)
+        for batch in split_batch(batches, most=micro_tokens, pad=model.config.pad):
+            try:
+                loss_sum += _backward(model, batch, tokens=tokens, loss=loss, replica=replica)
+            except (MemoryError, RuntimeError) as error:
+                if not may_retry or not out_of_memory(error):
+                    raise
+                micro_tokens = halve_limit(batch)
+                break
+        else:
+            return loss_sum, micro_tokens
+        # Only here: until the handler ends, the traceback keeps all activations. Gradients of the
+        # micro-batches before the one that failed would otherwise count twice.
+        for module in (model, replica.model) if replica else (model,):
+            module.zero_grad(set_to_none=True)
+
+
+def _backward(
+    model: Transformer,
+    batch: Batch,
     *,
     tokens: int,
     loss: LossSettings,
     replica: Bf16Replica | None,
-    may_retry: bool,
 ) -> Float[Tensor, ""]:
-    """Add the gradients of each micro-batch to the weights'; return the summed loss.
-
-    Raises:
-        OutOfMemory: if memory runs out and the step may be retried; some gradients may be there.
-    """
-    weight, passed = model.embedding.weight, replica.model if replica else model
-    loss_sum = torch.zeros((), dtype=weight.dtype, device=weight.device)
-    for batch in batches:
-        try:
-            moved = batch.to(weight.device)
-            shaped = replica.pad_to_bucket(moved) if replica else moved
-            part = batch_loss(passed, shaped, loss=loss)
-            (part / tokens).backward()  # by the whole update's tokens, not the micro-batch's
-            if replica:
-                replica.accumulate_grads_to_master()
-            loss_sum += part.detach()
-        except (MemoryError, RuntimeError) as error:
-            if not may_retry or not out_of_memory(error):
-                raise
-            raise OutOfMemory(batch) from None
-    return loss_sum
+    """Add the gradients of one micro-batch to the weights'; return its summed loss."""
+    moved = batch.to(model.embedding.weight.device)
+    if replica:
+        part = batch_loss(replica.model, replica.pad_to_bucket(moved), loss=loss)
+    else:
+        part = batch_loss(model, moved, loss=loss)
+    (part / tokens).backward()  # by the whole update's tokens, not the micro-batch's
+    if replica:
+        replica.accumulate_grads_to_master()
+    return part.detach()
 
 
 def _update_weights(optimizers: Sequence[torch.optim.Optimizer], rates: Sequence[float]) -> None:
@@ -213,46 +226,13 @@ def _empty_batch(pad: int) -> Batch:
     )
 
 
-# Out of memory: the same rows again, in micro-batches half as large.
-
+# Not every failed allocation raises `torch.OutOfMemoryError`: the others are told by their text.
 _MESSAGES = (
     "can't allocate memory",  # torch's allocator on CPUs
     "not enough memory",  # the same on other systems
     "out of memory",  # a device's driver
-    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_ALLOC_FAILED",  # a workspace of cuBLAS, which torch does not allocate
 )
-
-
-class OutOfMemory(Exception):
-    """Memory ran out in the forward or backward pass of a micro-batch."""
-
-    def __init__(self, batch: Batch) -> None:
-        super().__init__("out of memory")
-        self.batch = batch
-
-
-def with_oom_retry(
-    attempt: Callable[[int], _Result], *, limit: int, before_retry: Callable[[], None]
-) -> tuple[_Result, int]:
-    """Call `attempt(limit)` until memory suffices, each time with a smaller limit.
-
-    Args:
-        attempt: takes the positions that a micro-batch may have; raises `OutOfMemory`.
-        limit: to begin with; 0 is none.
-        before_retry: undoes what a failed attempt left.
-
-    Returns:
-        What `attempt` returned, and the limit that it returned under.
-
-    Raises:
-        MemoryError: if memory runs out on a single row.
-    """
-    while True:
-        try:
-            return attempt(limit), limit
-        except OutOfMemory as error:
-            limit = halve_limit(error.batch)
-        before_retry()  # only here: until the handler ends, the traceback keeps all activations
 
 
 def out_of_memory(error: BaseException) -> bool:
