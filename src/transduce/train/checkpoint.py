@@ -87,12 +87,14 @@ def save_state(
     checkpoint = folder / f"update-{state.update:08d}"
     weights = full_state_dict(model, process)
     tensors = {name: process.gather(t) for name, t in _optimizer_tensors(optimizers).items()}
+    # Only now: a rank that left before the gathering would leave the others waiting in it.
     if not process.is_rank_zero:
         return checkpoint
     with atomic_folder(checkpoint) as fresh:
         write_tensors(weights, fresh / WEIGHTS)
         if ema:
             write_tensors(ema.model.state_dict(), fresh / EMA_WEIGHTS)
+        # Dropout draws from these: without them a resumed run would have other masks.
         tensors["random.cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
             tensors["random.cuda"] = torch.cuda.get_rng_state()
@@ -131,13 +133,14 @@ def load_state(
             ema.model.load_state_dict(load_weights(checkpoint, name=EMA_WEIGHTS))
         tensors = read_tensors(checkpoint / "optimizer.safetensors")
         state = _read_state(checkpoint / STATE)
+        # Popped: what is left belongs to the optimizers.
         torch.set_rng_state(tensors.pop("random.cpu"))
         cuda = tensors.pop("random.cuda", None)
-        if cuda is not None and torch.cuda.is_available():
+        if cuda is not None and torch.cuda.is_available():  # a run may move to another machine
             torch.cuda.set_rng_state(cuda)
         _restore(optimizers, tensors, process)
     except (RuntimeError, LookupError, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]  # torch goes on with a line for each weight
         raise ValueError(f"{checkpoint} does not fit this run: {reason}") from None
     return state
 
@@ -207,6 +210,7 @@ def load_weights(checkpoint: Path, *, name: str = WEIGHTS) -> dict[str, Tensor]:
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints below `folder`, oldest first."""
+    # Numbers are padded with zeros, so that the order of names is that of updates.
     return sorted(path for path in folder.glob("update-*") if path.is_dir())
 
 
@@ -228,7 +232,7 @@ def _read_state(file: Path) -> TrainState:
 
 def _optimizer_tensors(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Tensor]:
     return {
-        f"{number}.{parameter}.{name}": tensor.contiguous()
+        f"{number}.{parameter}.{name}": tensor.contiguous()  # safetensors takes no other
         for number, optimizer in enumerate(optimizers)
         for parameter, values in optimizer.state_dict()["state"].items()
         for name, tensor in values.items()
@@ -249,5 +253,6 @@ def _restore(
         for number, values in state.items():
             for name, tensor in values.items():
                 values[name] = process.shard_like(tensor, like=parameters[number])
+        # Groups are not stored: they follow from the recipe, and rates are set before each update.
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -59,12 +59,15 @@ class Process:
         A single process continues its random state, which checkpoints store.
         """
         if self.world_size > 1:
+            # Python's generator hashes the text, so that neighbours are unrelated. By update, as a
+            # resumed run must not depend on what the ranks drew before it.
             torch.manual_seed(Random(f"{seed}/{self.rank}/{update}").getrandbits(63))
 
     def sum_tokens(self, tokens: int) -> int:
         """Return the target tokens of all ranks. The numbers stay on the CPU."""
         if self.world_size == 1:
             return tokens
+        # One collective for two numbers; a double holds whole numbers up to 2**53 exactly.
         both = torch.tensor([tokens, self._waited], dtype=torch.float64)
         self._waited = 0.0
         self._sum(both)
@@ -97,7 +100,7 @@ class Process:
             return
         with _report_lost_peer():
             for model in models:
-                for tensor in model.state_dict().values():
+                for tensor in model.state_dict().values():  # in the same order on every rank
                     dist.broadcast(tensor, src=0)
 
     def shard(self, model: Transformer) -> None:
@@ -123,16 +126,16 @@ class Process:
         fsdp.register_fsdp_forward_method(model, "hidden_states")
         for module in model.modules():
             if isinstance(module, fsdp.FSDPModule):
-                module.set_gradient_divide_factor(
-                    1.0
-                )  # losses are divided by the tokens of all ranks already
-                module.set_force_sum_reduction_for_comms(True)
+                # Losses are divided by the tokens of all ranks already.
+                module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)  # gloo knows no scaled sum
         self.sharded = True
 
     def max(self, number: int) -> int:
         """Maximum over sharded ranks, so that all run the same number of collectives."""
         if not self.sharded:
             return number
+        # Each rank fills in its own entry, so that a sum gathers them: the collective that is timed.
         numbers = torch.zeros(self.world_size, dtype=torch.float64)
         numbers[self.rank] = number
         self._sum(numbers)
@@ -168,6 +171,7 @@ class Process:
         if self.world_size == 1:
             return number
         shared = torch.tensor(number, dtype=torch.float64)
+        # A group with a timeout of its own: rank 0 may validate for hours, gradients take seconds.
         with _report_lost_peer():
             dist.broadcast(shared, src=0, group=self._patient)
         return shared.item()
@@ -176,7 +180,7 @@ class Process:
         """Call `call` on rank 0 alone; the others wait until it returns."""
         if self.is_rank_zero:
             call()
-        self.broadcast_from_rank_zero(0.0)
+        self.broadcast_from_rank_zero(0.0)  # a barrier: what rank 0 wrote may be read after it
 
     def find_device(self, name: str) -> torch.device:
         """Return the device of that name; for "cuda", the GPU of this process's local rank.
@@ -202,7 +206,7 @@ class Process:
 
     def _sum(self, tensor: Tensor) -> None:
         """Replace a tensor by its sum over ranks, and time that."""
-        if tensor.is_cuda:
+        if tensor.is_cuda:  # or the time of the passes before it would count as communication
             torch.cuda.synchronize(tensor.device)
         began = time.perf_counter()
         with _report_lost_peer():
@@ -232,10 +236,8 @@ def process_group() -> Generator[Process]:
         ValueError: if torchrun's environment variables are incomplete.
         OSError: if the other ranks cannot be reached.
     """
-    world, restarts = (
-        _environment_integer("WORLD_SIZE", 1),
-        _environment_integer("TORCHELASTIC_RESTART_COUNT", 0),
-    )
+    world = _environment_integer("WORLD_SIZE", 1)
+    restarts = _environment_integer("TORCHELASTIC_RESTART_COUNT", 0)
     if world == 1:
         yield Process(restarts=restarts)
         return
@@ -298,7 +300,7 @@ def find_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.empty(0, device=device)  # torch.device accepts names of devices that are not there
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
         raise ValueError(f'there is no train.device {name!r} ({first}); try "auto"') from None
@@ -310,7 +312,7 @@ def _report_lost_peer() -> Generator[None]:
     """Turn torch's error about a lost rank into one line."""
     try:
         yield
-    except torch.OutOfMemoryError:
+    except torch.OutOfMemoryError:  # a RuntimeError too, and no rank is lost by it
         raise
     except RuntimeError as error:
         reason = str(error).splitlines()[0]

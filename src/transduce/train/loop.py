@@ -101,7 +101,7 @@ class Training:
     def step(self, batches: Sequence[Batch], rates: Sequence[float]) -> StepResult:
         """Make the next update, of the weights and of their EMA."""
         update, config = self.state.update + 1, self.config
-        self.process.seed(config.seed, update=update)
+        self.process.seed(config.seed, update=update)  # before the passes, which draw dropout
         result = train_step(
             self.model,
             batches,
@@ -117,7 +117,7 @@ class Training:
         if result.micro_tokens != self.state.micro_tokens:
             before = self.state.micro_tokens or self.state.planned_micro_tokens
             self.on_event(LogMessage(_out_of_memory_notice(result, update, before=before)))
-        if self.ema and not result.skipped:
+        if self.ema and not result.skipped:  # unchanged weights would count twice in the mean
             self.ema.update(self.model, update=update)
         return result
 
@@ -161,6 +161,7 @@ def train(
             )
             result = run.step(loaded.batches, rates)
             run.state = _advance(run.state, result, loaded.state_after)
+            # First, as it may raise: a run that diverges writes no line of progress after it.
             if result.skipped:
                 run.log.log_skipped(run.state, result, lines=loaded.lines())
             run.log.log_update(run.state, result, rate=rates[0])
@@ -182,8 +183,10 @@ def _setup(
     unsharded = model
     if config.fsdp and process.world_size > 1:
         process.broadcast_weights(model)
+        # Before sharding, which takes the weights apart: rank 0 validates with all of them.
         unsharded = copy.deepcopy(model) if process.is_rank_zero else model
         process.shard(model)
+    # After sharding: optimizers hold the parameters themselves, which sharding replaces.
     optimizers = make_optimizers(model, config)
     replica = make_replica(model, config)
     if config.compile:
@@ -237,6 +240,7 @@ def _validate_and_save(run: Training, *, validate: Validate, on_best: OnBest) ->
         process=process,
     )
     keep = config.average_checkpoints
+    # After the new checkpoint is there: a crash in between leaves one more, never one fewer.
     process.on_rank_zero(partial(delete_old_checkpoints, run.checkpoints, keep))
     run.log.resume_clock()
 
@@ -246,6 +250,7 @@ def _validate(run: Training, *, validate: Validate, on_best: OnBest) -> TrainSta
     model, state, process = run.evaluated, run.state, run.process
     model.eval()
     scores = validate(model) if process.is_rank_zero else _UNKNOWN
+    # All ranks need the loss: it decides whether they stop early, or fail, together.
     scores = scores._replace(loss=process.broadcast_from_rank_zero(scores.loss))
     if not math.isfinite(scores.loss):
         raise divergence_error(scores.loss, state.update)
@@ -274,6 +279,7 @@ def _advance(state: TrainState, result: StepResult, sampler_state: SamplerState)
     return replace(
         state,
         update=state.update + 1,
+        # A skipped update counts here too: its sentences were read, and are not read again.
         epoch=sampler_state.epoch,
         epoch_update=sampler_state.update,
         tokens=state.tokens + result.tokens,
@@ -284,6 +290,7 @@ def _advance(state: TrainState, result: StepResult, sampler_state: SamplerState)
 
 
 def _training_result(run: Training) -> TrainResult:
+    # Two stay on disk even where the recipe averages one.
     last = list_checkpoints(run.checkpoints)[-run.config.average_checkpoints :]
     return TrainResult(
         state=run.state,

@@ -75,7 +75,7 @@ def estimate_batch_size(
         return BatchSizeEstimate(
             max(longest, MICRO_TOKENS), "how much memory is free cannot be known here"
         )
-    if device.type == "cpu":
+    if device.type == "cpu":  # each process has a GPU of its own, but all share one host memory
         free //= process.local_world_size
     weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     # Adam's two moments, the EMA, and the flat buffer that gradients are reduced in.
@@ -144,12 +144,14 @@ def measure_cost(model: Transformer, *, longest: int, training: TrainConfig) -> 
     device = model.embedding.weight.device
     loss = LossSettings(smoothing=training.label_smoothing, r_drop=training.r_drop)
     rows = chunk_size(model.embedding.weight) // longest + 1  # both fill a chunk of the loss
+    # The passes draw dropout; measuring must not change what a run learns.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         low, high = (
             _peak_bytes(model, _full_batch(count, longest).to(device), loss)
             for count in (rows, _LARGER * rows)
         )
     slope = (high - low) / ((_LARGER - 1) * rows * longest)
+    # Not below 0, which would promise more than the measured slope does.
     return MemoryCost(max(0.0, low - slope * rows * longest), slope)
 
 
@@ -169,7 +171,7 @@ def _peak_bytes(model: Transformer, batch: Batch, loss: LossSettings) -> int:
         torch.cuda.reset_peak_memory_stats(batch.source.device)
         before = torch.cuda.memory_allocated(batch.source.device)
         batch_loss(model, batch, loss=loss).backward()
-        model.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)  # the second measurement must allocate them again
         return torch.cuda.max_memory_allocated(batch.source.device) - before
     logits = 2 * chunk_size(model.embedding.weight) * model.config.vocab_size  # and their softmax
     fixed = sum(weight.numel() for weight in model.parameters()) + logits
@@ -188,7 +190,7 @@ def _saved_bytes(model: Transformer, forward: Callable[[], Tensor]) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         loss = forward()  # held until all is counted, so that no address is used twice
-    for weight in model.parameters():
+    for weight in model.parameters():  # saved too, but there whatever the batch is
         saved.pop(weight.untyped_storage().data_ptr(), None)
     del loss
     return sum(saved.values())

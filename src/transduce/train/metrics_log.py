@@ -53,7 +53,7 @@ class MetricsLog:
         self._earlier_seconds = state.seconds
         self._started = time.perf_counter()
         self._losses: deque[float] = deque(maxlen=_RECENT)
-        if process.is_rank_zero:
+        if process.is_rank_zero:  # one file, and so one writer
             _drop_lines_after(path, state.update)
         self._begin()
 
@@ -93,7 +93,7 @@ class MetricsLog:
             {
                 "update": state.update,
                 "skipped": state.skipped,
-                "skipped_loss": str(loss),
+                "skipped_loss": str(loss),  # NaN and infinity are no numbers in JSON
                 "skipped_grad_norm": str(norm),
                 "lines": list(lines),
             }
@@ -130,10 +130,11 @@ class MetricsLog:
 
     def resume_clock(self) -> None:
         """Restart the clock."""
+        # Later by the pause, so that differences from it leave the pause out.
         self._since += time.perf_counter() - self._paused
 
     def _progress(self, state: TrainState, done: StepResult, rate: float) -> None:
-        if not self._losses_of_updates:  # all updates were skipped
+        if not self._losses_of_updates:  # all updates were skipped: there is no mean of nothing
             return self._begin()
         loss = float(torch.stack(self._losses_of_updates).sum()) / self._tokens
         self._warn_of_spike(state, loss)
@@ -146,15 +147,17 @@ class MetricsLog:
             tokens_per_second=self._tokens / spent,
             learning_rate=rate,
             grad_norm=float(done.grad_norm),
+            # By updates, not tokens: a skipped update takes as long as another.
             seconds_left=(self._config.updates - state.update) * spent / self._updates,
             processes=self._process.world_size,
+            # Not below 0: the time of the last update before this line is counted in it.
             compute_share=max(
                 0.0, 1.0 - (self._process.communication_seconds - self._waited) / spent
             ),
         )
-        each: dict[str, float] = {}
+        per_process: dict[str, float] = {}
         if event.processes > 1:
-            each = {
+            per_process = {
                 "processes": event.processes,
                 "tokens_per_second_each": round(event.tokens_per_second / event.processes, 1),
                 "working": round(event.compute_share, 4),
@@ -169,7 +172,7 @@ class MetricsLog:
                 "tokens_per_second": round(event.tokens_per_second, 1),
                 "rate": rate,
                 "grad_norm": round(event.grad_norm, 4),
-                **each,
+                **per_process,
             }
         )
         self._on_event(event)
@@ -186,6 +189,7 @@ class MetricsLog:
         self._losses.append(loss)
 
     def _begin(self) -> None:
+        # Tensors, not numbers: reading each one would make the host wait for the device.
         self._losses_of_updates: list[Tensor] = []
         self._tokens = self._updates = 0
         self._waited = self._process.communication_seconds
@@ -194,6 +198,7 @@ class MetricsLog:
     def _write(self, line: Mapping[str, object]) -> None:
         if not self._process.is_rank_zero:
             return
+        # Opened and closed for each line, so that a killed run has lost none.
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
 
@@ -211,7 +216,7 @@ def _drop_lines_after(path: Path, update: int) -> None:
     for line in path.read_text(encoding="utf-8").split("\n"):
         try:
             fields = json.loads(line)
-        except ValueError:
+        except ValueError:  # the end, or a line that the run was killed in
             break
         if fields["update"] > update:
             break

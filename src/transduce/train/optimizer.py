@@ -69,6 +69,7 @@ class Muon(torch.optim.Optimizer):
             for shape, matrices in shapes.items():
                 momenta = self._momenta(matrices, group["momentum"])
                 moves = orthogonalise(momenta.to(self._iterate_in or momenta.dtype))
+                # An orthogonal a x b matrix has the root mean square max(a, b)^-½.
                 scale = rate * 0.2 * max(shape) ** 0.5
                 for matrix, move in zip(matrices, moves.to(momenta.dtype), strict=True):
                     matrix.mul_(shrink).sub_(move, alpha=scale)
@@ -97,6 +98,7 @@ def orthogonalise(
     """
     if momenta.size(1) > momenta.size(2):  # x xᵀ is smaller than xᵀ x for wide matrices
         return orthogonalise(momenta.mT).mT
+    # First to a norm of 1, or the squares of small gradients could underflow.
     x = momenta / (momenta.norm(dim=(1, 2), keepdim=True) + 1e-7)
     square = x @ x.mT  # its Frobenius norm is √Σσ⁴
     bound = BOUND_MARGIN * square.norm(dim=(1, 2), keepdim=True).sqrt() + 1e-7
@@ -117,8 +119,9 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
     matrices = [cast(nn.Parameter, module.weight) for module in linear]
     if config.optimizer == "adam":
         matrices = []
-    in_muon = {id(matrix) for matrix in matrices}
+    in_muon = {id(matrix) for matrix in matrices}  # tensors compare by value
     others = [parameter for parameter in model.parameters() if id(parameter) not in in_muon]
+    # Vectors are biases and gains: decay would pull the gains of normalisations to 0.
     decayed = [parameter for parameter in others if parameter.dim() > 1]
     undecayed = [parameter for parameter in others if parameter.dim() <= 1]
     adam = torch.optim.AdamW(
@@ -126,10 +129,10 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
             {"params": decayed, "weight_decay": config.weight_decay},
             {"params": undecayed, "weight_decay": 0.0},
         ],
-        lr=0.0,
+        lr=0.0,  # set before each update
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
-        fused=True,
+        fused=True,  # one pass over memory for all of Adam's operations
     )
     if not matrices:
         return [adam]
@@ -161,6 +164,7 @@ class WeightEMA:
     def update(self, model: Transformer, *, update: int) -> None:
         """Average in the weights after `update`, counted from 1."""
         share = 1.0 - min(self._decay, (1 + update) / (10 + update))
+        # Parameters only: the one buffer, the table of sinusoids, never learns.
         for mean, weight in zip(self.model.parameters(), model.parameters(), strict=True):
             mean.lerp_(weight, share)
 

@@ -111,6 +111,7 @@ class Bf16Replica:
     @torch.no_grad()
     def sync_from_master(self) -> None:
         """Round the master weights into the copies."""
+        # Few calls: a large model has hundreds of matrices.
         torch._foreach_copy_(self._copies, self._masters)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
     @torch.no_grad()
@@ -120,10 +121,10 @@ class Bf16Replica:
             if copied.grad is None:
                 continue
             if master.grad is None:
-                master.grad = copied.grad.to(master.dtype)
+                master.grad = copied.grad.to(master.dtype)  # no zeros to add to
             else:
                 master.grad += copied.grad
-            copied.grad = None
+            copied.grad = None  # or the next micro-batch's would be summed in bfloat16
 
 
 def make_replica(master: Transformer, config: TrainConfig) -> Bf16Replica | None:
@@ -143,7 +144,7 @@ def compile_layers(model: Transformer) -> None:
     module, is compiled where it is called (`model/loss.py`).
     """
     for layer in (*model.encoder, *model.decoder):
-        layer.compile(dynamic=True)
+        layer.compile(dynamic=True)  # or each new length would be compiled anew
 
 
 def check_compiler(device: torch.device) -> None:

@@ -90,27 +90,19 @@ def train_step(
         MemoryError: if memory runs out on a single row.
     """
     tokens = process.sum_tokens(sum(batch.target_tokens for batch in batches))
-    pad = model.config.pad
     # Sharded ranks gather weights in every pass, so all ranks must make equally many.
     missing = process.max(len(batches)) - len(batches)
-    passes = [*batches, *[_empty_batch(pad)] * missing]
-    if replica:
-        replica.sync_from_master()
+    parts = [*batches, *[_empty_batch(model.config.pad)] * missing]
 
-    with process.collective():
-        loss_sum, micro_tokens = _accumulate_gradients(
-            model,
-            passes,
-            tokens=tokens,
-            loss=loss,
-            micro_tokens=micro_tokens,
-            replica=replica,
-            may_retry=not process.sharded,
-        )
+    loss_sum, micro_tokens = _accumulate_gradients(
+        model, parts, tokens=tokens, loss=loss, limit=micro_tokens, replica=replica, process=process
+    )
+    # Once, after the last micro-batch: a reduction per micro-batch would cost as much each time.
     process.all_reduce_gradients(model, loss_sum)
     grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     grad_norm = process.gather(torch.nn.utils.get_total_norm(grads))
-    # The step's only device-to-host sync. Both terms are the same on every rank, and so is this.
+    # The step's only device-to-host sync. Both terms are the same on every rank, and so is this:
+    # ranks that disagreed on whether to skip would have different weights from here on.
     finite = bool(torch.isfinite(grad_norm + loss_sum))
     if finite:
         _update_weights(optimizers, rates)
@@ -163,27 +155,31 @@ def _accumulate_gradients(
     *,
     tokens: int,
     loss: LossSettings,
-    micro_tokens: int,
+    limit: int,
     replica: Bf16Replica | None,
-    may_retry: bool,
+    process: Process,
 ) -> tuple[Float[Tensor, ""], int]:
     """Add the gradients of each micro-batch to the weights'; halve these while memory runs out.
 
     Returns the summed loss, and the positions that a micro-batch may have.
     """
     weight = model.embedding.weight
+    if replica:
+        replica.sync_from_master()  # the optimizer has changed the master weights only
     while True:
         loss_sum = torch.zeros((), dtype=weight.dtype, device=weight.device)
-        for batch in split_batch(batches, most=micro_tokens, pad=model.config.pad):
+        for batch in split_batch(batches, most=limit, pad=model.config.pad):
             try:
-                loss_sum += _backward(model, batch, tokens=tokens, loss=loss, replica=replica)
+                with process.collective():
+                    loss_sum += _backward(model, batch, tokens=tokens, loss=loss, replica=replica)
             except (MemoryError, RuntimeError) as error:
-                if not may_retry or not out_of_memory(error):
+                # A sharded rank that began again alone would wait for the others' collectives.
+                if process.sharded or not out_of_memory(error):
                     raise
-                micro_tokens = halve_limit(batch)
+                limit = halve_limit(batch)
                 break
         else:
-            return loss_sum, micro_tokens
+            return loss_sum, limit
         # Only here: until the handler ends, the traceback keeps all activations. Gradients of the
         # micro-batches before the one that failed would otherwise count twice.
         for module in (model, replica.model) if replica else (model,):
@@ -215,6 +211,7 @@ def _update_weights(optimizers: Sequence[torch.optim.Optimizer], rates: Sequence
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.step()
+        # To None, not zero: the next backward pass then writes gradients in place of adding them.
         optimizer.zero_grad(set_to_none=True)
 
 
@@ -244,7 +241,7 @@ def out_of_memory(error: BaseException) -> bool:
     False
     """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
+        return True  # the second is a RuntimeError too, whatever its text
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _MESSAGES)
 
 
@@ -280,7 +277,7 @@ def split_batch(batches: Iterable[Batch], *, most: int, pad: int) -> Iterator[Ba
         if len(batch.source) == 1 or positions(batch) <= (most or sys.maxsize):
             yield batch
             continue
-        half = -(-len(batch.source) // 2)
+        half = -(-len(batch.source) // 2)  # rounded up, as in `halve_limit`
         parts = (_rows(batch, part, pad=pad) for part in (slice(half), slice(half, None)))
         yield from split_batch(parts, most=most, pad=pad)
 
@@ -291,6 +288,7 @@ def _rows(batch: Batch, rows: slice, *, pad: int) -> Batch:
     is_target = target_out != pad
     source_width, target_width = (int(real.sum(1).max()) for real in (source != pad, is_target))
     mask = None if batch.source_mask is None else batch.source_mask[rows, ..., :source_width]
+    # Without padding there is no mask: attention without one has faster kernels.
     return Batch(
         source=source[:, :source_width],
         source_mask=None if mask is None or bool(mask.all()) else mask,
