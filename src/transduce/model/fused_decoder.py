@@ -41,7 +41,14 @@ class FusedDecoder:
         *,
         beams: int = 1,
     ) -> None:
-        """Encode the source once. Args: those of `IncrementalDecoder`."""
+        """Encode the source once.
+
+        Args:
+            model: in eval mode; its weights must not change from then on.
+            source: ids with EOS, padded.
+            source_mask: True where a source position is not padding; None without padding.
+            beams: rows a sentence.
+        """
         memory = model.encode(source, source_mask)
         self._model, self._beams = model, beams
         self._layers = [

@@ -59,7 +59,15 @@ def scaled_dot_product_attention_cpu(
     mask: Bool[Tensor, "#batch 1 #query memory"] | None = None,
     causal: bool = False,
 ) -> Float[Tensor, "batch heads query d_v"]:
-    """Equation (1) as two batched products. Args: those of `fastest_attention`."""
+    """Equation (1) as two batched products.
+
+    Args:
+        queries: Q.
+        keys: K.
+        values: V.
+        mask: True where a query may attend; None allows all.
+        causal: each position attends to itself and earlier ones only; excludes `mask`.
+    """
     # Scaling Q is less work than scaling QKᵀ. Heads are strided views; batched products are fast
     # on contiguous factors.
     scores = (queries.contiguous() * keys.size(-1) ** -0.5) @ keys.contiguous().mT

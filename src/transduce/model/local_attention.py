@@ -88,7 +88,14 @@ def blockwise_local_attention(
     """The same in blocks of queries and windows of keys: O(radius n d) where a mask takes O(n² d).
 
     A window holds its block's positions, `radius` before them and, unless causal, `radius` after.
-    Args: those of `local_attention`.
+
+    Args:
+        queries: Q, as many as there are keys.
+        keys: K.
+        values: V.
+        radius: how far a query sees.
+        mask: True where a position is a piece and not padding.
+        causal: each position attends to itself and earlier ones only.
     """
     length, block = queries.size(2), max(radius, BLOCK)
     after = 0 if causal else radius

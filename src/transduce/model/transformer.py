@@ -84,7 +84,13 @@ class Transformer(nn.Module):
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
         target_in: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target d_model"]:
-        """Return the decoder's output, which `logits` projects. Args: those of `forward`."""
+        """Return the decoder's output, which `logits` projects.
+
+        Args:
+            memory: the encoder's output.
+            source_mask: True where a source position is not padding; None without padding.
+            target_in: target ids shifted right: PAD first, without EOS.
+        """
         x = self.embed(target_in)
         for layer in self.decoder:
             x = layer(x, layer.cross_attention.project_kv(memory), source_mask)
@@ -96,7 +102,13 @@ class Transformer(nn.Module):
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
         target_in: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target d_model"]:
-        """Encode and decode without the logits, which the loss computes. Args: `forward`'s."""
+        """Encode and decode without the logits, which the loss computes chunk by chunk.
+
+        Args:
+            source: ids with EOS, padded.
+            source_mask: True where a source position is not padding; None without padding.
+            target_in: target ids shifted right: PAD first, without EOS.
+        """
         return self.decode(self.encode(source, source_mask), source_mask, target_in)
 
     def embed(

@@ -137,7 +137,15 @@ def carry_out(
     start: StartModel | None = None,
     tell: EventHandler,
 ) -> RunResult:
-    """Former name of `run_recipe`; same arguments, with `tell` for `on_event`."""
+    """Former name of `run_recipe`.
+
+    Args:
+        recipe: what to run.
+        out: the run's folder.
+        resume: continue the run that `out` holds.
+        start: the model to start from.
+        tell: now `on_event`.
+    """
     warn("transduce.carry_out is now called run_recipe", DeprecationWarning, stacklevel=2)
     return run_recipe(recipe, out, resume=resume, start=start, on_event=tell)
 

@@ -83,7 +83,15 @@ def sample(
 ) -> list[list[Hypothesis]]:
     """Draw `config.beam` translations of each sentence, which may repeat.
 
-    Args: those of `beam_search`; `sampler` draws the pieces of these sentences.
+    Args:
+        steps: decoder state before the first target piece, `config.beam` rows a sentence.
+        sampler: draws the pieces of these sentences.
+        limits: maximum length of each sentence's translation in pieces, EOS included.
+        config: supplies beam and alpha.
+        eos: id that ends a translation.
+        pad: id that starts a translation; it is never generated.
+        device: device of the logits.
+        constraint_mask: forbids next pieces; None allows all.
 
     Returns:
         For each sentence its samples, ranked by score. Log-probabilities are the model's own, not

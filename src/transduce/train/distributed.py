@@ -135,7 +135,7 @@ class Process:
         """Maximum over sharded ranks, so that all run the same number of collectives."""
         if not self.sharded:
             return number
-        # Each rank fills in its own entry, so that a sum gathers them: the collective that is timed.
+        # Each rank fills in its own entry, so that a sum, the timed collective, gathers them.
         numbers = torch.zeros(self.world_size, dtype=torch.float64)
         numbers[self.rank] = number
         self._sum(numbers)

@@ -111,10 +111,7 @@ class MetricsLog:
         """Write and report the scores of a validation."""
         self._write(
             {
-                "update": state.update,
-                "epoch": state.epoch + 1,
-                "tokens": state.tokens,
-                "seconds": round(self.seconds(), 2),
+                **self._where(state),
                 "validation_loss": round(scores.loss, 5),
                 "perplexity": round(scores.perplexity, 4),
                 "bleu": round(scores.bleu, 3),
@@ -164,10 +161,7 @@ class MetricsLog:
             }
         self._write(
             {
-                "update": state.update,
-                "epoch": event.epoch,
-                "tokens": state.tokens,
-                "seconds": round(self.seconds(), 2),
+                **self._where(state),
                 "loss": round(loss, 5),
                 "tokens_per_second": round(event.tokens_per_second, 1),
                 "rate": rate,
@@ -194,6 +188,15 @@ class MetricsLog:
         self._tokens = self._updates = 0
         self._waited = self._process.communication_seconds
         self._since = time.perf_counter()
+
+    def _where(self, state: TrainState) -> dict[str, float]:
+        """The first fields of a line: how far the run is."""
+        return {
+            "update": state.update,
+            "epoch": state.epoch + 1,
+            "tokens": state.tokens,
+            "seconds": round(self.seconds(), 2),
+        }
 
     def _write(self, line: Mapping[str, object]) -> None:
         if not self._process.is_rank_zero:
@@ -229,20 +232,15 @@ TENSORBOARD = "tensorboard"
 
 
 @runtime_checkable
-class Writer(Protocol):
+class _CurveWriter(Protocol):
     """The part of torch's SummaryWriter that is used."""
 
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Add a point to the curve called `tag`."""
-
-    def flush(self) -> None:
-        """Write out what was added."""
-
-    def close(self) -> None:
-        """Write out what was added, and end."""
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
 
 
-OpenWriter = Callable[[Path, int], Writer]
+OpenWriter = Callable[[Path, int], _CurveWriter]
 """Opens a writer on a folder, hiding what an earlier one wrote there from an update on."""
 
 
@@ -258,7 +256,7 @@ def check_tensorboard() -> None:
         )
 
 
-def summary_writer(folder: Path, update: int) -> Writer:
+def summary_writer(folder: Path, update: int) -> _CurveWriter:
     """Open torch's own writer."""
     from torch.utils.tensorboard import SummaryWriter
 
@@ -283,7 +281,7 @@ def tensorboard_writer(
     if not wanted:
         yield on_event
         return
-    writer: Writer | None = None
+    writer: _CurveWriter | None = None
 
     def draw(event: Event) -> None:
         nonlocal writer

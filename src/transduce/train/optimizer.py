@@ -195,71 +195,36 @@ def paper_rate(update: int, *, d_model: int, warmup: int = 4000, scale: float = 
     return scale * d_model**-0.5 * min(update**-0.5, update * warmup**-1.5)
 
 
-def warmup_share(update: int, *, warmup: int) -> float:
-    """Linear warmup, as a share of the peak: min(1, update / warmup). Alone, it is "constant".
+def schedule_share(update: int, config: TrainConfig) -> float:
+    """Return an update's share of the peak, under a schedule that is given one.
 
-    >>> [warmup_share(n, warmup=2) for n in range(1, 4)]
-    [0.5, 1.0, 1.0]
-    """
-    return min(1.0, update / warmup)
+    All rise linearly for `warmup` updates. Then, where `left` falls linearly from 1 and would reach
+    zero one update past the last, so that the last one still learns:
 
-
-def linear_share(update: int, *, updates: int, warmup: int) -> float:
-    """Linear warmup and linear decay, as a share of the peak.
-
-    After warmup (updates + 1 - update) / (updates + 1 - warmup): zero is reached one update past
-    the last, so that the last one still learns.
-
-    Args:
-        update: counted from 1.
-        updates: of the run.
-        warmup: updates until the peak.
-
-    >>> [round(linear_share(n, updates=5, warmup=2), 2) for n in range(1, 6)]
-    [0.5, 1.0, 0.75, 0.5, 0.25]
-    """
-    return min(warmup_share(update, warmup=warmup), _left(update, updates=updates, since=warmup))
-
-
-def cosine_share(update: int, *, updates: int, warmup: int) -> float:
-    """Linear warmup and cosine decay, as a share of the peak.
-
-    After warmup (1 - cos(π · left)) / 2, where `left` is the share of the linear schedule.
-
-    Args:
-        update: counted from 1.
-        updates: of the run.
-        warmup: updates until the peak.
+    ==========  ====================================================
+    "linear"    `left`, falling from the end of warmup
+    "cosine"    (1 - cos(π · left)) / 2, with the same `left`
+    "constant"  1
+    "wsd"       `left`, falling over the last `decay_updates` only
+    ==========  ====================================================
 
     Source:
-        Loshchilov and Hutter 2017, equation (5), without restarts.
+        Loshchilov and Hutter 2017, equation (5), without restarts; Hu et al. 2024, section 4.2
+        (warmup, stable, decay), whose decay is linear here.
 
-    >>> [round(cosine_share(n, updates=5, warmup=2), 2) for n in range(1, 6)]
+    >>> config = TrainConfig(schedule="cosine", updates=5, warmup=2, learning_rate=0.003)
+    >>> [round(schedule_share(n, config), 2) for n in range(1, 6)]
     [0.5, 1.0, 0.85, 0.5, 0.15]
     """
-    left = _left(update, updates=updates, since=warmup)
-    return min(warmup_share(update, warmup=warmup), (1.0 - math.cos(math.pi * left)) / 2.0)
-
-
-def wsd_share(update: int, *, updates: int, warmup: int, decay: int) -> float:
-    """Warmup, stable, decay (WSD), as a share of the peak.
-
-    In the last `decay` updates (updates + 1 - update) / (decay + 1).
-
-    Args:
-        update: counted from 1.
-        updates: of the run.
-        warmup: updates until the peak.
-        decay: updates of the final decay.
-
-    Source:
-        Hu et al. 2024, section 4.2 (warmup, stable, decay); the linear decay is ours.
-
-    >>> [round(wsd_share(n, updates=7, warmup=2, decay=3), 2) for n in range(1, 8)]
-    [0.5, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
-    """
-    left = _left(update, updates=updates, since=updates - decay)
-    return min(warmup_share(update, warmup=warmup), left)
+    warmup = min(1.0, update / config.warmup)
+    if config.schedule == "constant":
+        return warmup
+    end = config.updates + 1
+    since = config.updates - config.decay_updates if config.schedule == "wsd" else config.warmup
+    left = max(0.0, min(1.0, (end - update) / (end - since)))
+    if config.schedule == "cosine":
+        left = (1.0 - math.cos(math.pi * left)) / 2.0
+    return min(warmup, left)
 
 
 def learning_rates(update: int, *, config: TrainConfig, d_model: int) -> tuple[float, float]:
@@ -275,19 +240,5 @@ def learning_rates(update: int, *, config: TrainConfig, d_model: int) -> tuple[f
         # Muon's rate has the shape of Adam's, brought to a peak of its own.
         muon = config.muon_learning_rate * adam * (d_model * config.warmup) ** 0.5
         return adam, muon / config.learning_rate
-    updates, warmup = config.updates, config.warmup
-    match config.schedule:
-        case "linear":
-            share = linear_share(update, updates=updates, warmup=warmup)
-        case "cosine":
-            share = cosine_share(update, updates=updates, warmup=warmup)
-        case "constant":
-            share = warmup_share(update, warmup=warmup)
-        case "wsd":
-            share = wsd_share(update, updates=updates, warmup=warmup, decay=config.decay_updates)
+    share = schedule_share(update, config)
     return config.learning_rate * share, config.muon_learning_rate * share
-
-
-def _left(update: int, *, updates: int, since: int) -> float:
-    """Linear decay from 1, after update `since`, to 0, one update past the last."""
-    return max(0.0, min(1.0, (updates + 1 - update) / (updates + 1 - since)))

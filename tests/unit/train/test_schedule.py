@@ -2,20 +2,14 @@
 
 import math
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from transduce.train.config import TrainConfig
-from transduce.train.optimizer import (
-    cosine_share,
-    learning_rates,
-    linear_share,
-    paper_rate,
-    warmup_share,
-    wsd_share,
-)
+from transduce.train.optimizer import learning_rates, paper_rate, schedule_share
 
 
 def test_the_rate_rises_in_a_straight_line():
@@ -37,36 +31,45 @@ def test_updates_count_from_one(update: int, warmup: int):
         paper_rate(update, d_model=64, warmup=warmup)
 
 
-def test_the_linear_share_peaks_at_the_end_of_warmup():
-    shares = [linear_share(update, updates=53, warmup=7) for update in range(1, 54)]
+def shares(
+    schedule: Literal["linear", "cosine", "constant", "wsd"], *, updates: int = 53
+) -> list[float]:
+    config = TrainConfig(
+        schedule=schedule, updates=updates, warmup=7, decay=13 / 53, learning_rate=0.003
+    )
+    return [schedule_share(update, config) for update in range(1, updates + 1)]
 
-    assert shares.index(max(shares)) == 6
-    assert max(shares) == 1.0
+
+def test_the_linear_share_peaks_at_the_end_of_warmup():
+    made = shares("linear")
+
+    assert made.index(max(made)) == 6
+    assert max(made) == 1.0
 
 
 def test_the_linear_share_falls_by_equal_amounts_and_still_learns_at_the_last():
-    shares = [linear_share(update, updates=53, warmup=7) for update in range(7, 54)]
+    made = shares("linear")[6:]
 
-    assert [a - b for a, b in pairwise(shares)] == pytest.approx([1 / 47] * 46)
-    assert shares[-1] == pytest.approx(1 / 47)
+    assert [a - b for a, b in pairwise(made)] == pytest.approx([1 / 47] * 46)
+    assert made[-1] == pytest.approx(1 / 47)
 
 
 def test_the_cosine_share_is_half_a_wave():
-    shares = [cosine_share(update, updates=52, warmup=7) for update in range(7, 53)]
+    made = shares("cosine", updates=52)[6:]
 
     waves = [(1 + math.cos(math.pi * step / 46)) / 2 for step in range(46)]
-    assert shares == pytest.approx(waves)
+    assert made == pytest.approx(waves)
 
 
 def test_the_level_share_falls_at_the_end_alone():
-    shares = [wsd_share(update, updates=53, warmup=7, decay=13) for update in range(1, 54)]
+    made = shares("wsd")
 
-    assert shares[6:40] == [1.0] * 34
-    assert [a - b for a, b in pairwise(shares[39:])] == pytest.approx([1 / 14] * 13)
+    assert made[6:40] == [1.0] * 34
+    assert [a - b for a, b in pairwise(made[39:])] == pytest.approx([1 / 14] * 13)
 
 
 def test_the_constant_share_stays():
-    assert {warmup_share(update, warmup=7) for update in range(7, 54)} == {1.0}
+    assert set(shares("constant")[6:]) == {1.0}
 
 
 PEAKED = ("linear", "cosine", "constant", "wsd")
