@@ -152,7 +152,7 @@ class MetricsLog:
                 0.0, 1.0 - (self._process.communication_seconds - self._waited) / spent
             ),
         )
-        per_process: dict[str, float] = {}
+        per_process: dict[str, object] = {}
         if event.processes > 1:
             per_process = {
                 "processes": event.processes,
@@ -189,7 +189,7 @@ class MetricsLog:
         self._waited = self._process.communication_seconds
         self._since = time.perf_counter()
 
-    def _where(self, state: TrainState) -> dict[str, float]:
+    def _where(self, state: TrainState) -> dict[str, object]:
         """The first fields of a line: how far the run is."""
         return {
             "update": state.update,
