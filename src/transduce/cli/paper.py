@@ -242,7 +242,7 @@ def table1(
       transduce paper table1 --no-learning --out runs/costs
     """
     from transduce.paper.table1.complexity import QUICK, QUICK_RECALL, Sizes
-    from transduce.paper.table1.recall import Recall
+    from transduce.paper.table1.layers import Recall
     from transduce.paper.table1.report import table1 as run_table1
 
     recall = QUICK_RECALL if quick else Recall()

@@ -83,7 +83,7 @@ class PaperFigure:
 
 def save_plot(
     folder: Path, name: str, draw: Draw, *, width: float = 6.8, height: float = 4.2
-) -> list[Path]:
+) -> None:
     """Draw `name`.svg and .png for light pages, `name`-dark.svg and .png for dark ones.
 
     Args:
@@ -102,17 +102,14 @@ def save_plot(
     except ImportError:
         raise ValueError("plots need matplotlib: pip install 'transduce[plot]'") from None
     folder.mkdir(parents=True, exist_ok=True)
-    written: list[Path] = []
     for ink, ending in ((LIGHT, ""), (DARK, "-dark")):
         with rc_context(_style(ink)):
             figure = Figure(figsize=(width, height), layout="constrained")
             draw(figure, ink)
             for kind in ("svg", "png"):
-                path = folder / f"{name}{ending}.{kind}"
                 # Without a date a figure drawn again is the same file.
-                figure.savefig(path, dpi=144, metadata={"Date": None} if kind == "svg" else None)
-                written.append(path)
-    return written
+                metadata = {"Date": None} if kind == "svg" else None
+                figure.savefig(folder / f"{name}{ending}.{kind}", dpi=144, metadata=metadata)
 
 
 def _style(ink: Ink) -> "dict[RcKeyType, object]":

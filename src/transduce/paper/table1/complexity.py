@@ -1,29 +1,49 @@
-"""The cost of a layer: operations by formula, measured time and fitted exponents.
+"""Table 1's columns: operations and time of a layer, operations in sequence, and path lengths.
 
 Operations are the FLOPs of matrix products, two per multiply-add. Times are CPU time of one thread
 for a forward pass without gradients: the minimum over rounds in which the layers alternate, so that
 interference from other programs does not affect one layer alone.
+
+The last two columns are read off the graph that torch keeps for gradients. *Sequential operations*
+are the longest chain in it of matrix products that each need the one before. A *path* is as long as
+the number of hops after which the gradient of the last position's output with respect to the first
+position's input is not zero: a hop is a layer, or for a recurrence one step, which all positions
+take at once.
 """
 
 import math
 import os
 import platform
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import count, islice, product
 from typing import Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.graph import Node
 
 from transduce.inference.engines.parallel import single_thread
 from transduce.io.machine import processor_name
 from transduce.model.local_attention import BLOCK
-from transduce.paper.table1.layer_types import KINDS, PARTS, Kind, Part, Reach, layer
-from transduce.paper.table1.paths import STACKS, PathLengths, path_length, sequential_operations
-from transduce.paper.table1.recall import Recall, Recalled, learn_all
+from transduce.paper.table1.layers import (
+    KINDS,
+    PARTS,
+    Convolution,
+    Kind,
+    Part,
+    Reach,
+    Recall,
+    Recalled,
+    Recurrent,
+    layer,
+    learn_all,
+)
 
 _MIN_SECONDS = 0.004
 """Minimum duration of a measurement in seconds; faster calls are repeated."""
@@ -48,48 +68,14 @@ def operations(kind: Kind, length: int, width: int, *, reach: Reach, part: Part)
     n, d = length, width
     block = max(reach.radius, BLOCK)
     blocks = -(-n // block) * block
-    mixing = {
-        "self-attention": 4 * n * n * d,
-        "restricted": 4 * blocks * (block + 2 * reach.radius) * d,
-        "GRU": 6 * n * d * d,
-        "LSTM": 8 * n * d * d,
-        "convolution": 2 * reach.kernel * n * d * d,
+    mixing, projections = {
+        "self-attention": (4 * n * n * d, 8 * n * d * d),
+        "restricted": (4 * blocks * (block + 2 * reach.radius) * d, 8 * n * d * d),
+        "GRU": (6 * n * d * d, 6 * n * d * d),
+        "LSTM": (8 * n * d * d, 8 * n * d * d),
+        "convolution": (2 * reach.kernel * n * d * d, 0),
     }[kind]
-    if part == "mixing":
-        return mixing
-    return (
-        mixing
-        + {
-            "self-attention": 8 * n * d * d,
-            "restricted": 8 * n * d * d,
-            "GRU": 6 * n * d * d,
-            "LSTM": 8 * n * d * d,
-            "convolution": 0,
-        }[kind]
-    )
-
-
-def make_forward(
-    kind: Kind, length: int, width: int, *, reach: Reach, part: Part, batch: int
-) -> Callable[[], Tensor]:
-    """Return a callable that runs one forward pass of a new layer on random states.
-
-    Args:
-        kind: type of the layer.
-        length: n, positions of a sentence.
-        width: d.
-        reach: r and k.
-        part: "mixing" leaves the projections out.
-        batch: sentences.
-    """
-    module = layer(kind, width, reach, part=part).eval()
-    x = torch.randn(batch, length, width)
-
-    def read() -> Tensor:
-        with torch.inference_mode():
-            return module(x)
-
-    return read
+    return mixing if part == "mixing" else mixing + projections
 
 
 def measure_seconds(jobs: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
@@ -98,20 +84,16 @@ def measure_seconds(jobs: Sequence[Callable[[], object]], *, rounds: int) -> lis
     Returns:
         the minimum CPU time of each, in seconds.
     """
-    warm = [_time_per_call(call, times=1) for call in jobs]
+    best = [_time_per_call(call, times=1) for call in jobs]  # and warm up
     times = [
         max(1, round(_MIN_SECONDS / max(_time_per_call(call, times=1), 1e-9))) for call in jobs
     ]
-    best = warm
     still = 0
     for _ in range(rounds):
         elapsed = [_time_per_call(call, times=n) for call, n in zip(jobs, times, strict=True)]
-        still = (
-            0
-            if any(new < (1 - _STABLE) * old for new, old in zip(elapsed, best, strict=True))
-            else still + 1
-        )
-        best = [min(pair) for pair in zip(best, elapsed, strict=True)]
+        pairs = list(zip(elapsed, best, strict=True))
+        still = 0 if any(new < (1 - _STABLE) * old for new, old in pairs) else still + 1
+        best = [min(pair) for pair in pairs]
         if still == 2:
             break
     return best
@@ -165,9 +147,8 @@ def crossing(
 Tell = Callable[[str], None]
 Along = Literal["n", "d"]
 
-SELF_ATTENTION: Kind = "self-attention"
 RECURRENT: tuple[Kind, ...] = ("GRU", "LSTM")
-"""Layer types compared with self-attention."""
+"""Layer types whose costs cross those of self-attention."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -208,7 +189,7 @@ QUICK_RECALL = Recall(distances=(4, 8), seeds=1, updates=3, batch=4, tested=16)
 
 @dataclass(frozen=True, slots=True)
 class LayerCost:
-    """LayerCost of one forward pass of a layer."""
+    """Cost of one forward pass of a layer."""
 
     kind: Kind
     part: Part
@@ -245,6 +226,32 @@ class Crossing:
     lengths: tuple[int, ...]
 
 
+Stack = Literal["self-attention", "restricted", "GRU", "LSTM", "convolution", "dilated"]
+STACKS: tuple[Stack, ...] = (*KINDS, "dilated")
+"""Convolutions come twice: contiguous, and dilated by k more from layer to layer."""
+
+WIDTH = 6
+"""Of the layers here: neither a chain nor a path depends on it."""
+
+PRODUCTS = {
+    "AddmmBackward0": 1,
+    "MmBackward0": 1,
+    "BmmBackward0": 1,
+    "ConvolutionBackward0": 1,
+    "ScaledDotProductFlashAttentionForCpuBackward0": 2,
+}
+"""How many products, one after the other, a node of the graph stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathLengths:
+    """One value per sentence length."""
+
+    kind: Stack
+    lengths: tuple[int, ...]
+    values: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table1:
     """All results."""
@@ -277,19 +284,20 @@ def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
         crossings = tuple(_crossings(sizes, tell))
         tell("following gradients")
         lengths, reach = sizes.path_lengths, sizes.reach
-        chains = (
+        chains = [
             PathLengths(k, lengths, tuple(sequential_operations(k, n, reach) for n in lengths))
             for k in KINDS
-        )
-        paths = (
+        ]
+        paths = [
             PathLengths(k, lengths, tuple(path_length(k, n, reach) for n in lengths))
             for k in STACKS
-        )
+        ]
+        packages = {name: version(name) for name in ("transduce", "torch", "numpy")}
         return Table1(
             sizes=sizes,
             recall=recall,
-            machine=_machine(),
-            versions=_versions(),
+            machine=f"{processor_name() or platform.machine()}, {os.cpu_count()} cores",
+            versions={"python": platform.python_version(), **packages},
             by_length=by_length,
             by_width=by_width,
             growths=(*_growths(by_length, "n"), *_growths(by_width, "d")),
@@ -305,63 +313,63 @@ def _costs(
 ) -> tuple[LayerCost, ...]:
     """Measure each layer type and part at each size, alternating between types."""
     costs: list[LayerCost] = []
-    layers: list[tuple[Kind, Part]] = [(kind, part) for kind in KINDS for part in PARTS]
-    for n in lengths:
-        for d in widths:
-            tell(f"n {n}, d {d}")
-            jobs = [_forward(kind, n, d, part, sizes) for kind, part in layers]
-            for (kind, part), taken in zip(
-                layers, measure_seconds(jobs, rounds=sizes.rounds), strict=True
-            ):
-                flops = operations(kind, n, d, reach=sizes.reach, part=part)
-                costs.append(LayerCost(kind, part, n, d, taken, flops))
+    layers: list[tuple[Kind, Part]] = list(product(KINDS, PARTS))
+    for n, d in product(lengths, widths):
+        tell(f"n {n}, d {d}")
+        jobs = [_forward(kind, n, d, part, sizes) for kind, part in layers]
+        times = measure_seconds(jobs, rounds=sizes.rounds)
+        for (kind, part), seconds in zip(layers, times, strict=True):
+            flops = operations(kind, n, d, reach=sizes.reach, part=part)
+            costs.append(LayerCost(kind, part, n, d, seconds, flops))
     return tuple(costs)
 
 
-def _forward(kind: Kind, n: int, d: int, part: Part, sizes: Sizes) -> Callable[[], object]:
-    return make_forward(kind, n, d, reach=sizes.reach, part=part, batch=sizes.batch)
+def _forward(kind: Kind, n: int, d: int, part: Part, sizes: Sizes) -> Callable[[], Tensor]:
+    """Return a callable that runs one forward pass of a new layer on random states."""
+    module = layer(kind, d, sizes.reach, part=part).eval()
+    x = torch.randn(sizes.batch, n, d)
+
+    def forward() -> Tensor:
+        with torch.inference_mode():
+            return module(x)
+
+    return forward
 
 
 def _growths(costs: tuple[LayerCost, ...], along: Along) -> Iterator[Growth]:
-    for kind in KINDS:
-        for part in PARTS:
-            some = [cost for cost in costs if (cost.kind, cost.part) == (kind, part)]
-            scale = [cost.n if along == "n" else cost.d for cost in some]
-            yield Growth(
-                kind,
-                part,
-                along,
-                seconds=exponent(scale, [cost.seconds for cost in some]),
-                operations=exponent(scale, [cost.operations for cost in some]),
-            )
+    for kind, part in product(KINDS, PARTS):
+        some = [cost for cost in costs if (cost.kind, cost.part) == (kind, part)]
+        scale = [cost.n if along == "n" else cost.d for cost in some]
+        yield Growth(
+            kind,
+            part,
+            along,
+            seconds=exponent(scale, [cost.seconds for cost in some]),
+            operations=exponent(scale, [cost.operations for cost in some]),
+        )
 
 
 def _crossings(sizes: Sizes, tell: Tell) -> Iterator[Crossing]:
-    for d in sizes.crossing_widths:
-        for kind in RECURRENT:
-            for part in PARTS:
-                tell(f"self-attention against {kind}, d {d}, {part}")
-                yield _crossing(kind, part, d, sizes)
+    for d, kind, part in product(sizes.crossing_widths, RECURRENT, PARTS):
+        tell(f"self-attention against {kind}, d {d}, {part}")
+        yield _crossing(kind, part, d, sizes)
 
 
 def _crossing(kind: Kind, part: Part, d: int, sizes: Sizes) -> Crossing:
     lengths: list[int] = []
-    attention_seconds: list[float] = []
-    other_seconds: list[float] = []
+    costs: list[list[float]] = []
     for multiple in sizes.crossing_lengths:
-        n = round(multiple * d)
-        jobs = [_forward(layer_kind, n, d, part, sizes) for layer_kind in (SELF_ATTENTION, kind)]
-        attention, other = measure_seconds(jobs, rounds=sizes.rounds)
-        lengths.append(n)
-        attention_seconds.append(attention)
-        other_seconds.append(other)
-        if attention > other:
+        lengths.append(round(multiple * d))
+        jobs = [_forward(other, lengths[-1], d, part, sizes) for other in ("self-attention", kind)]
+        costs.append(measure_seconds(jobs, rounds=sizes.rounds))
+        if costs[-1][0] > costs[-1][1]:
             break
+    attention, recurrence = zip(*costs, strict=True)
     return Crossing(
         kind,
         part,
         d,
-        seconds=crossing(lengths, attention_seconds, other_seconds),
+        seconds=crossing(lengths, attention, recurrence),
         operations=_equal_operations(kind, part, d, sizes.reach),
         lengths=tuple(lengths),
     )
@@ -369,15 +377,97 @@ def _crossing(kind: Kind, part: Part, d: int, sizes: Sizes) -> Crossing:
 
 def _equal_operations(kind: Kind, part: Part, d: int, reach: Reach) -> float:
     """Where FLOPs are equal: per position, only those of self-attention grow with n."""
-    first, second = (operations(SELF_ATTENTION, n, d, reach=reach, part=part) / n for n in (1, 2))
+    first, second = (operations("self-attention", n, d, reach=reach, part=part) / n for n in (1, 2))
     level = operations(kind, 1, d, reach=reach, part=part)
     return 1 + (level - first) / (second - first)
 
 
-def _machine() -> str:
-    return f"{processor_name() or platform.machine()}, {os.cpu_count()} cores"
+def sequential_operations(kind: Kind, length: int, reach: Reach) -> int:
+    """Count the matrix products of one layer that depend on each other in sequence.
+
+    Args:
+        kind: type of the layer.
+        length: n.
+        reach: r and k.
+    """
+    module = layer(kind, WIDTH, reach, heads=1)
+    x = torch.randn(1, length, WIDTH, requires_grad=True)
+    y = module.written_out(x) if isinstance(module, Recurrent) else module(x)
+    assert y.grad_fn is not None
+    return longest_chain(y.grad_fn)
 
 
-def _versions() -> dict[str, str]:
-    packages = {name: version(name) for name in ("transduce", "torch", "numpy")}
-    return {"python": platform.python_version(), **packages}
+def longest_chain(last: Node) -> int:
+    """The largest number of products on a path through the graph that ends in `last`."""
+    chains: dict[Node, int] = {}
+    pending = [last]
+    while pending:  # no recursion: the chains here are longer than Python's stack
+        node = pending[-1]
+        before = [parent for parent, _ in node.next_functions if parent is not None]
+        unknown = [parent for parent in before if parent not in chains]
+        if unknown:
+            pending += unknown
+            continue
+        chains[node] = PRODUCTS.get(node.name(), 0) + max(
+            (chains[parent] for parent in before), default=0
+        )
+        pending.pop()
+    return chains[last]
+
+
+def path_length(kind: Stack, length: int, reach: Reach) -> int:
+    """Count the hops from the first position to the last.
+
+    Args:
+        kind: type of the layers.
+        length: n.
+        reach: r and k.
+    """
+    x = torch.randn(1, length, WIDTH, dtype=torch.float64, requires_grad=True)
+    if kind == "GRU" or kind == "LSTM":
+        return _first_to_arrive(x, in_parallel(Recurrent(kind, WIDTH).double(), x))
+    return _first_to_arrive(x, _stacked(kind, x, reach))
+
+
+def _stacked(kind: Stack, x: Tensor, reach: Reach) -> Iterator[Tensor]:
+    """Yield the states after one layer, two layers, and so on."""
+    for number in count():
+        if kind == "dilated":
+            dilation = reach.kernel**number
+            module = Convolution(WIDTH, kernel=reach.kernel, dilation=dilation)
+        else:
+            module = layer(kind, WIDTH, reach, heads=1)
+        x = module.double()(x)
+        yield x
+
+
+def in_parallel(
+    recurrent: Recurrent, x: Float[Tensor, "batch length width"]
+) -> Iterator[Float[Tensor, "batch length width"]]:
+    """Update all positions at once from their predecessors' states, repeatedly.
+
+    After n steps, n positions hold the states of the sequential recurrence.
+    """
+    gates = recurrent.project(x)
+    state = recurrent.start(gates)
+    while True:
+        before = torch.cat([recurrent.start(gates[:, :1]), state[:, :-1]], 1)
+        state = recurrent.cell(gates, before)
+        yield state[..., : recurrent.width]
+
+
+def _first_to_arrive(x: Tensor, hops: Iterator[Tensor]) -> int:
+    """Double the hops until the signal arrives, then halve the gap."""
+    states: list[Tensor] = []
+
+    def arrives(number: int) -> bool:
+        states.extend(islice(hops, max(0, number - len(states))))
+        last = states[number - 1][:, -1]
+        (gradient,) = torch.autograd.grad(last.sum(), x, retain_graph=True)
+        return bool(gradient[:, 0].any())
+
+    upper = 1
+    while not arrives(upper):
+        upper *= 2
+    between = range(upper // 2 + 1, upper)
+    return upper // 2 + 1 + bisect_left(between, True, key=arrives)

@@ -7,12 +7,24 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from transduce.paper.plot import MARKERS, Ink, save_plot
+from transduce.paper.plot import Draw, Ink, line_style, log_axis, save_plot
 from transduce.paper.report import json_text, markdown_table, write_files
-from transduce.paper.table1.complexity import Along, Growth, LayerCost, Sizes, Table1, Tell, measure
-from transduce.paper.table1.layer_types import KINDS, PARTS, Kind
-from transduce.paper.table1.paths import STACKS, Stack
-from transduce.paper.table1.recall import LEARNERS, Recall, Recalled
+from transduce.paper.table1.complexity import (
+    STACKS,
+    Along,
+    Growth,
+    LayerCost,
+    Sizes,
+    Stack,
+    Table1,
+    Tell,
+    measure,
+)
+from transduce.paper.table1.layers import KINDS, LEARNERS, PARTS, Kind, Part, Recall, Recalled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COMPLEXITY: dict[Kind, tuple[str, int, int]] = {
     "self-attention": ("O(n²·d)", 2, 1),
@@ -74,15 +86,10 @@ def _head(result: Table1) -> str:
 
 def _mixing(result: Table1) -> str:
     rows: list[Sequence[str]] = []
-    for kind in KINDS:
-        order, n, d = COMPLEXITY[kind]
-        along_n, along_d = (_growth(result, kind, "mixing", along) for along in ("n", "d"))
-        rows.append(
-            (
-                *(kind, order, f"n^{along_n.operations:.2f} d^{along_d.operations:.2f}"),
-                *(_fitted(along_n.seconds, n), _fitted(along_d.seconds, d)),
-            )
-        )
+    for kind, (order, n, d) in COMPLEXITY.items():
+        along_n, along_d = _growths(result, kind, "mixing")
+        fitted = (_fitted(along_n.seconds, n), _fitted(along_d.seconds, d))
+        rows.append((kind, order, _counted_growth(along_n, along_d), *fitted))
     head = ("layer", "the paper's", "operations", "time: exponent of n", "time: exponent of d")
     return (
         "## The mixing: transfer between positions\n\n"
@@ -92,16 +99,10 @@ def _mixing(result: Table1) -> str:
 
 
 def _layers_section(result: Table1) -> str:
-    growths = {
-        kind: [_growth(result, kind, "whole", along) for along in ("n", "d")] for kind in KINDS
-    }
-    rows = [
-        (
-            *(kind, f"n^{n.operations:.2f} d^{d.operations:.2f}"),
-            *(f"{n.seconds:.2f}", f"{d.seconds:.2f}"),
-        )
-        for kind, (n, d) in growths.items()
-    ]
+    rows: list[Sequence[str]] = []
+    for kind in KINDS:
+        n, d = _growths(result, kind, "whole")
+        rows.append((kind, _counted_growth(n, d), f"{n.seconds:.2f}", f"{d.seconds:.2f}"))
     head = ("layer", "operations", "time: exponent of n", "time: exponent of d")
     return (
         "## Whole layers, projections included\n\n"
@@ -113,13 +114,12 @@ def _layers_section(result: Table1) -> str:
 def _crossings(result: Table1) -> str:
     rows: list[Sequence[str]] = []
     for crossing in result.crossings:
-        tried = f"more than {crossing.lengths[-1]}"
-        by_time = (
-            tried
-            if crossing.seconds is None
-            else f"{crossing.seconds:.0f} ({crossing.seconds / crossing.d:.1f} d)"
+        by_count, by_time = (
+            f"more than {crossing.lengths[-1]}"
+            if n is None
+            else f"{n:.0f} ({n / crossing.d:.1f} d)"
+            for n in (crossing.operations, crossing.seconds)
         )
-        by_count = f"{crossing.operations:.0f} ({crossing.operations / crossing.d:.1f} d)"
         rows.append((crossing.kind, crossing.part, str(crossing.d), by_count, by_time))
     head = ("against", "what", "d", "n* by operations", "n* by time")
     return (
@@ -149,14 +149,14 @@ def _counted(result: Table1) -> str:
     )
 
 
-def _learned(learned: Iterable[Recalled], recall: Recall) -> str:
+def _learned(learned: Sequence[Recalled], recall: Recall) -> str:
     rows: list[Sequence[str]] = []
     for kind in LEARNERS:
-        some = [network for network in learned if network.kind == kind]
         far = reached(kind, recall)
-        cells = (accuracy(some, distance) for distance in recall.distances)
-        size = f"{some[0].parameters:,}".replace(",", " ")
-        rows.append((kind, size, "all" if far is None else str(far), *cells))
+        cells = [_spread(_percents(learned, kind, distance)) for distance in recall.distances]
+        size = next(f"{network.parameters:,}" for network in learned if network.kind == kind)
+        sight = "all" if far is None else str(far)
+        rows.append((kind, size.replace(",", " "), sight, *cells))
     head = ("layer", "parameters", "sees as far as", *map(str, recall.distances))
     return (
         "## Long-range dependencies: recall of the first symbol\n\n"
@@ -167,17 +167,29 @@ def _learned(learned: Iterable[Recalled], recall: Recall) -> str:
     )
 
 
-def accuracy(some: Iterable[Recalled], distance: int) -> str:
-    """Mean accuracy of the seeds at one distance, with its range."""
-    right = [100 * network.accuracy for network in some if network.distance == distance]
-    if len(right) == 1:
-        return f"{right[0]:.0f}"
-    return f"{fmean(right):.0f} ({min(right):.0f}–{max(right):.0f})"
+def _percents(learned: Iterable[Recalled], kind: Kind, distance: int) -> list[float]:
+    """Accuracies in percent, one per seed."""
+    return [
+        100 * network.accuracy
+        for network in learned
+        if (network.kind, network.distance) == (kind, distance)
+    ]
 
 
-def _growth(result: Table1, kind: Kind, part: str, along: Along) -> Growth:
-    wanted = (kind, part, along)
-    return next(fit for fit in result.growths if (fit.kind, fit.part, fit.along) == wanted)
+def _spread(percents: Sequence[float]) -> str:
+    """Format a mean with its range."""
+    if len(percents) == 1:
+        return f"{percents[0]:.0f}"
+    return f"{fmean(percents):.0f} ({min(percents):.0f}–{max(percents):.0f})"
+
+
+def _growths(result: Table1, kind: Kind, part: Part) -> list[Growth]:
+    """How a layer's costs grow with n, then with d: the order in which they were fitted."""
+    return [fit for fit in result.growths if (fit.kind, fit.part) == (kind, part)]
+
+
+def _counted_growth(n: Growth, d: Growth) -> str:
+    return f"n^{n.operations:.2f} d^{d.operations:.2f}"
 
 
 def _fitted(exponent: float, paper: int) -> str:
@@ -188,28 +200,19 @@ def _join(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_PLACE: dict[Stack, int] = {kind: place for place, kind in enumerate(STACKS)}
-
-
-def draw_all(result: Table1, out: Path) -> list[Path]:
-    """Write every plot.
-
-    Raises:
-        ValueError: if matplotlib is not installed.
-    """
-    drawn = [
-        *_draw_costs(result.by_length, "n", f"d = {result.sizes.width}", out),
-        *_draw_costs(result.by_width, "d", f"n = {result.sizes.length}", out),
-        *_draw_paths(result, out),
-    ]
-    return drawn + (_draw_learned(result, out) if result.recall else [])
+def draw_all(result: Table1, out: Path) -> None:
+    """Write every plot."""
+    sizes = result.sizes
+    save_plot(out, "table1-length", _costs_plot(result.by_length, "n", f"d = {sizes.width}"))
+    save_plot(out, "table1-width", _costs_plot(result.by_width, "d", f"n = {sizes.length}"))
+    save_plot(out, "table1-paths", _paths_plot(result))
+    if result.recall:
+        save_plot(out, "table1-recall", _recall_plot(result.learned, result.recall))
 
 
-def _draw_costs(costs: Sequence[LayerCost], along: Along, fixed: str, out: Path) -> list[Path]:
+def _costs_plot(costs: Sequence[LayerCost], along: Along, fixed: str) -> Draw:
+    name = "length" if along == "n" else "width"
+
     def draw(figure: "Figure", ink: Ink) -> None:
         panels = figure.subplots(1, 2, sharey=True)
         for axes, part in zip(panels, PARTS, strict=True):
@@ -218,18 +221,16 @@ def _draw_costs(costs: Sequence[LayerCost], along: Along, fixed: str, out: Path)
                 scale = [cost.n if along == "n" else cost.d for cost in some]
                 _line(axes, kind, scale, [1000 * cost.seconds for cost in some], ink)
             _logarithmic(axes, sorted({cost.n if along == "n" else cost.d for cost in costs}))
-            axes.set_title(f"{'the whole layer' if part == 'whole' else 'the mixing'}, {fixed}")
-            axes.set_xlabel("length n" if along == "n" else "width d")
+            what = "the whole layer" if part == "whole" else "the mixing"
+            axes.set(title=f"{what}, {fixed}", xlabel=f"{name} {along}")
         panels[0].set_ylabel("milliseconds a batch")
-        figure.legend(
-            *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(KINDS)
-        )
+        lines = panels[0].get_legend_handles_labels()
+        figure.legend(*lines, loc="outside lower center", ncols=len(KINDS))
 
-    name = "length" if along == "n" else "width"
-    return save_plot(out, f"table1-{name}", draw)
+    return draw
 
 
-def _draw_paths(result: Table1, out: Path) -> list[Path]:
+def _paths_plot(result: Table1) -> Draw:
     def draw(figure: "Figure", ink: Ink) -> None:
         axes = figure.subplots()
         for path in result.paths:
@@ -238,49 +239,31 @@ def _draw_paths(result: Table1, out: Path) -> list[Path]:
                 _line(axes, path.kind, path.lengths, path.values, ink, label=label)
         reach = result.sizes.reach
         _logarithmic(axes, result.sizes.path_lengths)
-        axes.set_xlabel("length n")
-        axes.set_ylabel("hops from the first position to the last")
+        axes.set(xlabel="length n", ylabel="hops from the first position to the last")
         axes.legend(title=f"k = {reach.kernel}, r = {reach.radius}")
 
-    return save_plot(out, "table1-paths", draw)
+    return draw
 
 
-def _draw_learned(result: Table1, out: Path) -> list[Path]:
-    recall = result.recall
-    assert recall is not None
-
+def _recall_plot(learned: Sequence[Recalled], recall: Recall) -> Draw:
     def draw(figure: "Figure", ink: Ink) -> None:
         axes = figure.subplots()
         for kind in LEARNERS:
-            means = [
-                fmean(
-                    100 * network.accuracy
-                    for network in result.learned
-                    if (network.kind, network.distance) == (kind, distance)
-                )
-                for distance in recall.distances
-            ]
+            means = [fmean(_percents(learned, kind, n)) for n in recall.distances]
             far = reached(kind, recall)
             label = kind if far is None else f"{kind} (sees {far} far)"
             _line(axes, kind, recall.distances, means, ink, label=label)
             # Each thinner than those before: many lines lie at all right, or at chance.
             axes.lines[-1].set(linewidth=5.0 - len(axes.lines), markersize=11 - 2 * len(axes.lines))
         axes.axhline(100 / recall.symbols, color=ink.text, linewidth=1.0, linestyle=":")
-        axes.annotate(
-            "chance",
-            (recall.distances[0], 100 / recall.symbols),
-            (0, -11),
-            textcoords="offset points",
-            fontsize=9,
-        )
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(recall.distances, [str(distance) for distance in recall.distances])
+        below, point = (0, -11), (recall.distances[0], 100 / recall.symbols)
+        axes.annotate("chance", point, below, textcoords="offset points", fontsize=9)
+        log_axis(axes, recall.distances)
+        axes.set(xlabel="distance of what is asked for, in positions", ylabel="right answers, %")
         axes.set_ylim(0, 104)
-        axes.set_xlabel("distance of what is asked for, in positions")
-        axes.set_ylabel("right answers, %")
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
-    return save_plot(out, "table1-recall", draw)
+    return draw
 
 
 def _line(
@@ -293,15 +276,12 @@ def _line(
     label: str | None = None,
 ) -> None:
     """One type has one colour and one marker in all plots."""
-    place = _PLACE[kind]
-    color, marker = ink.lines[place], MARKERS[place]
-    axes.plot(sizes, values, color=color, marker=marker, label=label or kind)
+    axes.plot(sizes, values, label=label or kind, **line_style(STACKS.index(kind), ink))
 
 
 def _logarithmic(axes: "Axes", ticks: Sequence[int]) -> None:
-    axes.set_xscale("log", base=2)
+    log_axis(axes, ticks)
     axes.set_yscale("log")
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
 
 

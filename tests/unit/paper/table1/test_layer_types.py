@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from transduce.paper.table1.complexity import operations
-from transduce.paper.table1.layer_types import (
+from transduce.paper.table1.layers import (
     KINDS,
     PARTS,
     Convolution,

@@ -5,14 +5,14 @@ from math import ceil, log
 import pytest
 import torch
 
-from transduce.paper.table1.layer_types import KINDS, Kind, Reach, Recurrent
-from transduce.paper.table1.paths import (
+from transduce.paper.table1.complexity import (
     STACKS,
     Stack,
     in_parallel,
     path_length,
     sequential_operations,
 )
+from transduce.paper.table1.layers import KINDS, Kind, Reach, Recurrent
 
 REACH = Reach(radius=5, kernel=3)
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from transduce.paper.table1.layer_types import Kind
-from transduce.paper.table1.recall import (
+from transduce.paper.table1.layers import (
     LEARNERS,
+    Kind,
     Network,
     Recall,
     draw_sequences,

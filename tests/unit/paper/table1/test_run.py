@@ -8,7 +8,7 @@ from tests.conftest import Transduce
 
 from transduce.paper.table1 import report as module
 from transduce.paper.table1.complexity import QUICK
-from transduce.paper.table1.recall import Recall
+from transduce.paper.table1.layers import Recall
 from transduce.paper.table1.report import reached
 
 PLOTS = ("length", "width", "paths", "recall")
