@@ -45,8 +45,8 @@ def group_pieces(pieces: Sequence[str]) -> tuple[tuple[int, ...], ...]:
             groups.append([])
         groups[-1].append(index)
         inside = piece != _EOS
-    words = (group for group in groups if any(_letters(pieces[index]) for index in group))
-    return tuple(tuple(group) for group in words)
+    letters = {i for i, piece in enumerate(pieces) if piece != _EOS and piece.strip(_WORD_START)}
+    return tuple(tuple(group) for group in groups if not letters.isdisjoint(group))
 
 
 def align(
@@ -112,7 +112,3 @@ def word_attention(
     """
     by_word = torch.stack([attention[:, list(word)].sum(1) for word in source_words], dim=1)
     return torch.stack([by_word[list(word)].mean(0) for word in target_words])
-
-
-def _letters(piece: str) -> str:
-    return "" if piece == _EOS else piece.strip(_WORD_START)

@@ -51,10 +51,8 @@ def word_confidences(
     calibration = confidence.words
     if calibration is None or len(log_probs) != len(pieces):
         return ()
-    return tuple(
-        (word.text, calibration.confidence(word.log_prob))
-        for word in scored_words(pieces, log_probs)
-    )
+    words = scored_words(pieces, log_probs)
+    return tuple((word.text, calibration.confidence(word.log_prob)) for word in words)
 
 
 def calibrate(
@@ -103,21 +101,14 @@ def scored_words(pieces: Sequence[str], log_probs: Sequence[float]) -> tuple[Sco
 def fit_words(
     translations: Sequence[Sequence[ScoredWord]], references: Sequence[str]
 ) -> Calibration | None:
-    """Calibrate word confidence; None if there are too few words.
-
-    Args:
-        translations: the words of each translation (`scored_words`).
-        references: the reference of each.
-    """
+    """Calibrate word confidence on the words of each translation; None if they are too few."""
     log_probs = [word.log_prob for words in translations for word in words]
     correct = [
         matched
         for words, reference in zip(translations, references, strict=True)
         for matched in words_in_reference([word.text for word in words], reference)
     ]
-    return fit_calibration(
-        np.array(log_probs, dtype=np.float64), np.array(correct, dtype=np.float64)
-    )
+    return fit_calibration(np.array(log_probs), np.array(correct, dtype=np.float64))
 
 
 def fit_sentences(
@@ -131,9 +122,7 @@ def fit_sentences(
         references: the reference of each.
     """
     quality = [chrf(*pair) / 100 for pair in zip(translations, references, strict=True)]
-    return fit_calibration(
-        np.array(log_probs, dtype=np.float64), np.array(quality, dtype=np.float64)
-    )
+    return fit_calibration(np.array(log_probs), np.array(quality))
 
 
 def words_in_reference(words: Sequence[str], reference: str) -> list[bool]:
@@ -157,8 +146,7 @@ def fit_calibration(
     if len(log_probs) < 2 * MIN_OBSERVATIONS:
         return None
     order = np.argsort(log_probs, kind="stable")
-    count = min(_MAX_VALUES, len(order) // MIN_OBSERVATIONS)
-    groups = np.array_split(order, count)
+    groups = np.array_split(order, min(_MAX_VALUES, len(order) // MIN_OBSERVATIONS))
     knots, values = isotonic_regression(
         np.array([log_probs[group].mean() for group in groups]),
         np.array([quality[group].mean() for group in groups]),
@@ -193,8 +181,10 @@ def isotonic_regression(
     blocks: list[tuple[float, float, float]] = []  # weight, weighted sums of x and y
     for point, value, weight in zip(x.tolist(), y.tolist(), weights.tolist(), strict=True):
         blocks.append((weight, point * weight, value * weight))
-        while len(blocks) > 1 and not _increases(blocks[-2], blocks[-1]):
+        while len(blocks) > 1:
             (w1, x1, y1), (w2, x2, y2) = blocks[-2:]
+            if x1 / w1 < x2 / w2 and y1 / w1 < y2 / w2:
+                break
             blocks[-2:] = [(w1 + w2, x1 + x2, y1 + y2)]
     total, xs, ys = np.array(blocks).T
     return xs / total, ys / total
@@ -211,15 +201,9 @@ def calibration_error(
         bins: number of equally filled bins, by confidence, whose means are compared.
     """
     predicted, observed = np.array(confidences), np.array(quality, dtype=np.float64)
-    order = np.argsort(predicted, kind="stable")
-    groups = [group for group in np.array_split(order, bins) if len(group)]
+    groups = [g for g in np.array_split(np.argsort(predicted, kind="stable"), bins) if len(g)]
     gaps = [len(group) * abs(predicted[group].mean() - observed[group].mean()) for group in groups]
-    return float(sum(gaps) / len(order))
-
-
-def _increases(before: tuple[float, float, float], after: tuple[float, float, float]) -> bool:
-    (w1, x1, y1), (w2, x2, y2) = before, after
-    return x1 / w1 < x2 / w2 and y1 / w1 < y2 / w2
+    return float(sum(gaps) / len(predicted))
 
 
 def _strip_punctuation(word: str) -> str:

@@ -12,7 +12,7 @@ only has to produce a phrase somewhere, tends to append it at the end.)
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from transduce.data.corpus import tidy
 from transduce.data.segmentation import word_spans, words
 from transduce.data.tokenizer import EOS, UNK, Tokenizer
 from transduce.inference.alignment import combined_attention, group_pieces
+from transduce.io.streams import read_lines
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import Request
@@ -54,8 +55,12 @@ def read_glossary(path: str | Path) -> tuple[Term, ...]:
         ValueError: if the file cannot be read or is not UTF-8, or a line does not have two
             non-empty columns, or gives a source a second target. The message names file and line.
     """
+    try:
+        lines = read_lines(Path(path))
+    except OSError as error:
+        raise ValueError(f"{path}: the glossary cannot be read: {error.strerror}") from error
     terms: dict[tuple[str, ...], tuple[Term, int]] = {}
-    for number, line in enumerate(_lines(Path(path)), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip() or line.startswith("#"):
             continue
         place = f"{path}, line {number}"
@@ -77,14 +82,13 @@ def match_terms(sentence: str, terms: tuple[Term, ...]) -> tuple[Term, ...]:
     """
     if not terms:  # without a glossary, do not split into words
         return ()
-    index = _index(terms)
+    index, longest = _index(terms)
     sentence_words = words(tidy(sentence))
     matches: list[tuple[int, int, Term]] = []
     for start in range(len(sentence_words)):
-        for size in range(1, min(index.longest, len(sentence_words) - start) + 1):
+        for size in range(1, min(longest, len(sentence_words) - start) + 1):
             variants = case_variants(sentence_words, start, size)
-            hits = (index.terms.get(variant) for variant in variants)
-            matches += [(start, size, term) for term in hits if term is not None]
+            matches += [(start, size, index[variant]) for variant in variants if variant in index]
     covered: set[int] = set()
     kept: list[tuple[int, Term]] = []
     for start, size, term in sorted(matches, key=lambda match: (-match[1], match[0])):
@@ -95,29 +99,19 @@ def match_terms(sentence: str, terms: tuple[Term, ...]) -> tuple[Term, ...]:
     return tuple(term for _, term in sorted(kept))
 
 
-def encode_terms(
-    terms: Iterable[Term], encode: Callable[[str], Sequence[int]]
-) -> tuple[tuple[int, ...], ...]:
-    """Return the ids of each target, which start at a word boundary.
-
-    Args:
-        terms: the matches of one sentence (`match_terms`). A repeated one is required once, since
-            a translation may use a pronoun the second time.
-        encode: the target tokenizer's, without EOS.
+def encode_term(term: Term, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Return the ids of a term's target, which start at a word boundary.
 
     Raises:
-        ValueError: if the vocabulary lacks a character of a target.
+        ValueError: if the vocabulary lacks a character of the target.
     """
-    encoded: dict[tuple[int, ...], None] = {}
-    for term in terms:
-        ids = tuple(encode(term.target))
-        if UNK in ids:
-            raise ValueError(
-                f"the term {term} cannot be applied: the model's vocabulary lacks a character of "
-                f"{term.target!r}; drop the term, or choose another spelling"
-            )
-        encoded.setdefault(ids)
-    return tuple(encoded)
+    ids = tuple(tokenizer.encode(term.target))
+    if UNK in ids:
+        raise ValueError(
+            f"the term {term} cannot be applied: the model's vocabulary lacks a character of "
+            f"{term.target!r}; drop the term, or choose another spelling"
+        )
+    return ids
 
 
 def case_variants(sentence_words: Sequence[str], start: int, size: int) -> list[tuple[str, ...]]:
@@ -125,8 +119,8 @@ def case_variants(sentence_words: Sequence[str], start: int, size: int) -> list[
 
     Args:
         sentence_words: all words of the sentence.
-        start: index of the first.
-        size: number of words.
+        start: index of the first of `size` words.
+        size: how many.
 
     >>> case_variants(["«", "Hot", "Dog", "»"], 1, 2)
     [('Hot', 'Dog'), ('hot', 'Dog')]
@@ -210,14 +204,10 @@ def _line_counts(
     matched: Sequence[Term], translation: Sequence[str], *, line: int
 ) -> list[TermCount]:
     targets = {term.target: words(tidy(term.target)) for term in matched}
-    exact = {
-        target: _occurrences(phrase, translation, inflected=False)
-        for target, phrase in targets.items()
-    }
-    inflected = {
-        target: _occurrences(phrase, translation, inflected=True)
-        for target, phrase in targets.items()
-    }
+    exact, inflected = (
+        {target: _occurrences(targets[target], translation, inflected=kind) for target in targets}
+        for kind in (False, True)
+    )
     counts: list[TermCount] = []
     for term, times in Counter(matched).items():
         applied = min(times, exact[term.target])
@@ -261,15 +251,11 @@ def _merge(counts: Iterable[TermCount]) -> GlossaryReport:
     return GlossaryReport(counts=tuple(merged.values()))
 
 
-class _Index(NamedTuple):
-    terms: dict[tuple[str, ...], Term]
-    longest: int
-
-
 @lru_cache(maxsize=4)
-def _index(terms: tuple[Term, ...]) -> _Index:
+def _index(terms: tuple[Term, ...]) -> tuple[dict[tuple[str, ...], Term], int]:
+    """Each term by the words of its source, and the length of the longest, in words."""
     index = {tuple(words(tidy(term.source))): term for term in terms}
-    return _Index(index, max(map(len, index), default=0))
+    return index, max(map(len, index), default=0)
 
 
 def _term(line: str, *, place: str) -> Term:
@@ -286,23 +272,6 @@ def _term(line: str, *, place: str) -> Term:
     return term
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        raw = path.read_bytes().removeprefix("\ufeff".encode())
-    except OSError as error:
-        raise ValueError(f"{path}: the glossary cannot be read: {error.strerror}") from error
-    lines: list[str] = []
-    for number, line in enumerate(raw.split(b"\n"), start=1):
-        try:
-            lines.append(line.decode())
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x}); convert the "
-                f"file to UTF-8"
-            ) from error
-    return lines
-
-
 class TermConstraint(NamedTuple):
     """A term that a translation must contain."""
 
@@ -317,10 +286,12 @@ def term_constraints(
 ) -> tuple[TermConstraint, ...]:
     """Locate the pieces of each term in a source.
 
+    A term that matches again is required once: a translation may use a pronoun the second time.
+
     Args:
         text: the tidied source.
         ids: its pieces, without EOS.
-        terms: those that match, in order (`glossary.match_terms`).
+        terms: those that match, in order (`match_terms`).
         tokenizer: the model's.
 
     Raises:
@@ -339,10 +310,9 @@ def term_constraints(
         )
         next_word = first_word + len(term_words)
         start, end = spans[first_word][0], spans[next_word - 1][1]
-        overlapping = (i for i, (first, last) in enumerate(pieces) if first < end and last > start)
-        for target_ids in encode_terms([term], tokenizer.target.encode):
-            constraint = TermConstraint(tuple(overlapping), target_ids)
-            constraints.setdefault(target_ids, constraint)
+        overlapping = [i for i, (first, last) in enumerate(pieces) if first < end and last > start]
+        target_ids = encode_term(term, tokenizer.target)
+        constraints.setdefault(target_ids, TermConstraint(tuple(overlapping), target_ids))
     return tuple(constraints.values())
 
 
@@ -354,7 +324,7 @@ def missing_terms(
     Args:
         hypothesis: the translation.
         terms: those that it must contain.
-        pieces: the translation's pieces.
+        pieces: the translation's.
     """
     return [term for term in terms if not _contains(hypothesis.ids, term.target_ids, pieces)]
 
@@ -379,14 +349,14 @@ def request_with_next_term(
     attention = combined_attention(trace(model, source, hypothesis.ids).cross)
     starts = [word[0] for word in group_pieces(pieces)]
     starts = [start for start in starts if start >= len(request.prefix)] or [len(request.prefix)]
-    placements: list[tuple[int, TermConstraint]] = []
-    for term in terms:
+
+    def best_start(term: TermConstraint) -> int:
         positions = list(term.source_positions) or [0]
         share = attention[:, positions].sum(1)  # of each target piece, given to the term
         # A slice, because a start may lie behind the last row; its sum is then 0.
-        start = max(starts, key=lambda start: float(share[start : start + 1].sum()))
-        placements.append((start, term))
-    start, term = min(placements, key=lambda placement: placement[0])
+        return max(starts, key=lambda start: float(share[start : start + 1].sum()))
+
+    start, term = min(((best_start(term), term) for term in terms), key=lambda placed: placed[0])
     return request._replace(prefix=(*hypothesis.ids[:start], *term.target_ids))
 
 
@@ -421,8 +391,8 @@ def piece_spans(text: str, pieces: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _contains(ids: Sequence[int], phrase: Sequence[int], pieces: Sequence[str]) -> bool:
-    for start in range(len(ids) - len(phrase) + 1):
-        end = start + len(phrase)
-        if tuple(ids[start:end]) == tuple(phrase) and is_word_end(pieces[end:]):
-            return True
-    return False
+    size = len(phrase)
+    return any(
+        tuple(ids[start : start + size]) == tuple(phrase) and is_word_end(pieces[start + size :])
+        for start in range(len(ids) - size + 1)
+    )

@@ -103,14 +103,8 @@ def _normalised_weights(
 
 def _n_gram_counts(texts: Sequence[str], order: int) -> Float64[np.ndarray, "texts n_grams"]:
     """Count the n-grams of each text."""
-    columns: dict[str, int] = {}
-    counts = [
-        Counter(text[start : start + order] for start in range(len(text) - order + 1))
-        for text in texts
-    ]
-    for counter in counts:
-        for n_gram in counter:
-            columns.setdefault(n_gram, len(columns))
+    counts = [Counter(text[i : i + order] for i in range(len(text) - order + 1)) for text in texts]
+    columns = {n_gram: column for column, n_gram in enumerate(set().union(*counts))}
     table = np.zeros((len(texts), len(columns)))
     for row, counter in enumerate(counts):
         table[row, [columns[n_gram] for n_gram in counter]] = list(counter.values())

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.glossary import Term, encode_terms, match_terms, read_glossary
+from transduce.inference.glossary import (
+    Term,
+    encode_term,
+    match_terms,
+    read_glossary,
+    term_constraints,
+)
 
 DOG, HOT_DOG = Term("dog", "Hund"), Term("hot dog", "Würstchen")
 
@@ -45,7 +51,7 @@ def test_the_same_line_twice_is_one_term(tmp_path: Path):
         (b"#\n\ndog\t \n", 3, "target is empty"),
         (b"dog\tHund\ncat\tKatze\ndog\tK\xc3\xb6ter\n", 3, "'Köter' here, but 'Hund' on line 1"),
         (b"hot  dog\ta\nhot dog\tb\n", 2, "on line 1"),
-        (b"dog\tHund\ncat\t\xe4\n", 2, "not UTF-8 (byte 0xe4)"),
+        (b"dog\tHund\ncat\t\xe4\n", 2, "not UTF-8 (byte 0xe4 at byte 5 of the line)"),
     ],
 )
 def test_a_broken_glossary_names_file_and_line(tmp_path: Path, data: bytes, line: int, what: str):
@@ -113,21 +119,23 @@ def test_a_longer_term_wins_over_one_that_begins_before_it():
 
 
 def test_phrases_begin_with_a_word_and_are_said_in_mid_sentence(tokenizer: Tokenizer):
-    (run,) = encode_terms([Term("ball", "roten Ball")], tokenizer.encode)
+    run = encode_term(Term("ball", "roten Ball"), tokenizer)
 
     assert tokenizer.pieces(run)[0].startswith("▁")
     assert tokenizer.decode([*tokenizer.encode("mit dem"), *run]) == "mit dem roten Ball"
 
 
 def test_a_target_is_demanded_once(tokenizer: Tokenizer):
-    terms = [DOG, HOT_DOG._replace(target="Hund"), DOG]
+    text, terms = "a dog, a hot dog and a dog", [DOG, HOT_DOG._replace(target="Hund"), DOG]
 
-    assert encode_terms(terms, tokenizer.encode) == (tuple(tokenizer.encode("Hund")),)
+    (constraint,) = term_constraints(text, tokenizer.encode(text), terms, tokenizer)
+
+    assert constraint.target_ids == tuple(tokenizer.encode("Hund"))
 
 
 def test_a_target_that_the_vocabulary_cannot_write_is_refused(tokenizer: Tokenizer):
     with pytest.raises(ValueError, match="dog → 狗 cannot be applied"):
-        encode_terms([Term("dog", "狗")], tokenizer.encode)
+        encode_term(Term("dog", "狗"), tokenizer)
 
 
 def test_without_terms_nobody_asks_what_the_words_are(monkeypatch: pytest.MonkeyPatch):
