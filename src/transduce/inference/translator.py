@@ -212,12 +212,9 @@ class Translator:
                     f"need the same tokenizer.model"
                 )
             models.append(member.model)
-        return cls._with_torch(
-            models,
-            bundle.tokenizer,
-            search=bundle.search,
-            engine_description=f"engine: torch (ensemble of {len(models)} models)",
-        )
+        translator = cls.from_parts(models, bundle.tokenizer, search=bundle.search)
+        translator.engine_description = f"engine: torch (ensemble of {len(models)} models)"
+        return translator
 
     @classmethod
     def from_bundle(
@@ -255,42 +252,31 @@ class Translator:
             selection.engines,
             bundle.tokenizer,
             model=bundle.model,
-            search=_fit_to_positions(bundle.search, bundle.model),
+            search=_fit_to_positions(bundle.search, longest=bundle.model.config.longest),
             confidence=bundle.confidence,
             engine_description=selection.description,
         )
 
     @classmethod
     def from_parts(
-        cls, model: Transformer, tokenizer: Tokenizer, *, search: SearchConfig
+        cls,
+        model: Transformer | Sequence[Transformer],
+        tokenizer: Tokenizer,
+        *,
+        search: SearchConfig,
     ) -> "Translator":
         """Make a translator from a model in memory, on its device, with the torch engine.
 
         Args:
-            model: the model; training may continue afterwards.
+            model: the model, or an ensemble; training may continue afterwards.
             tokenizer: its tokenizer.
             search: default settings.
         """
-        return cls._with_torch([model], tokenizer, search=search)
-
-    @classmethod
-    def _with_torch(
-        cls,
-        models: Sequence[Transformer],
-        tokenizer: Tokenizer,
-        *,
-        search: SearchConfig,
-        engine_description: str = "",
-    ) -> "Translator":
+        models = [model] if isinstance(model, Transformer) else model
         device = models[0].embedding.weight.device
         engine = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
-        return cls(
-            [engine],
-            tokenizer,
-            model=models[0],
-            search=_fit_to_positions(search, *models),
-            engine_description=engine_description,
-        )
+        search = _fit_to_positions(search, longest=engine.longest)
+        return cls([engine], tokenizer, model=models[0], search=search)
 
     def translate(
         self,
@@ -383,8 +369,8 @@ class Translator:
             )
         source_ids = self._tokenizer.encode_all([tidy(text) for text in sources])
         target_ids = self._tokenizer.target.encode_all([tidy(text) for text in targets])
-        engine = self._searcher.torch_engine("a score")
-        scores = engine.score(list(zip(source_ids, target_ids, strict=True)))
+        pairs = list(zip(source_ids, target_ids, strict=True))
+        scores = self._searcher.torch_engine("a score").score(pairs)
         pieces = [tuple(self._tokenizer.pieces([*ids, self._tokenizer.EOS])) for ids in target_ids]
         return [
             TargetScore(source=source, target=target, pieces=pieces, log_probs=log_probs)
@@ -424,20 +410,16 @@ class Translator:
         engine = self._searcher.torch_engine("an alternative")
         request = Request(tuple(ids), prefix=prefix)
         pieces = engine.next_pieces(request, count)
-        requests = {
-            piece.id: request._replace(prefix=(*prefix, piece.id))
-            for piece in pieces
-            if piece.id != self._tokenizer.EOS  # nothing follows EOS
-        }
-        results = engine.search(list(requests.values()), self.search)
-        best = {id: result[0] for id, result in zip(requests, results, strict=True)}
+        continued = [piece.id for piece in pieces if piece.id != self._tokenizer.EOS]
+        results = engine.search(
+            [request._replace(prefix=(*prefix, id)) for id in continued], self.search
+        )
+        best = {id: result[0].ids for id, result in zip(continued, results, strict=True)}
         return [
             Continuation(
                 piece=self._tokenizer.pieces([piece.id])[0],
                 probability=math.exp(piece.log_prob),
-                text=self._tokenizer.decode(
-                    best[piece.id].ids if piece.id in best else prefix
-                ).strip(),
+                text=self._tokenizer.decode(best.get(piece.id, prefix)).strip(),  # EOS ends it
             )
             for piece in pieces
         ]
@@ -466,15 +448,13 @@ class Translator:
         """Build a translation from the hypotheses of each part; a blank sentence has none."""
         parts = [result.hypotheses[request] for request in requests]
         # MBR has reranked each part: only its first hypothesis counts.
-        combinations = [tuple(part[0] for part in parts)] if mbr else combine_parts(parts, nbest)
-        best, *others = combinations
+        best, *others = combine_parts([part[:1] for part in parts] if mbr else parts, nbest)
         ids = [id for hypothesis in best for id in hypothesis.ids]
         pieces = tuple(self._tokenizer.pieces(ids))
         log_probs = tuple(value for hypothesis in best for value in hypothesis.log_probs)
         if len(log_probs) < len(ids):  # a part without token scores
             log_probs = ()
         confidence = self.confidence or Confidence()
-        flags = result.flags
         return Translation(
             source=sentence,
             text=self._text(best),
@@ -484,7 +464,7 @@ class Translator:
             log_probs=log_probs,
             others=tuple(Alternative(text=self._text(o), score=total_score(o)) for o in others),
             parts=max(1, len(parts)),
-            flag=next((flags[request] for request in requests if request in flags), ""),
+            flag=next((result.flags[r] for r in requests if r in result.flags), ""),
             mended=any(request in result.retried for request in requests),
             confidence=confidence.sentence_confidence(log_probs),
             words=word_confidences(confidence, pieces, log_probs),
@@ -538,22 +518,21 @@ def translate_texts(
         batch_tokens=batch_tokens,
         progress=progress,
     )
-    translated: list[UnitTranslation] = []
-    for segment, translation in zip(segments, translations, strict=True):
-        if on_translation is not None:
+    if on_translation is not None:
+        for translation in translations:
             on_translation(translation)
-        alignment = translator.alignment(translation) if segment.align else ""
-        translated.append(UnitTranslation(translation.text, alignment))
-    remaining = iter(translated)
+    translated = iter(
+        UnitTranslation(t.text, translator.alignment(t) if segment.align else "")
+        for segment, t in zip(segments, translations, strict=True)
+    )
     return [
-        restore_text(parts, list(itertools.islice(remaining, len(parts.units))))
+        restore_text(parts, list(itertools.islice(translated, len(parts.units))))
         for parts in segmented
     ]
 
 
-def _fit_to_positions(search: SearchConfig, *models: Transformer) -> SearchConfig:
-    """Limit the source length to the models' positions, EOS included."""
-    longest = min(model.config.longest for model in models)
+def _fit_to_positions(search: SearchConfig, *, longest: int) -> SearchConfig:
+    """Limit the source length to the model's positions, EOS included."""
     return replace(search, max_source=min(search.max_source, longest - 1))
 
 

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.context import ForkProcess
 from typing import Generic, TypeVar, cast
@@ -91,16 +91,11 @@ class WorkerPool(Generic[_Job, _Result]):
         self._run = run
         self._connections: list[Connection] = []
         processes: list[ForkProcess] = []
-        context = multiprocessing.get_context("fork")
+        fork = multiprocessing.get_context("fork").Process
         for _ in range(count):
             local, remote = cast(tuple[Connection, Connection], Pipe())
             self._connections.append(local)
-            process = context.Process(
-                target=_serve,
-                args=(run, remote),
-                kwargs={"inherited": self._connections},
-                daemon=True,
-            )
+            process = fork(target=_serve, args=(run, remote, self._connections), daemon=True)
             process.start()
             remote.close()
             processes.append(process)
@@ -128,11 +123,13 @@ class WorkerPool(Generic[_Job, _Result]):
     def _run_round(self, jobs: Sequence[_Job]) -> list[_Result]:
         local_job, *remote_jobs = jobs
         workers = list(zip(self._connections, remote_jobs, strict=False))
-        sent = [_send(connection, job) for connection, job in workers]
+        for connection, job in workers:
+            with suppress(OSError):  # it has died
+                connection.send(job)
         results = [self._run(local_job)]
-        for (connection, job), was_sent in zip(workers, sent, strict=True):
+        for connection, job in workers:
             try:
-                reply = connection.recv() if was_sent else None
+                reply = connection.recv()
             except (EOFError, OSError):
                 reply = None
             if isinstance(reply, Exception):
@@ -141,17 +138,8 @@ class WorkerPool(Generic[_Job, _Result]):
         return results
 
 
-def _send(connection: Connection, job: object) -> bool:
-    """Return whether the worker is there to receive the job."""
-    try:
-        connection.send(job)
-    except OSError:
-        return False
-    return True
-
-
 def _serve(
-    run: Callable[[_Job], _Result], connection: Connection, *, inherited: Sequence[Connection]
+    run: Callable[[_Job], _Result], connection: Connection, inherited: Sequence[Connection]
 ) -> None:
     """Run jobs until the parent, which handles interrupts, is gone.
 
@@ -163,20 +151,14 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
-    with torch.inference_mode():
+    with torch.inference_mode(), suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while True:
-            try:
-                job = connection.recv()
-            except (EOFError, OSError):
-                return
+            job = connection.recv()
             try:
                 reply = (run(job),)
             except Exception as error:
                 reply = error
-            try:
-                connection.send(reply)
-            except OSError:
-                return
+            connection.send(reply)
 
 
 def _shut_down(
