@@ -15,9 +15,16 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from transduce.data.corpus import Pair
-from transduce.demo.grammar.lexicon import NOUNS, Noun
-from transduce.demo.grammar.scenes import SCENES, It, draw_it, pronoun_of, unambiguous_its
-from transduce.demo.grammar.sentences import reference, sentence
+from transduce.demo.lexicon import NOUNS, Noun
+from transduce.demo.sentences import (
+    SCENES,
+    It,
+    draw_it,
+    pronoun_of,
+    reference,
+    sentence,
+    unambiguous_its,
+)
 
 _FILE = "pronouns.jsonl"
 _PRONOUN = re.compile(r"\bweil (er|sie|es)\b")

@@ -7,9 +7,8 @@ from random import Random
 import pytest
 
 from transduce.demo.corpus import CorpusSizes, pronoun_in, read_cases, write_corpus
-from transduce.demo.grammar.lexicon import NOUNS
-from transduce.demo.grammar.scenes import SCENES
-from transduce.demo.grammar.sentences import KINDS, sentence
+from transduce.demo.lexicon import NOUNS
+from transduce.demo.sentences import KINDS, SCENES, sentence
 
 NAMES = ("train", "validation", "test")
 
@@ -113,7 +112,7 @@ def test_no_two_sets_share_both_nouns_and_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     few = [scene for scene in SCENES if scene.verb.english.startswith(("carry", "pull"))]
-    monkeypatch.setattr("transduce.demo.grammar.scenes.SCENES", few)
+    monkeypatch.setattr("transduce.demo.sentences.SCENES", few)
     write_corpus(tmp_path, pairs=401, held_out=53, cases=41, seed=7)
 
     train, validation, test = (its(tmp_path, name) for name in NAMES)

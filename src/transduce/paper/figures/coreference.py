@@ -14,9 +14,8 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import Pair
 from transduce.data.tokenizer import Tokenizer
 from transduce.demo.corpus import UnseenCombinations, unseen_combinations
-from transduce.demo.grammar.lexicon import Noun
-from transduce.demo.grammar.scenes import SCENES, It, unambiguous_its
-from transduce.demo.grammar.sentences import reference
+from transduce.demo.lexicon import Noun
+from transduce.demo.sentences import SCENES, It, reference, unambiguous_its
 from transduce.model.trace import trace
 from transduce.paper.plot import Ink, PaperFigure
 

@@ -10,23 +10,27 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, NamedTuple
 
-from transduce.demo.grammar.lexicon import (
+from transduce.demo.lexicon import (
     BARE,
+    HABEN,
+    KÖNNEN,
+    MÜSSEN,
     NO,
+    SEIN,
+    WERDEN,
+    WOLLEN,
     A,
     Adjective,
+    Adverb,
     Case,
     Conjugation,
     Determiner,
     Gender,
-    Manner,
     Name,
     Noun,
     Pronoun,
-    Time,
     Verb,
 )
-from transduce.demo.grammar.verbs import HABEN, KÖNNEN, MÜSSEN, SEIN, WERDEN, WOLLEN
 
 Person = Literal[1, 2, 3]
 
@@ -166,7 +170,7 @@ def german_noun(noun: Noun, case: Case, *, plural: bool = False) -> str:
         case: its case.
         plural: whether it is plural.
 
-    >>> from transduce.demo.grammar.lexicon import nouns
+    >>> from transduce.demo.lexicon import nouns
     >>> [german_noun(noun, "dative", plural=True) for noun in nouns("apple car boy")]
     ['Jungen', 'Äpfeln', 'Autos']
     """
@@ -188,7 +192,7 @@ def conjugate(
         plural: whether it is plural.
         past: Präteritum instead of present.
 
-    >>> from transduce.demo.grammar.verbs import HABEN, SEIN
+    >>> from transduce.demo.lexicon import HABEN, SEIN
     >>> conjugate(HABEN, person=2), conjugate(SEIN, plural=True, past=True)
     ('hast', 'waren')
     """
@@ -324,14 +328,14 @@ class Clause:
     """In the order of English."""
 
     quality: Quality | None = None
-    manner: Manner | None = None
+    manner: Adverb | None = None
     """Adverb of manner; only in clauses that are not negated."""
 
     negated: bool = False
     contracted: bool = False
     """Whether English writes "didn't" for "did not"."""
 
-    time: Time | None = None
+    time: Adverb | None = None
     time_first: bool = False
 
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
-from transduce.demo.grammar.lexicon import (
+from transduce.demo.lexicon import (
     BARE,
+    BE,
+    CLAUSE_VERBS,
     FOR,
     HABITS,
     LATER,
@@ -21,26 +23,26 @@ from transduce.demo.grammar.lexicon import (
     THE,
     THIS,
     TODAY,
+    VERBS,
     WHERE,
     WHITHER,
     WITH,
     YESTERDAY,
     A,
     Adjective,
+    Adverb,
     Aspect,
     Determiner,
-    Manner,
     Noun,
     Preposition,
     Pronoun,
-    Time,
     Verb,
     adjective,
     adjectives,
     matches,
     nouns,
 )
-from transduce.demo.grammar.realization import (
+from transduce.demo.realization import (
     Clause,
     Complement,
     Coordination,
@@ -51,7 +53,6 @@ from transduce.demo.grammar.realization import (
     gender_of,
     is_plural,
 )
-from transduce.demo.grammar.verbs import BE, CLAUSE_VERBS, VERBS
 
 _I, _YOU, _HE, _SHE, _WE, _THEY = PRONOUNS
 # Verbs that separate, and the forms of ich and du, are many and deserve their practice.
@@ -81,7 +82,7 @@ FORMS_OF: dict[Aspect, tuple[Form, ...]] = {
     "state": ("present", "present", "past"),
     "copula": ("present", "past"),
 }
-_TIMES: dict[Form, tuple[Time, ...]] = {
+_TIMES: dict[Form, tuple[Adverb, ...]] = {
     "progressive": (NOW, TODAY),
     "past": (*YESTERDAY, TODAY),
     "future": LATER,
@@ -209,7 +210,7 @@ def _complements(
     return tuple(parts)
 
 
-def _manner(rng: Random, verb: Verb, complements: tuple[Complement, ...]) -> Manner | None:
+def _manner(rng: Random, verb: Verb, complements: tuple[Complement, ...]) -> Adverb | None:
     """An adverb of manner, unless the clause has a place or a partner."""
     full = any(part.scene or part.english in ("with", "for") for part in complements)
     if not verb.manner or full or rng.random() < 0.7:

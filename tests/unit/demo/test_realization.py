@@ -5,8 +5,10 @@ from typing import Literal
 
 import pytest
 
-from transduce.demo.grammar.lexicon import (
+from transduce.demo.lexicon import (
     BARE,
+    BE,
+    CLAUSE_VERBS,
     IT,
     MANNERS,
     NAMES,
@@ -14,17 +16,20 @@ from transduce.demo.grammar.lexicon import (
     NUMBERS,
     POSSESSIVES,
     PRONOUNS,
+    SEIN,
     THE,
     THIS,
     TODAY,
+    VERBS,
     A,
     Case,
     Determiner,
     Verb,
     adjective,
     nouns,
+    verb,
 )
-from transduce.demo.grammar.realization import (
+from transduce.demo.realization import (
     Clause,
     Complement,
     Coordination,
@@ -39,7 +44,6 @@ from transduce.demo.grammar.realization import (
     german,
     german_phrase,
 )
-from transduce.demo.grammar.verbs import BE, CLAUSE_VERBS, SEIN, VERBS, verb
 
 ME, YOU, HE, SHE, WE, THEY = PRONOUNS
 CASES: tuple[Case, Case, Case] = ("nominative", "accusative", "dative")

@@ -4,9 +4,8 @@ from collections import Counter
 
 import pytest
 
-from transduce.demo.grammar.lexicon import ADJECTIVES, BARE, NOUNS, THE, A, nouns
-from transduce.demo.grammar.realization import NounPhrase, german_phrase
-from transduce.demo.grammar.verbs import VERBS
+from transduce.demo.lexicon import ADJECTIVES, BARE, NOUNS, THE, VERBS, A, nouns
+from transduce.demo.realization import NounPhrase, german_phrase
 
 
 def test_there_are_several_hundred_words():

@@ -7,10 +7,9 @@ from random import Random
 import pytest
 
 from transduce.demo.corpus import unseen_combinations
-from transduce.demo.grammar.lexicon import adjective, nouns
-from transduce.demo.grammar.realization import english, german
-from transduce.demo.grammar.scenes import SCENES, It, Scene, clauses, draw_it, unambiguous_its
-from transduce.demo.grammar.sentences import reference
+from transduce.demo.lexicon import adjective, nouns
+from transduce.demo.realization import english, german
+from transduce.demo.sentences import SCENES, It, Scene, clauses, draw_it, reference, unambiguous_its
 
 ALL = tuple(it for scene in SCENES for it in unambiguous_its(scene))
 GENDERS = {"er": "m", "sie": "f", "es": "n"}

@@ -1,1 +1,0 @@
-"""A small English-German grammar that generates the demo's corpus."""
