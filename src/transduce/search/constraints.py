@@ -33,14 +33,7 @@ class ConstraintMask:
         eos: int,
         pad: int,
     ) -> None:
-        """Use `ConstraintMask.of`, which checks the requests.
-
-        Args:
-            forced: prefixes, padded with `_UNFORCED`, of which the last column is full.
-            constraints: no_repeat and min_length are read.
-            eos: id that ends a translation.
-            pad: id that is never generated.
-        """
+        """Use `ConstraintMask.of`, which checks the requests and pads their prefixes."""
         self._forced = forced
         self._constraints = constraints
         self._eos, self._pad = eos, pad

@@ -96,13 +96,8 @@ class TrainConfig:
         for field in ("updates", "warmup", "validate_every", "average_checkpoints", "log_every"):
             if getattr(self, field) < 1:
                 raise ValueError(f"train.{field} must be at least 1, not {getattr(self, field)}")
-        for field in (
-            "patience",
-            "intra_op_threads",
-            "weight_decay",
-            "r_drop",
-            "max_skipped_updates",
-        ):
+        not_negative = ("patience", "intra_op_threads", "weight_decay", "r_drop", "seed")
+        for field in (*not_negative, "max_skipped_updates"):
             if not getattr(self, field) >= 0:
                 raise ValueError(f"train.{field} must not be negative, not {getattr(self, field)}")
         for field in ("label_smoothing", "beta1", "beta2", "ema"):
@@ -131,8 +126,6 @@ class TrainConfig:
             raise ValueError(
                 f"{needs[0]} needs unsharded weights: set train.fsdp to false, or leave it out"
             )
-        if self.seed < 0:
-            raise ValueError(f"train.seed must not be negative, not {self.seed}")
         self._check_schedule()
 
     def _check_schedule(self) -> None:

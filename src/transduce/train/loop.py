@@ -53,8 +53,6 @@ class TrainResult:
     """How training ended."""
 
     state: TrainState
-    stopped_early: bool
-    """Whether validation stopped improving before the last update."""
     checkpoints: tuple[Path, ...]
     """The last checkpoints, oldest first: those to average."""
     model: Transformer
@@ -294,7 +292,6 @@ def _training_result(run: Training) -> TrainResult:
     last = list_checkpoints(run.checkpoints)[-run.config.average_checkpoints :]
     return TrainResult(
         state=run.state,
-        stopped_early=run.state.update < run.config.updates,
         checkpoints=tuple(intact_checkpoints(last, on_event=run.on_event)),
         model=run.unsharded,
         ema_model=run.ema.model if run.ema else None,

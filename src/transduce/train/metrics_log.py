@@ -228,9 +228,6 @@ def _drop_lines_after(path: Path, update: int) -> None:
         stream.write("".join(kept).encode())
 
 
-TENSORBOARD = "tensorboard"
-
-
 @runtime_checkable
 class _CurveWriter(Protocol):
     """The part of torch's SummaryWriter that is used."""
@@ -287,7 +284,7 @@ def tensorboard_writer(
         nonlocal writer
         if isinstance(event, Progress | Validated):
             if writer is None:  # only now is the first update known
-                writer = open(run / TENSORBOARD, event.update)
+                writer = open(run / "tensorboard", event.update)
             for tag, value in _points(event).items():
                 writer.add_scalar(tag, value, event.update)
             if isinstance(event, Validated):
