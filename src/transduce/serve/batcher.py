@@ -17,6 +17,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -33,13 +34,10 @@ class BatchOptions(NamedTuple):
 
     beam: int | None = None
     """Beam size; None is the model's default."""
-
     alpha: float | None = None
     """Exponent of the length penalty; None is the model's default."""
-
     nbest: int = 1
     """Translations per sentence."""
-
     detail: bool = False
     """Whether to compute the log-probability of each piece, and confidence, at extra cost."""
 
@@ -48,10 +46,8 @@ class SentenceRequest(NamedTuple):
     """A sentence to translate."""
 
     text: str
-
     prefix: str = ""
     """Forced beginning of the translation."""
-
     align: bool = False
     """Whether to return its alignment."""
 
@@ -65,7 +61,6 @@ class SentenceResult(NamedTuple):
     """The translation of a sentence."""
 
     translation: Translation
-
     alignment: str
     """Pairs of word positions as "0-0 1-2"; empty if not requested."""
 
@@ -78,31 +73,22 @@ class BatchStats(NamedTuple):
     seconds: float
 
 
+def _new_future() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
 class BatchJob:
-    """A request while it is queued and computed."""
+    """A request while it is queued and computed: sentences, or another function to run."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        sentences: Sequence[SentenceRequest] = (),
-        options: BatchOptions | None = None,
-        function: Callable[[], None] | None = None,
-    ) -> None:
-        """Make a job of sentences, or of another function to run in the worker thread.
-
-        Args:
-            loop: event loop in which the client waits.
-            sentences: sentences to translate.
-            options: None is the default.
-            function: run instead of a translation.
-        """
-        self.loop, self.options, self.function = loop, options or BatchOptions(), function
-        self.sentences = tuple(sentences)
-        self.results: list[SentenceResult] = []
-        self.future: asyncio.Future[None] = loop.create_future()
-        self.error: Exception | None = None
-        self.function_called = False
+    sentences: Sequence[SentenceRequest] = ()
+    options: BatchOptions = field(default_factory=BatchOptions)
+    function: Callable[[], None] | None = None
+    future: asyncio.Future[None] = field(default_factory=_new_future)
+    """What the client waits for, in its event loop."""
+    results: list[SentenceResult] = field(default_factory=list[SentenceResult])
+    function_called: bool = False
+    error: Exception | None = None
 
     @property
     def batch_key(self) -> tuple[BatchOptions, bool] | None:
@@ -117,15 +103,8 @@ class BatchJob:
     def run_length(self, limit: int) -> int:
         """Return how many of its next sentences, at most `limit`, share the batch key."""
         start = len(self.results)
-        rest = self.sentences[start : start + limit]
-        return next(
-            (
-                index
-                for index, sentence in enumerate(rest)
-                if bool(sentence.prefix) != bool(rest[0].prefix)
-            ),
-            len(rest),
-        )
+        kinds = [bool(sentence.prefix) for sentence in self.sentences[start : start + limit]]
+        return kinds.index(not kinds[0]) if len(set(kinds)) > 1 else len(kinds)
 
     @property
     def remaining(self) -> int:
@@ -155,7 +134,7 @@ class JobSlice(NamedTuple):
     size: int
 
     @property
-    def sentences(self) -> tuple[SentenceRequest, ...]:
+    def sentences(self) -> Sequence[SentenceRequest]:
         """Its sentences."""
         start = len(self.job.results)
         return self.job.sentences[start : start + self.size]
@@ -235,10 +214,9 @@ class Batcher:
             HTTPError: 429 if the queue is full, 503 if the server is shutting down.
             ValueError: if a sentence or an option is invalid.
         """
-        if not sentences:
-            return []
-        job = BatchJob(asyncio.get_running_loop(), sentences=sentences, options=options)
-        await self._submit(job)
+        job = BatchJob(sentences=sentences, options=options)
+        if sentences:
+            await self._submit(job)
         return job.results
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -248,8 +226,7 @@ class Batcher:
             HTTPError: as `translate`.
         """
         results: list[T] = []
-        loop = asyncio.get_running_loop()
-        await self._submit(BatchJob(loop, function=lambda: results.append(function())))
+        await self._submit(BatchJob(function=lambda: results.append(function())))
         return results[0]
 
     def close(self) -> None:
@@ -258,10 +235,6 @@ class Batcher:
             self._closing = True
             self._changed.notify()
         self._thread.join()
-
-    async def drain(self) -> None:
-        """Close without blocking the event loop, which still has to deliver results."""
-        await asyncio.to_thread(self.close)
 
     async def _submit(self, job: BatchJob) -> None:
         with self._changed:
@@ -297,9 +270,8 @@ class Batcher:
             previous_jobs, ended = len(jobs), time.perf_counter()
             seconds = ended - started
             if sentences:
-                self._seconds_per_sentence += 0.1 * (
-                    seconds / sentences - self._seconds_per_sentence
-                )
+                change = seconds / sentences - self._seconds_per_sentence
+                self._seconds_per_sentence += 0.1 * change
             with self._changed:
                 self._queue.extend(job for job in jobs if not job.finished)
             _resolve([job for job in jobs if job.finished])
@@ -357,22 +329,19 @@ class Batcher:
             extras=Extras(token_scores=first.options.detail),
             prefix=[sentence.prefix for sentence in sentences],
         )
-        results = iter(
-            [
-                SentenceResult(
-                    translation, self._translator.alignment(translation) if sentence.align else ""
-                )
-                for sentence, translation in zip(sentences, translations, strict=True)
-            ]
-        )
+        alignments = [
+            self._translator.alignment(translation) if sentence.align else ""
+            for sentence, translation in zip(sentences, translations, strict=True)
+        ]
+        results = map(SentenceResult, translations, alignments)
         for part in batch:
             part.job.results.extend(islice(results, part.size))
 
 
 def _resolve(jobs: Sequence[BatchJob]) -> None:
     """Wake up the waiting tasks, with one call per event loop."""
-    for loop in {job.loop for job in jobs}:
-        own_jobs = [job for job in jobs if job.loop is loop]
+    for loop in {job.future.get_loop() for job in jobs}:
+        own_jobs = [job for job in jobs if job.future.get_loop() is loop]
         with suppress(RuntimeError):  # the loop is closed: no task is waiting
             loop.call_soon_threadsafe(_resolve_in_loop, own_jobs)
 

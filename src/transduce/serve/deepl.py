@@ -160,35 +160,30 @@ class DeepLAPI:
             options=options_for_alternatives(1, 0, beam=self._settings.beam),
         )
         self._character_count += sum(map(len, texts))
-        translations: list[DeepLTranslation] = []
-        for text, result in zip(texts, results, strict=True):
-            # An optional field that is not set is omitted from the response.
-            billed = {"billed_characters": len(text)} if show_billed else {}
-            translations.append(
-                DeepLTranslation(
-                    detected_source_language=result.source.upper(),
-                    text=result.translation.text,
-                    **billed,
-                )
+        translations = [
+            DeepLTranslation(
+                detected_source_language=result.source.upper(),
+                text=result.translation.text,
+                # An optional field that is not set is omitted from the response.
+                **({"billed_characters": len(text)} if show_billed else {}),
             )
+            for text, result in zip(texts, results, strict=True)
+        ]
         return json_response(DeepLTranslateResponse(translations=translations))
 
     async def languages(self, request: HTTPRequest) -> Response:
         """List the source or target languages."""
         side = _text(request.data(), "type", required=False) or "source"
         if side not in ("source", "target"):
-            raise HTTPError(400, "Value for 'type' not supported: use source or target.")
+            raise _unsupported("type", "use source or target")
         is_target = side == "target"
         languages = self._registry.targets() if is_target else self._registry.sources()
         formality = {"supports_formality": False} if is_target else {}
-        return json_response(
-            DeepLLanguageList(
-                [
-                    DeepLLanguage(language=language.code.upper(), name=language.name, **formality)
-                    for language in languages
-                ]
-            )
-        )
+        entries = [
+            DeepLLanguage(language=language.code.upper(), name=language.name, **formality)
+            for language in languages
+        ]
+        return json_response(DeepLLanguageList(entries))
 
     async def usage(self, request: HTTPRequest) -> Response:
         """Return the number of characters translated since the server started."""
@@ -211,6 +206,10 @@ def _texts(data: RequestData) -> list[str]:
     return texts
 
 
+def _unsupported(name: str, reason: str) -> HTTPError:
+    return HTTPError(400, f"Value for '{name}' not supported: {reason}.")
+
+
 def _text(data: RequestData, name: str, *, required: bool = True) -> str:
     value = data.value(name)
     if value is None or value == "":
@@ -218,32 +217,28 @@ def _text(data: RequestData, name: str, *, required: bool = True) -> str:
             raise HTTPError(400, f"Parameter '{name}' not specified.")
         return ""
     if not isinstance(value, str):
-        raise HTTPError(400, f"Value for '{name}' not supported: it must be a text.")
+        raise _unsupported(name, "it must be a text")
     return value
 
 
 def _language_code(requested: str, loaded: Iterable[Language], *, field: str) -> str:
     """Return the loaded language with that code, else one that differs only in its variant."""
     codes = [language.code for language in loaded]
-    for code in codes:
-        if same_code(code, requested):
-            return code
     base = requested.partition("-")[0]
-    for code in codes:
-        if same_code(code.partition("-")[0], base):
-            return code
+    matches = [code for code in codes if same_code(code, requested)]
+    matches += [code for code in codes if same_code(code.partition("-")[0], base)]
+    if matches:
+        return matches[0]
     available = ", ".join(code.upper() for code in codes)
-    raise HTTPError(
-        400, f"Value for '{field}' not supported: {requested[:60]!r}; available: {available}."
-    )
+    raise _unsupported(field, f"{requested[:60]!r}; available: {available}")
 
 
 def _has_tags(data: RequestData) -> bool:
     tag_handling = _text(data, "tag_handling", required=False)
     if tag_handling not in ("", "html", "xml"):
-        raise HTTPError(400, "Value for 'tag_handling' not supported: use html or xml.")
+        raise _unsupported("tag_handling", "use html or xml")
     if data.value("split_sentences") not in (None, "", "0", "1", "nonewlines"):
-        raise HTTPError(400, "Value for 'split_sentences' not supported: use 0, 1 or nonewlines.")
+        raise _unsupported("split_sentences", "use 0, 1 or nonewlines")
     _boolean(data, "preserve_formatting")
     return bool(tag_handling)
 
@@ -254,7 +249,7 @@ def _boolean(data: RequestData, name: str) -> bool:
         return bool(value)
     boolean = _BOOLEANS.get(str(value).lower())
     if boolean is None:
-        raise HTTPError(400, f"Value for '{name}' not supported: use true or false.")
+        raise _unsupported(name, "use true or false")
     return boolean
 
 
@@ -264,8 +259,8 @@ def _reject_unsupported(data: RequestData) -> None:
             raise HTTPError(400, f"Parameter '{name}' is not supported by this server: remove it.")
     formality = data.value("formality")
     if formality not in (None, "", "default", "prefer_more", "prefer_less"):
-        raise HTTPError(
-            400,
-            "Value for 'formality' not supported: the models of this server have no formality "
-            "setting; remove it, or use prefer_more or prefer_less.",
+        raise _unsupported(
+            "formality",
+            "the models of this server have no formality setting; remove it, or use prefer_more "
+            "or prefer_less",
         )

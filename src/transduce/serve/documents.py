@@ -19,13 +19,14 @@ from pydantic import Field
 from starlette.responses import Response
 
 from transduce.documents.formats import FORMATS, Segment, read_document
+from transduce.documents.markup import Markup
 from transduce.serve.batcher import BatchOptions
 from transduce.serve.libretranslate import required_text
 from transduce.serve.model_registry import AUTO, NO_LANGUAGE, ModelRegistry, same_code
 from transduce.serve.requests import HTTPError, HTTPRequest, RequestData, Upload
 from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
-from transduce.serve.text_translation import translate_texts
+from transduce.serve.text_translation import TextResult, translate_texts
 
 RETENTION_S = 600.0
 """Seconds for which a translated document can be downloaded."""
@@ -172,40 +173,37 @@ class DocumentAPI:
         self, segments: Sequence[Segment], *, source: str, target: str
     ) -> list[str]:
         """Translate segments in chunks of the same markup."""
+        self._registry.language(target)
         texts = [segment.text for segment in segments]
         for markup in sorted({segment.markup for segment in segments}):
             indices = [i for i, segment in enumerate(segments) if segment.markup == markup]
             for start in range(0, len(indices), CHUNK_SEGMENTS):
                 chunk = indices[start : start + CHUNK_SEGMENTS]
-                translations = await self._translate_chunk(
-                    [segments[i] for i in chunk], source=source, target=target
+                results = await self._translate_chunk(
+                    [texts[i] for i in chunk], markup=markup, source=source, target=target
                 )
-                for i, text in zip(chunk, translations, strict=True):
-                    texts[i] = text
-        if not segments:  # still validates the languages
-            await self._translate_chunk([], source=source, target=target)
+                for i, result in zip(chunk, results, strict=True):
+                    texts[i] = result.translation.text
         return texts
 
     async def _translate_chunk(
-        self, segments: Sequence[Segment], *, source: str, target: str
-    ) -> list[str]:
-        """Translate segments of the same markup; retry while the queue is full."""
+        self, texts: Sequence[str], *, markup: Markup, source: str, target: str
+    ) -> list[TextResult]:
+        """Translate texts of the same markup; retry while the queue is full."""
         while True:
             try:
-                results = await translate_texts(
+                return await translate_texts(
                     self._registry,
-                    [segment.text for segment in segments],
+                    texts,
                     source=source,
                     target=target,
-                    markup=segments[0].markup if segments else "none",
+                    markup=markup,
                     options=BatchOptions(beam=self._settings.beam),
                 )
             except HTTPError as error:
                 if error.status != 429:
                     raise
                 await asyncio.sleep(min(1.0, error.retry_after or 1.0))
-            else:
-                return [result.translation.text for result in results]
 
 
 def _base_url(request: HTTPRequest) -> str:
@@ -221,10 +219,9 @@ def _base_url(request: HTTPRequest) -> str:
 
 def _upload(data: RequestData) -> Upload:
     upload = data.files.get("file")
-    if upload is None:
-        raise HTTPError(400, "Invalid request: missing file parameter")
-    if not upload.name:
-        raise HTTPError(400, "Invalid request: empty file")
+    if upload is None or not upload.name:
+        reason = "missing file parameter" if upload is None else "empty file"
+        raise HTTPError(400, f"Invalid request: {reason}")
     return upload
 
 

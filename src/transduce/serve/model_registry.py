@@ -118,20 +118,9 @@ class ModelRegistry:
     """All loaded models, found by language codes."""
 
     def __init__(self, directions: Sequence[Direction]) -> None:
-        """Store the directions in the order in which they are listed.
-
-        Raises:
-            ValueError: if two have the same languages.
-        """
+        """Store the directions, one per pair of languages, in the order of listing."""
         assert directions, "at least one direction is required"
         self.directions = tuple(directions)
-        pairs = [(_normalize(way.source.code), _normalize(way.target.code)) for way in directions]
-        for way, pair in zip(directions, pairs, strict=True):
-            if pairs.count(pair) > 1:
-                raise ValueError(
-                    f"two models translate {way.source.code} into {way.target.code}: load only "
-                    f"one of them"
-                )
         self.detector = LanguageDetector([language.code for language in self.sources()])
 
     def sources(self) -> tuple[Language, ...]:
@@ -154,13 +143,13 @@ class ModelRegistry:
         Raises:
             HTTPError: 400 with LibreTranslate's message if there is none.
         """
-        target_language = self._language(target)
+        target_language = self.language(target)
         ways = [way for way in self.directions if _same_language(way.target.code, target)]
         if _normalize(source) == AUTO:
             if len(ways) == 1:
                 return ways[0]
             raise HTTPError(400, f"{AUTO} is not supported: name the source language")
-        source_language = self._language(source)
+        source_language = self.language(source)
         for way in ways:
             if _same_language(way.source.code, source):
                 return way
@@ -169,14 +158,6 @@ class ModelRegistry:
             f"{target_language.name} ({target_language.code}) is not available as a target "
             f"language from {source_language.name} ({source_language.code})",
         )
-
-    def check_target(self, code: str) -> None:
-        """Reject a language that is not loaded.
-
-        Raises:
-            HTTPError: 400 with LibreTranslate's message.
-        """
-        self._language(code)
 
     def is_loaded(self, code: str) -> bool:
         """Return whether a direction has that language on either side."""
@@ -208,7 +189,12 @@ class ModelRegistry:
         for way in self.directions:
             way.batcher.close()
 
-    def _language(self, code: str) -> Language:
+    def language(self, code: str) -> Language:
+        """Return a loaded language.
+
+        Raises:
+            HTTPError: 400 with LibreTranslate's message if it is not loaded.
+        """
         for way in self.directions:
             for language in (way.source, way.target):
                 if _same_language(language.code, code):

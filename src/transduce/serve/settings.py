@@ -29,67 +29,46 @@ class ServerSettings:
 
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 or :: is every interface."""
-
     port: int = 5000
     """0 selects a free port."""
-
     char_limit: int = NO_LIMIT
     """Maximum characters per text."""
-
     batch_limit: int = NO_LIMIT
     """Maximum texts per request."""
-
     alternatives_limit: int = NO_LIMIT
     """Maximum alternative translations per text."""
-
     beam: int | None = None
     """Default beam size; None is the model's."""
-
     queue: int = 256
     """Maximum queued requests per direction; further ones are rejected (429)."""
-
     wait_ms: float = 3.0
     """Maximum milliseconds a batch waits for further requests."""
-
     batch_sentences: int = 128
     """Maximum sentences per batch; a long one counts as several."""
-
     time_limit_s: float = 60.0
     """Maximum seconds for a response (504)."""
-
     body_limit: int = 4 * 2**20
     """Maximum bytes of a request body (413)."""
-
     header_limit: int = 64 * 2**10
     """Maximum bytes of a request head, including the query string (400)."""
-
     header_timeout_s: float = 10.0
     """Maximum seconds for receiving a request head; slower clients are disconnected."""
-
     body_timeout_s: float = 30.0
     """Maximum seconds for receiving a body, and for a stalled response."""
-
     keep_alive_s: float = 15.0
     """Seconds for which an idle connection stays open."""
-
     connection_limit: int = 1000
     """Maximum concurrent connections; further ones are answered with 503."""
-
     drain_s: float = 30.0
     """Maximum seconds for finishing accepted requests at shutdown."""
-
     keys: tuple[APIKey, ...] = ()
     """Accepted API keys; empty means no key is required."""
-
     get_api_key_link: str = ""
     """URL for obtaining a key, for clients without one."""
-
     metrics_auth_token: str = ""
     """Bearer token required by /metrics; empty means none."""
-
     frontend_timeout: int = 500
     """Milliseconds after the last keystroke before the page translates."""
-
     quiet: bool = False
     """Whether to omit the log line of each request."""
 

@@ -133,7 +133,7 @@ async def translate_texts(
         HTTPError: 400 for a language or direction that is not loaded, else as
             `translate_in_direction`.
     """
-    registry.check_target(target)
+    registry.language(target)
     auto = same_code(source, AUTO)
     detected = [await registry.detect_best(text) if auto else None for text in texts]
     indices_of: dict[str, tuple[Direction, list[int]]] = {}
@@ -184,12 +184,10 @@ def _reassemble(segmented: SegmentedText, results: tuple[SentenceResult, ...]) -
         [UnitTranslation(result.translation.text, result.alignment) for result in results],
     )
     count = max((len(result.translation.others) for result in results), default=0)
-    alternatives: dict[str, None] = {}
-    for k in range(count):
-        text = restore_text(
-            segmented, [UnitTranslation(_kth_best(result, k)) for result in results]
-        ).text
-        alternatives[text] = None
+    candidates = (
+        [UnitTranslation(_kth_best(result, k)) for result in results] for k in range(count)
+    )
+    alternatives = dict.fromkeys(restore_text(segmented, units).text for units in candidates)
     alternatives.pop(best.text, None)
     return TranslatedText(best.text, tuple(alternatives), best.lost, segmented, results)
 

@@ -303,7 +303,7 @@ def test_who_goes_away_in_the_midst_of_a_book_costs_no_further_batch() -> None:
 
 def test_who_went_away_is_told_nothing() -> None:
     async def work() -> None:
-        job = BatchJob(asyncio.get_running_loop(), sentences=ask("ab"))
+        job = BatchJob(sentences=ask("ab"))
         job.future.cancel()
 
         job.resolve()  # would raise, and those behind it would never be told
@@ -362,7 +362,7 @@ def test_draining_finishes_what_was_accepted_and_refuses_the_rest() -> None:
         first = await held(batcher, fake)
         second = asyncio.create_task(batcher.translate(ask("ab"), HOW))
         await settled()
-        drained = asyncio.create_task(batcher.drain())
+        drained = asyncio.create_task(asyncio.to_thread(batcher.close))
         await asyncio.sleep(0.01)
         with pytest.raises(HTTPError) as refused:
             await batcher.translate(ask("late"), HOW)
