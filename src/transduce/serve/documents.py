@@ -175,7 +175,8 @@ class DocumentAPI:
         """Translate segments in chunks of the same markup."""
         self._registry.language(target)
         texts = [segment.text for segment in segments]
-        for markup in sorted({segment.markup for segment in segments}):
+        markups: set[Markup] = {segment.markup for segment in segments}
+        for markup in sorted(markups):
             indices = [i for i, segment in enumerate(segments) if segment.markup == markup]
             for start in range(0, len(indices), CHUNK_SEGMENTS):
                 chunk = indices[start : start + CHUNK_SEGMENTS]
