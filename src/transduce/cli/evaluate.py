@@ -147,9 +147,9 @@ def _write_report(
             SystemOutput,
             TrainingText,
             build_report,
+            to_html,
             translate_test_set,
         )
-        from transduce.evaluation.report_html import to_html
         from transduce.evaluation.scoring import select_metrics
         from transduce.evaluation.significance import System, distinct_names
 

@@ -1,15 +1,15 @@
 """Break translations down by length, word frequency and type of error.
 
 One score hides whether long sentences, rare words or a few endless repetitions cost it. Text in,
-numbers out; `report_html` renders them. Words are those of `data.segmentation`.
+numbers out; `report` renders them. Words are those of `data.segmentation`.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from heapq import nsmallest
+from itertools import repeat
 from typing import Final, Literal
 
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
@@ -191,8 +191,8 @@ class WordMatches:
 class SystemStatistics:
     """Counts of one system, accumulated line by line, so that memory stays small."""
 
-    def __init__(self, bleu: BLEU, chrf: CHRF, training_counts: Mapping[str, int]) -> None:
-        self._bleu, self._chrf, self._training_counts = bleu, chrf, training_counts
+    def __init__(self, bleu: BLEU, training_counts: Mapping[str, int]) -> None:
+        self._bleu, self._chrf, self._training_counts = bleu, CHRF(), training_counts
         self.chrf: list[float] = []
         self.all = LineStatistics()
         self.lengths: dict[int, LineStatistics] = {}
@@ -283,7 +283,6 @@ def break_down(
     references: Sequence[str],
     *,
     bleu: BLEU,
-    chrf: CHRF,
     sources: Sequence[str] | None = None,
     training: Mapping[str, int] | None = None,
 ) -> Breakdown:
@@ -293,7 +292,6 @@ def break_down(
         systems: name and lines of the evaluated system, and of the one it is compared with.
         references: reference translations, line by line.
         bleu: sacreBLEU's metric, set up for the language.
-        chrf: sacreBLEU's metric for sentences.
         sources: source lines; without them length is the references' and copies are not counted.
         training: word counts of the training text's target side.
 
@@ -305,11 +303,25 @@ def break_down(
     training_counts = count_words(references) if training is None else training
     statistics: list[SystemStatistics] = []
     for _, lines in systems:
-        system = SystemStatistics(bleu, chrf, training_counts)
-        for number, (line, reference) in enumerate(zip(lines, references, strict=True)):
-            system.add(line, reference, source=None if sources is None else sources[number])
+        system = SystemStatistics(bleu, training_counts)
+        for line, reference, source in zip(
+            lines, references, sources or repeat(None, len(references)), strict=True
+        ):
+            system.add(line, reference, source=source)
         statistics.append(system)
-    select = partial(_sentences, systems, references, sources=sources, statistics=statistics)
+
+    def sentences(indices: Iterable[int]) -> tuple[ScoredSentence, ...]:
+        return tuple(
+            ScoredSentence(
+                line=index + 1,
+                source=None if sources is None else sources[index],
+                reference=references[index],
+                hypotheses=tuple(lines[index] for _, lines in systems),
+                chrf=tuple(system.chrf[index] for system in statistics),
+            )
+            for index in indices
+        )
+
     scores = statistics[0].chrf
     imperfect = (number for number, score in enumerate(scores) if score < 100)
     gains, losses = _changes(scores, statistics[-1].chrf)
@@ -322,9 +334,9 @@ def break_down(
         own_frequencies=training is None,
         ratios=RATIO_LABELS,
         faults=tuple(system.errors(copies=sources is not None) for system in statistics),
-        worst=select(nsmallest(WORST_SENTENCES, imperfect, key=scores.__getitem__)),
-        gains=select(gains),
-        losses=select(losses),
+        worst=sentences(nsmallest(WORST_SENTENCES, imperfect, key=scores.__getitem__)),
+        gains=sentences(gains),
+        losses=sentences(losses),
     )
 
 
@@ -333,6 +345,7 @@ def check_line_counts(
     references: Sequence[str],
     *,
     sources: Sequence[str] | None = None,
+    purpose: str = "report on",
 ) -> None:
     """Check that all texts have the same number of lines.
 
@@ -340,12 +353,13 @@ def check_line_counts(
         systems: name and lines of each system.
         references: reference translations.
         sources: source lines, if known.
+        purpose: what the lines are needed for, in the error message.
 
     Raises:
         ValueError: for unequal numbers of lines or none; the message has the numbers.
     """
     if not references:
-        raise ValueError("there is nothing to report on: the references have no lines")
+        raise ValueError(f"there is nothing to {purpose}: the references have no lines")
     for name, lines in [*systems, *([] if sources is None else [("the source", sources)])]:
         if len(lines) != len(references):
             raise ValueError(
@@ -355,18 +369,16 @@ def check_line_counts(
 
 
 def _by_length(statistics: Sequence[SystemStatistics]) -> tuple[LengthBucket, ...]:
-    buckets: list[LengthBucket] = []
-    for index, label in enumerate(_range_labels(0, LENGTH_BOUNDS)):
-        if index in statistics[0].lengths:
-            lines = [system.lengths[index] for system in statistics]
-            bucket = LengthBucket(
-                words=label,
-                lines=lines[0].lines,
-                bleu=tuple(float(system.bleu().score) for system in lines),
-                chrf=tuple(system.chrf for system in lines),
-            )
-            buckets.append(bucket)
-    return tuple(buckets)
+    return tuple(
+        LengthBucket(
+            words=label,
+            lines=statistics[0].lengths[index].lines,
+            bleu=tuple(float(system.lengths[index].bleu().score) for system in statistics),
+            chrf=tuple(system.lengths[index].chrf for system in statistics),
+        )
+        for index, label in enumerate(_range_labels(0, LENGTH_BOUNDS))
+        if index in statistics[0].lengths
+    )
 
 
 def _by_frequency(statistics: Sequence[SystemStatistics]) -> tuple[FrequencyBucket, ...]:
@@ -397,23 +409,3 @@ def _changes(scores: Sequence[float], baseline: Sequence[float]) -> tuple[list[i
     up = nsmallest(count, (n for n, by in enumerate(gain) if by > 0), key=lambda n: -gain[n])
     down = nsmallest(count, (n for n, by in enumerate(gain) if by < 0), key=gain.__getitem__)
     return up, down
-
-
-def _sentences(
-    systems: Sequence[tuple[str, Sequence[str]]],
-    references: Sequence[str],
-    numbers: Sequence[int],
-    *,
-    sources: Sequence[str] | None,
-    statistics: Sequence[SystemStatistics],
-) -> tuple[ScoredSentence, ...]:
-    return tuple(
-        ScoredSentence(
-            line=number + 1,
-            source=None if sources is None else sources[number],
-            reference=references[number],
-            hypotheses=tuple(lines[number] for _, lines in systems),
-            chrf=tuple(system.chrf[number] for system in statistics),
-        )
-        for number in numbers
-    )

@@ -5,10 +5,11 @@ A score without its signature is not comparable, so each `Score` carries one.
 
 import importlib.util
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
+from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -88,11 +89,6 @@ def bleu_metric(*, language: str = "", tokenize: str = "") -> BLEU:
         raise ValueError(f"BLEU's tokeniser {name!r} is not available: {reason}") from None
 
 
-def chrf_metric() -> CHRF:
-    """Create sacreBLEU's chrF2."""
-    return CHRF()
-
-
 def ter_metric(*, language: str = "") -> TER:
     """Create sacreBLEU's TER: over characters for Chinese and Japanese, else over words."""
     characters = _primary(language) in _CHINESE | _JAPANESE
@@ -117,10 +113,12 @@ def bleu(
     Raises:
         ValueError: for unequal numbers of lines or none, or an unavailable tokeniser.
     """
-    _check_lines(hypotheses, references)
-    metric = bleu_metric(language=language, tokenize=tokenize)
-    result = metric.corpus_score(hypotheses, [references])
-    return _score("BLEU", result.score, str(metric.get_signature()))
+    return _corpus_score(
+        "BLEU",
+        hypotheses,
+        references,
+        metric=lambda: bleu_metric(language=language, tokenize=tokenize),
+    )
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -129,10 +127,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     Raises:
         ValueError: for unequal numbers of lines or none.
     """
-    _check_lines(hypotheses, references)
-    metric = chrf_metric()
-    result = metric.corpus_score(hypotheses, [references])
-    return _score("chrF2", result.score, str(metric.get_signature()))
+    return _corpus_score("chrF2", hypotheses, references, metric=CHRF)
 
 
 def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str = "") -> Score:
@@ -146,10 +141,9 @@ def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str =
     Raises:
         ValueError: for unequal numbers of lines or none.
     """
-    _check_lines(hypotheses, references)
-    metric = ter_metric(language=language)
-    result = metric.corpus_score(hypotheses, [references])
-    return _score("TER", result.score, str(metric.get_signature()))
+    return _corpus_score(
+        "TER", hypotheses, references, metric=lambda: ter_metric(language=language)
+    )
 
 
 def bleu_tokenizer(language: str) -> str:
@@ -197,11 +191,13 @@ def perplexity(model: Transformer, batches: Iterable[Batch]) -> Perplexity:
     return Perplexity(loss_sum=loss_sum.item(), tokens=tokens)
 
 
-def _score(name: str, value: float, signature: str) -> Score:
-    return Score(name=name, value=value, signature=signature)
-
-
-def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def _corpus_score(
+    name: str,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    metric: Callable[[], Metric],
+) -> Score:
     if len(hypotheses) != len(references):
         raise ValueError(
             f"there are {len(hypotheses)} translations but {len(references)} references: "
@@ -209,6 +205,9 @@ def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         )
     if not hypotheses:
         raise ValueError("there is nothing to score: translations and references have no lines")
+    scorer = metric()
+    result = scorer.corpus_score(hypotheses, [references])
+    return Score(name=name, value=result.score, signature=str(scorer.get_signature()))
 
 
 def _primary(language: str) -> str:

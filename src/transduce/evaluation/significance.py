@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
 
-from transduce.evaluation.metrics import bleu_metric, chrf_metric, ter_metric
+from transduce.evaluation.breakdown import check_line_counts
+from transduce.evaluation.metrics import bleu_metric, ter_metric
 
 TestMethod = Literal["bootstrap", "randomization"]
 Verdict = Literal["baseline", "better", "worse", "unclear"]
@@ -118,9 +120,8 @@ def compare_systems(
 
     Source: Koehn 2004 (bootstrap), Riezler and Maxwell 2005 (randomization).
     """
-    _check(systems, references, metrics=metrics)
     count = _SAMPLES[test] if samples is None else samples
-    _check_resampling(samples=count, seed=seed)
+    _check(systems, references, metrics=metrics, samples=count, seed=seed)
     selected = [name for name in _METRICS if not metrics or name in metrics]
     with _seeded(seed):
         paired = PairedTest(
@@ -133,15 +134,15 @@ def compare_systems(
             n_jobs=1,
         )
     signatures, results = paired()
-    tables = tuple(
+    tables = [
         MetricComparison(
             metric=name,
             signature=str(signature),
             systems=_compare_to_baseline(systems, results[name], lower_is_better=name == "TER"),
         )
         for name, signature in signatures.items()
-    )
-    return Comparison(test=test, samples=count, seed=seed, metrics=tables)
+    ]
+    return Comparison(test=test, samples=count, seed=seed, metrics=tuple(tables))
 
 
 def distinct_names(files: Sequence[Path]) -> tuple[str, ...]:
@@ -151,17 +152,17 @@ def distinct_names(files: Sequence[Path]) -> tuple[str, ...]:
     ('a/run/out.de', 'b/run/out.de', 'other.de')
     """
 
-    def end(file: Path, parts: int) -> str:
-        return "/".join(file.parts[-parts:])
-
     def name(file: Path) -> str:
-        others = [other for other in files if other != file]
-        enough = (
-            parts
-            for parts in range(1, len(file.parts) + 1)
-            if all(end(other, parts) != end(file, parts) for other in others)
+        others = [other.parts for other in files if other != file]
+        length = next(
+            (
+                n
+                for n in range(1, len(file.parts))
+                if all(o[-n:] != file.parts[-n:] for o in others)
+            ),
+            len(file.parts),
         )
-        return end(file, next(enough, len(file.parts)))
+        return "/".join(file.parts[-length:])
 
     return tuple(map(name, files))
 
@@ -170,26 +171,26 @@ def _compare_to_baseline(
     systems: Sequence[System], cells: Sequence[str | Result], *, lower_is_better: bool
 ) -> tuple[SystemComparison, ...]:
     results = [result for result in cells if isinstance(result, Result)]
-    baseline = results[0].score
     compared: list[SystemComparison] = []
     for system, result in zip(systems, results, strict=True):
         assert result.mean is not None
         assert result.ci is not None
-        gain = (result.score - baseline) * (-1 if lower_is_better else 1)
+        gain = (result.score - results[0].score) * (-1 if lower_is_better else 1)
         p: float | None = None
         verdict: Verdict = "baseline"
         if result.p_value is not None:
             p = _p_value(result.p_value, systems[0].lines, system.lines) if gain else 1.0
             verdict = "unclear" if p >= SIGNIFICANCE_LEVEL else "better" if gain > 0 else "worse"
-        comparison = SystemComparison(
-            system=system.name,
-            value=float(result.score),
-            mean=float(result.mean),
-            margin=float(result.ci),
-            p=p,
-            verdict=verdict,
+        compared.append(
+            SystemComparison(
+                system=system.name,
+                value=float(result.score),
+                mean=float(result.mean),
+                margin=float(result.ci),
+                p=p,
+                verdict=verdict,
+            )
         )
-        compared.append(comparison)
     return tuple(compared)
 
 
@@ -207,7 +208,7 @@ def _metric(name: str, *, language: str, tokenize: str) -> Metric:
     """Create the metric as for `transduce evaluate`."""
     if name == "bleu":
         return bleu_metric(language=language, tokenize=tokenize)
-    return chrf_metric() if name == "chrf" else ter_metric(language=language)
+    return CHRF() if name == "chrf" else ter_metric(language=language)
 
 
 @contextmanager
@@ -224,23 +225,20 @@ def _seeded(seed: int) -> Generator[None]:
             os.environ[_SEED] = before
 
 
-def _check(systems: Sequence[System], references: Sequence[str], *, metrics: Sequence[str]) -> None:
+def _check(
+    systems: Sequence[System],
+    references: Sequence[str],
+    *,
+    metrics: Sequence[str],
+    samples: int,
+    seed: int,
+) -> None:
     for name in metrics:
         if name not in _METRICS:
             raise ValueError(f"unknown metric {name!r}: use {', '.join(_METRICS)}")
     if len(systems) < 2:
         raise ValueError("comparing needs two systems or more: name the baseline first")
-    if not references:
-        raise ValueError("there is nothing to compare: the references have no lines")
-    for system in systems:
-        if len(system.lines) != len(references):
-            raise ValueError(
-                f"{system.name} has {len(system.lines)} lines but there are {len(references)} "
-                f"references: line n must translate line n"
-            )
-
-
-def _check_resampling(*, samples: int, seed: int) -> None:
+    check_line_counts(systems, references, purpose="compare")
     if samples * SIGNIFICANCE_LEVEL < 1:  # the smallest p-value is 1 / (samples + 1)
         raise ValueError(
             f"samples must be 20 or more, not {samples}: "

@@ -19,8 +19,8 @@ from transduce.evaluation.report import (
     SystemScores,
     TrainingText,
     build_report,
+    to_html,
 )
-from transduce.evaluation.report_html import to_html
 from transduce.evaluation.significance import System
 
 REFERENCES = [f"the old man number {number} reads a red book at home ." for number in range(23)]
