@@ -226,27 +226,20 @@ def _place(rng: Random, verb: Verb, *, known: bool, others: list[Complement]) ->
         place = noun_phrase(rng, wanted, known=known, plural=False)
         if place.noun not in used:
             break
-    return Complement(
-        place,
-        preposition.case,
-        preposition.english,
-        preposition.german,
-        scene=not verb.motion,
-    )
+    words = preposition.english, preposition.german
+    return Complement(place, preposition.case, *words, scene=not verb.motion)
 
 
 @cache
 def _places(verb: Verb) -> tuple[tuple[Preposition, str], ...]:
-    """The prepositions that fit the verb, preposition with its nouns that do."""
-    fitting = nouns(verb.where)
-    candidates = (
-        (
-            preposition,
-            " ".join(noun.english for noun in nouns(preposition.nouns) if noun in fitting),
-        )
+    """The prepositions that fit the verb, each with its nouns that do."""
+    candidates = {
+        preposition: [
+            noun.english for noun in nouns(preposition.nouns) if noun in nouns(verb.where)
+        ]
         for preposition in (WHITHER if verb.motion else WHERE)
-    )
-    return tuple((preposition, wanted) for preposition, wanted in candidates if wanted)
+    }
+    return tuple((preposition, " ".join(fit)) for preposition, fit in candidates.items() if fit)
 
 
 def _receiver(rng: Random, wanted: str, subject: Phrase) -> Phrase:
@@ -264,9 +257,8 @@ def _other_pronoun(rng: Random, subject: Phrase) -> Pronoun:
     """A pronoun that does not overlap the subject: no "I see me", no "we see me"."""
     while True:
         pronoun = rng.choice(PRONOUNS)
-        if not isinstance(subject, Pronoun) or (
-            pronoun is not subject and (pronoun.person, subject.person) != (1, 1)
-        ):
+        both_first = isinstance(subject, Pronoun) and subject.person == pronoun.person == 1
+        if pronoun is not subject and not both_first:
             return pronoun
 
 
@@ -305,12 +297,8 @@ def noun_phrase(
         determiner = _determiner(rng, noun, plural=plural, counted=counted, countless=countless)
     some = adjectives(noun)
     described = bool(some) and rng.random() < (0.1 if plain else 0.3)
-    return NounPhrase(
-        noun=noun,
-        determiner=determiner,
-        adjective=rng.choice(some) if described else None,
-        plural=plural,
-    )
+    adjective = rng.choice(some) if described else None
+    return NounPhrase(noun=noun, determiner=determiner, adjective=adjective, plural=plural)
 
 
 def definite_determiner(rng: Random, noun: Noun) -> Determiner:

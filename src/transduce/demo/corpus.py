@@ -201,14 +201,17 @@ def write_corpus(
 
 
 def _cases(test: list[_Drawn], *, train: list[_Drawn], unseen: UnseenCombinations) -> list[Case]:
-    pronouns = [pronoun_of(drawn.it.referent).nominative for drawn in train if drawn.it]
+    def pronoun(noun: Noun) -> str:
+        return pronoun_of(noun).nominative
+
+    pronouns = [pronoun(drawn.it.referent) for drawn in train if drawn.it]
     majority = max(("er", "sie", "es"), key=pronouns.count)
     return [
         Case(
             line=line,
-            pronoun=pronoun_of(it.referent).nominative,
-            first=pronoun_of(it.doer).nominative,
-            second=pronoun_of(it.thing).nominative,
+            pronoun=pronoun(it.referent),
+            first=pronoun(it.doer),
+            second=pronoun(it.thing),
             unseen=it.pair in unseen.pairs,
             majority=majority,
         )

@@ -241,20 +241,14 @@ def _examples(examples: Sequence[ExampleTranslation]) -> str:
 def _attention(traces: Mapping[str, AttentionTrace]) -> str:
     """Figures of the pronoun's cross-attention and of the self-attention of "it"."""
     figures: list[str] = []
-    for sentence, trace in traces.items():
-        position = _last_index(trace.target_pieces, _PRONOUNS)
-        if position is not None:
-            title = f"{trace.target_pieces[position][1:]}: {sentence}"
-            figures.append(
-                word_attention_figure(trace, position=position, side="target", title=title)
-            )
-    for sentence, trace in traces.items():
-        position = _last_index(trace.source_pieces, _IT_PIECES)
-        if position is not None:
-            title = f"it: {sentence}"
-            figures.append(
-                word_attention_figure(trace, position=position, side="source", title=title)
-            )
+    for side in ("target", "source"):
+        for sentence, trace in traces.items():
+            pieces = trace.target_pieces if side == "target" else trace.source_pieces
+            position = _last_index(pieces, _PRONOUNS if side == "target" else _IT_PIECES)
+            if position is not None:
+                title = f"{pieces[position][1:]}: {sentence}"
+                figure = word_attention_figure(trace, position=position, side=side, title=title)
+                figures.append(figure)
     return "".join(figures) or "<p>The translations contain no pronoun.</p>"
 
 

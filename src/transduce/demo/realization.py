@@ -34,35 +34,30 @@ from transduce.demo.lexicon import (
 
 Person = Literal[1, 2, 3]
 
-# Endings in the order masculine, feminine, neuter, plural.
-_Endings = Mapping[Case, tuple[str, str, str, str]]
-_GENDERS = "mfn"
-_ARTICLE: _Endings = {
-    "nominative": ("der", "die", "das", "die"),
-    "accusative": ("den", "die", "das", "die"),
-    "dative": ("dem", "der", "dem", "den"),
+_Endings = Mapping[Case, tuple[str, ...]]
+
+
+def _endings(nominative: str, accusative: str, dative: str) -> _Endings:
+    """Endings for masculine, feminine, neuter and plural; a dash is none."""
+
+    def row(text: str) -> tuple[str, ...]:
+        return tuple(ending.strip("-") for ending in text.split())
+
+    return {"nominative": row(nominative), "accusative": row(accusative), "dative": row(dative)}
+
+
+_COLUMNS = {"m": 0, "f": 1, "n": 2}  # of the endings; the plural is the last
+_STRONG = _endings("er e es e", "en e es e", "em er em en")
+_WEAK = _endings("e e e en", "en e e en", "en en en en")
+_MIXED = _endings("er e es en", "en e es en", "en en en en")
+# By the determiner's pattern: its own endings, and those of the adjective after it.
+_DETERMINERS: dict[str, _Endings] = {
+    "der": _endings("der die das die", "den die das die", "dem der dem den"),
+    "dieser": _STRONG,
+    "ein": _endings("- e - e", "en e - e", "em er em en"),
+    "bare": _endings("- - - -", "- - - -", "- - - -"),
 }
-_STRONG: _Endings = {
-    "nominative": ("er", "e", "es", "e"),
-    "accusative": ("en", "e", "es", "e"),
-    "dative": ("em", "er", "em", "en"),
-}
-_WEAK: _Endings = {
-    "nominative": ("e", "e", "e", "en"),
-    "accusative": ("en", "e", "e", "en"),
-    "dative": ("en", "en", "en", "en"),
-}
-_INDEFINITE: _Endings = {
-    "nominative": ("", "e", "", "e"),
-    "accusative": ("en", "e", "", "e"),
-    "dative": ("em", "er", "em", "en"),
-}
-_MIXED: _Endings = {
-    "nominative": ("er", "e", "es", "en"),
-    "accusative": ("en", "e", "es", "en"),
-    "dative": ("en", "en", "en", "en"),
-}
-_AFTER: dict[str, _Endings] = {"der": _WEAK, "dieser": _WEAK, "ein": _MIXED, "bare": _STRONG}
+_ADJECTIVES = {"der": _WEAK, "dieser": _WEAK, "ein": _MIXED, "bare": _STRONG}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,57 +113,18 @@ def german_phrase(phrase: Phrase, case: Case) -> str:
         case Coordination():
             return f"{phrase.first.text} und {phrase.second.text}"
         case NounPhrase():
-            column = 3 if phrase.plural else _GENDERS.index(phrase.noun.gender)
-            words = (
-                german_determiner(phrase.determiner, case, column=column),
-                german_adjective(phrase.adjective, phrase.determiner, case, column=column),
-                german_noun(phrase.noun, case, plural=phrase.plural),
-            )
+            noun, determiner, adjective = phrase.noun, phrase.determiner, phrase.adjective
+            column = 3 if phrase.plural else _COLUMNS[noun.gender]
+            words = [determiner.german + _DETERMINERS[determiner.pattern][case][column]]
+            if adjective is not None:
+                ending = _ADJECTIVES[determiner.pattern][case][column]
+                words.append((adjective.stem or adjective.german) + ending)
+            words.append(german_noun(noun, case, plural=phrase.plural))
             return " ".join(filter(None, words))
-
-
-def german_determiner(determiner: Determiner, case: Case, *, column: int) -> str:
-    """Decline a determiner.
-
-    Args:
-        determiner: the determiner.
-        case: its case.
-        column: 0 to 2 for the genders m, f, n; 3 for the plural.
-    """
-    match determiner.pattern:
-        case "bare":
-            return determiner.german
-        case "der":
-            return _ARTICLE[case][column]
-        case "dieser":
-            return determiner.german + _STRONG[case][column]
-        case "ein":
-            return determiner.german + _INDEFINITE[case][column]
-
-
-def german_adjective(
-    adjective: Adjective | None, determiner: Determiner, case: Case, *, column: int
-) -> str:
-    """Decline an adjective: weak after der and dieser, mixed after ein and kein, else strong.
-
-    Args:
-        adjective: the adjective, if any.
-        determiner: the determiner before it.
-        case: its case.
-        column: 0 to 2 for the genders m, f, n; 3 for the plural.
-    """
-    if adjective is None:
-        return ""
-    return (adjective.stem or adjective.german) + _AFTER[determiner.pattern][case][column]
 
 
 def german_noun(noun: Noun, case: Case, *, plural: bool = False) -> str:
     """Decline a noun: the dative plural takes -n unless it ends in n or s.
-
-    Args:
-        noun: the noun.
-        case: its case.
-        plural: whether it is plural.
 
     >>> from transduce.demo.lexicon import nouns
     >>> [german_noun(noun, "dative", plural=True) for noun in nouns("apple car boy")]

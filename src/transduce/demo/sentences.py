@@ -30,7 +30,6 @@ from transduce.demo.lexicon import (
     CLAUSE_VERBS,
     IT,
     RAIN,
-    Adjective,
     Noun,
     Preposition,
     Pronoun,
@@ -162,21 +161,13 @@ def unambiguous_its(scene: Scene) -> tuple[It, ...]:
 
 def clauses(rng: Random, it: It) -> tuple[Clause, Clause]:
     """Draw the clauses of the event that did not happen and of its reason."""
-    scene, mood = it.scene, adjective(it.reason)
-    who, what = (
-        NounPhrase(
-            noun=noun,
-            determiner=definite_determiner(rng, noun),
-            adjective=_neutral_adjective(rng, noun),
-        )
-        for noun in (it.doer, it.thing)
-    )
+    scene = it.scene
+    who, what = (_definite_phrase(rng, noun) for noun in (it.doer, it.thing))
     form = rng.choice(scene.forms)
-    place = scene.place
-    if place is None:
-        part = Complement(what, scene.verb.case, "", scene.verb.preposition)
-    else:
+    if place := scene.place:
         part = Complement(what, place.case, place.english, place.german, scene=True)
+    else:
+        part = Complement(what, scene.verb.case, "", scene.verb.preposition)
     event = Clause(
         subject=who,
         verb=scene.verb,
@@ -189,7 +180,7 @@ def clauses(rng: Random, it: It) -> tuple[Clause, Clause]:
         subject=pronoun_of(it.referent),
         verb=BE,
         form="past" if form in ("past", "could", "wanted") else "present",
-        quality=Quality(mood, "very" if rng.random() < 0.15 else "too"),
+        quality=Quality(adjective(it.reason), "very" if rng.random() < 0.15 else "too"),
     )
     return event, why
 
@@ -210,10 +201,12 @@ def _nouns_of(table: dict[str, str]) -> tuple[Noun, ...]:
     return nouns(" ".join(table))
 
 
-def _neutral_adjective(rng: Random, noun: Noun) -> Adjective | None:
-    """Occasionally an adjective, but none that is used as a reason."""
+def _definite_phrase(rng: Random, noun: Noun) -> NounPhrase:
+    """A definite phrase, occasionally with an adjective, but none that is used as a reason."""
+    determiner = definite_determiner(rng, noun)
     choices = [word for word in adjectives(noun) if word.english not in _all_reasons()]
-    return rng.choice(choices) if choices and rng.random() < 0.15 else None
+    neutral = rng.choice(choices) if choices and rng.random() < 0.15 else None
+    return NounPhrase(noun=noun, determiner=determiner, adjective=neutral)
 
 
 class SentenceKind(NamedTuple):
