@@ -61,16 +61,14 @@ def commit() -> str:
     """Return the commit of this source if git tracks it, else an empty string."""
     import subprocess  # here, since `import transduce` needs only the version
 
-    source_file = Path(__file__)
+    source = Path(__file__)
+
+    def git(*arguments: str) -> str:
+        command, quiet = ["git", *arguments], subprocess.DEVNULL
+        return subprocess.check_output(command, cwd=source.parent, stderr=quiet, text=True)
+
     try:
-        for arguments in (["ls-files", "--error-unmatch", source_file.name], ["rev-parse", "HEAD"]):
-            process = subprocess.run(
-                ["git", *arguments],
-                cwd=source_file.parent,
-                capture_output=True,
-                text=True,
-                check=True,
-            )
+        git("ls-files", "--error-unmatch", source.name)
+        return git("rev-parse", "HEAD").strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return process.stdout.strip()

@@ -117,7 +117,9 @@ def select_engines(
     if engine == "torch":
         if plan is not None or shortlist is not None:
             raise ValueError("the torch engine has no plans or shortlists: choose ctranslate2")
-        return _torch_only(bundle, device=device, compute_type=compute_type)
+        torch_engine = _torch_engine(bundle, device=device, compute_type=compute_type)
+        suffix = "" if compute_type == "float32" else f", {compute_type}"
+        return EngineSelection((torch_engine,), f"engine: torch{suffix}")
     defaults = compute_type == "float32" and plan is None and shortlist is None
     may_fall_back = engine == "auto" and defaults
     torch_engine = _torch_engine(bundle, device=device)
@@ -147,18 +149,13 @@ def select_engines(
     return EngineSelection(engines, f"engine: ctranslate2 {plan_text}{suffix}")
 
 
-def _torch_only(bundle: Bundle, *, device: str, compute_type: str) -> EngineSelection:
+def _torch_engine(bundle: Bundle, *, device: str, compute_type: str = "float32") -> TorchEngine:
     if compute_type not in ("float32", "bfloat16"):
         raise ValueError(
             f"the torch engine computes in float32 or bfloat16, not {compute_type!r}: choose "
             f"ctranslate2 for that"
         )
     bfloat16 = compute_type == "bfloat16"
-    engine = _torch_engine(bundle, device=device, bfloat16=bfloat16)
-    return EngineSelection((engine,), "engine: torch, bfloat16" if bfloat16 else "engine: torch")
-
-
-def _torch_engine(bundle: Bundle, *, device: str, bfloat16: bool = False) -> TorchEngine:
     model = in_bfloat16(bundle.model, embedding=True) if bfloat16 else bundle.model
     return TorchEngine(model, pad=bundle.tokenizer.pad, eos=bundle.tokenizer.EOS, device=device)
 

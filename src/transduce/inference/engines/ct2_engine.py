@@ -28,6 +28,7 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -103,12 +104,13 @@ class Ct2Engine:
         name = f"ct2-{_checksum(bundle)[:32]}"
         if shortlist:
             name += f"-{sha256(shortlist.to_text(self._pieces).encode()).hexdigest()[:16]}"
-        folders = {
-            number_format: _converted(
-                bundle, name, compute_type=number_format, shortlist=shortlist, cache=self._cache
+        folders: dict[str, Path] = {}
+        for number_format in compute_types:
+            quantization = "int8" if number_format.startswith("int8") else None  # shared by all
+            folders[number_format] = self._cache.folder(
+                f"{name}-{quantization}" if quantization else name,
+                partial(write_ctranslate2, bundle, quantization=quantization, shortlist=shortlist),
             )
-            for number_format in compute_types
-        }
         self.plans = (
             Plans(plan, plan)
             if plan
@@ -147,7 +149,7 @@ class Ct2Engine:
         if config.beam > 1 and (prefix or constraints.no_repeat or constraints.min_length):
             option = "no-repeat" if constraints.no_repeat else "min-length"
             return f"{'a prefix' if prefix else option} with a beam above 1"
-        limits = [self._limit(request, config, constraints) for request in requests]
+        limits = self._limits(requests, config, constraints)
         if max(prefix, constraints.min_length) >= min(limits, default=self._longest):
             return "a prefix or min-length as long as the longest translation"
         sources = [len(request.source) + 1 for request in requests]
@@ -181,7 +183,7 @@ class Ct2Engine:
         if reason:
             raise ValueError(f"CTranslate2 does not support {reason}; use the torch engine")
         model = self._model(self.plans.latency if len(requests) == 1 else self.plans.throughput)
-        limits = [self._limit(request, config, constraints) for request in requests]
+        limits = self._limits(requests, config, constraints)
 
         def search(groups: Sequence[_Group]) -> dict[int, list[Ct2Hypothesis]]:
             batches = [
@@ -211,10 +213,11 @@ class Ct2Engine:
         valid = [[best for best in some if best.log_prob > _IMPOSSIBLE] for some in rescored]
         return [rank(some, beam=config.beam, constrained=False) for some in valid]
 
-    def _limit(
-        self, request: Request, config: SearchConfig, constraints: DecodingConstraints
-    ) -> int:
-        return constraints.limit(min(config.limit(len(request.source)), self._longest))
+    def _limits(
+        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
+    ) -> list[int]:
+        lengths = (config.limit(len(request.source)) for request in requests)
+        return [constraints.limit(min(length, self._longest)) for length in lengths]
 
     def _model(self, plan: Plan) -> Ct2Model:
         """Return the model for a plan, loaded on first use."""
@@ -224,19 +227,6 @@ class Ct2Engine:
                     self._folder, plan, pieces=self._pieces, device=self._device
                 )
             return self._loaded[plan]
-
-
-def _converted(
-    bundle: Bundle, name: str, *, compute_type: str, shortlist: Shortlist | None, cache: Cache
-) -> Path:
-    """Return the converted model in the cache; all int8 types share our own quantization."""
-    quantization = "int8" if compute_type.startswith("int8") else None
-    return cache.folder(
-        f"{name}-{quantization}" if quantization else name,
-        lambda folder: write_ctranslate2(
-            bundle, folder, quantization=quantization, shortlist=shortlist
-        ),
-    )
 
 
 _Group = Sequence[int]  # indices of requests that are searched together
@@ -264,8 +254,7 @@ def _groups_to_repeat(
         if limits[index] < max(limits[other] for other in group)
         and any(len(hypothesis.ids) >= limits[index] for hypothesis in results[index])
     ]
-    unlimited.sort(key=lambda index: limits[index])
-    by_limit = itertools.groupby(unlimited, key=lambda index: limits[index])
+    by_limit = itertools.groupby(sorted(unlimited, key=limits.__getitem__), limits.__getitem__)
     return [list(group) for _, group in by_limit]
 
 
