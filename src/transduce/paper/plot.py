@@ -81,17 +81,14 @@ class PaperFigure:
     """Of the plot in inches; the width is a page's."""
 
 
-def save_plot(
-    folder: Path, name: str, draw: Draw, *, width: float = 6.8, height: float = 4.2
-) -> None:
+def save_plot(folder: Path, name: str, draw: Draw, *, height: float = 4.2) -> None:
     """Draw `name`.svg and .png for light pages, `name`-dark.svg and .png for dark ones.
 
     Args:
         folder: where they go; it is made when it is missing.
         name: of the files, without an ending.
         draw: puts axes on the figure it is given and draws with the ink it is given.
-        width: in inches; text is as large as on a page that shows the plot that wide.
-        height: in inches.
+        height: in inches; the width is 6.8, that of a page, where text has its size.
 
     Raises:
         ValueError: if matplotlib is not installed; it says how to install it.
@@ -104,7 +101,7 @@ def save_plot(
     folder.mkdir(parents=True, exist_ok=True)
     for ink, ending in ((LIGHT, ""), (DARK, "-dark")):
         with rc_context(_style(ink)):
-            figure = Figure(figsize=(width, height), layout="constrained")
+            figure = Figure(figsize=(6.8, height), layout="constrained")
             draw(figure, ink)
             for kind in ("svg", "png"):
                 # Without a date a figure drawn again is the same file.

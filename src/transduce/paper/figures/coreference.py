@@ -69,35 +69,29 @@ class TwoReadings(NamedTuple):
     thing: Noun
 
 
-def two_readings(count: int, *, seed: int = 1, fresh: bool = True) -> list[TwoReadings]:
-    """Draw pairs of sentences that differ only in the last word.
+def two_readings(count: int) -> list[TwoReadings]:
+    """Draw up to `count` pairs of sentences that differ only in the last word.
 
-    Args:
-        count: maximum number of pairs; about 280 fresh ones exist.
-        seed: of the random draws.
-        fresh: only noun-adjective combinations absent from the demo's training data.
+    Nouns and adjectives are combined as they never are in the demo's training data; there are about
+    280 such pairs.
     """
     unseen = unseen_combinations(Random(1))  # the demo's corpus has seed 1
-    couples = [
-        couple for scene in range(len(SCENES)) for couple in _reading_pairs(scene, unseen, fresh)
-    ]
-    Random(seed).shuffle(couples)
+    couples = [couple for scene in range(len(SCENES)) for couple in _reading_pairs(scene, unseen)]
+    Random(1).shuffle(couples)
     pairs: list[TwoReadings] = []
     for number, (first, second) in enumerate(couples):
-        pair = [reference(Random(seed * 100_003 + number), it) for it in (first, second)]
+        pair = [reference(Random(100_003 + number), it) for it in (first, second)]
         words = [sentence.source.split() for sentence in pair]
         if words[0][:-1] == words[1][:-1]:
             pairs.append(TwoReadings(pair[0], pair[1], first.doer, first.thing))
-        if len(pairs) == count:
-            break
-    return pairs
+    return pairs[:count]
 
 
-def _reading_pairs(scene: int, unseen: UnseenCombinations, fresh: bool) -> list[tuple[It, It]]:
+def _reading_pairs(scene: int, unseen: UnseenCombinations) -> list[tuple[It, It]]:
     """Return all pairs of reasons for the same two nouns of a scene."""
     by_nouns: dict[tuple[str, str], tuple[list[It], list[It]]] = {}
     for it in unambiguous_its(SCENES[scene]):
-        if not fresh or it.pair in unseen.pairs:
+        if it.pair in unseen.pairs:
             both = by_nouns.setdefault((it.doer.english, it.thing.english), ([], []))
             both[0 if it.of_doer else 1].append(it)
     return [(a, b) for firsts, seconds in by_nouns.values() for a in firsts for b in seconds]
@@ -128,8 +122,8 @@ class CoreferenceResult:
     """All heads, and the best head on held-out sentences."""
 
     pairs: int
-    fresh: bool
-    """Whether no referent occurred with its adjective in training."""
+    fresh: Literal[True]
+    """No referent occurred with its adjective in training."""
     heads: tuple[HeadAccuracy, ...]
     best: HeadAccuracy
     """Selected on every other pair; its numbers cover all pairs."""
@@ -143,23 +137,15 @@ class CoreferenceResult:
         return [head for head in self.heads if head.side == side]
 
 
-def measure_coreference(
-    bundle: Bundle, *, count: int = 250, seed: int = 1, fresh: bool = True
-) -> CoreferenceResult:
-    """Measure for every head whether attention from "it" prefers the referent.
-
-    Args:
-        bundle: a model of the demo.
-        count: maximum number of sentence pairs.
-        seed: of the random draws.
-        fresh: only noun-adjective combinations absent from training.
+def measure_coreference(bundle: Bundle, *, count: int = 250) -> CoreferenceResult:
+    """Measure for every head, on up to `count` pairs, whether "it" attends to the referent.
 
     Raises:
         ValueError: if the tokenizer splits "it", that is, the model is not of the demo.
     """
     preferences = [
         preference
-        for pair in two_readings(count, seed=seed, fresh=fresh)
+        for pair in two_readings(count)
         if (preference := _noun_preference(bundle, pair)) is not None
     ]
     if not preferences:
@@ -174,7 +160,7 @@ def measure_coreference(
     others = right[1::2].flatten(2)[..., best]
     return CoreferenceResult(
         pairs=len(preferences),
-        fresh=fresh,
+        fresh=True,
         heads=heads,
         best=heads[best],
         held_out=wilson(int(others.sum()), others.numel()),
@@ -185,15 +171,14 @@ def measure_coreference(
 def coreference_figure(bundle: Bundle, *, quick: bool = False) -> PaperFigure:
     """Measure, and plot all heads as a map."""
     result = measure_coreference(bundle, count=6 if quick else 250)
-    sure = [head for head in result.heads if head.sentences.low > 0.5]
-    best = result.best
+    best, sure = result.best, [head for head in result.heads if head.sentences.low > 0.5]
     where = "from “it”" if best.side == "encoder" else "when predicting er, sie or es"
-    fresh = " whose noun and adjective never occurred together in training" if result.fresh else ""
     return PaperFigure(
         title="“it” resolved, over all heads",
         numbers=result,
         finding=(
-            f"In {result.pairs} sentence pairs like “tired” and “wide”{fresh}, head {best.head} of "
+            f"In {result.pairs} sentence pairs like “tired” and “wide” whose noun and adjective "
+            f"never occurred together in training, head {best.head} of "
             f"{best.side} layer {best.layer}, selected on half of them, attends {where} more to "
             f"the referent in {result.held_out} of the held-out sentences, and in both sentences "
             f"of a pair in {result.held_out_both}. Chance is 50 % and 25 %; a head that always "

@@ -64,18 +64,9 @@ def jacobian_norm(shares: Float[Tensor, "query key"]) -> Float[Tensor, " query"]
     return (squares - 2 * shares.pow(3).sum(-1) + squares.square()).clamp(min=0).sqrt()
 
 
-def measure_scaling(
-    widths: tuple[int, ...] = WIDTHS, *, keys: int = 32, queries: int = 1024, seed: int = 1
-) -> Scaling:
-    """Draw queries and keys of every width and measure the softmax of their products.
-
-    Args:
-        widths: values of d_k.
-        keys: keys per query; every query has its own.
-        queries: queries per width.
-        seed: of the random draws.
-    """
-    draws = torch.Generator().manual_seed(seed)
+def measure_scaling(widths: tuple[int, ...] = WIDTHS, *, queries: int = 4096) -> Scaling:
+    """Draw so many queries of every width, with 32 keys each, and measure the softmax."""
+    keys, draws = 32, torch.Generator().manual_seed(1)
     rows: list[Saturation] = []
     for d_k in widths:
         chunks = [  # in chunks, to save memory
@@ -89,7 +80,7 @@ def measure_scaling(
 
 def scaling_figure(*, quick: bool = False) -> PaperFigure:
     """Measure, and plot variance and gradient against d_k."""
-    result = measure_scaling(WIDTHS[:5], queries=256) if quick else measure_scaling(queries=4096)
+    result = measure_scaling(WIDTHS[:5], queries=256) if quick else measure_scaling()
     raw, scaled = result.of(scaled=False), result.of(scaled=True)
     off = max(abs(row.variance / row.d_k - 1) for row in raw)
     return PaperFigure(
@@ -376,7 +367,7 @@ class LearningRateCurves:
     curves: tuple[LearningRateCurve, ...]
 
 
-def measure_curves(*, last: int = 40_000, every: int = 100) -> LearningRateCurves:
+def measure_curves(*, every: int = 100) -> LearningRateCurves:
     """Compute the curves of the paper's base and big models and of two other warmups."""
     base, big = (load_recipe(name).model.d_model for name in ("base", "big"))
     warmup = TrainConfig().warmup
@@ -386,7 +377,7 @@ def measure_curves(*, last: int = 40_000, every: int = 100) -> LearningRateCurve
         ("base, half the warmup", base, warmup // 2),
         ("base, four times", base, 4 * warmup),
     )
-    updates = (1, *range(every, last + 1, every))
+    updates = (1, *range(every, 40_001, every))
     return LearningRateCurves(curves=tuple(_curve(*curve, updates) for curve in curves))
 
 

@@ -33,27 +33,25 @@ def train_module(
     loss: Callable[[nn.Module, torch.Generator], Tensor],
     *,
     updates: int,
-    learning_rate: float,
     seed: int,
 ) -> nn.Module:
-    """Build a module and train it with Adam: warmup over a tenth of the updates, then linear decay.
+    """Build a module and train it with Adam: warmup over a tenth of the updates, linear decay.
 
     Args:
         make: builds it; its weights are drawn from torch's default generator.
         loss: of a fresh batch, drawn from the generator it is given.
         updates: as many for every variant.
-        learning_rate: the highest.
         seed: of the weights and of the batches; variants of one seed see the same batches.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = make().train()
     draws = torch.Generator().manual_seed(seed)
-    adam = torch.optim.Adam(module.parameters(), lr=learning_rate, betas=(0.9, 0.98), eps=1e-9)
+    adam = torch.optim.Adam(module.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9)
     for update in range(1, updates + 1):
         share = min(update / max(1, updates // 10), (updates + 1 - update) / (0.9 * updates))
         for group in adam.param_groups:
-            group["lr"] = learning_rate * share
+            group["lr"] = 3e-3 * share
         adam.zero_grad(set_to_none=True)
         loss(module, draws).backward()
         adam.step()
@@ -298,9 +296,7 @@ def _loss(module: nn.Module, draws: torch.Generator) -> Tensor:
 
 
 def _loss_of(kind: ScoreFunction, d_k: int, *, updates: int, seed: int) -> float:
-    trained = train_module(
-        lambda: KeyLookup(kind, d_k=d_k), _loss, updates=updates, learning_rate=3e-3, seed=seed
-    )
+    trained = train_module(lambda: KeyLookup(kind, d_k=d_k), _loss, updates=updates, seed=seed)
     draws = test_generator(seed)
     with torch.inference_mode():
         return sum(_loss(trained, draws).item() for _ in range(16)) / 16
@@ -514,11 +510,7 @@ def _measure_accuracy(heads: int, *, seeds: int, updates: int) -> LookupAccuracy
     both, single = list[float](), list[float]()
     for seed in range(seeds):
         trained = train_module(
-            lambda: TwoPositionLookup(heads),
-            _heads_loss,
-            updates=updates,
-            learning_rate=3e-3,
-            seed=seed,
+            lambda: TwoPositionLookup(heads), _heads_loss, updates=updates, seed=seed
         )
         draws = test_generator(seed)
         with torch.inference_mode():
