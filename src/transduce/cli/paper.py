@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from transduce.cli.app import Overrides, print_stderr, print_stdout
 
@@ -17,31 +18,35 @@ paper = typer.Typer(
 )
 
 
+OutputFolder = Annotated[Path, Option(help="Output folder.")]
+Threads = Annotated[int, Option(help="Intra-op threads (0 = all cores).")]
+
+
 @paper.command()
 def table4(
     treebank: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="WSJ part of the Penn Treebank, a folder with the sections 02 to 23 "
             "[default: a generated treebank]."
         ),
     ] = None,
     also: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             metavar="<path>",
             help="Additional training trees: a file, or a folder of .mrg files; repeatable.",
         ),
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help="table4-small, -wsj or -semi, or a TOML file [default: by treebank]."),
+        Option(help="table4-small, -wsj or -semi, or a TOML file [default: by treebank]."),
     ] = None,
     settings: Overrides = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Smoke test in seconds; the parses are poor.")
+        bool, Option("--quick", help="Smoke test in seconds; the parses are poor.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/paper/table4"),
+    out: OutputFolder = Path("runs/paper/table4"),
 ) -> None:
     """Train a constituency parser and score its brackets with F1 (Table 4).
 
@@ -66,22 +71,16 @@ def table4(
 
 @paper.command()
 def table2(
-    hypotheses: Annotated[
-        Path | None, typer.Option(help="Detokenised translations to score.")
-    ] = None,
-    references: Annotated[Path | None, typer.Option(help="Reference translations.")] = None,
-    language: Annotated[str, typer.Option(help="Code of the target language.")] = "de",
-    mean_length: Annotated[
-        int, typer.Option(help="Mean sentence length in pieces, EOS included.")
-    ] = 28,
-    gpu_tflops: Annotated[float, typer.Option(help="Sustained TFLOPS of a modern GPU.")] = 400.0,
-    gpu_hour_price: Annotated[float, typer.Option(help="Price of a GPU hour.")] = 3.0,
-    hour_price: Annotated[float, typer.Option(help="Price of an hour of this machine.")] = 0.1,
-    threads: Annotated[int, typer.Option(help="Intra-op threads (0 = all cores).")] = 0,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Time one small update per model.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/paper/table2"),
+    hypotheses: Annotated[Path | None, Option(help="Detokenised translations to score.")] = None,
+    references: Annotated[Path | None, Option(help="Reference translations.")] = None,
+    language: Annotated[str, Option(help="Code of the target language.")] = "de",
+    mean_length: Annotated[int, Option(help="Mean sentence length in pieces, EOS included.")] = 28,
+    gpu_tflops: Annotated[float, Option(help="Sustained TFLOPS of a modern GPU.")] = 400.0,
+    gpu_hour_price: Annotated[float, Option(help="Price of a GPU hour.")] = 3.0,
+    hour_price: Annotated[float, Option(help="Price of an hour of this machine.")] = 0.1,
+    threads: Threads = 0,
+    quick: Annotated[bool, Option("--quick", help="Time one small update per model.")] = False,
+    out: OutputFolder = Path("runs/paper/table2"),
 ) -> None:
     """Estimate the training cost of Table 2's models, and score translations with its BLEU.
 
@@ -122,21 +121,21 @@ def table2(
 @paper.command()
 def table3(
     corpus: Annotated[
-        Path, typer.Option(help="Multi30k folder, laid out as for the recipe multi30k.")
+        Path, Option(help="Multi30k folder, laid out as for the recipe multi30k.")
     ] = Path("data/multi30k"),
     rows: Annotated[
-        str, typer.Option(help="Rows, such as base,A1,C5, or all [default: all but big].")
+        str, Option(help="Rows, such as base,A1,C5, or all [default: all but big].")
     ] = "",
-    seeds: Annotated[str, typer.Option(help="Random seeds, such as 1,2,3.")] = "1",
-    updates: Annotated[int, typer.Option(help="Updates per row; more for big.")] = 3600,
-    warmup: Annotated[int, typer.Option(help="Warmup updates of equation (3).")] = 1000,
-    tokens: Annotated[int, typer.Option(help="Batch size in target tokens.")] = 512,
-    vocab_size: Annotated[int, typer.Option(help="Vocabulary size in pieces.")] = 2000,
-    width_divisor: Annotated[int, typer.Option(help="Divisor of d_model, d_ff, d_k and d_v.")] = 8,
-    depth_divisor: Annotated[int, typer.Option(help="Divisor of the number of layers N.")] = 2,
-    big_times: Annotated[int, typer.Option(help="Factor on the updates of the row big.")] = 3,
-    threads: Annotated[int, typer.Option(help="Intra-op threads (0 = all cores).")] = 0,
-    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/paper/table3"),
+    seeds: Annotated[str, Option(help="Random seeds, such as 1,2,3.")] = "1",
+    updates: Annotated[int, Option(help="Updates per row; more for big.")] = 3600,
+    warmup: Annotated[int, Option(help="Warmup updates of equation (3).")] = 1000,
+    tokens: Annotated[int, Option(help="Batch size in target tokens.")] = 512,
+    vocab_size: Annotated[int, Option(help="Vocabulary size in pieces.")] = 2000,
+    width_divisor: Annotated[int, Option(help="Divisor of d_model, d_ff, d_k and d_v.")] = 8,
+    depth_divisor: Annotated[int, Option(help="Divisor of the number of layers N.")] = 2,
+    big_times: Annotated[int, Option(help="Factor on the updates of the row big.")] = 3,
+    threads: Threads = 0,
+    out: OutputFolder = Path("runs/paper/table3"),
 ) -> None:
     """Train scaled-down variants of Table 3's models, and compare their ranking with the paper's.
 
@@ -186,15 +185,15 @@ def table3(
 @paper.command()
 def figures(
     only: Annotated[
-        list[str] | None, typer.Option(help="Make only this figure; repeatable [default: all].")
+        list[str] | None, Option(help="Make only this figure; repeatable [default: all].")
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help='Model or run folder of the demo, for the figure "it".')
+        Path | None, Option(help='Model or run folder of the demo, for the figure "it".')
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Smoke test in seconds, without training.")
+        bool, Option("--quick", help="Smoke test in seconds, without training.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/paper/figures"),
+    out: OutputFolder = Path("runs/paper/figures"),
 ) -> None:
     """Test the paper's claims on scaling, heads, masks and positions, and plot the results.
 
@@ -223,12 +222,12 @@ def figures(
 def table1(
     learning: Annotated[
         bool,
-        typer.Option(help="Also train each layer type on long-range recall (half of the time)."),
+        Option(help="Also train each layer type on long-range recall (half of the time)."),
     ] = True,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Smoke test in seconds, with tiny sizes.")
+        bool, Option("--quick", help="Smoke test in seconds, with tiny sizes.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/paper/table1"),
+    out: OutputFolder = Path("runs/paper/table1"),
 ) -> None:
     """Benchmark self-attention, recurrent and convolutional layers by length and width (Table 1).
 
@@ -254,11 +253,11 @@ def table1(
 @paper.command()
 def model(
     name: Annotated[
-        str, typer.Argument(metavar="[MODEL]", help="Folder of a model or of a run, or a recipe.")
+        str, Argument(metavar="[MODEL]", help="Folder of a model or of a run, or a recipe.")
     ] = "base",
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a diagram (.svg, .html), or .md."),
+        Option(metavar="FILE", help="Write a diagram (.svg, .html), or .md."),
     ] = None,
 ) -> None:
     """List a model's layers with shapes and parameters, and draw it like the paper's Figure 1.

@@ -1,7 +1,7 @@
-"""Table 3 as data: every row of the paper's variations, by what it says differently from the base.
+"""Table 3 as data: every row of the paper's variations, by its differences from the base model.
 
-`transduce train table3-c5` trains a row as the paper did, `transduce paper table3` all of them in
-small. The paper numbers no rows within a group; here they are counted from the top: A1 to A4.
+`transduce train table3-c5` trains a row in its original size, `transduce paper table3` all of them
+scaled down. The paper does not number the rows of a group; here they are counted from the top.
 """
 
 from collections.abc import Mapping
@@ -20,18 +20,13 @@ class Row(NamedTuple):
     model: Settings
     """Settings of `ModelConfig` that differ from the base model's."""
     train: Settings
-    """Settings of `TrainConfig` that do."""
+    """Settings of `TrainConfig` that differ."""
     perplexity: float
     """Published: per word-piece, on newstest2013."""
     bleu: float
     """Published: on newstest2013, tokenised."""
     millions: int | None
     """Published: parameters; None where the paper leaves it blank, as in the base row."""
-
-    @property
-    def group(self) -> str:
-        """The letter of the rows that vary the same thing; "base" and "big" stand alone."""
-        return self.name if self.name in ("base", "big") else self.name[0]
 
 
 def _heads(name: str, heads: int, perplexity: float, bleu: float) -> Row:
@@ -108,7 +103,7 @@ def find(name: str) -> Row:
 
 
 def recipe(row: Row) -> dict[str, object]:
-    """The tables of a row's recipe: the paper's base model but for what the row varies.
+    """Return a row's recipe: the paper's base model with the row's differences.
 
     Checkpoints are not averaged (section 6.2).
     """
