@@ -120,9 +120,8 @@ def extend_vocabulary(bundle: Bundle, tokenizer: Tokenizer) -> Bundle:
     weights["embedding.weight"] = _rows(weights["embedding.weight"], spelled)
     if config.output_bias:
         weights["output_bias"] = _rows(weights["output_bias"][:, None], spelled)[:, 0]
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # drawing initial weights must not change the run's random state
+    # Drawing initial weights must not change the run's random state.
+    with torch.random.fork_rng(devices=[]):
         model = Transformer(config)
     model.load_state_dict(weights)
     return replace(bundle, model=model.eval(), tokenizer=tokenizer)

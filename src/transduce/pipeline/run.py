@@ -164,9 +164,8 @@ def _prepare(
     if recover_interrupted(out / "model"):
         on_event(LogMessage(f"{out} is finished: its model is {out / 'model'}"))
         return None
-    device = process.find_device(
-        recipe.train.device
-    )  # a wrong name fails before the corpus is read
+    # Now: a wrong name must not wait until the corpus is read.
+    device = process.find_device(recipe.train.device)
     if recipe.train.compile:
         check_compiler(device)
     if recipe.train.tensorboard:

@@ -154,9 +154,8 @@ def train(
     with closing(loader.updates(run.state.sampler_state)) as updates, _naming_last(run.checkpoints):
         while not run.finished:
             loaded = next(updates)
-            rates = learning_rates(
-                run.state.update + 1, config=config, d_model=model.config.d_model
-            )
+            update, d_model = run.state.update + 1, model.config.d_model
+            rates = learning_rates(update, config=config, d_model=d_model)
             result = run.step(loaded.batches, rates)
             run.state = _advance(run.state, result, loaded.state_after)
             # First, as it may raise: a run that diverges writes no line of progress after it.
