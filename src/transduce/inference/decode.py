@@ -330,15 +330,11 @@ class Searcher:
     ) -> None:
         """Flag repetitive translations and replace those that a constrained search improves."""
         pieces = self._tokenizer.pieces
-        flags = {
-            request: reason
+        reasons = {
+            request: detect_repetition(pieces(request.source), pieces(hypotheses[request][0].ids))
             for request in searched
-            if (
-                reason := detect_repetition(
-                    pieces(request.source), pieces(hypotheses[request][0].ids)
-                )
-            )
         }
+        flags = {request: reason for request, reason in reasons.items() if reason}
         result.flags.update(flags)
         result.retried.difference_update(flags)
         constraints = retry_constraints(options.constraints)

@@ -41,6 +41,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -427,26 +428,26 @@ class Cache:
 
     def store_text(self, name: str, text: str) -> None:
         """Store a text if possible."""
-        try:
-            with tempfile.TemporaryDirectory(dir=self.root, prefix=".new-") as fresh:
-                (Path(fresh) / name).write_text(text, encoding="utf-8")
-                (Path(fresh) / name).replace(self.root / name)
-        except OSError:
-            return
+        with suppress(OSError), self._fresh() as fresh:
+            (Path(fresh) / name).write_text(text, encoding="utf-8")
+            (Path(fresh) / name).replace(self.root / name)
+
+    def _fresh(self) -> tempfile.TemporaryDirectory[str]:
+        return tempfile.TemporaryDirectory(
+            dir=self.root, prefix=".new-", ignore_cleanup_errors=True
+        )
 
     def _write(self, folder: Path, write: Callable[[Path], None]) -> Path:
-        fresh = Path(tempfile.mkdtemp(dir=self.root, prefix=".new-"))
-        try:
-            write(fresh / "new")
+        with self._fresh() as fresh:
+            new = Path(fresh) / "new"
+            write(new)
             if folder.exists() and not _is_intact(folder):
-                folder.rename(fresh / "damaged")
+                folder.rename(Path(fresh) / "damaged")
             try:
-                (fresh / "new").rename(folder)
+                new.rename(folder)
             except OSError:  # another process was faster
                 if not _is_intact(folder):
                     raise
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
         self._evict()
         return folder
 

@@ -234,21 +234,17 @@ def load_or_measure_plans(
     compute_types = tuple(folders)
     if device != "cpu" or (available_threads() == 1 and len(compute_types) == 1):
         return Plans(Plan(compute_types[0], 1, 1), Plan(compute_types[0], 1, 1))
-    name = _file_name(folders)
-    plans = _parse(cache.read_text(name), compute_types)
-    if plans is None:
-        plans = _measure(folders, pieces)
-        cache.store_text(name, json.dumps(plans))
-    return plans
-
-
-def _file_name(folders: Mapping[str, Path]) -> str:
     facts = [
         _VERSION,
         *(platform.machine(), machine.processor_name(), available_threads()),
         *(load_ctranslate2().__version__, *(folder.name for folder in folders.values()), *folders),
     ]
-    return f"plans-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}.json"
+    name = f"plans-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}.json"
+    plans = _parse(cache.read_text(name), compute_types)
+    if plans is None:
+        plans = _measure(folders, pieces)
+        cache.store_text(name, json.dumps(plans))
+    return plans
 
 
 def _parse(text: str, compute_types: Sequence[str]) -> Plans | None:

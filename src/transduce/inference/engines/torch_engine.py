@@ -147,11 +147,10 @@ class TorchEngine:
         Raises:
             ValueError: if a side exceeds the model's positions.
         """
-        lengths = [max(map(len, pair)) + 1 for pair in pairs]
-        for length in lengths:
-            if length > self.longest:
+        for length in (max(map(len, pair)) for pair in pairs):
+            if length + 1 > self.longest:
                 raise ValueError(
-                    f"a side of {length - 1} pieces exceeds the model's {self.longest} positions "
+                    f"a side of {length} pieces exceeds the model's {self.longest} positions "
                     f"(EOS included): split it"
                 )
         scores: list[tuple[float, ...]] = [()] * len(pairs)
@@ -185,10 +184,7 @@ class TorchEngine:
         with self._evaluating():
             batch = collate(*sides, pad=self._pad, eos=self._eos).to(self._device)
             best = self._log_probs(batch)[0, -1].topk(min(k, self._pad))
-        return [
-            NextPiece(id, log_prob)
-            for id, log_prob in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ]
+        return list(map(NextPiece, best.indices.tolist(), best.values.tolist()))
 
     def _run_parallel(self, jobs: Sequence[_Job]) -> list[list[list[Hypothesis]]]:
         """Search batches in parallel: in worker processes if enabled, else in threads."""
