@@ -117,7 +117,8 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path):
         held = {name for name in archive.namelist() if name.startswith("transduce/")}
 
     assert held == ours
-    assert {"transduce/py.typed", "transduce/recipes/tiny.toml"} <= held
+    data = {"recipes/tiny.toml", "demo/words.toml", "demo/scenes.toml"}
+    assert {"transduce/py.typed", *(f"transduce/{name}" for name in data)} <= held
 
 
 def test_it_is_not_the_checkout_that_answers(command: Path, nowhere: Path):
