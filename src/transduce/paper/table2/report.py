@@ -15,7 +15,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from transduce.evaluation.metrics import Score, bleu
 from transduce.paper.report import json_text, markdown_table, provenance, write_files
-from transduce.paper.table2.run import P100, Table2, TrainingCost
+from transduce.paper.table2.run import P100, Account, Table2, TrainingCost
 
 _COMPOUND: Final = re.compile(r"(\S)-(\S)")
 
@@ -73,10 +73,10 @@ def paper_bleu(
     tokenizer = tokenise or moses(language)
     split = split_compounds if language == "de" else str
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    score = metric.corpus_score(
-        [split(tokenizer(line)) for line in hypotheses],
-        [[split(tokenizer(line)) for line in references]],
+    tokens, expected = (
+        [split(tokenizer(line)) for line in lines] for lines in (hypotheses, references)
     )
+    score = metric.corpus_score(tokens, [expected])
     method = "Moses tokens, compounds split" if language == "de" else "Moses tokens"
     return Score(
         name="tokenised BLEU", value=score.score, signature=f"{method}; {metric.get_signature()}"
@@ -160,7 +160,7 @@ def markdown(result: Table2) -> str:
         "",
         _counted(result.costs),
         "",
-        *(line for cost in result.costs for line in _arithmetic(cost)),
+        *(_arithmetic(cost.account) for cost in result.costs),
         "",
         "## Projected: the paper's updates elsewhere",
         "",
@@ -206,27 +206,24 @@ def _counted(costs: Sequence[TrainingCost]) -> str:
     return markdown_table(head, rows, numbers=range(1, 10))
 
 
-def _arithmetic(cost: TrainingCost) -> list[str]:
+def _arithmetic(counted: Account) -> str:
     """The paper's estimate, step by step, and what it says of its GPUs."""
-    counted, run = cost.account, cost.account.run
+    run = counted.run
     by_step = run.updates * run.seconds_an_update / 3600
-    return [
+    return (
         f"- {run.name}: {run.hours:g} h x 3600 x {run.gpus} GPUs x {P100 / 1e12:g}e12 = "
         f"{run.estimated:.2e}, published as {run.published:.1e}. The products counted here are "
         f"{counted.utilisation:.0%} of that, {counted.utilisation * P100 / 1e12:.1f} TFLOPS a GPU. "
         f"({run.updates:,} updates of {run.seconds_an_update:g} s are {by_step:.1f} h.)"
-    ]
+    )
 
 
 def _projected(costs: Sequence[TrainingCost]) -> str:
-    rows = [
-        (
-            *(cost.account.run.name, place.where, place.rate, f"{place.hours:,.1f}"),
-            *(f"{place.hours / 24:,.1f}", f"{place.price:,.2f}"),
-        )
-        for cost in costs
-        for place in cost.projected
-    ]
+    rows: list[Sequence[str]] = []
+    for cost in costs:
+        for where, rate, hours, price in cost.projected:
+            time = (f"{hours:,.1f}", f"{hours / 24:,.1f}")
+            rows.append((cost.account.run.name, where, rate, *time, f"{price:,.2f}"))
     head = ("model", "where", "rate", "hours", "days", "price")
     return markdown_table(head, rows, numbers=(3, 4, 5))
 
