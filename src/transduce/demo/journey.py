@@ -27,8 +27,7 @@ from transduce.visualization.attention_view import (
     attention_figure,
     word_attention_figure,
 )
-from transduce.visualization.chart import Series, line_chart
-from transduce.visualization.page import Section, page, table
+from transduce.visualization.page import Section, Series, line_chart, page, table
 
 REPORT = "report.html"
 

@@ -27,8 +27,7 @@ from transduce.evaluation.scoring import (
     translation_texts,
 )
 from transduce.evaluation.significance import Comparison, System, compare_systems
-from transduce.visualization.chart import BarSeries, bar_chart
-from transduce.visualization.page import Section, escape, page, table
+from transduce.visualization.page import BarSeries, Section, bar_chart, escape, page, table
 
 MAX_TESTED_LINES: Final = 10_000
 """Largest test set, in lines, for the paired test, which needs 50 kB of memory per line."""
