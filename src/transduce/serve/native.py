@@ -293,7 +293,7 @@ class NativeAPI:
         def compute() -> AlternativesResponse:
             continuations = direction.translator.alternatives(text, after, count=count)
             return AlternativesResponse(
-                alternatives=[AlternativeContinuation(**each._asdict()) for each in continuations]
+                alternatives=[AlternativeContinuation(**entry._asdict()) for entry in continuations]
             )
 
         return json_response(await _run(direction, compute))
