@@ -102,8 +102,7 @@ def kill_and_go_on(corpus: Path, whole: Whole, *, name: str, touch: int, after: 
     where = f"touch {touch}: {whole.touches[touch - 1]}" if touch else f"after {after:.2f} s"
     if ended != -signal.SIGKILL:
         where += f" (it had ended with {ended})"
-    begun = ["--resume"] if (out / "recipe.toml").exists() else []
-    again = _in_a_child(lambda: os._exit(main([*_command(corpus, name), *begun])), log=log)
+    again = _in_a_child(lambda: os._exit(main([*_command(corpus, name), "--resume"])), log=log)
     said = (
         f"exit code {again}: {log.read_text()[-300:]}" if again else differences(out, whole.folder)
     )

@@ -208,8 +208,34 @@ def test_the_demo_does_not_replace_what_is_not_a_demo(run: Run, transduce: Trans
     assert held(run.folder) == before
 
 
-def test_nothing_to_resume_is_said(transduce: Transduce, corpus: Path):
-    refuses(train(transduce, corpus, "--resume"), "no run to resume", "--resume")
+def test_nothing_to_resume_and_no_corpus_is_said(transduce: Transduce, tmp_path: Path):
+    said = transduce("train", "--resume", "--out", tmp_path / "mistyped")
+
+    refuses(said, "mistyped holds no run to resume", "--out", "corpus")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_run_that_lost_its_recipe_says_so(run: Run, transduce: Transduce, corpus: Path):
+    shutil.copytree(run.folder, corpus / "run")
+    (corpus / "run" / "recipe.toml").unlink()
+
+    refuses(train(transduce, corpus, "--resume"), corpus / "run/recipe.toml", "is missing")
+
+
+@pytest.mark.parametrize("resume", [(), ("--resume",)])
+def test_a_run_killed_before_its_recipe_was_renamed_is_begun_again(
+    transduce: Transduce, corpus: Path, resume: tuple[str, ...]
+):
+    words = ("--set", "train.updates=8", "--set", "train.validate_every=8", *resume)
+    files = ("--source", corpus / "train.src", "--target", corpus / "train.rev")
+    transduce("prepare", *files, *SMALL, "--out", corpus / "run")
+    (corpus / "run/recipe.toml").rename(corpus / "run/.recipe.toml.new-4194399")
+
+    said = train(transduce, corpus, *words)
+
+    assert said.code == 0, said.err
+    assert ("holds no run yet: beginning one" in said.err) == bool(resume)
+    assert not list((corpus / "run").glob(".*"))
 
 
 def test_resuming_with_another_setting_names_it(run: Run, transduce: Transduce):

@@ -232,12 +232,11 @@ def test_a_run_whose_files_may_not_grow_stops_with_one_line_and_can_be_gone_on_w
             return main(words)
 
     code = in_a_child(limited, log)
-    resume = ["--resume"] if (out / "recipe.toml").exists() else []
 
     assert code == 1, log.read_text()
     assert "File too large" in log.read_text().splitlines()[-1]
     assert "Traceback" not in log.read_text()
-    assert in_a_child(lambda: main([*words, *resume]), log) == 0, log.read_text()
+    assert in_a_child(lambda: main([*words, "--resume"]), log) == 0, log.read_text()
     check_folder(out / "model", expected="a bundle")
 
 
@@ -251,16 +250,15 @@ def test_a_run_on_a_full_disk_stops_with_one_line_and_can_be_gone_on_with(
     words = ("train", *files, *FEW, "--out", out)
     chance = random.Random(6)
 
-    at, begun = 0, ()
+    at = 0
     while True:
         at += chance.randint(20, 60)
         with failing(out.parent, at=at, failure="full once") as disk:
-            said = transduce(*words, *begun)
+            said = transduce(*words, "--resume")
         if said.code == 0:
             break
         assert said.code == 1, said.err
         assert "No space left on device" in said.err.splitlines()[-1], disk.touched[-1]
-        begun = ("--resume",) if (out / "recipe.toml").exists() else ()
 
     check_folder(out / "model", expected="a bundle")
     assert not [name for name in names(out) if ".new-" in name or ".old-" in name]

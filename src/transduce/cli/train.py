@@ -31,7 +31,10 @@ def train(
     ] = None,
     out: RunFolder = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Resume from the latest checkpoint in the run folder.")
+        bool,
+        typer.Option(
+            "--resume", help="Resume from the latest checkpoint in the run folder; if none, begin."
+        ),
     ] = False,
 ) -> None:
     """Train a model: preprocess, train, average checkpoints, evaluate, bundle.

@@ -105,7 +105,8 @@ def run_demo(out: Path, *, on_event: EventHandler) -> DemoResult:
         corpus = out / "corpus"
         recipe = load_recipe("demo", [f"data.folder={corpus}"])
         # Marks the folder as a demo's, which the next demo may replace.
-        (out / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
+        with open_output(out / "recipe.toml") as file:
+            file.write(to_toml(recipe).encode())
         on_event(LogMessage(text=f"writing English and German sentences to {corpus}"))
         sizes = write_corpus(corpus)
         run = run_recipe(recipe, out, on_event=on_event)
@@ -141,7 +142,8 @@ def _select_shown(
 def _clear(out: Path) -> None:
     """Delete an earlier demo, and nothing else."""
     paths = [path for path in out.iterdir() if path.name != LOCK_FILE]
-    if not paths:
+    # A demo that was killed may have left the new recipe alone.
+    if all(path.name.startswith(".recipe.toml.") for path in paths):
         return
     file = out / "recipe.toml"
     if not file.is_file() or load_recipe(file).name != "demo":

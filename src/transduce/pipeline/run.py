@@ -100,7 +100,7 @@ def run_recipe(
     Args:
         recipe: what to run.
         out: the run's folder; it may hold what `prepare_run` wrote.
-        resume: continue the run that `out` holds.
+        resume: continue the run that `out` holds, or begin one if it holds none.
         start: the model to start from, which the recipe must fit (`adopt_model`); None: random.
         on_event: called with each event.
 
@@ -111,7 +111,7 @@ def run_recipe(
     with process_group() as process, exclusive_lock(out) if process.is_rank_zero else nullcontext():
         prepared = None
         if process.is_rank_zero:
-            resume = resume or (process.restarts > 0 and (out / "recipe.toml").is_file())
+            resume = resume or process.restarts > 0
             prepared = _prepare(
                 recipe, out, resume=resume, start=start, process=process, on_event=on_event
             )
@@ -161,6 +161,8 @@ def _prepare(
 ) -> Prepared | None:
     """Check that the run is possible and prepare its corpus; None if it is finished already."""
     check_output_folder(recipe, out, resume=resume)
+    if resume and not (out / "recipe.toml").is_file():
+        on_event(LogMessage(f"{out} holds no run yet: beginning one"))
     if recover_interrupted(out / "model"):
         on_event(LogMessage(f"{out} is finished: its model is {out / 'model'}"))
         return None
@@ -190,24 +192,30 @@ def check_output_folder(recipe: Recipe, out: Path, *, resume: bool) -> None:
     Args:
         recipe: of the run.
         out: the run's folder.
-        resume: whether to continue the run that it holds.
+        resume: whether to continue the run that it holds, if any.
 
     Raises:
         ValueError: one line that says what to do instead.
     """
     file = out / "recipe.toml"
     if resume and not file.is_file():
-        raise ValueError(f"{out} holds no run to resume: leave --resume out")
+        if has_begun(out):
+            raise ValueError(f"{file} is missing: put it back, or name another folder with --out")
+        if not recipe.data.train:
+            raise ValueError(
+                f"{out} holds no run to resume: name its folder with --out, or a corpus to begin"
+            )
     if not resume and has_begun(out):
         raise ValueError(
             f"{out} already holds a run: continue it with --resume, "
             f"or name another folder with --out"
         )
-    allowed = ("prepared", ".prepared.", LOCK_FILE)  # a killed `prepare` may leave these
+    # What a run that was killed before it had its recipe.toml may leave.
+    allowed = ("prepared", ".prepared.", ".recipe.toml.", LOCK_FILE)
     held = () if file.is_file() or not out.is_dir() else out.iterdir()
     if any(not path.name.startswith(allowed) for path in held):
         raise ValueError(f"{out} holds other files: name another folder with --out")
-    if not resume:
+    if not (resume and file.is_file()):
         return
     for key in differences(load_recipe(file), recipe):
         if key not in _MACHINE:
