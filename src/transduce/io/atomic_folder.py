@@ -2,8 +2,9 @@
 
 Every folder gets a manifest.json with the size and SHA-256 of its files, so that a reader can tell
 an intact folder from a damaged or foreign one before it reads any other byte. A writer that is
-killed leaves `.NAME.new-PID` or, during the exchange of two folders, `.NAME.old-PID`; the next
-writer or reader cleans up (`recover_interrupted`).
+killed leaves `.NAME.new-PID` or, during the exchange of two folders, `.NAME.old-PID`. The next
+writer deletes them: it holds the lock, so that their owner is dead, even one on another host or in
+another container, whose PID says nothing here. A reader deletes nothing (`recover_interrupted`).
 """
 
 import errno
@@ -17,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from transduce.io.lock import writer_lock
+
 MANIFEST = "manifest.json"
 CARD = "README.md"
 """Written for people, who may edit it: not in the manifest."""
@@ -29,21 +32,27 @@ def atomic_folder(folder: Path) -> Generator[Path]:
     """Yield an empty folder to write into; it becomes `folder` when the block succeeds.
 
     An existing folder is replaced; if the block fails, it stays as it was.
+
+    Raises:
+        ValueError: if another process is writing it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    recover_interrupted(folder)
-    fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
-    fresh.mkdir()
-    try:
-        yield fresh
-        _write_manifest(fresh)
-        _fsync(*fresh.rglob("*"), fresh, fresh.parent)
-        _swap_in(fresh, folder)
-    except BaseException as error:
-        shutil.rmtree(fresh, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno in _DISK_FULL and error.filename is None:
-            error.filename = str(folder)  # a failed write does not name its file
-        raise
+    with writer_lock(folder):
+        recover_interrupted(folder)
+        for leftover in (*_leftovers(folder, "old"), *_leftovers(folder, "new")):
+            shutil.rmtree(leftover, ignore_errors=True)
+        fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
+        fresh.mkdir()
+        try:
+            yield fresh
+            _write_manifest(fresh)
+            _fsync(*fresh.rglob("*"), fresh, fresh.parent)
+            _swap_in(fresh, folder)
+        except BaseException as error:
+            shutil.rmtree(fresh, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in _DISK_FULL and error.filename is None:
+                error.filename = str(folder)  # a failed write does not name its file
+            raise
 
 
 @contextmanager
@@ -51,41 +60,43 @@ def atomic_file(file: Path) -> Generator[BinaryIO]:
     """Yield a stream to write to; it becomes `file` only if the block succeeds.
 
     Anything but a regular file, such as /dev/null or a pipe, is written to directly.
+
+    Raises:
+        ValueError: if another process is writing it.
     """
     if file.exists() and not file.is_file():
         with file.open("wb") as stream:
             yield stream
         return
-    for leftover in _leftovers(file, "new"):
-        with suppress(OSError):
-            leftover.unlink()
-    fresh = file.with_name(f".{file.name}.new-{os.getpid()}")
-    try:
-        with fresh.open("wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(fresh, file)
-    except BaseException:
-        with suppress(OSError):  # the first error is the informative one
-            fresh.unlink()
-        raise
+    with writer_lock(file):
+        for leftover in _leftovers(file, "new"):
+            with suppress(OSError):
+                leftover.unlink()
+        fresh = file.with_name(f".{file.name}.new-{os.getpid()}")
+        try:
+            with fresh.open("wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(fresh, file)
+        except BaseException:
+            with suppress(OSError):  # the first error is the informative one
+                fresh.unlink()
+            raise
 
 
 def recover_interrupted(folder: Path) -> bool:
-    """Clean up after killed writers of `folder`; return whether the folder exists.
+    """Move a folder back that a writer killed between two renames had moved aside.
 
-    A writer killed between the two renames of an exchange had moved the old folder aside: it is
-    moved back. Incomplete folders are deleted. Those of running processes are left alone.
+    Readers call this too: it deletes nothing, and waits for a writer that lives.
+
+    Returns:
+        Whether the folder exists.
     """
-    for old in _leftovers(folder, "old"):
-        with suppress(OSError):  # read-only media stay as they are
-            if folder.exists():
-                shutil.rmtree(old)
-            else:
-                old.rename(folder)
-    for new in _leftovers(folder, "new"):
-        shutil.rmtree(new, ignore_errors=True)
+    if not folder.exists() and _leftovers(folder, "old"):
+        with suppress(OSError, ValueError), writer_lock(folder):  # read-only media stay as they are
+            if not folder.exists():
+                _leftovers(folder, "old")[-1].rename(folder)
     return folder.is_dir()
 
 
@@ -137,24 +148,8 @@ def sha256(file: Path) -> str:
 
 
 def _leftovers(folder: Path, kind: str) -> list[Path]:
-    """Temporary folders of writers that no longer run."""
-    paths = folder.parent.glob(f".{glob.escape(folder.name)}.{kind}-*")
-    return [path for path in paths if not _is_alive(path.name.rpartition("-")[2])]
-
-
-def _is_alive(pid: str) -> bool:
-    """Whether another running process has this PID; True where that cannot be determined."""
-    if not pid.isdecimal() or os.name != "posix":
-        return True
-    if int(pid) == os.getpid():  # of an earlier process: PIDs are reused
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # it exists, under another user
-        return True
-    return True
+    """Temporary files or folders of writers; none of them lives if this process is the writer."""
+    return sorted(folder.parent.glob(f".{glob.escape(folder.name)}.{kind}-*"))
 
 
 def _write_manifest(folder: Path) -> None:

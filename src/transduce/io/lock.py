@@ -11,6 +11,7 @@ LOCK_FILE = ".lock"
 """The locked file; it holds its owner's PID. One left by a killed process blocks nobody."""
 
 _TIMEOUT = 0.1  # seconds: long enough to retry a file that its last owner was just deleting
+_WRITING = 10.0  # seconds that a writer waits for another one of the same file or folder
 
 
 @contextmanager
@@ -23,30 +24,51 @@ def exclusive_lock(folder: Path) -> Generator[None]:
         ValueError: if another process or thread holds it, or it is a file.
         OSError: if the folder cannot be written to.
     """
-    file = folder.resolve() / LOCK_FILE
-    lock = FileLock(file, timeout=_TIMEOUT, thread_local=True, is_singleton=True)
-    if lock.is_locked:
-        yield
-        return
     if folder.is_file():
         raise ValueError(f"{folder} is a file: name a folder by --out")
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        _acquire(lock, file)
-        try:
+        file = folder.resolve() / LOCK_FILE
+        with _held(file, file.parent, timeout=_TIMEOUT):
+            with suppress(OSError):
+                file.write_text(str(os.getpid()))
             yield
-        finally:
-            with suppress(OSError):  # Windows deletes no open file
-                file.unlink()  # before the release: afterwards it may be another owner's
-            lock.release()
     finally:
         with suppress(OSError):  # it is not empty
             for path in created:
                 path.rmdir()
 
 
-def _acquire(lock: FileLock, file: Path) -> None:
+@contextmanager
+def writer_lock(path: Path) -> Generator[None]:
+    """Be the only writer of a file or folder, by a lock file beside it: `.NAME.lock`.
+
+    Raises:
+        ValueError: if another process or thread is writing it, and takes long.
+        OSError: if nothing can be written there.
+    """
+    with _held(path.parent.resolve() / f".{path.name}{LOCK_FILE}", path, timeout=_WRITING):
+        yield
+
+
+@contextmanager
+def _held(file: Path, locked: Path, *, timeout: float) -> Generator[None]:
+    """Hold a lock file, which stands for what is locked, and delete it afterwards."""
+    lock = FileLock(file, timeout=timeout, thread_local=True, is_singleton=True)
+    if lock.is_locked:
+        yield
+        return
+    _acquire(lock, file, locked)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows deletes no open file
+            file.unlink()  # before the release: afterwards it may be another owner's
+        lock.release()
+
+
+def _acquire(lock: FileLock, file: Path, locked: Path) -> None:
     file.touch()  # so that an OSError below is about locking, not about writing
     try:
         lock.acquire()
@@ -55,10 +77,8 @@ def _acquire(lock: FileLock, file: Path) -> None:
         with suppress(OSError):  # Windows reads no locked file
             owner = file.read_text(errors="replace")
         raise ValueError(
-            f"{file.parent} is being written to by another process (PID {owner or 'unknown'}): "
-            f"wait until it ends, or choose another folder"
+            f"{locked} is being written to by another process{owner and f' (PID {owner})'}: "
+            f"wait until it ends, or choose another {'file' if locked.is_file() else 'folder'}"
         ) from None
     except OSError:  # a file system without locks
         return
-    with suppress(OSError):
-        file.write_text(str(os.getpid()))

@@ -5,11 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
+from transduce.bundle.bundle import find_bundle
+from transduce.io import lock
 from transduce.io.atomic_folder import (
     atomic_file,
     atomic_folder,
@@ -23,11 +27,15 @@ WHAT = "a box"
 
 @pytest.fixture
 def box(tmp_path: Path) -> Path:
-    with atomic_folder(tmp_path / "box") as fresh:
+    return a_box(tmp_path / "box")
+
+
+def a_box(folder: Path) -> Path:
+    with atomic_folder(folder) as fresh:
         (fresh / "a.txt").write_text("some text")
         (fresh / "deep").mkdir()
         (fresh / "deep" / "b.bin").write_bytes(bytes(range(97)))
-    return tmp_path / "box"
+    return folder
 
 
 def fail_in_the_middle(folder: Path, failure: BaseException) -> None:
@@ -115,6 +123,9 @@ def test_a_writer_killed_behind_the_renames_leaves_the_new_folder(box: Path):
     (box / "a.txt").write_text("new text!")
 
     assert recover_interrupted(box)
+    assert old.is_dir()
+    with atomic_folder(box) as fresh:
+        (fresh / "a.txt").write_text((box / "a.txt").read_text())
 
     assert (box / "a.txt").read_text() == "new text!"
     assert [path.name for path in box.parent.iterdir()] == ["box"]
@@ -138,15 +149,67 @@ def test_a_number_that_comes_again_is_not_taken_for_its_former_owner(tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["box"]
 
 
-def test_nothing_of_a_writer_that_lives_is_touched(box: Path):
-    theirs = box.with_name(f".box.new-{os.getppid()}")
-    theirs.mkdir()
-    moved = box.rename(box.with_name(f".box.old-{os.getppid()}"))
+ELSEWHERE = """
+import os, sys
+from pathlib import Path
+from transduce.io.atomic_folder import {writer}
+os.getpid = lambda: 4194399  # as in another container: no process here has this number
+with {writer}(Path(sys.argv[1])) as fresh:
+    print("writing", flush=True)
+    sys.stdin.read()
+    {write}
+"""
 
-    assert not recover_interrupted(box)
 
-    assert theirs.is_dir()
-    assert moved.is_dir()
+@contextmanager
+def writing_elsewhere(path: Path, *, writer: str, write: str = "") -> Iterator[Popen[str]]:
+    """A writer whose PID says nothing here, in the middle of its work until its input ends."""
+    code = ELSEWHERE.format(writer=writer, write=write)
+    with Popen([sys.executable, "-c", code, path], stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        yield process
+
+
+def test_a_reader_leaves_a_writer_of_another_container_alone(tmp_path: Path):
+    box = a_box(tmp_path / "best")
+    write = "(fresh / 'a.txt').write_text('newer')"
+    with writing_elsewhere(box, writer="atomic_folder", write=write) as process:
+        assert find_bundle(box.parent) == box
+        process.communicate("")
+
+    assert process.returncode == 0
+    assert (box / "a.txt").read_text() == "newer"
+    assert [path.name for path in tmp_path.iterdir()] == ["best"]
+
+
+def test_a_reader_waits_for_an_exchange(box: Path, monkeypatch: pytest.MonkeyPatch):
+    """It must not take the folder that was moved aside from a writer that lives."""
+    monkeypatch.setattr(lock, "_WRITING", 0.05)
+    with writing_elsewhere(box, writer="atomic_folder", write="1/0") as process:
+        aside = box.rename(box.with_name(".box.old-4194399"))
+
+        assert not recover_interrupted(box)
+        assert aside.is_dir()
+        process.kill()
+
+    assert recover_interrupted(box)
+
+
+@pytest.mark.parametrize("writer", ["atomic_folder", "atomic_file"])
+def test_a_second_writer_is_refused_and_leaves_the_first_alone(
+    tmp_path: Path, writer: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lock, "_WRITING", 0.05)
+    with writing_elsewhere(tmp_path / "made", writer=writer) as process:
+        ours = {"atomic_folder": atomic_folder, "atomic_file": atomic_file}[writer]
+        refusal = pytest.raises(ValueError, match=r"made is being written to by another process")
+        with refusal, ours(tmp_path / "made"):
+            pass
+        process.communicate("")
+
+    assert process.returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
 def test_a_file_is_whole_or_absent(tmp_path: Path):
