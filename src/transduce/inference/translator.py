@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -132,7 +133,11 @@ class Continuation(NamedTuple):
 
 
 class Translator:
-    """Translates with one model, or with an ensemble. `load` makes one from a folder."""
+    """Translates with one model, or with an ensemble. `load` makes one from a folder.
+
+    A translator made by `load` can be pickled, which stores the folder: it is loaded again. After a
+    fork the child computes with one thread, and loads models of CTranslate2 again.
+    """
 
     def __init__(
         self,
@@ -156,6 +161,7 @@ class Translator:
         """
         self._searcher = Searcher(engines, tokenizer, model=model)
         self._tokenizer = tokenizer
+        self._reload: Callable[[], Translator] | None = None  # what `load` did
         self.model, self.search = model, search
         self.confidence, self.engine_description = confidence, engine_description
 
@@ -188,7 +194,7 @@ class Translator:
         """
         bundle = Bundle.load(path, device=device)
         if not ensemble:
-            return cls.from_bundle(
+            translator = cls.from_bundle(
                 bundle,
                 device=device,
                 engine=engine,
@@ -196,13 +202,36 @@ class Translator:
                 plan=plan,
                 shortlist=shortlist,
             )
-        if shortlist is not None:
+        elif shortlist is not None:
             raise ValueError("an ensemble cannot use a shortlist: leave it out")
-        if engine == "ctranslate2" or compute_type != "float32" or plan is not None:
+        elif engine == "ctranslate2" or compute_type != "float32" or plan is not None:
             raise ValueError(
                 "an ensemble needs the torch engine: choose engine auto or torch, and leave "
                 "out compute types and plans"
             )
+        else:
+            translator = cls._load_ensemble(path, bundle, ensemble, device=device)
+        translator._reload = partial(
+            cls.load,
+            Path(path).resolve(),
+            ensemble=[Path(other).resolve() for other in ensemble],
+            device=device,
+            engine=engine,
+            compute_type=compute_type,
+            plan=plan,
+            shortlist=shortlist,
+        )
+        return translator
+
+    @classmethod
+    def _load_ensemble(
+        cls,
+        path: str | Path,
+        bundle: Bundle,
+        ensemble: Sequence[str | Path],
+        *,
+        device: torch.device | str,
+    ) -> "Translator":
         models = [bundle.model]
         for other in ensemble:
             member = Bundle.load(other, device=device)
@@ -277,6 +306,14 @@ class Translator:
         engine = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
         search = _fit_to_positions(search, longest=engine.longest)
         return cls([engine], tokenizer, model=models[0], search=search)
+
+    def __reduce__(self) -> tuple[Callable[[], "Translator"], tuple[()]]:
+        if self._reload is None:
+            raise TypeError(
+                "only a translator made by Translator.load can be pickled: save the model and load "
+                "it in the other process"
+            )
+        return self._reload, ()
 
     def translate(
         self,

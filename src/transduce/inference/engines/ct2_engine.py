@@ -22,10 +22,13 @@ With a shortlist this holds approximately: its pieces share all probability, so 
 higher, and a sentence may use pieces allowed by others of its batch. Token scores are exact.
 """
 
+import ctypes
 import itertools
 import json
 import math
+import os
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -60,6 +63,9 @@ MAX_ROWS = 64
 
 _NO_PENALTY = 1e-30  # as an exponent: a penalty of 1, without being 0
 _IMPOSSIBLE = -1e6  # below any log-probability: a masked piece was taken for lack of others
+
+_ENGINES: "weakref.WeakSet[Ct2Engine]" = weakref.WeakSet()
+"""All engines of this process, which load their models again in a forked child."""
 
 
 class Ct2Engine:
@@ -121,6 +127,7 @@ class Ct2Engine:
         self._lock = threading.Lock()
         self._loaded: dict[Plan, Ct2Model] = {}
         self._model(self.plans.throughput)
+        _ENGINES.add(self)
 
     @property
     def preferred_batches(self) -> int:
@@ -219,6 +226,14 @@ class Ct2Engine:
         lengths = (config.limit(len(request.source)) for request in requests)
         return [constraints.limit(min(length, self._longest)) for length in lengths]
 
+    def unload_after_fork(self) -> None:
+        """Load models anew, on first use: CTranslate2's threads did not survive the fork."""
+        for model in self._loaded.values():
+            # Never freed: the destructor would wait for these threads, if only at the exit.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(model))
+        self._loaded.clear()
+        self._lock = threading.Lock()  # a thread that is gone may have held it
+
     def _model(self, plan: Plan) -> Ct2Model:
         """Return the model for a plan, loaded on first use."""
         with self._lock:
@@ -227,6 +242,15 @@ class Ct2Engine:
                     self._folder, plan, pieces=self._pieces, device=self._device
                 )
             return self._loaded[plan]
+
+
+def _unload_after_fork() -> None:
+    for engine in list(_ENGINES):
+        engine.unload_after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_unload_after_fork)
 
 
 _Group = Sequence[int]  # indices of requests that are searched together

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.context import ForkProcess
 from typing import Generic, TypeVar, cast
@@ -26,6 +27,11 @@ _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
 _enabled = False
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    # OpenMP's threads do not survive a fork: a child that used more than its own would wait for
+    # them for ever, in a translation or already in loading a model.
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 @contextmanager
