@@ -67,14 +67,14 @@ def test_a_file_is_the_old_one_or_the_new_one_whatever_failed(tmp_path: Path, fa
             stream.write(text.encode())
 
     def check() -> None:
-        assert file.read_text() == "old"
+        assert file.read_text() in ("old", "new")
         write("old")
         assert names(tmp_path) == {"a.txt"}
 
     write("old")
     touches = at_every_touch(tmp_path, failure, work=lambda: write("new"), check=check)
 
-    assert touches == 3
+    assert touches == (3 if failure == "full once" else 4)  # the lock's deletion
 
 
 @both

@@ -54,7 +54,10 @@ class MetricsLog:
         self._started = time.perf_counter()
         self._losses: deque[float] = deque(maxlen=_RECENT)
         if process.is_rank_zero:  # one file, and so one writer
-            _drop_lines_after(path, state.update)
+            lost = _drop_lines_after(path, state.update)
+            if lost:
+                lines = "1 damaged line" if lost == 1 else f"{lost:,} damaged lines"
+                on_event(LogMessage(f"{path}: {lines} of the log left out; training is unaffected"))
         self._begin()
 
     def seconds(self) -> float:
@@ -211,21 +214,33 @@ def divergence_error(loss: float, update: int) -> FloatingPointError:
     return FloatingPointError(f"the validation loss is {loss} at update {update}: {_ADVICE}")
 
 
-def _drop_lines_after(path: Path, update: int) -> None:
-    """Drop the lines of updates after the checkpoint; the last line may be incomplete."""
+def _drop_lines_after(path: Path, update: int) -> int:
+    """Drop the lines of updates after the checkpoint, and damaged ones; return how many of these.
+
+    A last line without its end is of a run that was killed, and no damage.
+    """
     if not path.exists():
-        return
-    kept: list[str] = []
-    for line in path.read_text(encoding="utf-8").split("\n"):
-        try:
-            fields = json.loads(line)
-        except ValueError:  # the end, or a line that the run was killed in
-            break
-        if fields["update"] > update:
-            break
-        kept.append(line + "\n")
+        return 0
+    lines = path.read_bytes().split(b"\n")[:-1]
+    updates = [_update_of(line) for line in lines]
+    kept = [
+        place for place, number in enumerate(updates) if number is not None and number <= update
+    ]
     with atomic_file(path) as stream:
-        stream.write("".join(kept).encode())
+        stream.writelines(lines[place] + b"\n" for place in kept)
+    last = kept[-1] if kept else -1
+    dropped = set(range(len(lines))).difference(kept)
+    # A number that is too high among lower ones is damaged, too.
+    return sum(updates[place] is None or place < last for place in dropped)
+
+
+def _update_of(line: bytes) -> int | None:
+    """The update of a line of the log; None if it is damaged."""
+    try:
+        update = json.loads(line)["update"]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return None
+    return update if isinstance(update, int) else None
 
 
 @runtime_checkable

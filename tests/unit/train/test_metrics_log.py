@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,39 @@ def test_going_on_forgets_a_torn_last_line(tmp_path: Path):
     begin(path, update=4)
 
     assert path.read_text() == '{"update": 3}\n'
+
+
+@pytest.mark.parametrize(
+    "damage", [b'{"updat\xe5": 30}', b'{"update": "30"}', b"7", b'{"update": 90}']
+)
+def test_a_damaged_line_is_left_out_and_the_rest_kept(tmp_path: Path, damage: bytes):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"update": 20}\n' + damage + b'\n{"update": 40}\n{"update": 50}\n')
+    told: list[Event] = []
+
+    begin(path, update=40, told=told)
+
+    assert [line["update"] for line in lines(path)] == [20, 40]
+    said = f"{path}: 1 damaged line of the log left out; training is unaffected"
+    assert told == [LogMessage(said)]
+
+
+def test_no_flipped_bit_costs_another_line_or_stops_a_resume(tmp_path: Path):
+    path, draw = tmp_path / "metrics.jsonl", random.Random(3)
+    whole = [b'{"update": %d, "loss": 2.5, "best": true}\n' % update for update in (10, 20, 30)]
+    for _ in range(150):
+        place, bit = draw.randrange(len(whole[1])), draw.randrange(8)
+        flipped = bytearray(whole[1])
+        flipped[place] ^= 1 << bit
+        path.write_bytes(whole[0] + flipped + whole[2])
+        told: list[Event] = []
+
+        begin(path, update=30, told=told)
+
+        kept = path.read_bytes()
+        assert kept.startswith(whole[0])
+        assert kept.endswith(whole[2]) or place == len(whole[1]) - 1  # two lines in one
+        assert told or kept == whole[0] + flipped + whole[2]
 
 
 def test_starting_over_starts_an_empty_file(tmp_path: Path):
