@@ -33,9 +33,9 @@ from transduce.export.marian_files import (
     MarianConfig,
     halves_to_interleaved,
     interleaved_to_halves,
+    read_file,
     read_json,
     read_languages,
-    read_model_file,
     read_settings,
     read_weights,
     tensor_map,
@@ -80,9 +80,7 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
         tokenizer=_tokenizer(folder, ids),
         languages=_languages(folder, source=source, target=target),
         search=_search(folder, config),
-        provenance=replace(
-            Provenance.current(), started_from={folder.resolve().name: sha256(path)}
-        ),
+        provenance=Provenance.current(started_from={folder.resolve().name: sha256(path)}),
     )
 
 
@@ -266,7 +264,7 @@ def _drop_zero_biases(
 
 def _tokenizer(folder: Path, ids: _IdMap) -> Tokenizer:
     """A single tokenizer if the folder was exported by us, else a pair of two models."""
-    source, target = (read_model_file(folder / name) for name in (SOURCE, TARGET))
+    source, target = (read_file(folder / name) for name in (SOURCE, TARGET))
     if source == target:
         try:
             own = Tokenizer.from_bytes(source)

@@ -30,6 +30,21 @@ GENERATION, TOKENIZER_CONFIG, PICKLE = (
 )
 _MARIAN = "only models of Marian's architecture, such as those of OPUS-MT, can be imported"
 
+_REQUIRED_FLAGS = {
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+    "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True,
+}
+_EQUAL_FIELDS = (
+    ("decoder_vocab_size", "vocab_size"),
+    ("encoder_attention_heads", "decoder_attention_heads"),
+    ("encoder_ffn_dim", "decoder_ffn_dim"),
+    ("decoder_start_token_id", "pad_token_id"),
+)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MarianConfig:
@@ -76,42 +91,18 @@ class MarianConfig:
 
     def why_not(self) -> str:
         """Return the first feature that our model lacks; empty if it has all."""
-        table: tuple[tuple[bool, str], ...] = (
-            (
-                not self.is_encoder_decoder or "MarianForCausalLM" in (self.architectures or ()),
-                "a decoder without encoder",
-            ),
-            (self.normalize_before, "normalize_before true"),
-            (self.normalize_embedding, "normalize_embedding true"),
-            (self.add_final_layer_norm, "add_final_layer_norm true"),
-            (not self.static_position_embeddings, "static_position_embeddings false"),
-            (not self.share_encoder_decoder_embeddings, "share_encoder_decoder_embeddings false"),
-            (not self.tie_word_embeddings, "tie_word_embeddings false"),
-            (
-                self.decoder_vocab_size not in (None, self.vocab_size),
-                f"decoder_vocab_size {self.decoder_vocab_size} but vocab_size {self.vocab_size}",
-            ),
-            (
-                self.encoder_attention_heads != self.decoder_attention_heads,
-                f"encoder_attention_heads {self.encoder_attention_heads} but "
-                f"decoder_attention_heads {self.decoder_attention_heads}",
-            ),
-            (
-                self.encoder_ffn_dim != self.decoder_ffn_dim,
-                f"encoder_ffn_dim {self.encoder_ffn_dim} but decoder_ffn_dim "
-                f"{self.decoder_ffn_dim}",
-            ),
-            (
-                self.decoder_start_token_id != self.pad_token_id,
-                f"decoder_start_token_id {self.decoder_start_token_id} but pad_token_id "
-                f"{self.pad_token_id}",
-            ),
-            (
-                bool(self.d_model % self.encoder_attention_heads),
-                f"d_model {self.d_model} not divisible by {self.encoder_attention_heads} heads",
-            ),
-        )
-        return next((reason for holds, reason in table if holds), "")
+        if not self.is_encoder_decoder or "MarianForCausalLM" in (self.architectures or ()):
+            return "a decoder without encoder"
+        for name, required in _REQUIRED_FLAGS.items():
+            if (flag := getattr(self, name)) != required:
+                return f"{name} {str(flag).lower()}"
+        for name, other in _EQUAL_FIELDS:
+            value, expected = getattr(self, name), getattr(self, other)
+            if value not in (None, expected):
+                return f"{name} {value} but {other} {expected}"
+        if self.d_model % self.encoder_attention_heads:
+            return f"d_model {self.d_model} not divisible by {self.encoder_attention_heads} heads"
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,12 +198,9 @@ def read_json(path: Path) -> dict[str, object]:
     Raises:
         ValueError: if it is missing or damaged.
     """
+    content = read_file(path)
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(
-            f"{path} is missing: {path.parent} is not a complete Marian model"
-        ) from None
+        values = json.loads(content.decode())
     except ValueError:
         raise ValueError(f"{path} is not valid JSON: copy it again") from None
     if not isinstance(values, dict):
@@ -220,8 +208,8 @@ def read_json(path: Path) -> dict[str, object]:
     return values
 
 
-def read_model_file(path: Path) -> bytes:
-    """Read a SentencePiece model.
+def read_file(path: Path) -> bytes:
+    """Read a file that every Marian model has.
 
     Raises:
         ValueError: if it is missing.
