@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from transduce.cli.app import ModelFolder, app, print_stdout
-from transduce.cli.translate import load_translator
 
 
 @app.command()
@@ -24,6 +23,8 @@ def alternatives(
     \b
       transduce alternatives runs/mine "A dog runs." --after "Ein"
     """
-    translator = load_translator(model, (), device="cpu", engine="torch")
+    from transduce.inference.translator import Translator
+
+    translator = Translator.load(model, engine="torch")
     for option in translator.alternatives(sentence, after, count=count):
         print_stdout(f"{option.probability:.4f}\t{option.piece}\t{option.text}")

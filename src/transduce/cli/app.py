@@ -42,6 +42,11 @@ Ensemble = Annotated[
 ]
 JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Device = Annotated[str, typer.Option(help='Device: "cpu", "cuda" or "auto".')]
+Workers = Annotated[int | None, typer.Option(help="Parallel batches [default: measured].")]
+Threads = Annotated[int | None, typer.Option(help="Threads per worker [default: measured].")]
+BleuTokenizer = Annotated[
+    str, typer.Option(help='BLEU tokeniser [default: by language]; "none" for tokenised text.')
+]
 
 
 def corpus_settings(source: Path | None, target: Path | None) -> list[str]:
@@ -66,6 +71,16 @@ def hint_to_resume(out: Path) -> Generator[None]:
     except (KeyboardInterrupt, SystemExit):
         if (out / "checkpoints").is_dir():
             print_stderr(f"interrupted; resume with: {command_name()} train --resume --out {out}")
+        raise
+
+
+@contextmanager
+def hint_to_repeat() -> Generator[None]:
+    """Say how an interrupted command resumes that continues what it finds."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        print_stderr("interrupted; repeat the command to resume")
         raise
 
 

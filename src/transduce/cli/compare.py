@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from transduce.cli.app import JsonObject, ReferenceText, app, print_stdout
+from transduce.cli.app import BleuTokenizer, JsonObject, ReferenceText, app, print_stdout
 from transduce.io.streams import read_lines
 
 
@@ -21,9 +21,7 @@ def compare(
         list[str] | None, typer.Option(help="bleu, chrf or ter; repeatable [default: all].")
     ] = None,
     language: Annotated[str, typer.Option(help="Code of the target language.")] = "",
-    tokenize: Annotated[
-        str, typer.Option(help='BLEU tokeniser [default: by language]; "none" for tokenised text.')
-    ] = "",
+    tokenize: BleuTokenizer = "",
     test: Annotated[
         Literal["bootstrap", "randomization"], typer.Option(help="Paired significance test.")
     ] = "bootstrap",

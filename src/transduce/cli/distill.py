@@ -12,7 +12,7 @@ from transduce.cli.app import (
     TargetCorpus,
     app,
     corpus_settings,
-    print_stderr,
+    hint_to_repeat,
     print_stdout,
 )
 
@@ -69,12 +69,8 @@ def distill(
         f"tokenizer.vocab_size={Bundle.load(teacher).tokenizer.vocab_size}",
     ]
     selected, reason = choose_recipe(recipe, [*explicit, *student])
-    with event_printer(sys.stderr) as on_event:
-        try:
-            result = run_distillation(
-                teacher, selected, out, beam=beam, on_event=with_first_message(reason, on_event)
-            )
-        except (KeyboardInterrupt, SystemExit):
-            print_stderr("interrupted; repeat the command to resume")
-            raise
+    with event_printer(sys.stderr) as on_event, hint_to_repeat():
+        result = run_distillation(
+            teacher, selected, out, beam=beam, on_event=with_first_message(reason, on_event)
+        )
     print_stdout(f"{result}\nmodel: {out / 'model'}")

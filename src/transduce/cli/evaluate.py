@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
-from transduce.cli.app import app, print_stderr, print_stdout
+from transduce.cli.app import BleuTokenizer, app, print_stderr, print_stdout
 from transduce.io.streams import open_lines, open_output, read_lines
 
 
@@ -42,9 +43,7 @@ def evaluate(
     language: Annotated[
         str, typer.Option(help="Code of the target language [default: the model's].")
     ] = "",
-    tokenize: Annotated[
-        str, typer.Option(help='BLEU tokeniser [default: by language]; "none" for tokenised text.')
-    ] = "",
+    tokenize: BleuTokenizer = "",
     report: Annotated[
         Path | None,
         typer.Option(metavar="FILE.html", help="Write an HTML report with a breakdown of errors."),
@@ -105,22 +104,14 @@ def _scores(inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bo
 
     metrics = select_metrics(metric)
     if inputs.model is None:
-        scores = score_lines(
-            hypotheses, references, language=language, tokenize=tokenize, metrics=metrics
-        )
+        score = partial(score_lines, hypotheses)
     else:
         from transduce.bundle.bundle import Bundle
         from transduce.inference.engines.parallel import enable_worker_processes
 
         enable_worker_processes()
-        scores = score_model(
-            Bundle.load(inputs.model),
-            sources,
-            references=references,
-            language=language,
-            tokenize=tokenize,
-            metrics=metrics,
-        )
+        score = partial(score_model, Bundle.load(inputs.model), sources)
+    scores = score(references=references, language=language, tokenize=tokenize, metrics=metrics)
     if as_json:
         return json.dumps([asdict(score) for score in scores], ensure_ascii=False)
     return "\n".join(map(str, scores))
@@ -134,10 +125,10 @@ def _write_report(
         raise ValueError(f"{file} is a folder: name a file for the page, such as report.html")
     if any(path is not None and path.resolve() == file.resolve() for path in inputs):
         raise ValueError(f"--report {file} would replace one of its inputs: name another file")
-    texts: dict[Path | None, list[str]] = {}
-    for path in (inputs.target, inputs.source, inputs.hypotheses, inputs.against):
-        if path is not None:
-            texts[path] = read_lines(path)
+    files = (inputs.target, inputs.source, inputs.hypotheses, inputs.against)
+    texts: dict[Path | None, list[str]] = {
+        path: read_lines(path) for path in files if path is not None
+    }
     references, sources = texts[inputs.target], texts.get(inputs.source)
     with open_output(file) as page:
         from transduce.data.segmentation import count_words

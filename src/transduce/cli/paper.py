@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from transduce.cli.app import Overrides, print_stderr, print_stdout
+from transduce.cli.app import Overrides, hint_to_repeat, print_stderr, print_stdout
 
 paper = typer.Typer(
     name="paper",
@@ -162,20 +162,16 @@ def table3(
         depth_divisor=depth_divisor,
     )
     chosen, drawn = named_rows(rows), named_seeds(seeds)
-    with event_printer(sys.stderr) as on_event:
-        try:
-            outcomes = measure(
-                corpus,
-                out,
-                rows=chosen,
-                seeds=drawn,
-                settings=shared,
-                threads=threads,
-                on_event=on_event,
-            )
-        except (KeyboardInterrupt, SystemExit):
-            print_stderr("interrupted; repeat the command to resume")
-            raise
+    with event_printer(sys.stderr) as on_event, hint_to_repeat():
+        outcomes = measure(
+            corpus,
+            out,
+            rows=chosen,
+            seeds=drawn,
+            settings=shared,
+            threads=threads,
+            on_event=on_event,
+        )
     result = report(outcomes, references=references(out), settings=shared)
     write(result, out)
     print_stdout(markdown(result))

@@ -15,7 +15,6 @@ from transduce.cli.app import (
     app,
     print_stdout,
 )
-from transduce.cli.translate import load_translator
 from transduce.io.streams import read_lines
 
 
@@ -40,7 +39,13 @@ def score(
       transduce score runs/mine --source test.en --target test.de --json
     """
     sources, targets = read_lines(source), read_lines(target)
-    translator = load_translator(model, also or (), device=device, engine="torch")
+
+    from transduce.inference.translator import Translator
+    from transduce.train.distributed import find_device
+
+    translator = Translator.load(
+        model, ensemble=also or (), device=find_device(device), engine="torch"
+    )
     for number, scored in enumerate(translator.score(sources, targets), start=1):
         if as_json:
             fields = {**asdict(scored), "log_prob": scored.log_prob, "mean": scored.mean}

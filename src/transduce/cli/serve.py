@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import app, print_stderr
+from transduce.cli.app import Threads, Workers, app, print_stderr
 from transduce.cli.translate import EngineName
 from transduce.serve.settings import ServerSettings, read_keys
 
@@ -40,12 +40,8 @@ def serve(
         str,
         typer.Option(envvar="LT_COMPUTE_TYPE", help="CTranslate2: float32, int8 or auto."),
     ] = "float32",
-    workers: Annotated[
-        int | None, typer.Option(help="Parallel batches [default: measured].")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="Threads per worker [default: measured].")
-    ] = None,
+    workers: Workers = None,
+    threads: Threads = None,
     char_limit: Annotated[
         int,
         typer.Option(envvar="LT_CHAR_LIMIT", help="Maximum characters per text (-1 = any)."),

@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from transduce.cli.app import Device, Ensemble, ModelFolder, app, print_stderr
-from transduce.cli.translate_documents import Format, read_input_document, translate_document
+from transduce.cli.app import Device, Ensemble, ModelFolder, Threads, Workers, app, print_stderr
+from transduce.cli.translate_documents import (
+    Format,
+    read_input_document,
+    translate_document,
+    translation_warnings,
+)
 from transduce.io.streams import open_lines, open_output
 
 if TYPE_CHECKING:
@@ -123,12 +128,8 @@ def translate(
             "or bfloat16 with torch."
         ),
     ] = "float32",
-    workers: Annotated[
-        int | None, typer.Option(help="Parallel batches [default: measured].")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="Threads per worker [default: measured].")
-    ] = None,
+    workers: Workers = None,
+    threads: Threads = None,
     shortlist: Annotated[
         Path | None,
         typer.Option(help="Lexical shortlist (vmap.txt): faster, with slightly different output."),
@@ -170,8 +171,14 @@ def translate(
     with open_lines(input) if document is None else nullcontext(iter(())) as lines:
         from transduce.inference.engines.parallel import enable_worker_processes
         from transduce.inference.glossary import read_glossary
-        from transduce.inference.translator import BATCH_TOKENS, Extras
+        from transduce.inference.translator import (
+            BATCH_TOKENS,
+            Extras,
+            Translator,
+            translate_texts,
+        )
         from transduce.search.config import DecodingConstraints, SamplingConfig
+        from transduce.train.distributed import find_device
 
         enable_worker_processes()
         sampling = SamplingConfig(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
@@ -182,13 +189,13 @@ def translate(
             sampling=sampling if sample else None,
         )
         terms = read_glossary(glossary) if glossary else ()
-        translator = load_translator(
+        translator = Translator.load(
             model,
-            also or (),
-            device=device,
+            ensemble=also or (),
+            plan=make_plan(workers, threads, compute_type),
+            device=find_device(device),
             engine=engine,
             compute_type=compute_type,
-            plan=(workers, threads),
             shortlist=shortlist,
         )
         if confidence:
@@ -211,15 +218,17 @@ def translate(
         )
         run([])  # checks the settings even if the input is empty
         if document is not None:
-            translate_document(
+            run_texts = partial(
+                translate_texts,
                 translator,
-                document,
-                output,
                 beam=beam,
                 alpha=alpha,
                 constraints=constraints,
                 extras=extras,
                 batch_tokens=batch_tokens,
+            )
+            translate_document(
+                run_texts, document, output, terms=terms, engine=translator.engine_description
             )
             return
         interactive = input is None and sys.stdin.isatty()
@@ -256,7 +265,8 @@ def _translate_lines(
                 progress=lambda lines_done, before=done: count(before + lines_done),
             )
             for number, translation in enumerate(translations, done + 1):
-                _warn(number, translation)
+                for warning in translation_warnings(translation):
+                    print_stderr(f"line {number}: {warning}")
                 out.write(_format(number, translation, options=options).encode())
                 if links is not None:
                     links.write(f"{translator.alignment(translation)}\n".encode())
@@ -266,42 +276,6 @@ def _translate_lines(
             done += len(chunk)
     if terms:
         print_stderr(applied.summary())
-
-
-def load_translator(
-    model: Path,
-    also: Sequence[Path],
-    *,
-    device: str,
-    engine: EngineName,
-    compute_type: str = "float32",
-    plan: tuple[int | None, int | None] = (None, None),
-    shortlist: Path | None = None,
-) -> "Translator":
-    """Load a model or an ensemble with the given command-line options.
-
-    Args:
-        model: folder of a model or of a run.
-        also: further models of an ensemble.
-        device: "cpu", "cuda" or "auto".
-        engine: inference engine.
-        compute_type: precision, such as "float32" or "int8".
-        plan: numbers of workers and of threads per worker; None means measured.
-        shortlist: file of a lexical shortlist.
-    """
-    from transduce.inference.translator import Translator
-    from transduce.train.distributed import find_device
-
-    fixed_plan = make_plan(*plan, compute_type)
-    return Translator.load(
-        model,
-        ensemble=also,
-        device=find_device(device),
-        engine=engine,
-        compute_type=compute_type,
-        plan=fixed_plan,
-        shortlist=shortlist,
-    )
 
 
 def make_plan(workers: int | None, threads: int | None, compute_type: str) -> "Plan | None":
@@ -356,15 +330,6 @@ def _check_calibrated(translator: "Translator", model: Path) -> None:
             f"{model} has no confidence calibration: run `transduce calibrate {model} --source "
             f"FILE --target FILE` on held-out text"
         )
-
-
-def _warn(number: int, translation: "Translation") -> None:
-    """Report a split or repetitive line on stderr."""
-    if translation.parts > 1:
-        print_stderr(f"line {number}: too long, translated in {translation.parts} parts")
-    if translation.flag:
-        retried = ", retranslated" if translation.mended else ""
-        print_stderr(f"line {number}: {translation.flag}{retried}")
 
 
 def _format(number: int, translation: "Translation", *, options: _OutputOptions) -> str:

@@ -1,7 +1,7 @@
 """transduce translate --format: documents."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,8 +11,8 @@ from transduce.io.streams import open_output
 if TYPE_CHECKING:
     from transduce.documents.formats import Document
     from transduce.documents.markup import RestoredText
-    from transduce.inference.translator import Extras, Translation, Translator
-    from transduce.search.config import DecodingConstraints
+    from transduce.inference.glossary import Term
+    from transduce.inference.translator import Translation
 
 Format = Literal["lines", "text", "html", "srt", "vtt", "po"]
 
@@ -34,44 +34,31 @@ def read_input_document(file: Path | None, form: Format) -> "Document":
 
 
 def translate_document(
-    translator: "Translator",
+    translate_texts: "Callable[..., Sequence[RestoredText]]",
     document: "Document",
     output: Path | None,
     *,
-    beam: int | None,
-    alpha: float | None,
-    constraints: "DecodingConstraints",
-    extras: "Extras",
-    batch_tokens: int,
+    terms: "tuple[Term, ...]",
+    engine: str,
 ) -> None:
     """Translate a document, and report split sentences and lost placeholders on stderr.
 
     Args:
-        translator: the model.
+        translate_texts: `inference.translator.translate_texts` with a model and its settings.
         document: the parsed input.
         output: output file; None means stdout.
-        beam: beam size; None means the model's.
-        alpha: length penalty; None means the model's.
-        constraints: constraints of the search.
-        extras: glossary and other steps around the search.
-        batch_tokens: batch size in pieces.
+        terms: the glossary, whose use is reported.
+        engine: description of the engine, for stderr.
     """
     from transduce.cli.progress import line_counter
     from transduce.inference.glossary import glossary_report
-    from transduce.inference.translator import translate_texts
 
     sentences: list[Translation] = []
     with open_output(output) as out, line_counter(sys.stderr) as count:
-        print_stderr(translator.engine_description)
+        print_stderr(engine)
         segments = translate_texts(
-            translator,
             [segment.text for segment in document.segments],
             markup=document.markup,
-            beam=beam,
-            alpha=alpha,
-            constraints=constraints,
-            extras=extras,
-            batch_tokens=batch_tokens,
             progress=count,
             on_translation=sentences.append,
         )
@@ -79,20 +66,25 @@ def translate_document(
         out.flush()
     _report_sentences(sentences)
     _report_lost(segments)
-    if extras.glossary:
+    if terms:
         texts = [(sentence.source, sentence.text) for sentence in sentences]
-        print_stderr(glossary_report(texts, extras.glossary).summary())
+        print_stderr(glossary_report(texts, terms).summary())
 
 
 def _report_sentences(sentences: "Sequence[Translation]") -> None:
     """Report split and repetitive sentences; they have no line number to name."""
     for sentence in sentences:
         excerpt = sentence.source if len(sentence.source) <= 40 else f"{sentence.source[:39]}…"
-        if sentence.parts > 1:
-            print_stderr(f"too long, translated in {sentence.parts} parts: {excerpt}")
-        if sentence.flag:
-            retried = ", retranslated" if sentence.mended else ""
-            print_stderr(f"{sentence.flag}{retried}: {excerpt}")
+        for warning in translation_warnings(sentence):
+            print_stderr(f"{warning}: {excerpt}")
+
+
+def translation_warnings(translation: "Translation") -> Iterator[str]:
+    """Say whether a sentence was split, and whether its translation is repetitive."""
+    if translation.parts > 1:
+        yield f"too long, translated in {translation.parts} parts"
+    if translation.flag:
+        yield f"{translation.flag}{', retranslated' if translation.mended else ''}"
 
 
 def _report_lost(segments: "Sequence[RestoredText]") -> None:
