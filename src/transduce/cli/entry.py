@@ -15,6 +15,13 @@ from typing import Annotated
 import typer
 
 from transduce.cli.app import app, print_stderr
+from transduce.io.machine import out_of_memory
+
+_LESS_MEMORY = {
+    "train": "lower batch.micro_tokens",
+    "translate": "lower --batch-tokens or --beam",
+}
+"""How a command needs less memory."""
 
 # Errors of the machine rather than of the input: exit code 1.
 _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM)
@@ -43,12 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         file = f"{error.filename}: " if error.filename else ""
         code = 1 if error.errno in _MACHINE_ERRORS else 2
         return _fail(f"{file}{error.strerror or error}", code=code)
-    except (FloatingPointError, MemoryError) as error:
-        return _fail(str(error) or "out of memory: lower batch.micro_tokens", code=1)
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's; torch may not be imported
+    except FloatingPointError as error:
+        return _fail(str(error), code=1)
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
             raise
-        return _fail("the device is out of memory: lower batch.micro_tokens", code=1)
+        remedy = _LESS_MEMORY.get(arguments[0], "free memory, or raise this process's limit")
+        own_message = isinstance(error, MemoryError) and str(error)
+        return _fail(own_message or f"out of memory: {remedy}", code=1)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
     finally:

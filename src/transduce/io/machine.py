@@ -34,6 +34,32 @@ def usable_cores() -> float:
     return float(min(count, int(quota) / int(period[0])) if quota.isdigit() else count)
 
 
+# Libraries report most failed allocations as a RuntimeError, recognisable by its text alone.
+_OUT_OF_MEMORY = (
+    "can't allocate memory",  # torch's allocator on CPUs
+    "Cannot allocate memory",  # the system's text for ENOMEM
+    "not enough memory",  # torch on other systems
+    "failed to allocate memory",  # MKL
+    "could not create a primitive",  # oneDNN, whose buffers and code it could not allocate
+    "std::bad_alloc",
+    "out of memory",  # a device's driver
+    "CUBLAS_STATUS_ALLOC_FAILED",  # a workspace of cuBLAS, which torch does not allocate
+)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory ran out, on the host or on a device.
+
+    >>> out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"))
+    True
+    >>> out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    False
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True  # the second is torch's, a RuntimeError with any text
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
+
+
 def keep_freed_memory() -> bool:
     """Make the C library keep freed blocks for the next step instead of returning them.
 

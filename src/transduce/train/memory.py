@@ -19,13 +19,14 @@ from torch import Tensor
 from transduce.data.batch import Batch
 from transduce.data.config import MICRO_TOKENS
 from transduce.io.atomic_folder import atomic_file
+from transduce.io.machine import out_of_memory
 from transduce.model.loss import chunk_size
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import Process
 from transduce.train.events import EventHandler, LogMessage
 from transduce.train.precision import make_replica
-from transduce.train.step import LossSettings, batch_loss, out_of_memory
+from transduce.train.step import LossSettings, batch_loss
 
 _USABLE = 0.8  # of the free memory
 _FRAGMENTATION = 1.4  # of a CPU's heap: freed blocks do not fit the next ones

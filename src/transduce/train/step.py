@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.data.batch import Batch
+from transduce.io.machine import out_of_memory
 from transduce.model.loss import (
     OutputProjectionInputs,
     chunked_cross_entropy,
@@ -221,28 +222,6 @@ def _empty_batch(pad: int) -> Batch:
     return Batch(
         source=padding, source_mask=None, target_in=padding, target_out=padding, target_tokens=0
     )
-
-
-# Not every failed allocation raises `torch.OutOfMemoryError`: the others are told by their text.
-_MESSAGES = (
-    "can't allocate memory",  # torch's allocator on CPUs
-    "not enough memory",  # the same on other systems
-    "out of memory",  # a device's driver
-    "CUBLAS_STATUS_ALLOC_FAILED",  # a workspace of cuBLAS, which torch does not allocate
-)
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that memory ran out, on the host or on a device.
-
-    >>> out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"))
-    True
-    >>> out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
-    False
-    """
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True  # the second is a RuntimeError too, whatever its text
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _MESSAGES)
 
 
 def positions(batch: Batch) -> int:
