@@ -1,16 +1,16 @@
-"""A recipe: the settings of every room in one file, and the one way in and out of it.
+"""Recipes: TOML files with all settings of a run.
 
-A recipe is TOML. It may extend another one, name a preset for the shape of the model, and leave
-out whatever the defaults (the paper's) say already. What comes out is frozen and complete, so a
-run never depends on a hidden default: `to_toml` writes all of it beside the weights. A key nobody
-knows is refused with the nearest one that somebody does. Free of torch, like every `config`.
+A recipe may extend another, name a preset of model sizes, and leave settings at their defaults
+(the paper's). A loaded recipe is frozen and complete, and `to_toml` stores all of it with the
+weights. An unknown key is refused with the nearest known one. No torch is imported here.
 """
 
 import difflib
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
 from types import UnionType
@@ -33,14 +33,14 @@ from transduce.search.config import SearchConfig
 from transduce.train.config import TrainConfig
 
 Table = dict[str, object]
-"""A TOML table as it was read: nothing is known of its values yet."""
+"""A TOML table with unchecked values."""
 
 _Settings = TypeVar("_Settings")
 
 _REASONS: Mapping[str, str] = {
     "model.positions=none": "without positions the model would be a bag of words",
 }
-"""Settings that people may well try, and why there is no such thing."""
+"""Reasons why plausible settings do not exist."""
 
 RENAMED: Mapping[str, str] = {
     "train.rate": "train.learning_rate",
@@ -58,16 +58,16 @@ _SHAPE = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k",
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """All that decides what a run learns. Made by `load_recipe`; each part belongs to its room."""
+    """All settings of a run, made by `load_recipe`."""
 
     name: str = "recipe"
-    """What the run is called: its folder is `runs/NAME` unless another is given."""
+    """The default run folder is `runs/NAME`."""
 
     languages: Languages = field(default_factory=Languages)
     data: CorpusConfig = field(default_factory=CorpusConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
-    """Its `vocab_size` is the one the tokenizer was asked for; training takes the one it got."""
+    """Its `vocab_size` is the tokenizer's setting; training takes the size of the trained one."""
 
     batch: BatchConfig = field(default_factory=BatchConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -76,14 +76,7 @@ class Recipe:
 
 
 _SECTIONS: Mapping[str, type] = {
-    "languages": Languages,
-    "data": CorpusConfig,
-    "tokenizer": TokenizerConfig,
-    "model": ModelConfig,
-    "batch": BatchConfig,
-    "train": TrainConfig,
-    "search": SearchConfig,
-    "score": ScoreConfig,
+    section: kind for section, kind in get_type_hints(Recipe).items() if section != "name"
 }
 
 
@@ -103,15 +96,14 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     Args:
         recipe: a shipped recipe's name, a row of the paper's Table 3 such as "table3-c5", or a
             TOML file.
-        overrides: settings over it, each "section.key=value" with a TOML value; a value that is
-            no TOML is taken as text.
+        overrides: each "section.key=value" with a TOML value; a value that is not TOML is text.
 
     Returns:
-        The recipe with every setting said.
+        The recipe with all settings.
 
     Raises:
-        ValueError: for a recipe that is not there or is no TOML, a setting nobody knows, or a value
-            that cannot be; one line that names the key, the value and what is allowed.
+        ValueError: for a missing file, invalid TOML, an unknown setting or an invalid value; one
+            line that names the key, the value and what is allowed.
 
     >>> load_recipe("tiny", ["train.updates=500"]).train.updates
     500
@@ -123,17 +115,13 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         if section not in _SECTIONS:
             raise ValueError(_unknown(section))
     tokenizer = _build(TokenizerConfig, "tokenizer", table=table)
-    follows: Table = {"vocab_size": tokenizer.vocab_size}
-    made = Recipe(
-        name=_text("name", name),
-        languages=_build(Languages, "languages", table=table),
-        data=_build(CorpusConfig, "data", table=table),
-        tokenizer=tokenizer,
-        model=_build(ModelConfig, "model", table=table, fixed=follows),
-        batch=_build(BatchConfig, "batch", table=table),
-        train=_build(TrainConfig, "train", table=table),
-        search=_build(SearchConfig, "search", table=table),
-        score=_build(ScoreConfig, "score", table=table),
+    fixed: Mapping[str, Table] = {"model": {"vocab_size": tokenizer.vocab_size}}
+    made = replace(
+        Recipe(name=_text("name", name), tokenizer=tokenizer),
+        **{
+            section: _build(kind, section, table=table, fixed=fixed.get(section))
+            for section, kind in _SECTIONS.items()
+        },
     )
     for contradiction in conflicts(made):
         raise ValueError(contradiction)
@@ -141,7 +129,7 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def explicit_settings(recipe: str | Path | None, overrides: Sequence[str] = ()) -> frozenset[str]:
-    """Name the settings that a recipe and settings over it say themselves, as "section.key".
+    """Name the settings that a recipe and overrides set explicitly, as "section.key".
 
     Args:
         recipe: as for `load_recipe`; None looks at the overrides alone.
@@ -152,18 +140,13 @@ def explicit_settings(recipe: str | Path | None, overrides: Sequence[str] = ()) 
     """
     table = _read(recipe, seen=()) if recipe is not None else {}
     _merge(table, _from_overrides(overrides))
-    return frozenset(
-        f"{section}.{key}"
-        for section, part in table.items()
-        if isinstance(part, dict)
-        for key in part
-    )
+    return frozenset(_setting_names(table))
 
 
 def deprecations(recipe: str | Path | None, overrides: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return a notice for each former name in a recipe that a person wrote, or in overrides.
+    """Return a notice for each former name in a recipe file or in overrides.
 
-    A `recipe.toml` is one that a run wrote, and may be older than the names: it gets no notice.
+    A run's own `recipe.toml` may predate the new names: it gets no notice.
 
     >>> deprecations(None, ["train.rate=0.001"])
     ('train.rate is now called train.learning_rate',)
@@ -171,14 +154,14 @@ def deprecations(recipe: str | Path | None, overrides: Sequence[str] = ()) -> tu
     keys = {override.partition("=")[0].strip() for override in overrides}
     if recipe is not None and Path(recipe).is_file() and Path(recipe).name != "recipe.toml":
         table: Table = tomllib.loads(Path(recipe).read_text(encoding="utf-8"))
-        keys |= {f"{name}.{key}" for name, part in table.items() for key in _table_keys(part)}
+        keys.update(_setting_names(table))
     return tuple(f"{old} is now called {new}" for old, new in RENAMED.items() if old in keys)
 
 
 def to_toml(recipe: Recipe) -> str:
-    """Write a recipe out with every setting said; `load_recipe` of that text gives it back.
+    """Return all settings as TOML, which `load_recipe` reads back.
 
-    `model.vocab_size` alone is left out: it follows `tokenizer.vocab_size`.
+    Only `model.vocab_size` is left out: it follows `tokenizer.vocab_size`.
     """
     document = tomlkit.document()
     document.add("name", tomlkit.item(recipe.name))
@@ -238,7 +221,7 @@ def conflicts(recipe: Recipe) -> Iterator[str]:
 
 
 def warnings(recipe: Recipe) -> Iterator[str]:
-    """Settings that can hold together but hardly mean what they say, a line each."""
+    """Yield a line for each combination of settings that is valid but hardly intended."""
     train = recipe.train
     made = -(-train.updates // train.validate_every)
     if train.validate_every > train.updates:
@@ -259,7 +242,7 @@ def warnings(recipe: Recipe) -> Iterator[str]:
 
 
 def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
-    """The tables of a recipe laid over those of the one it extends, presets filled in."""
+    """Read a recipe and those it extends, with presets filled in."""
     if isinstance(recipe, str) and recipe in table3.RECIPES:
         return _extended(table3.recipe(table3.RECIPES[recipe]), Path(), seen=seen)
     place = _find(recipe)
@@ -275,7 +258,7 @@ def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
 
 
 def _extended(table: Table, place: Path, *, seen: tuple[str, ...]) -> Table:
-    """The tables that were read at a place, laid over those of the recipe they extend."""
+    """Merge a recipe's tables into those of the recipe it extends."""
     _rename_former(table)
     _fill_preset(table)
     parent = table.pop("extends", None)
@@ -293,7 +276,7 @@ def _extended(table: Table, place: Path, *, seen: tuple[str, ...]) -> Table:
 
 
 def _rename_former(table: Table) -> None:
-    """Give the settings of a table that have a former name their present one."""
+    """Replace former names of settings by the current ones."""
     for old, new in RENAMED.items():
         section, _, key = old.partition(".")
         part = table.get(section)
@@ -305,9 +288,11 @@ def _rename_former(table: Table) -> None:
             table[section] = {name if k == key else k: value for k, value in settings.items()}
 
 
-def _table_keys(part: object) -> Iterator[str]:
-    if isinstance(part, dict):
-        yield from part
+def _setting_names(table: Table) -> Iterator[str]:
+    """Name the settings of all sections, as "section.key"."""
+    for section, part in table.items():
+        if isinstance(part, dict):
+            yield from (f"{section}.{key}" for key in part)
 
 
 def _find(recipe: str | Path) -> Path:
@@ -344,7 +329,7 @@ def _fill_preset(table: Table) -> None:
 
 
 def _from_overrides(overrides: Sequence[str]) -> Table:
-    """The tables that "section.key=value" settings stand for."""
+    """Parse "section.key=value" settings into tables."""
     table: Table = {}
     for override in overrides:
         key, equals, text = override.partition("=")
@@ -360,7 +345,8 @@ def _from_overrides(overrides: Sequence[str]) -> Table:
         if kind is str and not isinstance(value, str):
             value = text.strip()  # a folder may be called 2024
         if kind is float and isinstance(value, str):
-            value = _number(value)
+            with suppress(ValueError):  # TOML wants a digit before the point, people may not
+                value = float(value)
         if get_origin(kind) is tuple and isinstance(value, str):
             value = [value]  # one TSV file
         part = table.setdefault(section, {})
@@ -379,16 +365,8 @@ def _parsed(text: str) -> object:
     return table["value"] if len(table) == 1 else text
 
 
-def _number(text: str) -> float | str:
-    """A number as people type it: TOML wants a digit before the point, they may not."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 def _merge(base: Table, over: Table) -> None:
-    """Lay the tables of `over` upon `base`, key by key."""
+    """Update the tables of `base` with those of `over`, key by key."""
     for section, part in over.items():
         below = base.get(section)
         if isinstance(below, dict) and isinstance(part, dict):
@@ -462,7 +440,7 @@ def _shown(value: object) -> str:
 
 
 def _unknown(key: str) -> str:
-    """One line for a setting nobody knows: what it may have meant."""
+    """The message for an unknown setting, with the nearest known one."""
     section, dot, name = sanitise(key).partition(".")
     if not dot:
         known = [*_SECTIONS, "name", "extends"]

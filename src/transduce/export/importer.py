@@ -75,11 +75,15 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
     path, weights = read_weights(folder)
     ids = _IdMap.read(folder, config)
     model = _model(weights, config, ids, path=path)
+    given, default = read_languages(folder), Languages()
     return Bundle(
         model=model,
         tokenizer=_tokenizer(folder, ids),
-        languages=_languages(folder, source=source, target=target),
-        search=_search(folder, config),
+        languages=Languages(
+            source=source or given.source_lang or default.source,
+            target=target or given.target_lang or default.target,
+        ),
+        search=_search(config, given.max_source),
         provenance=Provenance.current(started_from={folder.resolve().name: sha256(path)}),
     )
 
@@ -283,20 +287,11 @@ def _tokenizer(folder: Path, ids: _IdMap) -> Tokenizer:
         raise ValueError(f"{folder}: {error}") from None
 
 
-def _languages(folder: Path, *, source: str | None, target: str | None) -> Languages:
-    given = read_languages(folder)
-    default = Languages()
-    return Languages(
-        source=source or given.source_lang or default.source,
-        target=target or given.target_lang or default.target,
-    )
-
-
-def _search(folder: Path, config: MarianConfig) -> SearchConfig:
+def _search(config: MarianConfig, max_source: int) -> SearchConfig:
     """Beam size, length penalty and length limit, as close as ours get."""
-    max_source = min(config.max_position_embeddings, read_languages(folder).max_source)
     return SearchConfig(
         beam=config.num_beams,
         alpha=max(0.0, config.length_penalty),
-        max_source=max(1, max_source - 1),  # EOS has a position as well
+        # EOS has a position as well
+        max_source=max(1, min(config.max_position_embeddings, max_source) - 1),
     )
