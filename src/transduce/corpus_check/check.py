@@ -13,14 +13,16 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from transduce.config import Recipe
-from transduce.corpus_check.findings import (
+from transduce.corpus_check.inspection import (
     CorpusReport,
     DataSplit,
     Finding,
     FindingKind,
+    Inspection,
     PairExample,
+    PairReader,
+    inspect_corpus,
 )
-from transduce.corpus_check.inspection import Inspection, PairReader, inspect_corpus
 from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, read_pairs, tidy
 from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.io.atomic_folder import atomic_folder

@@ -18,9 +18,16 @@ import sentencepiece
 
 from transduce.data.corpus import one_line
 from transduce.data.sentencepiece_model import SubwordSampler
-from transduce.data.tokenizer import EOS, UNK, Tokenizer, load_processor
+from transduce.data.tokenizer import (
+    EOS,
+    EOS_PIECE,
+    PAD_PIECE,
+    UNK,
+    UNK_PIECE,
+    Tokenizer,
+    load_processor,
+)
 
-EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 SOURCE, TARGET, TABLE = "source.spm", "target.spm", "vocab.json"
 
 _ZIP = b"PK"  # no SentencePiece model starts so
@@ -47,7 +54,6 @@ class PairTokenizer(Tokenizer):
         super().__init__(target if is_target else source, data=data)
         self._sides = (source, target)
         self._table = table
-        self._names = sorted(table, key=table.__getitem__)
         self._pieces = len(table) - 1
         self._is_target = is_target
 
@@ -127,6 +133,10 @@ class PairTokenizer(Tokenizer):
         ]
 
     @cached_property
+    def _names(self) -> Sequence[str]:
+        return sorted(self._table, key=self._table.__getitem__)
+
+    @cached_property
     def _subword_sampler(self) -> SubwordSampler:
         return SubwordSampler(self.files()[TARGET if self._is_target else SOURCE])
 
@@ -144,14 +154,6 @@ class PairTokenizer(Tokenizer):
         text = self._sides[1].decode_pieces(pieces) if pieces else ""
         # A piece unknown to the target's model is returned as it is, "▁" included.
         return one_line(text.removeprefix("▁").replace("▁", " "))
-
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Return the piece of each id for display; "▁" is a space.
-
-        Raises:
-            ValueError: if an id is not in the vocabulary.
-        """
-        return [self._names[i] for i in self._checked(ids)]
 
     def _split_language_tokens(self, texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
         """Split a known target language token off each text."""

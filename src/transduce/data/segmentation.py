@@ -107,7 +107,7 @@ def words(text: str) -> list[str]:
     return _word().findall(text)
 
 
-def word_spans(text: str) -> list[tuple[int, int]]:
+def word_spans(text: str) -> list[Span]:
     """Return the spans of the words of a text.
 
     >>> word_spans("a dog.")
@@ -118,7 +118,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 def has_unspaced_script(text: str) -> bool:
     """Whether a text has characters of a script without spaces between words."""
-    return _unspaced().search(text) is not None
+    return re.search(f"[{_UNSPACED}]", text) is not None
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:
@@ -143,24 +143,6 @@ def find_repetition(line: Sequence[str], reference: Sequence[str] = ()) -> tuple
         return None
     in_reference = set(_repeated(reference))
     return next((phrase for phrase in _repeated(line) if phrase not in in_reference), None)
-
-
-def split_sentences(text: str) -> list[str]:
-    """Split a text into sentences and separators, which join to the text.
-
-    Returns:
-        An odd number of strings: a separator, a sentence, a separator and so on. Sentences have no
-        white space at their ends.
-
-    >>> split_sentences("  Dr. Ho came. Why?\\n- No idea")
-    ['  ', 'Dr. Ho came.', ' ', 'Why?', '\\n- ', 'No idea', '']
-    """
-    parts: list[str] = []
-    done = 0
-    for start, end in sentence_spans(text):
-        parts += [text[done:start], text[start:end]]
-        done = end
-    return [*parts, text[done:]]
 
 
 def sentence_spans(text: str) -> list[Span]:
@@ -270,11 +252,6 @@ def _repeated(line: Sequence[str]) -> Iterator[tuple[str, ...]]:
                 yield tuple(line[start : start + size])
     ngrams = Counter(zip(*(line[start:] for start in range(_MAX_NGRAM)), strict=False))
     yield from (phrase for phrase, count in ngrams.items() if count >= _REPETITIONS)
-
-
-@cache
-def _unspaced() -> re.Pattern[str]:
-    return re.compile(f"[{_UNSPACED}]")
 
 
 @cache

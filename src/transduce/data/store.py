@@ -42,6 +42,7 @@ Dtype = Literal["<u2", "<i4", "|u1", "<i8"]
 Count = Annotated[int, Field(ge=0)]
 
 _METADATA = "store.json"
+_COLUMNS = ("source.ids", "target.ids", "source.text", "target.text")
 _CHUNK = 2048  # pairs encoded and written together; a few megabytes per thread
 _BLOCK = 1 << 20  # starts processed together
 _LARGE = 1 << 25  # bytes from which a file's pages are released
@@ -81,10 +82,11 @@ class Store:
         """Use `write` or `open`, which ensure that `metadata` describes `folder`."""
         self.metadata = metadata
         rows = metadata.pairs
-        self._source_ids = Column(folder / "source.ids", dtype=metadata.dtype, rows=rows)
-        self._target_ids = Column(folder / "target.ids", dtype=metadata.dtype, rows=rows)
-        self._source_text = Column(folder / "source.text", dtype="|u1", rows=rows)
-        self._target_text = Column(folder / "target.text", dtype="|u1", rows=rows)
+        dtypes: tuple[Dtype, ...] = (metadata.dtype, metadata.dtype, "|u1", "|u1")
+        self._source_ids, self._target_ids, self._source_text, self._target_text = (
+            Column(folder / name, dtype=dtype, rows=rows)
+            for name, dtype in zip(_COLUMNS, dtypes, strict=True)
+        )
         self._lines = MappedArray(folder / "lines", dtype="<i8").values
         if len(self._lines) != rows:
             raise ValueError(
@@ -120,16 +122,11 @@ class Store:
         """
         if folder.exists() and not _replaceable(folder):
             raise ValueError(f"{folder} is neither empty nor a store; name another folder")
+        encoder = _Encoder(tokenizer, max_pieces=max_pieces)
+        chunks = encoder.encoded(pairs, threads=threads or max(1, int(usable_cores())))
         with atomic_folder(folder) as fresh:
-            encoder = _Encoder(tokenizer, max_pieces=max_pieces)
-            with _Writer(fresh, encoder=encoder) as writer:
-                for encoded in encoder.encoded(
-                    pairs, threads=threads or max(1, int(usable_cores()))
-                ):
-                    writer.add(encoded)
-                    if progress is not None:
-                        progress(writer.read)
-            text = json.dumps(asdict(writer.metadata()), indent=2)
+            metadata = _write_columns(fresh, chunks, encoder=encoder, progress=progress)
+            text = json.dumps(asdict(metadata), indent=2)
             (fresh / _METADATA).write_text(f"{text}\n", encoding="utf-8")
         return Store.open(folder, tokenizer_checksum=tokenizer.checksum, verify=False)
 
@@ -292,29 +289,17 @@ class Column:
 
 
 class ColumnWriter:
-    """Writes a column row by row; a context manager."""
+    """Writes a column in chunks of rows."""
 
-    def __init__(self, path: Path, *, dtype: Dtype) -> None:
-        self._dtype: Dtype = dtype
+    def __init__(self, path: Path, *, files: ExitStack) -> None:
+        """Create the column's files, which `files` closes."""
+        self._values = files.enter_context(path.open("wb"))
+        self._starts = files.enter_context(_starts_file(path).open("wb"))
+        self._starts.write(np.zeros(1, dtype="<i8").tobytes())
         self._end = 0
-        with ExitStack() as files:  # closes the first file if the second cannot be created
-            self._values = files.enter_context(path.open("wb"))
-            self._starts = files.enter_context(_starts_file(path).open("wb"))
-            self._starts.write(np.zeros(1, dtype="<i8").tobytes())
-            self._files = files.pop_all()
 
-    def __enter__(self) -> "ColumnWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
-
-    def add(self, rows: Sequence[Sequence[int] | bytes]) -> None:
-        """Append rows of numbers, or of bytes."""
-        self.add_packed(pack_rows(rows, dtype=self._dtype))
-
-    def add_packed(self, packed: PackedRows) -> None:
-        """Append rows packed in this column's dtype."""
+    def add(self, packed: PackedRows) -> None:
+        """Append rows."""
         self._values.write(packed.values)
         ends = self._end + np.cumsum(packed.lengths, dtype="<i8")
         self._starts.write(ends.tobytes())
@@ -325,7 +310,8 @@ class _Encoded(NamedTuple):
     """A chunk of pairs packed for the columns."""
 
     read: int
-    columns: dict[str, PackedRows]
+    columns: tuple[PackedRows, ...]
+    """In the order of `_COLUMNS`."""
     lines: bytes
     over_long: tuple[int, ...]
     """Line numbers of the pairs left out."""
@@ -370,69 +356,51 @@ class _Encoder:
             chunk = list(itertools.compress(chunk, fits))
             sources = list(itertools.compress(sources, fits))
             targets = list(itertools.compress(targets, fits))
-        columns = {
-            "source.ids": pack_rows(sources, dtype=self.dtype),
-            "target.ids": pack_rows(targets, dtype=self.dtype),
-            "source.text": pack_rows([pair.source.encode() for _, pair in chunk], dtype="|u1"),
-            "target.text": pack_rows([pair.target.encode() for _, pair in chunk], dtype="|u1"),
-        }
+        columns = (
+            pack_rows(sources, dtype=self.dtype),
+            pack_rows(targets, dtype=self.dtype),
+            pack_rows([pair.source.encode() for _, pair in chunk], dtype="|u1"),
+            pack_rows([pair.target.encode() for _, pair in chunk], dtype="|u1"),
+        )
         lines = np.array([line for line, _ in chunk], dtype="<i8").tobytes()
         return _Encoded(len(fits), columns, lines, over_long)
 
 
-class _Writer:
-    """Writes the columns of a store and counts the pairs left out."""
-
-    def __init__(self, folder: Path, *, encoder: _Encoder) -> None:
-        self.read = 0
-        self._encoder = encoder
-        self._over_long = self._over_long_line = 0
-        kinds: dict[str, Dtype] = {"ids": encoder.dtype, "text": "|u1"}
-        with ExitStack() as files:  # closes the open files if one cannot be created
-            self._columns = {
-                name: files.enter_context(ColumnWriter(folder / name, dtype=dtype))
-                for kind, dtype in kinds.items()
-                for name in (f"source.{kind}", f"target.{kind}")
-            }
-            self._lines = files.enter_context((folder / "lines").open("wb"))
-            self._files = files.pop_all()
-
-    def __enter__(self) -> "_Writer":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
-
-    def add(self, encoded: _Encoded) -> None:
-        """Write the next chunk."""
-        if encoded.over_long and not self._over_long:
-            self._over_long_line = encoded.over_long[0]
-        self._over_long += len(encoded.over_long)
-        self.read += encoded.read
-        for name, packed in encoded.columns.items():
-            self._columns[name].add_packed(packed)
-        self._lines.write(encoded.lines)
-
-    def metadata(self) -> StoreMetadata:
-        """Describe the written store.
-
-        Raises:
-            ValueError: if it has no pairs.
-        """
-        over_long, line, encoder = self._over_long, self._over_long_line, self._encoder
-        if over_long == self.read:
-            raise ValueError(
-                f"no pair is left to store: {over_long} of {self.read} have a side of more than "
-                f"{encoder.max_pieces} pieces, such as line {line}; see data.max_pieces"
-            )
-        return StoreMetadata(
-            tokenizer=encoder.tokenizer.checksum,
-            dtype=encoder.dtype,
-            pairs=self.read - over_long,
-            max_pieces=encoder.max_pieces,
-            over_long=over_long,
-            over_long_line=line,
+def _write_columns(
+    folder: Path,
+    chunks: Iterable[_Encoded],
+    *,
+    encoder: _Encoder,
+    progress: Callable[[int], None] | None,
+) -> StoreMetadata:
+    """Write the columns and the lines of a store, and describe it."""
+    read = over_long = over_long_line = 0
+    with ExitStack() as files:
+        columns = [ColumnWriter(folder / name, files=files) for name in _COLUMNS]
+        lines = files.enter_context((folder / "lines").open("wb"))
+        for encoded in chunks:
+            if encoded.over_long and not over_long:
+                over_long_line = encoded.over_long[0]
+            over_long += len(encoded.over_long)
+            read += encoded.read
+            for column, packed in zip(columns, encoded.columns, strict=True):
+                column.add(packed)
+            lines.write(encoded.lines)
+            if progress is not None:
+                progress(read)
+    if over_long == read:
+        raise ValueError(
+            f"no pair is left to store: {over_long} of {read} have a side of more than "
+            f"{encoder.max_pieces} pieces, such as line {over_long_line}; see data.max_pieces"
         )
+    return StoreMetadata(
+        tokenizer=encoder.tokenizer.checksum,
+        dtype=encoder.dtype,
+        pairs=read - over_long,
+        max_pieces=encoder.max_pieces,
+        over_long=over_long,
+        over_long_line=over_long_line,
+    )
 
 
 def _replaceable(folder: Path) -> bool:

@@ -27,9 +27,10 @@ EOS: Final = 0
 UNK: Final = 1
 """Unknown: characters without a piece, unless bytes spell them."""
 
+EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
+
 _SAMPLE = 1_000_000  # training lines; more hardly change the vocabulary
 _LINE = 1000  # characters of a training line: the library skips lines above 4192 bytes
-_EOS_PIECE, _UNK_PIECE, _PAD_PIECE = "</s>", "<unk>", "<pad>"
 _BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
 _ERRORS_ONLY = 2  # minloglevel; the library logs to stderr otherwise
 
@@ -171,9 +172,14 @@ class Tokenizer:
         return SubwordSampler(self._data)
 
     @cached_property
+    def _names(self) -> Sequence[str]:
+        """The pieces, by id."""
+        return [*map(self._processor.id_to_piece, range(self._pieces)), PAD_PIECE]
+
+    @cached_property
     def _piece_ids(self) -> Mapping[str, int]:
         """The id of each piece."""
-        return {self._processor.id_to_piece(i): i for i in range(self._pieces)}
+        return {self._names[i]: i for i in range(self._pieces)}
 
     def decode(self, ids: Iterable[int]) -> str:
         """Decode ids to one line of text, without EOS and PAD; UNK becomes " ⁇ ".
@@ -192,10 +198,7 @@ class Tokenizer:
         Raises:
             ValueError: if an id is not in the vocabulary.
         """
-        return [
-            _PAD_PIECE if i == self.pad else self._processor.id_to_piece(i)
-            for i in self._checked(ids)
-        ]
+        return [self._names[i] for i in self._checked(ids)]
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
         known = [int(i) for i in ids]  # the library rejects NumPy integers
@@ -242,7 +245,7 @@ def _trainer_lines(line: str) -> Iterator[str]:
     """Split and escape a line that the trainer would skip, in full or in part."""
     for reserved in "\0\t\u2585":  # the trainer's separators; it skips lines with U+2585
         line = line.replace(reserved, " ")
-    for piece in (_EOS_PIECE, _UNK_PIECE, *_BYTE_PIECE.findall(line)):
+    for piece in (EOS_PIECE, UNK_PIECE, *_BYTE_PIECE.findall(line)):
         line = line.replace(piece, f"{piece[:-1]} {piece[-1]}")
     start = 0
     while len(line) - start > _LINE:

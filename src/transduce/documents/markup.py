@@ -180,12 +180,10 @@ class MarkedSentence:
 
     def _blank_protected(self) -> str:
         """The text with protected spans replaced by as many spaces."""
-        parts: list[str] = []
-        done = 0
+        text = self.text
         for start, end, _ in self.protected:
-            parts += [self.text[done:start], " " * (end - start)]
-            done = end
-        return "".join([*parts, self.text[done:]])
+            text = text[:start] + " " * (end - start) + text[end:]
+        return text
 
     def _insert_markup(
         self,

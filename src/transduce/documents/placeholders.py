@@ -56,12 +56,9 @@ def mismatched(before: Counter[str], after: Counter[str]) -> tuple[str, ...]:
 
 def mask_placeholders(text: str) -> str:
     """Replace each character of a placeholder by `MASK`, so that segmentation does not split it."""
-    parts: list[str] = []
-    done = 0
-    for start, end in find(text):
-        parts += [text[done:start], MASK * (end - start)]
-        done = end
-    return "".join([*parts, text[done:]])
+    if not _HINT.search(text):
+        return text
+    return _PLACEHOLDER.sub(lambda match: MASK * len(match[0]), text)
 
 
 def _matches(text: str) -> Iterable[re.Match[str]]:

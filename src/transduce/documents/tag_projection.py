@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 from transduce.data.corpus import one_line
@@ -214,10 +215,6 @@ def _is_word(character: str) -> bool:
 
 def _runs(numbers: Sequence[int]) -> list[Span]:
     """Runs of consecutive numbers, as first and last."""
-    runs: list[Span] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return runs
+    by_offset = groupby(enumerate(numbers), key=lambda item: item[1] - item[0])
+    runs = ([number for _, number in run] for _, run in by_offset)
+    return [(run[0], run[-1]) for run in runs]

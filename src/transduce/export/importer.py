@@ -17,16 +17,8 @@ from torch import Tensor
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.bundle.tensors import check_size
 from transduce.data.config import Languages
-from transduce.data.pair_tokenizer import (
-    EOS_PIECE,
-    PAD_PIECE,
-    SOURCE,
-    TABLE,
-    TARGET,
-    UNK_PIECE,
-    PairTokenizer,
-)
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
+from transduce.data.tokenizer import EOS_PIECE, PAD_PIECE, UNK_PIECE, Tokenizer
 from transduce.export.marian_files import (
     EMBEDDING,
     OUTPUT_BIAS,

@@ -23,9 +23,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from transduce.config import Recipe, warnings
 from transduce.corpus_check.check import probe_vocabulary
-from transduce.corpus_check.findings import DataSplit
 from transduce.corpus_check.fingerprint import CorpusProfile, EvenSample, profile_pairs
-from transduce.corpus_check.inspection import inspect_corpus
+from transduce.corpus_check.inspection import DataSplit, inspect_corpus
 from transduce.data.corpus import (
     CleaningCounts,
     NumberedPair,

@@ -13,9 +13,14 @@ from tests.sentences import sentences
 
 from transduce.config import load_recipe
 from transduce.corpus_check.check import probe_vocabulary
-from transduce.corpus_check.findings import Finding, FindingKind, PairExample
 from transduce.corpus_check.fingerprint import _fold, profile_corpus
-from transduce.corpus_check.inspection import Inspection, inspect_corpus
+from transduce.corpus_check.inspection import (
+    Finding,
+    FindingKind,
+    Inspection,
+    PairExample,
+    inspect_corpus,
+)
 from transduce.corpus_check.language import Script, SideClassifier, mismatched_language, words_of
 from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import NumberedPair, Pair

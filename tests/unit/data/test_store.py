@@ -5,6 +5,7 @@ import json
 import threading
 import tracemalloc
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import NumberedPair, Pair
-from transduce.data.store import Column, ColumnWriter, MappedArray, Store
+from transduce.data.store import Column, ColumnWriter, MappedArray, Store, pack_rows
 from transduce.data.tokenizer import Tokenizer
 from transduce.io.atomic_folder import MANIFEST
 
@@ -340,9 +341,10 @@ CHUNKS = st.lists(st.lists(st.lists(st.integers(0, 65535), max_size=5), max_size
 
 
 def write(path: Path, *chunks: list[list[int]]) -> None:
-    with ColumnWriter(path, dtype="<u2") as writer:
+    with ExitStack() as files:
+        writer = ColumnWriter(path, files=files)
         for chunk in chunks:
-            writer.add(chunk)
+            writer.add(pack_rows(chunk, dtype="<u2"))
 
 
 @settings(deadline=None)
