@@ -96,6 +96,18 @@ def test_the_same_command_goes_on_where_it_was_stopped(
     assert text.stat().st_mtime_ns == before
 
 
+def test_a_damaged_translation_is_made_again(run: Run, student: Run, transduce: Transduce):
+    file = student.folder / "distilled" / "train.target"
+    before = file.read_text()
+    file.write_text(before.replace("1", "2"))
+
+    said = transduce(*words(run, student.folder))
+
+    assert said.code == 0, said.err
+    assert f"{student.folder / 'distilled'} is damaged: translating it again" in said.err
+    assert file.read_text() == before
+
+
 def test_another_beam_needs_another_folder(run: Run, student: Run, transduce: Transduce):
     said = transduce(*words(run, student.folder), "--beam", "2")
 

@@ -213,8 +213,13 @@ def _translate(
         "beam": beam,
         "original": sha256(out / ORIGINAL / PREPARED_FOLDER / MANIFEST),
     }
-    if folder.is_dir():
+    try:
         check_folder(folder, expected="a distilled corpus")
+    except ValueError as error:
+        if folder.exists():
+            fault = str(error).removesuffix(", copy it again")
+            on_event(LogMessage(f"{fault}: translating it again"))
+    else:
         if json.loads((folder / _MADE).read_text(encoding="utf-8")) != made:
             raise ValueError(
                 f"{folder} was made by another teacher, with another beam or of another corpus: "

@@ -234,7 +234,7 @@ def is_up_to_date(recipe: Recipe, out: Path, *, start: StartModel | None = None)
     except (OSError, ValueError):
         return False
     same_start = [*facts.started_from.values()] == ([start.sha256] if start else [])
-    return same_start and facts.files == _checksums(recipe)
+    return same_start and facts.files == corpus_sha256(recipe)
 
 
 def _read_facts(file: Path) -> PreparationRecord:
@@ -287,7 +287,7 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> _Survey:
         )
     test = _read(recipe, data.test) if data.test else ()
     usual = profile_pairs(spread.pairs)
-    return _Survey(recipe, cleaning, held_out, validation, test, _checksums(recipe), usual)
+    return _Survey(recipe, cleaning, held_out, validation, test, corpus_sha256(recipe), usual)
 
 
 def _check_corpus(survey: _Survey, *, on_event: EventHandler) -> None:
@@ -340,7 +340,8 @@ def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:
     return tuple(pair for _, pair in read_pairs(recipe.data.paths(names)))
 
 
-def _checksums(recipe: Recipe) -> dict[str, str]:
+def corpus_sha256(recipe: Recipe) -> dict[str, str]:
+    """Return the SHA-256 of every file of a recipe's corpus, by name."""
     data = recipe.data
     names = [*data.train, *data.validation, *data.test]
     return {_label(name): sha256(path) for name, path in zip(names, data.paths(names), strict=True)}

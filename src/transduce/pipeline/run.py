@@ -14,6 +14,7 @@ stopped anywhere can be resumed:
     model/             the bundle to ship; written last, so a run that has it is finished
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -50,12 +51,13 @@ from transduce.pipeline.finetune import StartModel
 from transduce.pipeline.prepare import (
     Prepared,
     check_positions,
+    corpus_sha256,
     is_up_to_date,
     open_prepared,
     prepare,
 )
 from transduce.search.config import SearchConfig
-from transduce.train.checkpoint import load_weights
+from transduce.train.checkpoint import EMA_WEIGHTS, WEIGHTS, list_checkpoints, load_weights
 from transduce.train.distributed import Process, compute_device, process_group
 from transduce.train.events import Event, EventHandler, LogMessage
 from transduce.train.loop import TrainResult, Validation, train
@@ -251,8 +253,14 @@ def prepare_run(
     if recover_interrupted(out / "prepared") and file.is_file():
         changed = [k for k in differences(load_recipe(file), recipe) if k.startswith(_CORPUS)]
         if resume or (not changed and is_up_to_date(recipe, out, start=start)):
+            try:
+                prepared = open_prepared(out)
+            except ValueError as error:
+                on_event(LogMessage(f"{_fault(error)}: preparing it again"))
+                return _prepare_again(
+                    recipe, out, start=start, vocabulary=vocabulary, on_event=on_event
+                )
             on_event(LogMessage(f"the corpus is prepared already, in {out / 'prepared'}"))
-            prepared = open_prepared(out)
             if start and start.sha256 not in prepared.started_from.values():
                 was = ", ".join(prepared.started_from) or "random weights"
                 raise ValueError(f"the run in {out} started from {was}: leave --from out")
@@ -266,6 +274,31 @@ def prepare_run(
         raise
     _write(file, to_toml(recipe))
     return prepared
+
+
+def _prepare_again(
+    recipe: Recipe,
+    out: Path,
+    *,
+    start: StartModel | None,
+    vocabulary: Tokenizer | None,
+    on_event: EventHandler,
+) -> Prepared:
+    """Replace a damaged prepared corpus by one of the same text and vocabulary.
+
+    Raises:
+        ValueError: if training has begun, and the corpus or what it started from is not the same.
+    """
+    if list_checkpoints(out / "checkpoints"):
+        best, lost = Bundle.load(out / "best"), f"{out / 'prepared'} is damaged, and"
+        if best.provenance.data_sha256 != corpus_sha256(recipe):
+            raise ValueError(f"{lost} the corpus changed since: put back the one or the other")
+        started_from = {start.name: start.sha256} if start else {}
+        if set(best.provenance.started_from.values()) != set(started_from.values()):
+            names = ", ".join(best.provenance.started_from) or "no model"
+            raise ValueError(f"{lost} the run started from {names}: name it with --from")
+        vocabulary = best.tokenizer
+    return prepare(recipe, out, start=start, vocabulary=vocabulary, on_event=on_event)
 
 
 class _Run(NamedTuple):
@@ -307,9 +340,14 @@ class _Run(NamedTuple):
             loss = self.perplexity(model, pairs).per_token
             return Validation(loss=loss, bleu=score.value, signature=score.signature)
 
+        best = self.out / "best"
+        if process.is_rank_zero and recover_interrupted(best) and (fault := _damage(best)):
+            self.on_event(LogMessage(f"{fault}: deleted, and made again"))
+            shutil.rmtree(best)
+
         def on_best(model: Transformer, scored: Validation) -> None:
             scores = {"validation.loss": scored.loss, "validation.bleu_greedy": scored.bleu}
-            _as_bundle(recipe, model, prepared=self.prepared, scores=scores).save(self.out / "best")
+            _as_bundle(recipe, model, prepared=self.prepared, scores=scores).save(best)
 
         drawn = recipe.train.tensorboard and process.is_rank_zero
         with tensorboard_writer(self.out, wanted=drawn, on_event=self.on_event) as on_event:
@@ -379,8 +417,8 @@ class _Run(NamedTuple):
             candidates["the running mean of the weights"] = ema
         if not ema or trained.state.best_update != trained.state.update:
             kind = "running mean" if ema else "single checkpoint"
-            single = Bundle.load(self.out / "best", device=model.embedding.weight.device).model
-            candidates[f"the best {kind} (update {trained.state.best_update})"] = single
+            if single := self.best_model(trained, model.embedding.weight.device):
+                candidates[f"the best {kind} (update {trained.state.best_update})"] = single
         scored: list[_Candidate] = []
         for name, candidate in candidates.items():
             translations = self.translate(candidate, pairs, search=self.recipe.search)
@@ -390,6 +428,22 @@ class _Run(NamedTuple):
         against = " and ".join(f"{other.bleu:.2f} of {other.name}" for other in others)
         title = f"{best.name}: {best.bleu:.2f} BLEU on validation, against {against}"
         return best._replace(name=title)
+
+    def best_model(self, trained: TrainResult, device: torch.device) -> Transformer | None:
+        """The model in best/; if that was lost, the same from its checkpoint, or None."""
+        best, update = self.out / "best", trained.state.best_update
+        # A damaged one was deleted when training began.
+        if not recover_interrupted(best):
+            checkpoint = self.out / "checkpoints" / f"update-{update:08d}"
+            if not checkpoint.is_dir() or _damage(checkpoint):
+                text = f"{best} and the checkpoint of update {update} are lost: left out"
+                self.on_event(LogMessage(text))
+                return None
+            model = _model_of(self.recipe, self.prepared)
+            name = EMA_WEIGHTS if trained.ema_model else WEIGHTS
+            model.load_state_dict(load_weights(checkpoint, name=name))
+            _as_bundle(self.recipe, model, prepared=self.prepared, scores={}).save(best)
+        return Bundle.load(best, device=device).model
 
     def evaluate(self, selected: _Candidate, trained: TrainResult) -> RunResult:
         """Score the selected weights; writes results.json and hypotheses.*."""
@@ -518,6 +572,20 @@ def _as_bundle(
             started_from=prepared.started_from,
         ),
     )
+
+
+def _damage(folder: Path) -> str:
+    """What is wrong with a folder of the run; empty if it is intact."""
+    try:
+        check_folder(folder, expected="a part of this run")
+    except ValueError as error:
+        return _fault(error)
+    return ""
+
+
+def _fault(error: ValueError) -> str:
+    """What is wrong with a folder, without the advice for one that cannot be made again."""
+    return str(error).removesuffix(", copy it again")
 
 
 def _write(file: Path, text: str) -> None:

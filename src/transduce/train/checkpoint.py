@@ -215,9 +215,15 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def delete_old_checkpoints(folder: Path, count: int) -> None:
-    """Delete all but the newest `count` checkpoints; two always stay, should one be damaged."""
+    """Delete all but the newest `count` checkpoints; two always stay, should one be damaged.
+
+    What was left of one by a process that was killed while it wrote or deleted it goes, too.
+    """
     for checkpoint in list_checkpoints(folder)[: -max(2, count)]:
-        shutil.rmtree(checkpoint)
+        # Renamed first: half of a checkpoint must not be taken for a damaged one.
+        checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.deleted"))
+    for leftover in folder.glob(".update-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _read_state(file: Path) -> TrainState:

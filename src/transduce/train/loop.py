@@ -193,6 +193,7 @@ def _setup(
     state = resume_from_latest(
         checkpoints, model=model, optimizers=optimizers, ema=ema, process=process, on_event=on_event
     )
+    process.on_rank_zero(partial(delete_old_checkpoints, checkpoints, config.average_checkpoints))
     if state.planned_micro_tokens != micro_tokens:  # a new plan: forget what OOM cut from the old
         state = replace(state, planned_micro_tokens=micro_tokens, micro_tokens=0)
     if not process.sharded:

@@ -1,9 +1,12 @@
 """A checkpoint gives back all that training needs, or says in one line why it cannot."""
 
 import json
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 import torch
@@ -212,6 +215,27 @@ def test_the_newest_checkpoints_stay(tmp_path: Path):
         "update-00000020",
         "update-00000300",
     ]
+
+
+def test_what_a_killed_process_left_of_a_checkpoint_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("update-00000001", "update-00000020", "update-00000300", ".update-00000300.new-7"):
+        (tmp_path / name).mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            shutil, "rmtree", create_autospec(shutil.rmtree, side_effect=KeyboardInterrupt)
+        )
+        with suppress(KeyboardInterrupt):
+            delete_old_checkpoints(tmp_path, 2)
+    assert [path.name for path in list_checkpoints(tmp_path)] == [
+        "update-00000020",
+        "update-00000300",
+    ]
+
+    delete_old_checkpoints(tmp_path, 2)
+
+    assert {path.name for path in tmp_path.iterdir()} == {"update-00000020", "update-00000300"}
 
 
 def test_the_one_before_the_newest_always_stays(tmp_path: Path):

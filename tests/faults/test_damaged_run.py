@@ -1,0 +1,95 @@
+"""What is damaged in a run's folder is made again where it can be, and stops no run for good."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run, Said, Transduce, refuses
+from tests.faults.test_damaged_files import forge
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def begun(run: Run, tmp_path: Path) -> Path:
+    """The run as it was after its last checkpoint."""
+    folder = tmp_path / "run"
+    shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns("model", "results.json"))
+    return folder
+
+
+@pytest.fixture
+def in_the_middle(begun: Path) -> Path:
+    """The run as it was after its last checkpoint but one."""
+    shutil.rmtree(begun / "checkpoints/update-00000090")
+    return begun
+
+
+def flip(file: Path) -> None:
+    """Change a byte of a file."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(data)
+
+
+def resumed(transduce: Transduce, run: Run, folder: Path) -> Said:
+    """Resume a run where its corpus is; a model of the same weights must come out."""
+    said = transduce("train", "--resume", "--out", folder)
+    assert said.code == 0, said.err
+    for name in ("best", "model"):
+        ours, theirs = (place / name / WEIGHTS for place in (folder, run.folder))
+        assert ours.read_bytes() == theirs.read_bytes()
+    return said
+
+
+def test_a_damaged_best_model_is_made_again(run: Run, in_the_middle: Path, transduce: Transduce):
+    (in_the_middle / "best/config.json").unlink()
+
+    said = resumed(transduce, run, in_the_middle)
+
+    assert f"{in_the_middle / 'best'} is damaged: deleted, and made again" in said.err
+
+
+@pytest.mark.parametrize(("update", "made"), [(60, True), (30, False)])
+def test_a_best_model_that_is_lost_comes_from_its_checkpoint_or_is_left_out(
+    begun: Path, transduce: Transduce, update: int, made: bool
+):
+    state = begun / "checkpoints/update-00000090/state.json"
+    forge(state, json.dumps(json.loads(state.read_text()) | {"best_update": update}))
+    flip(begun / "best" / WEIGHTS)
+
+    said = transduce("train", "--resume", "--out", begun)
+
+    assert said.code == 0, said.err
+    assert (begun / "best").is_dir() == made
+    assert ("the checkpoint of update 30 are lost: left out" in said.err) != made
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "prepared.json"])
+def test_a_damaged_corpus_is_prepared_again(
+    run: Run, in_the_middle: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    monkeypatch.chdir(run.corpus)
+    flip(in_the_middle / "prepared" / name)
+
+    said = resumed(transduce, run, in_the_middle)
+
+    assert f"{in_the_middle / 'prepared'} is damaged: preparing it again" in said.err
+
+
+def test_a_damaged_corpus_is_not_replaced_by_another(
+    run: Run, in_the_middle: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+):
+    corpus = in_the_middle.parent
+    for file in run.corpus.glob("*.*"):
+        shutil.copy(file, corpus)
+    (corpus / "train.src").write_text((corpus / "train.src").read_text().replace("1", "2"))
+    monkeypatch.chdir(corpus)
+    flip(in_the_middle / "prepared/tokenizer.model")
+
+    said = transduce("train", "--resume", "--out", in_the_middle)
+
+    assert said.code == 2
+    assert "is damaged, and the corpus changed since: put back" in said.err.splitlines()[-1]
+    refuses(transduce("export", in_the_middle, "--to", "marian", "--out", corpus / "x"), "damaged")
