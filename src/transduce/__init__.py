@@ -1,12 +1,12 @@
-"""Train, look into, evaluate and ship your own encoder-decoder Transformer.
+"""Train, inspect, evaluate and deploy your own encoder-decoder Transformer.
 
     from transduce import Translator
 
     translator = Translator.load("runs/tiny")
     print(translator.translate(["A dog runs."])[0].text)
 
-The names below are what other programs may rely on. Each is fetched when it is first asked for
-(PEP 562), so `import transduce` costs nothing and brings no torch.
+The names below are the public API. Each is imported on first use (PEP 562), so `import transduce`
+does not import torch.
 """
 
 from importlib import import_module
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    room = {
+    module = {
         "Bundle": "bundle.bundle",
         "ModelConfig": "model.config",
         "Provenance": "bundle.bundle",
@@ -63,9 +63,9 @@ def __getattr__(name: str) -> object:
         "load_recipe": "config",
         "run_recipe": "pipeline.run",
     }.get(name)
-    if room is None:
+    if module is None:
         raise AttributeError(f"module 'transduce' has no attribute {name!r}")
-    return getattr(import_module(f"transduce.{room}"), name)
+    return getattr(import_module(f"transduce.{module}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,1 +1,1 @@
-"""A model folder: read, written, averaged."""
+"""Model folders: reading, writing, averaging."""

@@ -1,13 +1,13 @@
-"""A bundle: the folder of a trained model, readable by people and checked by programs.
+"""Bundles: folders of trained models.
 
-    config.json         shape, languages, search settings, cleaning, and where it all came from
-    model.safetensors   the weights, in single precision
+    config.json         shape, languages, search settings, cleaning, provenance
+    model.safetensors   weights in single precision
     confidence.json     confidence calibration, if there is one
-    tokenizer.model     the SentencePiece model; for imported models a zip of two and a table
-    README.md           the model card, which people may edit
+    tokenizer.model     SentencePiece model; for imported models a zip of two and a table
+    README.md           model card, which people may edit
     manifest.json       size and SHA-256 of all but README.md
 
-Nothing in it can run code. Writing is atomic, and every file is verified before it is used.
+None of the files can execute code. Writing is atomic; every file is verified before it is used.
 """
 
 import json
@@ -60,22 +60,22 @@ class Provenance:
     """Programs that made it, by name."""
 
     commit: str = ""
-    """The commit of the program's source, where known."""
+    """Commit of the source code, if known."""
 
     created: str = ""
-    """When, in UTC (ISO 8601)."""
+    """Time in UTC (ISO 8601)."""
 
     data_sha256: Mapping[str, str] = field(default_factory=dict[str, str])
     """SHA-256 of the corpus files, by name."""
 
     recipe: str = ""
-    """The recipe with every setting written out, as TOML."""
+    """The recipe with all settings, as TOML."""
 
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Measured values, each under its name and signature."""
+    """Measured values by name and signature."""
 
     started_from: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The model whose weights training started from: SHA-256 of its weights, by its name."""
+    """SHA-256 of the initial weights, by model name."""
 
     @classmethod
     def current(
@@ -245,18 +245,19 @@ def _check_replaceable(folder: Path) -> None:
 
 def _read_config(path: Path) -> _Config:
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         raise ValueError(f"{path} is not JSON: copy the bundle again") from None
-    if not isinstance(held, dict) or held.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f'{path} lacks "format": "{FORMAT}": it belongs to another program')
-    if held.get("version") not in _READABLE:
+    if content.get("version") not in _READABLE:
         raise ValueError(
-            f"{path} has format version {sanitise(str(held.get('version')))}, this program reads "
-            f"{' and '.join(map(str, _READABLE))}: install the version of transduce that wrote it"
+            f"{path} has format version {sanitise(str(content.get('version')))}, this program "
+            f"reads {' and '.join(map(str, _READABLE))}: install the version of transduce that "
+            f"wrote it"
         )
     try:
-        return pydantic.TypeAdapter(_Config).validate_json(json.dumps(held), strict=True)
+        return pydantic.TypeAdapter(_Config).validate_json(json.dumps(content), strict=True)
     except pydantic.ValidationError as error:
         fault = error.errors(include_url=False)[0]
         key = sanitise(".".join(str(part) for part in fault["loc"]))

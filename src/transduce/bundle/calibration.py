@@ -1,7 +1,4 @@
-"""What a model's ln p is worth, as learned from a validation set: numbers that a bundle carries.
-
-`translate.confidence` learns them and says what they mean.
-"""
+"""Confidence calibration, stored in bundles; `inference.confidence` fits it to a validation set."""
 
 import math
 from collections.abc import Sequence
@@ -14,22 +11,22 @@ import pydantic
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
-    """What a ln p is worth: straight lines between knots, flat beyond them.
+    """Map a log-probability to a confidence: linear between knots, constant beyond them.
 
     Raises:
-        ValueError: if the knots make no rising line within 0 and 1.
+        ValueError: if knots or confidences are not in order, or a confidence is not in [0, 1].
     """
 
     __pydantic_config__ = pydantic.ConfigDict(extra="forbid")
 
     log_probs: tuple[float, ...]
-    """The knots, rising."""
+    """The knots, strictly increasing."""
 
     worth: tuple[float, ...]
-    """The confidence at each knot, in [0, 1], never falling."""
+    """The confidence at each knot, in [0, 1], non-decreasing."""
 
     observations: int
-    """Words or sentences that it was learned from."""
+    """Number of words or sentences that it was fitted to."""
 
     def __post_init__(self) -> None:
         rising = all(a < b for a, b in zip(self.log_probs, self.log_probs[1:], strict=False))
@@ -40,30 +37,30 @@ class Calibration:
             raise ValueError("a calibration needs rising knots with rising values from 0 to 1")
 
     def confidence(self, log_prob: float) -> float:
-        """Return what this ln p is worth, in [0, 1]."""
+        """Return the confidence of a log-probability, in [0, 1]."""
         return float(np.interp(log_prob, self.log_probs, self.worth))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Confidence:
-    """What was learned of one model, decoding as it does by default."""
+    """The calibration of a model with its default search settings."""
 
     __pydantic_config__ = pydantic.ConfigDict(extra="forbid")
 
     words: Calibration | None = None
-    """None where the validation set has too few words."""
+    """None if the validation set has too few words."""
 
     sentences: Calibration | None = None
-    """None where the validation set has too few sentences."""
+    """None if the validation set has too few sentences."""
 
     def sentence_confidence(self, log_probs: Sequence[float]) -> float | None:
-        """Return the confidence of a translation from ln p of its pieces, EOS among them."""
+        """Return a translation's confidence from the log-probabilities of its pieces and EOS."""
         if self.sentences is None or not log_probs:
             return None
         return self.sentences.confidence(math.fsum(log_probs) / len(log_probs))
 
     def to_json(self) -> str:
-        """Write it down for a bundle."""
+        """Return the contents of a bundle's confidence.json."""
         return f"{dumps(asdict(self), indent=2)}\n"
 
     @classmethod
@@ -71,7 +68,7 @@ class Confidence:
         """Read what `to_json` wrote.
 
         Raises:
-            ValueError: one line on what is wrong with it.
+            ValueError: if it is malformed.
         """
         try:
             return pydantic.TypeAdapter(cls).validate_json(text)

@@ -1,7 +1,7 @@
-"""Tensors in a file, as safetensors: nothing in it can run code, and nothing of it is believed yet.
+"""Read, check and write safetensors files, which cannot execute code.
 
-The library checks that the header is one and that the tensors fill the file without a gap or an
-overlap. What is inside them is ours to check: a flipped bit in an exponent makes 1e36 of 0.01.
+The library validates the header and the layout. Values are checked here: a flipped bit in an
+exponent makes 1e36 of 0.01.
 """
 
 import errno
@@ -20,9 +20,7 @@ from transduce.io.atomic_folder import sanitise
 from transduce.model.config import ModelConfig
 
 MAX_WEIGHT: Final = torch.finfo(torch.float16).max
-"""No weight is larger: half precision, in which models are shipped and computed, could not say it.
-
-Trained weights stay far below; the largest of ours are near ten."""
+"""Larger weights overflow in half precision; those of trained models are near ten at most."""
 
 _OLD_SUBLAYERS: Final = {
     "attend": "self_attention",
@@ -32,13 +30,13 @@ _OLD_SUBLAYERS: Final = {
     "feed": "feed_forward",
     "after_feed": "feed_forward_norm",
 }
-"""A layer's parts in files written up to bundle version 1, and their names since."""
+"""Names of a layer's parts in bundles of version 1, and the current ones."""
 
 _SPARE = 1 << 16  # weights that may be missing before a model is built to say which
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a file by name; of their kinds, shapes and numbers nothing is checked.
+    """Read tensors by name; dtypes, shapes and values are not checked.
 
     Raises:
         ValueError: one line that names the file, if it is missing or damaged.
@@ -71,10 +69,10 @@ def _current_name(name: str) -> str:
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write tensors to a file, with the permissions of any new file.
+    """Write tensors, with the default permissions of a new file.
 
     Raises:
-        OSError: if they cannot be written, in place of the library's own error.
+        OSError: if they cannot be written.
     """
     path.touch()
     mode = path.stat().st_mode
@@ -108,26 +106,23 @@ def check_size(weights: Mapping[str, Tensor], config: ModelConfig, where: str) -
 
 
 def check_weights(weights: Mapping[str, Tensor], where: str) -> None:
-    """Refuse weights that no training that went well leaves.
+    """Refuse weights of a failed training or a damaged file.
 
     Args:
         weights: by name.
-        where: what the message begins with, such as the file.
+        where: start of the message, such as the file.
 
     Raises:
-        ValueError: one line, if one is no finite number, or beyond `MOST`.
+        ValueError: if a weight is not finite or exceeds `MAX_WEIGHT`.
     """
     for name, tensor in weights.items():
         if not tensor.is_floating_point() or not tensor.numel():
             continue
         most = float(tensor.abs().max())
         if not most <= MAX_WEIGHT:  # written so that nan is refused too
-            what = (
-                f"beyond ±{MAX_WEIGHT:,.0f}"
-                if torch.isfinite(tensor).all()
-                else "not finite numbers"
-            )
+            finite = bool(torch.isfinite(tensor).all())
+            fault = f"beyond ±{MAX_WEIGHT:,.0f}" if finite else "not finite numbers"
             raise ValueError(
-                f"{where} has weights that are {what}, in {sanitise(name)}: training had failed by "
-                f"then, or the file is damaged; take an earlier checkpoint"
+                f"{where} has weights that are {fault}, in {sanitise(name)}: training had failed "
+                f"by then, or the file is damaged; take an earlier checkpoint"
             )
