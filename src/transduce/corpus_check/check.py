@@ -23,7 +23,7 @@ from transduce.corpus_check.inspection import (
     PairReader,
     inspect_corpus,
 )
-from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, read_pairs, tidy
+from transduce.data.corpus import CleaningCounts, Pair, clean, read_pairs, tidy
 from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.io.atomic_folder import atomic_folder
 
@@ -104,10 +104,10 @@ def check_corpus(
     held = [_read(recipe, names) for names in (data.validation, data.test)]
     inspection = inspect_corpus(recipe, train, validation=held[0], test=held[1], progress=progress)
     report = _add_vocabulary_probe(recipe, inspection.report, held=held)
+    if write is None:
+        return CheckResult(report=report)
     inspection = inspection._replace(report=report)
-    cleaned = None
-    if write is not None:
-        cleaned = write_cleaned(recipe, inspection, pairs=train, folder=write)
+    cleaned = write_cleaned(recipe, inspection, pairs=train, folder=write)
     return CheckResult(report=report, cleaned=cleaned)
 
 
@@ -227,21 +227,19 @@ def _add_vocabulary_probe(
 ) -> CorpusReport:
     """Add the findings of a tokenizer trained for the check."""
     stride = -(-report.training_pairs // _TOKENIZER_SAMPLE)
-    pairs = list(itertools.islice(_clean_pairs(recipe), 0, None, stride))
+    data = recipe.data
+    every_pair = read_pairs(data.paths(data.train), not_utf8="drop")
+    cleaned = clean(every_pair, max_ratio=data.max_ratio, counts=CleaningCounts())
+    pairs = list(itertools.islice(cleaned, 0, None, stride))
     texts = (text for numbered in pairs for text in numbered.pair)
     tokenizer = Tokenizer.train(texts, recipe.tokenizer)
     sample = pairs[:: -(-len(pairs) // _PROBE_SAMPLE)]
-    limit = recipe.data.max_pieces
+    lines, training = [line for line, _ in sample], [pair for _, pair in sample]
+    probe = partial(probe_vocabulary, tokenizer, max_pieces=data.max_pieces)
     probes = [
-        probe_vocabulary(
-            tokenizer,
-            [pair for _, pair in sample],
-            part="training",
-            max_pieces=limit,
-            lines=[line for line, _ in sample],
-        ),
-        probe_vocabulary(tokenizer, held[0], part="validation", max_pieces=limit),
-        probe_vocabulary(tokenizer, held[1], part="test", max_pieces=limit),
+        probe(training, part="training", lines=lines),
+        probe(held[0], part="validation"),
+        probe(held[1], part="test"),
     ]
     words = max(1, sum(probe.words for probe in probes))
     return replace(
@@ -249,13 +247,6 @@ def _add_vocabulary_probe(
         findings=(*report.findings, *(f for probe in probes for f in probe.findings)),
         pieces_per_word=sum(probe.pieces for probe in probes) / words,
     )
-
-
-def _clean_pairs(recipe: Recipe) -> Iterator[NumberedPair]:
-    """The training pairs after the cleaning that training does."""
-    data = recipe.data
-    pairs = read_pairs(data.paths(data.train), not_utf8="drop")
-    return clean(pairs, max_ratio=data.max_ratio, counts=CleaningCounts())
 
 
 def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:

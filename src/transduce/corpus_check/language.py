@@ -14,9 +14,8 @@ from typing import Final
 from transduce.data.corpus import Pair
 
 _WIDE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_WORD = re.compile(
-    f"[{_WIDE}]|[^\\W\\d{_WIDE}]+"
-)  # in scripts without spaces a character is a word
+# In scripts without spaces a character is a word.
+_WORD = re.compile(f"[{_WIDE}]|[^\\W\\d{_WIDE}]+")
 
 _MIN_COUNT = 3  # occurrences of a word that counts as evidence
 _MIN_EVIDENCE = 4.0  # nats of evidence that each side must give

@@ -98,7 +98,8 @@ def read_pairs(
         raise ValueError(
             f"a corpus is two files (source, target) or one TSV file, not {len(files)} files"
         )
-    texts = [_texts(path, strict=not_utf8 == "refuse") for path in files]
+    strict = not_utf8 == "refuse"
+    texts = [itertools.chain.from_iterable(_decoded(path, strict=strict)) for path in files]
     pairs = _columns(files[0], texts[0]) if len(files) == 1 else _sides(files, texts)
     return _not_empty(pairs, files=files)
 
@@ -247,13 +248,11 @@ def _sides(files: Sequence[Path], texts: Sequence[Iterator[str]]) -> Iterator[Nu
         yield NumberedPair(number, Pair(*sides))
 
 
-def _texts(path: Path, *, strict: bool) -> Iterator[str]:
-    """The lines of a file as text; bytes that are not UTF-8 raise or become lone surrogates."""
-    return itertools.chain.from_iterable(_decoded(path, strict=strict))
-
-
 def _decoded(path: Path, *, strict: bool) -> Iterator[Iterable[str]]:
-    """The same in blocks of lines, which is much faster."""
+    """The lines of a file in blocks, which is much faster than one by one.
+
+    Bytes that are not UTF-8 raise or become lone surrogates.
+    """
     lines = 0
     for block in _raw_blocks(path):
         block = block if lines else block.removeprefix(_BOM)

@@ -8,6 +8,7 @@ update is split into micro-batches.
 
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -93,14 +94,8 @@ class Loader:
         if self._sampling:
             # One generator per pair, for its source first and then its target.
             rngs = [Random(f"{self._seed}/{state.epoch}/{state.update}/{i}") for i in indices]
-            sources = [
-                self._resample_subwords(source, ids, rng)
-                for ids, rng in zip(sources, rngs, strict=True)
-            ]
-            targets = [
-                self._resample_subwords(target, ids, rng)
-                for ids, rng in zip(targets, rngs, strict=True)
-            ]
+            sources = list(map(partial(self._resample_subwords, source), sources, rngs))
+            targets = list(map(partial(self._resample_subwords, target), targets, rngs))
         return collate(sources, targets, pad=source.pad, eos=source.EOS)
 
     def _check(self, indices: Sequence[int], sentences: Sequence[Ids], *, pad: int) -> None:

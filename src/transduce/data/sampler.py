@@ -115,9 +115,8 @@ class Sampler:
         while True:
             plan = self._plan(epoch)
             for done, pairs in enumerate(plan[first:], start=first + 1):
-                after = (
-                    SamplerState(epoch, done) if done < len(plan) else SamplerState(epoch + 1, 0)
-                )
+                is_last = done == len(plan)
+                after = SamplerState(epoch + 1, 0) if is_last else SamplerState(epoch, done)
                 yield UpdatePlan(after, tuple(self._split(pairs.astype(np.int64))))
             del plan  # frees its memory before the next is made
             epoch, first = epoch + 1, 0
@@ -175,9 +174,8 @@ class Sampler:
             source, target = noisy[:, 0], noisy[:, 1]
             source = np.where(target % 2 == 0, source, _LONGEST - source)
             key[block] = (target << (_LENGTH_BITS + _TIE_BITS)) | (source << _TIE_BITS)
-        for (
-            block
-        ) in blocks:  # after all noise: this order of random draws defines the plan of a seed
+        # After all noise: this order of random draws defines the plan of a seed.
+        for block in blocks:
             key[block] |= rng.integers(1 << _TIE_BITS, size=len(key[block]))
         order = np.argsort(key, kind="stable")  # stable: the same on every machine
         return order.astype(np.uint32 if len(order) < 1 << 32 else np.int64)

@@ -42,12 +42,9 @@ _PO_KEYWORD = re.compile(
 _PO_STRING = re.compile(r"\s*\"((?:[^\"\\]|\\.)*)\"\s*")
 _PO_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{2})|(.))")
 _PO_UNESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_PO_ESCAPED = {
-    "\\": "\\\\",
-    '"': '\\"',
-    **{character: f"\\{letter}" for letter, character in _PO_UNESCAPED.items()},
-}
-_PO_SPECIAL = re.compile('[\\\\"\n\t\r\a\b\f\v]')
+_PO_ESCAPED = str.maketrans(
+    {"\\": "\\\\", '"': '\\"', **{raw: f"\\{letter}" for letter, raw in _PO_UNESCAPED.items()}}
+)
 
 
 class Segment(NamedTuple):
@@ -299,7 +296,7 @@ def _po_slot(text: str, first: RawLine, *, last: RawLine) -> Slot:
         parts: list[str] = re.findall("[^\n]*\n|[^\n]+", translation)
         if len(parts) != 1:  # several lines start with an empty string
             parts = ["", *parts]
-        quoted = (f'"{_po_escape(part)}"' for part in parts)
+        quoted = (f'"{part.translate(_PO_ESCAPED)}"' for part in parts)
         return head + (first.end or "\n").join(quoted) + last.end
 
     return Slot(text, "placeholders", write)
@@ -313,10 +310,6 @@ def _po_unescape(string: str) -> str:
         return chr(int(octal, 8) if octal else int(hexadecimal, 16))
 
     return _PO_ESCAPE.sub(unescape, string)
-
-
-def _po_escape(text: str) -> str:
-    return _PO_SPECIAL.sub(lambda match: _PO_ESCAPED[match[0]], text)
 
 
 def _decode(name: str, content: bytes) -> str:

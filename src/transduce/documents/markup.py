@@ -301,10 +301,8 @@ def _html_sentence(tokens: Sequence[Token]) -> MarkedSentence:
 
 def _edge_space(tokens: Sequence[Token]) -> str:
     """White space before the first word, which stays outside of all tags."""
-    for token in tokens:
-        if token.shown:
-            return token.raw if token.shown.isspace() else ""
-    return ""
+    first = next((token for token in tokens if token.shown), None)
+    return first.raw if first and first.shown.isspace() else ""
 
 
 def _split_core(run: str) -> tuple[str, str, str]:
