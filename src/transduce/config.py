@@ -26,7 +26,7 @@ from transduce.data.config import (
     ScoreConfig,
     TokenizerConfig,
 )
-from transduce.io.atomic_folder import sanitise
+from transduce.io.atomic_folder import naming, sanitise
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.recipes import table3
 from transduce.search.config import SearchConfig
@@ -247,7 +247,8 @@ def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
         return _extended(table3.recipe(table3.RECIPES[recipe]), Path(), seen=seen)
     place = _find(recipe)
     try:
-        table: Table = tomllib.loads(place.read_text(encoding="utf-8"))
+        with naming(place):
+            table: Table = tomllib.loads(place.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise ValueError(f"{place} is not UTF-8 text, as a recipe must be") from None
     except RecursionError:

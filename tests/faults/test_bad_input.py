@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import SMALL, Run, Said, Transduce, in_a_process, refuses, write_corpus
 
+BROKEN = Path("/proc/self/mem")
+"""Its first page cannot be read: EIO, as from a failing disk."""
+
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
@@ -242,6 +245,34 @@ def test_resuming_with_another_setting_names_it(run: Run, transduce: Transduce):
     said = transduce("train", "--resume", "--out", run.folder, "--set", "model.d_ff=64")
 
     refuses(said, "model.d_ff", "recipe.toml")
+
+
+@pytest.mark.skipif(not BROKEN.exists(), reason="no file that cannot be read")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("translate", "BUNDLE", "-i", BROKEN),
+        ("evaluate", "BUNDLE", "--source", BROKEN, "--target", BROKEN),
+        ("train", BROKEN),
+        ("check", "--source", BROKEN, "--target", BROKEN),
+    ],
+)
+def test_a_file_whose_disk_fails_is_named(transduce: Transduce, bundle: Path, words: list[object]):
+    said = transduce(*(bundle if word == "BUNDLE" else word for word in words))
+
+    assert said.code in (1, 2)
+    assert said.err.endswith("Input/output error\n")
+    assert f"{BROKEN}" in said.err.splitlines()[-1]
+
+
+@pytest.mark.skipif(not BROKEN.exists(), reason="no file that cannot be read")
+def test_a_file_of_a_bundle_whose_disk_fails_is_named(transduce: Transduce, bundle: Path):
+    (bundle / "manifest.json").unlink()
+    (bundle / "manifest.json").symlink_to(BROKEN)
+
+    said = transduce("translate", bundle, stdin=b"1\n")
+
+    assert said.err == f"transduce: {bundle / 'manifest.json'}: Input/output error\n"
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.model"])

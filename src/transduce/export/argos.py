@@ -45,7 +45,7 @@ def why_not(bundle: Bundle) -> str:
 
 
 def write_argos(bundle: Bundle, file: Path, *, quantization: str | None = None) -> None:
-    """Write the package atomically; an existing file is replaced.
+    """Write the package atomically; an earlier export is replaced.
 
     Args:
         bundle: the model; its languages must have codes.
@@ -54,13 +54,15 @@ def write_argos(bundle: Bundle, file: Path, *, quantization: str | None = None) 
 
     Raises:
         ValueError: if the languages have no codes, Argos cannot express the model, or `file` has
-            another suffix.
+            another suffix or holds something else.
         OSError: if it cannot be written.
     """
     if file.suffix != SUFFIX:
         raise ValueError(f"{file} must end in {SUFFIX} to be an Argos package")
     if file.is_dir():
         raise ValueError(f"{file} is a folder: name a file for the Argos package")
+    if file.is_file() and not _is_ours(file):
+        raise ValueError(f"{file} is not a package that was exported here: name another file")
     _check_codes(bundle.languages)
     if reason := why_not(bundle):
         raise ValueError(f"Argos cannot express {reason}")
@@ -110,6 +112,17 @@ def _check_codes(languages: Languages) -> None:
 def _name(languages: Languages) -> str:
     """The package's folder once installed."""
     return f"translate-{languages.source}_{languages.target}"
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a file is a package that `write_argos` wrote."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, OSError):
+        return False
+    named = any(entry.filename.endswith("/metadata.json") for entry in entries)
+    return named and all(entry.date_time == _TIMESTAMP for entry in entries)
 
 
 def _packed(files: Mapping[str, bytes], *, root: str) -> bytes:

@@ -7,7 +7,6 @@ writer deletes them: it holds the lock, so that their owner is dead, even one on
 another container, whose PID says nothing here. A reader deletes nothing (`recover_interrupted`).
 """
 
-import errno
 import glob
 import hashlib
 import json
@@ -23,8 +22,6 @@ from transduce.io.lock import writer_lock
 MANIFEST = "manifest.json"
 CARD = "README.md"
 """Written for people, who may edit it: not in the manifest."""
-
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -50,8 +47,7 @@ def atomic_folder(folder: Path) -> Generator[Path]:
             _swap_in(fresh, folder)
         except BaseException as error:
             shutil.rmtree(fresh, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno in _DISK_FULL and error.filename is None:
-                error.filename = str(folder)  # a failed write does not name its file
+            _name(error, folder)
             raise
 
 
@@ -79,9 +75,10 @@ def atomic_file(file: Path) -> Generator[BinaryIO]:
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(fresh, file)
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):  # the first error is the informative one
                 fresh.unlink()
+            _name(error, file)
             raise
 
 
@@ -141,9 +138,24 @@ def sanitise(text: str) -> str:
     return printable if len(text) <= 200 else f"{printable[:197]}..."
 
 
+@contextmanager
+def naming(path: Path) -> Generator[None]:
+    """Name a file in the error of a read or write that fails, which names none."""
+    try:
+        yield
+    except OSError as error:
+        _name(error, path)
+        raise
+
+
+def _name(error: BaseException, path: Path) -> None:
+    if isinstance(error, OSError) and error.filename is None:
+        error.filename = str(path)
+
+
 def sha256(file: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
-    with file.open("rb") as stream:
+    with naming(file), file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -164,7 +176,8 @@ def _write_manifest(folder: Path) -> None:
 def _read_manifest(path: Path) -> dict[str, tuple[int, str]]:
     damaged = ValueError(f"{path} is damaged or not a manifest: copy the folder again")
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        with naming(path):
+            facts = json.loads(path.read_text(encoding="utf-8"))
         manifest = {name: (int(fact["bytes"]), str(fact["sha256"])) for name, fact in facts.items()}
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise damaged from None

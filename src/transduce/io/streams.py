@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from transduce.io.atomic_folder import atomic_file
+from transduce.io.atomic_folder import atomic_file, naming
 
 
 @contextmanager
@@ -55,12 +55,13 @@ def open_output(file: Path | None) -> Generator[BinaryIO]:
 
 
 def _decode_lines(stream: Iterable[bytes], *, name: str) -> Iterator[str]:
-    for number, line in enumerate(stream, start=1):
-        try:
-            text = line.removesuffix(b"\n").decode()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{name}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at byte "
-                f"{error.start + 1} of the line); convert it to UTF-8"
-            ) from None
-        yield text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}") if number == 1 else text
+    with naming(Path(name)):
+        for number, line in enumerate(stream, start=1):
+            try:
+                text = line.removesuffix(b"\n").decode()
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{name}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at byte "
+                    f"{error.start + 1} of the line); convert it to UTF-8"
+                ) from None
+            yield text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}") if number == 1 else text

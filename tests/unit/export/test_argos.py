@@ -1,6 +1,7 @@
 """A bundle becomes one file that Argos Translate can install, or none."""
 
 import json
+import shutil
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -77,6 +78,22 @@ def test_a_code_with_a_script_is_one(plain: Bundle, tmp_path: Path):
 
     with zipfile.ZipFile(tmp_path / "mine.argosmodel") as package:
         assert "translate-sr-Latn_pt_BR/metadata.json" in package.namelist()
+
+
+def test_only_an_earlier_export_is_replaced(plain: Bundle, tmp_path: Path):
+    ours, text = tmp_path / "ours.argosmodel", tmp_path / "text.argosmodel"
+    write_argos(plain, ours)
+    write_argos(plain, ours)
+    text.write_text("years of work")
+    shutil.copy(ours, theirs := tmp_path / "theirs.argosmodel")
+    with zipfile.ZipFile(theirs, "a") as package:
+        package.writestr(zipfile.ZipInfo("translate-en_de/notes", (2020, 5, 17, 0, 0, 0)), "mine")
+
+    for file in (text, theirs):
+        before = file.read_bytes()
+        with pytest.raises(ValueError, match="is not a package that was exported here: name"):
+            write_argos(plain, file)
+        assert file.read_bytes() == before
 
 
 def test_another_ending_is_refused(plain: Bundle, tmp_path: Path):
