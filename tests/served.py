@@ -46,6 +46,7 @@ class Loud(Translator):
         nbest: int = 1,
         extras: Extras | None = None,
         prefix: str | Sequence[str] = "",
+        batch_tokens: int = 0,
     ) -> list[Translation]:
         given = list(sentences)
         self.asked += given

@@ -50,6 +50,13 @@ def serve(
         int,
         typer.Option(envvar="LT_BATCH_LIMIT", help="Maximum texts per request (-1 = any)."),
     ] = _DEFAULTS.batch_limit,
+    work_limit: Annotated[
+        int,
+        typer.Option(
+            envvar="LT_WORK_LIMIT",
+            help="Maximum work per request, in sentences of 128 characters (-1 = any).",
+        ),
+    ] = _DEFAULTS.work_limit,
     alternatives_limit: Annotated[
         int,
         typer.Option(
@@ -121,6 +128,7 @@ def serve(
         beam=beam,
         char_limit=char_limit,
         batch_limit=batch_limit,
+        work_limit=work_limit,
         alternatives_limit=alternatives_limit,
         body_limit=body_limit,
         time_limit_s=time_limit,

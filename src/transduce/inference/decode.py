@@ -28,6 +28,7 @@ from transduce.inference.repetition import detect_repetition, is_improvement, re
 from transduce.model.transformer import Transformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
+from transduce.search.interruption import interruption_point
 
 _NEXT_PIECES = 200  # most probable pieces among which one that starts a new word is looked for
 
@@ -304,6 +305,7 @@ class Searcher:
         results: dict[Request, list[Hypothesis]] = {}
         engine = engine or self._select_engine(list(searched.values()), options)
         for batch in _batches(set(searched.values()), options, engine=engine):
+            interruption_point()
             hypotheses = engine.search(
                 batch, options.config, options.constraints, token_scores=options.extras.token_scores
             )

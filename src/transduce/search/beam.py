@@ -22,6 +22,7 @@ from transduce.search.candidates import Candidates, topk_candidates
 from transduce.search.config import SearchConfig
 from transduce.search.constraints import ConstraintMask, next_log_probs
 from transduce.search.hypothesis import Hypothesis, Steps, rank
+from transduce.search.interruption import interruption_point
 
 
 class _Beams(NamedTuple):
@@ -67,6 +68,7 @@ def beam_search(
     beams = _initial_beams(limits, beam, device)
     last = torch.full((len(limits) * beam,), pad, device=device)
     for length in range(1, max(limits, default=0) + 1):
+        interruption_point()
         # Score every continuation of every beam: log-probability of the piece, given the beam.
         log_probs = next_log_probs(steps.step(last), beams.ids, constraint_mask, pad=pad)
         # Top 2k: even if `beam` of them end in EOS, as many are left to continue.

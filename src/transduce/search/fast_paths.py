@@ -15,6 +15,7 @@ from transduce.search.candidates import argmax, topk_single
 from transduce.search.config import SearchConfig
 from transduce.search.constraints import ConstraintMask
 from transduce.search.hypothesis import Hypothesis, Steps, rank
+from transduce.search.interruption import interruption_point
 
 _MAX_FINISHED = 0.1
 """Compact the batch once this fraction of rows has finished; compaction copies the KV cache."""
@@ -74,6 +75,7 @@ def greedy_search(
     owners: list[int | None] = []  # the sentence of each entry of the concatenated log_probs
     last = torch.full((len(limits),), pad, device=device)
     for length in range(1, max(limits, default=0) + 1):
+        interruption_point()
         last, best = argmax(steps.step(last), pad=pad)
         # Log-probabilities stay on the device until the end: the loop waits for ids only.
         log_probs.append(best)
@@ -136,6 +138,7 @@ def beam_search_single(
     beams = [_Beam((), (), 0.0)] + [_Beam((), (), -math.inf)] * (config.beam - 1)
     last, identity = torch.full((config.beam,), pad, device=device), list(range(config.beam))
     for length in range(1, limit + 1):
+        interruption_point()
         # torch adds in single precision, so candidates rank exactly as in `beam_search`.
         totals = torch.tensor([[beam.total] for beam in beams], device=device)
         candidates = topk_single(steps.step(last), totals, pad=pad)

@@ -17,6 +17,7 @@ from torch import Tensor
 from transduce.search.config import SamplingConfig, SearchConfig
 from transduce.search.constraints import ConstraintMask, next_log_probs
 from transduce.search.hypothesis import Hypothesis, Steps, rank
+from transduce.search.interruption import interruption_point
 
 
 class TokenSampler:
@@ -105,6 +106,7 @@ def sample(
     samples = _Samples(limits, config.beam, device)
     last = torch.full((len(limits) * config.beam,), pad, device=device)
     for position in range(max(limits, default=0)):
+        interruption_point()
         log_probs = next_log_probs(steps.step(last), samples.ids, constraint_mask, pad=pad)
         last = sampler.sample(log_probs, position)
         # The score counts the model's own log-probability of what was drawn.

@@ -7,7 +7,9 @@ answers a single request at once.
 
 A batch takes one sentence from each waiting request in turn, and a long sentence counts as several,
 so neither a book nor a text without punctuation blocks short requests. The rest of a request is
-queued again behind the others.
+queued again behind the others. Very long sentences have batches of their own. Between the steps of
+work that takes long, short requests that wait are computed; work is abandoned as soon as no client
+waits for it.
 """
 
 import asyncio
@@ -21,12 +23,26 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from transduce.inference.translator import Extras, Translation, Translator
-from transduce.serve.requests import HTTPError
+from transduce.inference.translator import BATCH_TOKENS, Extras, Translation, Translator
+from transduce.search.interruption import interruptible, interruption_point
+from transduce.serve.requests import SHUTDOWN, HTTPError
 
 T = TypeVar("T")
 
 _TYPICAL_CHARACTERS = 128  # of a sentence
+
+_MAX_SHORT_COST = 8
+"""Cost above which a sentence or function is long: it never delays short ones."""
+
+_MAX_SECONDS = 0.5
+"""Seconds of a batch after which short requests are computed between its steps."""
+
+_MANY_TOKENS, _FEW_TOKENS = BATCH_TOKENS, BATCH_TOKENS // 4
+"""Size limit of a search in batches of short and of long sentences: it cannot be interrupted."""
+
+
+class Abandoned(Exception):
+    """No client waits for the batch any longer."""
 
 
 class BatchOptions(NamedTuple):
@@ -56,6 +72,11 @@ class SentenceRequest(NamedTuple):
         """Its length in sentences of typical length, at least 1."""
         return 1 + (len(self.text) + len(self.prefix)) // _TYPICAL_CHARACTERS
 
+    @property
+    def batch_kind(self) -> tuple[bool, bool]:
+        """What the sentences of a batch have in common: whether they have a prefix or are long."""
+        return bool(self.prefix), self.cost > _MAX_SHORT_COST
+
 
 class SentenceResult(NamedTuple):
     """The translation of a sentence."""
@@ -84,6 +105,8 @@ class BatchJob:
     sentences: Sequence[SentenceRequest] = ()
     options: BatchOptions = field(default_factory=BatchOptions)
     function: Callable[[], None] | None = None
+    function_cost: int = 1
+    """Like a sentence's."""
     future: asyncio.Future[None] = field(default_factory=_new_future)
     """What the client waits for, in its event loop."""
     results: list[SentenceResult] = field(default_factory=list[SentenceResult])
@@ -91,20 +114,28 @@ class BatchJob:
     error: Exception | None = None
 
     @property
-    def batch_key(self) -> tuple[BatchOptions, bool] | None:
+    def batch_key(self) -> tuple[BatchOptions, tuple[bool, bool]] | None:
         """Key that its next sentence shares with others of a batch; None for a function.
 
         Sentences with a prefix are batched apart: they may need a different engine.
         """
         if self.function is not None:
             return None
-        return self.options, bool(self.sentences[len(self.results)].prefix)
+        return self.options, self.sentences[len(self.results)].batch_kind
+
+    @property
+    def next_is_short(self) -> bool:
+        """Whether its next sentence, or the function, is short."""
+        if self.function is not None:
+            return self.function_cost <= _MAX_SHORT_COST
+        return self.sentences[len(self.results)].cost <= _MAX_SHORT_COST
 
     def run_length(self, limit: int) -> int:
         """Return how many of its next sentences, at most `limit`, share the batch key."""
         start = len(self.results)
-        kinds = [bool(sentence.prefix) for sentence in self.sentences[start : start + limit]]
-        return kinds.index(not kinds[0]) if len(set(kinds)) > 1 else len(kinds)
+        kinds = [sentence.batch_kind for sentence in self.sentences[start : start + limit]]
+        others = (index for index, kind in enumerate(kinds) if kind != kinds[0])
+        return next(others, len(kinds))
 
     @property
     def remaining(self) -> int:
@@ -175,6 +206,7 @@ class Batcher:
         wait_s: float = 0.003,
         max_sentences: int = 128,
         max_queue: int = 256,
+        max_work: int | None = None,
     ) -> None:
         """Start the worker thread.
 
@@ -183,6 +215,7 @@ class Batcher:
             wait_s: maximum seconds a batch waits for clients that were just answered.
             max_sentences: maximum sentences of typical length per batch.
             max_queue: maximum number of queued requests.
+            max_work: maximum work of a request, in sentences of typical length; None: any.
         """
         self.on_batch: Callable[[BatchStats], None] = lambda stats: None
         """Called by the worker thread after each batch."""
@@ -190,7 +223,9 @@ class Batcher:
         self._wait_s, self._max_sentences, self._max_queue = wait_s, max_sentences, max_queue
         self._changed = threading.Condition()
         self._queue: deque[BatchJob] = deque()
+        self._max_work = max_work
         self._closing = False
+        self._nested = False  # computing a batch between the steps of another
         self._seconds_per_sentence = 0.05  # running mean
         self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
         self._thread.start()
@@ -219,14 +254,34 @@ class Batcher:
             await self._submit(job)
         return job.results
 
-    async def run(self, function: Callable[[], T]) -> T:
+    def check_work(self, sentences: Sequence[SentenceRequest]) -> None:
+        """Check that a request is not too much work.
+
+        Raises:
+            HTTPError: 400, naming the work and the limit.
+        """
+        work = sum(sentence.cost for sentence in sentences)
+        if self._max_work is not None and work > self._max_work:
+            raise HTTPError(
+                400,
+                f"Invalid request: request ({work} sentences of {_TYPICAL_CHARACTERS} characters) "
+                f"exceeds work limit ({self._max_work}): send it in parts",
+            )
+
+    async def run(self, function: Callable[[], T], *, cost: int = 1) -> T:
         """Run another function in the worker thread, between batches.
+
+        Args:
+            function: what to run.
+            cost: its work, in sentences of typical length.
 
         Raises:
             HTTPError: as `translate`.
         """
         results: list[T] = []
-        await self._submit(BatchJob(function=lambda: results.append(function())))
+        await self._submit(
+            BatchJob(function=lambda: results.append(function()), function_cost=cost)
+        )
         return results[0]
 
     def close(self) -> None:
@@ -239,7 +294,7 @@ class Batcher:
     async def _submit(self, job: BatchJob) -> None:
         with self._changed:
             if self._closing:
-                raise HTTPError(503, "the server is shutting down", retry_after=1)
+                raise HTTPError(503, SHUTDOWN, retry_after=1)
             if len(self._queue) >= self._max_queue:
                 raise HTTPError(
                     429, "Slowdown: the request queue is full", retry_after=self._retry_after()
@@ -263,19 +318,44 @@ class Batcher:
         """Compute batch after batch until closed."""
         previous_jobs, ended = 0, -math.inf
         while batch := self._next_batch(previous_jobs, wait_until=ended + self._wait_s):
-            started = time.perf_counter()
-            jobs = [part.job for part in batch]
-            sentences = sum(part.size for part in batch)
+            self._process(batch)
+            previous_jobs, ended = len(batch), time.perf_counter()
+
+    def _process(self, batch: Sequence[JobSlice]) -> None:
+        """Compute a batch; answer the jobs that are finished and queue the others again."""
+        started = time.perf_counter()
+        jobs = [part.job for part in batch]
+        sentences = sum(part.size for part in batch)
+        with interruptible(lambda: self._between_steps(jobs, started)):
             self._compute(batch)
-            previous_jobs, ended = len(jobs), time.perf_counter()
-            seconds = ended - started
-            if sentences:
-                change = seconds / sentences - self._seconds_per_sentence
-                self._seconds_per_sentence += 0.1 * change
-            with self._changed:
-                self._queue.extend(job for job in jobs if not job.finished)
-            _resolve([job for job in jobs if job.finished])
-            self.on_batch(BatchStats(len(jobs), sentences, seconds))
+        seconds = time.perf_counter() - started
+        if sentences:
+            change = seconds / sentences - self._seconds_per_sentence
+            self._seconds_per_sentence += 0.1 * change
+        with self._changed:
+            self._queue.extend(job for job in jobs if not job.finished)
+        _resolve([job for job in jobs if job.finished])
+        self.on_batch(BatchStats(len(jobs), sentences, seconds))
+
+    def _between_steps(self, jobs: Sequence[BatchJob], started: float) -> None:
+        """Abandon a batch that nobody waits for; if it takes long, let a short batch in between.
+
+        Raises:
+            Abandoned: if all jobs were cancelled.
+        """
+        if all(job.future.cancelled() for job in jobs):
+            raise Abandoned
+        if self._nested or not self._queue or time.perf_counter() - started < _MAX_SECONDS:
+            return
+        with self._changed:
+            waiting = [job for job in self._queue if not job.future.cancelled()]
+            batch = self._take_batch([job for job in waiting if job.next_is_short])
+        if batch:
+            self._nested = True
+            try:
+                self._process(batch)
+            finally:
+                self._nested = False
 
     def _next_batch(self, previous_jobs: int, *, wait_until: float) -> list[JobSlice]:
         """Wait for requests and return the next batch; empty once closed."""
@@ -295,12 +375,20 @@ class Batcher:
                 if jobs:
                     break
                 self._queue.clear()
-            key = jobs[0].batch_key
-            compatible = jobs[:1] if key is None else [job for job in jobs if job.batch_key == key]
-            batch = fill_batch(compatible, self._max_sentences)
-            taken = {id(part.job) for part in batch}
-            self._queue = deque(job for job in jobs if id(job) not in taken)
-            return batch
+            return self._take_batch(jobs)
+
+    def _take_batch(self, jobs: Sequence[BatchJob]) -> list[JobSlice]:
+        """Fill a batch for the first job and those that may share it; take them off the queue."""
+        if not jobs:
+            return []
+        key = jobs[0].batch_key
+        compatible = jobs[:1] if key is None else [job for job in jobs if job.batch_key == key]
+        batch = fill_batch(compatible, self._max_sentences)
+        taken = {id(part.job) for part in batch}
+        self._queue = deque(
+            job for job in self._queue if id(job) not in taken and not job.future.cancelled()
+        )
+        return batch
 
     def _compute(self, batch: Sequence[JobSlice]) -> None:
         """Compute a batch; on failure job by job, so that only the faulty one gets the error."""
@@ -328,11 +416,12 @@ class Batcher:
             nbest=first.options.nbest,
             extras=Extras(token_scores=first.options.detail),
             prefix=[sentence.prefix for sentence in sentences],
+            batch_tokens=_FEW_TOKENS if any(s.cost > 1 for s in sentences) else _MANY_TOKENS,
         )
-        alignments = [
-            self._translator.alignment(translation) if sentence.align else ""
-            for sentence, translation in zip(sentences, translations, strict=True)
-        ]
+        alignments: list[str] = []
+        for sentence, translation in zip(sentences, translations, strict=True):
+            interruption_point()
+            alignments.append(self._translator.alignment(translation) if sentence.align else "")
         results = map(SentenceResult, translations, alignments)
         for part in batch:
             part.job.results.extend(islice(results, part.size))

@@ -12,9 +12,11 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from urllib.parse import quote
 
+from filelock import FileLock, Timeout
 from pydantic import Field
 from starlette.responses import Response
 
@@ -42,6 +44,7 @@ TIME_LIMITS = 10
 
 BINARY = "application/octet-stream"
 
+_PREFIX = "transduce-serve-"
 _DETECTION_CHARACTERS = 5000  # of a document, for language detection
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _UNSAFE = re.compile(r"[^\w.-]+")
@@ -68,9 +71,15 @@ class DocumentStore:
     def __init__(
         self, *, retention_s: float = RETENTION_S, max_documents: int = MAX_DOCUMENTS
     ) -> None:
-        """Make the directory; it is deleted with the store or at the end of the process."""
-        self.directory = Path(tempfile.mkdtemp(prefix="transduce-serve-"))
-        self._delete = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        """Make the directory; it is deleted with the store or at the end of the process.
+
+        Directories of servers that were killed are deleted now.
+        """
+        _delete_abandoned()
+        self.directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self._lock = FileLock(f"{self.directory}.lock")
+        self._lock.acquire()
+        self._delete = weakref.finalize(self, _delete, self.directory, self._lock)
         self._retention_s, self._max_documents = retention_s, max_documents
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -100,6 +109,24 @@ class DocumentStore:
     def _remove(self, name: str) -> None:
         self._timers.pop(name).cancel()
         (self.directory / name).unlink(missing_ok=True)
+
+
+def _delete(directory: Path, lock: FileLock) -> None:
+    """Delete a directory whose lock this process holds, and the lock."""
+    shutil.rmtree(directory, ignore_errors=True)
+    with suppress(OSError):  # Windows deletes no open file
+        Path(lock.lock_file).unlink()
+    lock.release()
+
+
+def _delete_abandoned() -> None:
+    """Delete directories of killed servers: their locks are free."""
+    for file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*.lock"):
+        lock = FileLock(file, blocking=False)
+        with suppress(OSError, Timeout):  # another user's, or in use (Timeout is an OSError)
+            if file.stat().st_size == 0 and not file.is_symlink():
+                lock.acquire()
+                _delete(file.with_suffix(""), lock)
 
 
 class DocumentAPI:

@@ -7,8 +7,9 @@ texts, and words that exist in several languages, get a low confidence.
 
 import asyncio
 import threading
+import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from transduce.inference.translator import Translator
 from transduce.serve.batcher import Batcher
 from transduce.serve.requests import HTTPError
 from transduce.serve.routing import StrictModel
-from transduce.serve.settings import ServerSettings
+from transduce.serve.settings import NO_LIMIT, ServerSettings
 
 if TYPE_CHECKING:
     from lingua import LanguageDetector as Lingua
@@ -236,6 +237,8 @@ def load_models(
         translator = Translator.from_bundle(
             bundle, engine=engine, compute_type=compute_type, plan=plan
         )
+        max_source = min(translator.search.max_source, _trained_length(bundle))
+        translator.search = replace(translator.search, max_source=max_source)
         translator.translate(["a"], beam=settings.beam)
         directions.append(make_direction(bundle, translator, settings))
     return ModelRegistry(directions)
@@ -261,8 +264,18 @@ def make_direction(bundle: Bundle, translator: Translator, settings: ServerSetti
             wait_s=settings.wait_ms / 1000,
             max_sentences=settings.batch_sentences,
             max_queue=settings.queue,
+            max_work=None if settings.work_limit == NO_LIMIT else settings.work_limit,
         ),
     )
+
+
+def _trained_length(bundle: Bundle) -> int:
+    """Return the longest source of the training, in pieces; for an unknown one, the search's.
+
+    Longer ones are translated no better, and their cost grows with the square.
+    """
+    data = tomllib.loads(bundle.provenance.recipe).get("data", {})
+    return data.get("max_pieces", bundle.search.max_source)
 
 
 def same_code(code: str, other: str) -> bool:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, RootModel, ValidationError
 from starlette.responses import Response
 
 from transduce.bundle.bundle import Bundle
-from transduce.serve.batcher import BatchOptions, SentenceResult
+from transduce.serve.batcher import BatchOptions, SentenceRequest, SentenceResult
 from transduce.serve.model_registry import (
     AUTO,
     NO_LANGUAGE,
@@ -289,6 +289,7 @@ class NativeAPI:
         fields, text = self._validate(request, AlternativesRequest)
         direction = await self._direction(text, fields)
         after, count = replace_nul(fields.after), fields.count
+        cost = count * SentenceRequest(text, prefix=after).cost
 
         def compute() -> AlternativesResponse:
             continuations = direction.translator.alternatives(text, after, count=count)
@@ -296,7 +297,7 @@ class NativeAPI:
                 alternatives=[AlternativeContinuation(**entry._asdict()) for entry in continuations]
             )
 
-        return json_response(await _run(direction, compute))
+        return json_response(await _run(direction, compute, cost=cost))
 
     async def attention(self, request: HTTPRequest) -> Response:
         """Return the attention weights of a sentence: every kind, layer and head."""
@@ -403,10 +404,10 @@ def _sentence(result: SentenceResult) -> SentenceTranslation:
     )
 
 
-async def _run(direction: Direction, function: Callable[[], T]) -> T:
+async def _run(direction: Direction, function: Callable[[], T], *, cost: int = 1) -> T:
     """Run a function between batches; its ValueError is the client's mistake."""
     try:
-        return await direction.batcher.run(function)
+        return await direction.batcher.run(function, cost=cost)
     except ValueError as error:
         raise HTTPError(400, f"Invalid request: {error}") from None
 

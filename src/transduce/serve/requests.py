@@ -22,6 +22,9 @@ MAX_FIELDS = 1000
 
 INVALID_JSON = "Invalid JSON format"
 
+SHUTDOWN = "the server is shutting down"
+"""Message of the cancellation of requests that exceed the shutdown limit."""
+
 
 class HTTPError(Exception):
     """A request that is rejected. Each API formats the one-line message in its own way."""
@@ -167,9 +170,9 @@ class HTTPRequest(Request):
         Raises:
             HTTPError: 400, naming the number and the limit.
         """
-        self.state.characters = sum(map(len, texts))
         if limit_number:
             _check_limit(len(texts), self._settings.batch_limit)
+        self.state.characters = sum(map(len, texts))
         for text in texts:
             _check_limit(len(text), self._char_limit)
         return [replace_nul(text) for text in texts]

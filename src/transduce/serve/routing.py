@@ -21,7 +21,13 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from transduce.io.machine import VERSION
-from transduce.serve.requests import ClientDisconnected, HTTPError, HTTPRequest, read_body
+from transduce.serve.requests import (
+    SHUTDOWN,
+    ClientDisconnected,
+    HTTPError,
+    HTTPRequest,
+    read_body,
+)
 from transduce.serve.settings import ServerSettings
 
 LOG = logging.getLogger("transduce.serve")
@@ -138,6 +144,12 @@ class Endpoint:
             return
         except HTTPError as error:
             response = error_response(error, scope["path"])
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or error.args != (SHUTDOWN,):
+                raise
+            task.uncancel()
+            response = error_response(HTTPError(503, SHUTDOWN, retry_after=1), scope["path"])
         except Exception:
             response = internal_error(scope)
         await response(scope, receive, send)

@@ -1,13 +1,14 @@
 """The uvicorn server with deadlines: for slow clients, idle connections, and its own shutdown.
 
-SIGTERM and Ctrl-C let the server finish accepted requests within a time limit; it then exits with
-0. A second signal ends it at once, with 128 plus the signal's number, as the first signal does for
-every other command.
+SIGTERM, SIGHUP and Ctrl-C let the server finish accepted requests within a time limit; it then
+exits with 0. Requests that exceed the limit are answered with 503. A second signal ends it at once,
+with 128 plus the signal's number, as the first signal does for every other command.
 """
 
 import asyncio
 import errno
 import logging
+import math
 import signal
 import socket
 import sys
@@ -21,7 +22,10 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from transduce.serve.requests import SHUTDOWN
 from transduce.serve.settings import ServerSettings
+
+_ANSWER_S = 2  # for answering requests that exceed the shutdown limit
 
 _REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -89,10 +93,10 @@ def run(
         proxy_headers=False,
         limit_concurrency=settings.connection_limit,
         timeout_keep_alive=max(1, round(settings.keep_alive_s)),
-        timeout_graceful_shutdown=max(1, round(settings.drain_s)),
+        timeout_graceful_shutdown=math.ceil(settings.drain_s) + _ANSWER_S,
         h11_max_incomplete_event_size=settings.header_limit,
     )
-    server = _Server(config, on_ready)
+    server = _Server(config, on_ready, drain_s=settings.drain_s)
     server.run(sockets=[bound])
     if server.force_exit:
         return 128 + server.signal_number
@@ -112,9 +116,11 @@ def log_to_stderr() -> None:
 class _Server(uvicorn.Server):
     """A uvicorn server that reports when it is ready and does not re-raise signals at the end."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[], None], *, drain_s: float
+    ) -> None:
         super().__init__(config)
-        self._on_ready = on_ready
+        self._on_ready, self._drain_s = on_ready, drain_s
         self.signal_number = 0
         self.unfinished = 0
         """Number of requests cancelled at shutdown."""
@@ -124,14 +130,20 @@ class _Server(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        timer = asyncio.get_running_loop().call_later(self._drain_s, self._cancel_requests)
         await super().shutdown(sockets)
-        self.unfinished = len(self.server_state.tasks)
+        timer.cancel()
+
+    def _cancel_requests(self) -> None:
+        for task in self.server_state.tasks:
+            self.unfinished += task.cancel(SHUTDOWN)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        previous = {
-            number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+            numbers.append(signal.SIGHUP)
+        previous = {number: signal.signal(number, self._stop) for number in numbers}
         try:
             yield
         finally:

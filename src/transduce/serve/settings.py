@@ -33,8 +33,10 @@ class ServerSettings:
     """0 selects a free port."""
     char_limit: int = NO_LIMIT
     """Maximum characters per text."""
-    batch_limit: int = NO_LIMIT
+    batch_limit: int = 1000
     """Maximum texts per request."""
+    work_limit: int = 10_000
+    """Maximum work per request, in sentences of 128 characters."""
     alternatives_limit: int = NO_LIMIT
     """Maximum alternative translations per text."""
     beam: int | None = None
@@ -75,7 +77,7 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port must be from 0 to 65535, not {self.port}")
-        for name in ("char_limit", "batch_limit", "alternatives_limit"):
+        for name in ("char_limit", "batch_limit", "work_limit", "alternatives_limit"):
             self._check_minimum(name, NO_LIMIT)
         for name in ("queue", "batch_sentences", "body_limit", "connection_limit"):
             self._check_minimum(name, 1)

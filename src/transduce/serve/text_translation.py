@@ -91,21 +91,32 @@ async def translate_in_direction(
         align: whether to align every sentence.
 
     Raises:
-        HTTPError: 429 if the queue is full, 503 on shutdown, 400 for invalid input.
+        HTTPError: 429 if the queue is full, 503 on shutdown, 400 for invalid input or too much.
     """
     size = sum(map(len, texts))
-    segmented = await _offload(size, lambda: [segment_text(text, markup) for text in texts])
-    sentences = [
-        SentenceRequest(part.text, prefix=prefix if index == 0 else "", align=align or part.align)
-        for text in segmented
-        for index, part in enumerate(text.units)
-    ]
+
+    def segment() -> tuple[list[SegmentedText], list[SentenceRequest]]:
+        segmented = [segment_text(text, markup) for text in texts]
+        sentences = [
+            SentenceRequest(
+                part.text, prefix=prefix if index == 0 else "", align=align or part.align
+            )
+            for text in segmented
+            for index, part in enumerate(text.units)
+        ]
+        direction.batcher.check_work(sentences)
+        return segmented, sentences
+
+    segmented, sentences = await _offload(size, segment)
     try:
         results = iter(await direction.batcher.translate(sentences, options) if sentences else ())
     except ValueError as error:
         raise HTTPError(400, f"Invalid request: {error}") from None
-    results_of_text = [tuple(islice(results, len(text.units))) for text in segmented]
-    return await _offload(size, lambda: list(map(_reassemble, segmented, results_of_text)))
+
+    def reassemble() -> list[TranslatedText]:
+        return [_reassemble(text, tuple(islice(results, len(text.units)))) for text in segmented]
+
+    return await _offload(size, reassemble)
 
 
 async def translate_texts(

@@ -40,6 +40,7 @@ class Fake(Translator):
         nbest: int,
         extras: Extras,
         prefix: str | Sequence[str],
+        batch_tokens: int = 0,
     ) -> list[Translation]:
         given = tuple(sentences)
         self.batches.append(given)
@@ -213,7 +214,7 @@ def test_a_long_sentence_takes_the_room_of_several() -> None:
     asyncio.run(work())
     batcher.close()
 
-    assert fake.batches[1:] == [("a",), (longer,), ("z", long), ("y",)]
+    assert fake.batches[1:] == [("a", "z"), (longer,), ("y",), (long,)]
 
 
 def test_a_long_sentence_leaves_room_to_none_but_short_ones() -> None:

@@ -12,7 +12,7 @@ def test_the_defaults_are_libretranslates() -> None:
     settings = ServerSettings()
 
     assert (settings.host, settings.port) == ("127.0.0.1", 5000)
-    assert {settings.char_limit, settings.batch_limit, settings.alternatives_limit} == {-1}
+    assert {settings.char_limit, settings.alternatives_limit} == {-1}
     assert settings.frontend_timeout == 500
 
 
