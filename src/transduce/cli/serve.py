@@ -113,7 +113,7 @@ def serve(
 ) -> None:
     """Serve models over HTTP: LibreTranslate's API, DeepL's API and a web page.
 
-    The first SIGINT or SIGTERM finishes accepted requests and exits with 0.
+    The first SIGINT, SIGTERM or SIGHUP finishes accepted requests and exits with 0.
 
     Examples:
 

@@ -29,7 +29,8 @@ from transduce.serve.requests import SHUTDOWN, HTTPError
 
 T = TypeVar("T")
 
-_TYPICAL_CHARACTERS = 128  # of a sentence
+TYPICAL_CHARACTERS = 128
+"""Characters of a sentence of typical length, the unit of work."""
 
 _MAX_SHORT_COST = 8
 """Cost above which a sentence or function is long: it never delays short ones."""
@@ -70,7 +71,7 @@ class SentenceRequest(NamedTuple):
     @property
     def cost(self) -> int:
         """Its length in sentences of typical length, at least 1."""
-        return 1 + (len(self.text) + len(self.prefix)) // _TYPICAL_CHARACTERS
+        return 1 + (len(self.text) + len(self.prefix)) // TYPICAL_CHARACTERS
 
     @property
     def batch_kind(self) -> tuple[bool, bool]:
@@ -254,17 +255,16 @@ class Batcher:
             await self._submit(job)
         return job.results
 
-    def check_work(self, sentences: Sequence[SentenceRequest]) -> None:
-        """Check that a request is not too much work.
+    def check_work(self, work: int) -> None:
+        """Check the work of a request, in sentences of typical length.
 
         Raises:
             HTTPError: 400, naming the work and the limit.
         """
-        work = sum(sentence.cost for sentence in sentences)
         if self._max_work is not None and work > self._max_work:
             raise HTTPError(
                 400,
-                f"Invalid request: request ({work} sentences of {_TYPICAL_CHARACTERS} characters) "
+                f"Invalid request: request ({work} sentences of {TYPICAL_CHARACTERS} characters) "
                 f"exceeds work limit ({self._max_work}): send it in parts",
             )
 

@@ -17,7 +17,12 @@ from transduce.documents.markup import (
     restore_text,
     segment_text,
 )
-from transduce.serve.batcher import BatchOptions, SentenceRequest, SentenceResult
+from transduce.serve.batcher import (
+    TYPICAL_CHARACTERS,
+    BatchOptions,
+    SentenceRequest,
+    SentenceResult,
+)
 from transduce.serve.model_registry import (
     AUTO,
     NO_LANGUAGE,
@@ -94,6 +99,7 @@ async def translate_in_direction(
         HTTPError: 429 if the queue is full, 503 on shutdown, 400 for invalid input or too much.
     """
     size = sum(map(len, texts))
+    direction.batcher.check_work(size // TYPICAL_CHARACTERS)  # splitting a long text takes seconds
 
     def segment() -> tuple[list[SegmentedText], list[SentenceRequest]]:
         segmented = [segment_text(text, markup) for text in texts]
@@ -104,7 +110,7 @@ async def translate_in_direction(
             for text in segmented
             for index, part in enumerate(text.units)
         ]
-        direction.batcher.check_work(sentences)
+        direction.batcher.check_work(sum(sentence.cost for sentence in sentences))
         return segmented, sentences
 
     segmented, sentences = await _offload(size, segment)

@@ -5,15 +5,17 @@ import logging
 import re
 from collections.abc import Generator
 
+import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
-from tests.served import Loud, bundle_of, direction_of
+from tests.served import Loud, Served, bundle_of, direction_of
 
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
 from transduce.serve.app import Metrics, RequestMiddleware
 from transduce.serve.batcher import BatchOptions, SentenceRequest
 from transduce.serve.model_registry import ModelRegistry
+from transduce.serve.requests import SHUTDOWN
 from transduce.serve.settings import ServerSettings
 
 
@@ -109,3 +111,23 @@ def test_batches_are_counted_by_their_direction(registry: ModelRegistry, metrics
     assert 'transduce_sentences_total{direction="en-de"} 3.0' in counted
     assert 'transduce_batch_sentences_bucket{direction="en-de",le="4.0"} 1.0' in counted
     assert 'transduce_queue_requests{direction="en-de"} 0.0' in counted
+
+
+def test_a_request_that_exceeds_the_shutdown_limit_is_told_so(served: Served) -> None:
+    """It was a 500, with a traceback in the log."""
+
+    async def cancelled() -> httpx.Response:
+        served.loud["en-de"].go.clear()
+        fields = {"q": "a", "source": "en", "target": "de"}
+        async with served.client() as client:
+            task = asyncio.create_task(client.post("/translate", json=fields))
+            await asyncio.to_thread(served.loud["en-de"].started.wait, 5)
+            task.cancel(SHUTDOWN)
+            answer = await task
+        served.loud["en-de"].go.set()
+        return answer
+
+    answer = asyncio.run(cancelled())
+
+    assert answer.status_code == 503
+    assert answer.json() == {"error": "the server is shutting down"}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from transduce.inference.translator import Extras, Translation, Translator
+from transduce.search.interruption import interruption_point
 from transduce.serve.batcher import (
     Batcher,
     BatchJob,
@@ -423,3 +424,62 @@ def test_nothing_to_translate_asks_nobody() -> None:
     batcher.close()
 
     assert (answers, fake.batches) == ([], [])
+
+
+def test_long_work_lets_short_requests_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alternatives at a long text took a minute of the only thread; all others got 504."""
+    monkeypatch.setattr("transduce.serve.batcher._MAX_SECONDS", 0.0)
+    fake, done = Fake(), threading.Event()
+    batcher = Batcher(fake)
+
+    def search() -> None:
+        fake.started.set()
+        for _ in range(500):
+            if done.is_set():
+                return
+            interruption_point()
+            time.sleep(0.01)
+
+    async def work() -> None:
+        long = asyncio.create_task(batcher.run(search, cost=100))
+        other = asyncio.create_task(batcher.run(lambda: None, cost=100))
+        await asyncio.to_thread(fake.started.wait, 5)
+        assert texts(await batcher.translate(ask("ab"), HOW)) == ["ba"]
+        assert not long.done()
+        assert not other.done()  # long work never comes between
+        done.set()
+        await asyncio.gather(long, other)
+
+    asyncio.run(work())
+    batcher.close()
+
+
+def test_work_ends_at_the_next_step_when_no_client_waits() -> None:
+    fake, steps = Fake(), list[float]()
+    batcher = Batcher(fake)
+
+    def search() -> None:
+        fake.started.set()
+        for _ in range(500):
+            steps.append(time.perf_counter())
+            time.sleep(0.01)
+            interruption_point()
+
+    async def work() -> list[SentenceResult]:
+        long = asyncio.create_task(batcher.run(search))
+        await asyncio.to_thread(fake.started.wait, 5)
+        long.cancel()
+        return await batcher.translate(ask("ab"), HOW)
+
+    assert texts(asyncio.run(work())) == ["ba"]
+    batcher.close()
+    assert len(steps) < 100
+
+
+def test_too_much_work_is_refused_with_both_numbers() -> None:
+    batcher = Batcher(Fake(), max_work=3)
+
+    batcher.check_work(3)
+    with pytest.raises(HTTPError, match=r"request \(4 sentences .*\) exceeds work limit \(3\)"):
+        batcher.check_work(4)
+    batcher.close()

@@ -231,3 +231,22 @@ def test_a_document_does_not_keep_a_text_waiting(served: Served) -> None:
             return waited
 
     assert asyncio.run(go()) < 2.0
+
+
+def test_a_start_deletes_what_a_killed_server_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / "transduce-serve-killed"
+    left.mkdir()
+    (left / "secret.txt").write_text("a translation")
+    (tmp_path / "transduce-serve-killed.lock").touch()
+    running = DocumentStore()
+
+    started = DocumentStore()
+
+    assert not left.exists()
+    assert running.directory.is_dir()
+    running.close()
+    started.close()
+    assert list(tmp_path.iterdir()) == []

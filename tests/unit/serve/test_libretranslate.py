@@ -563,3 +563,22 @@ def test_a_long_text_is_taken_apart_elsewhere_and_put_together(served: Served) -
     said = served.post("/translate", **HELLO | {"q": text})
 
     assert said.json()["translatedText"] == text.upper()
+
+
+def test_a_list_of_too_many_texts_is_refused_by_default(served: Served) -> None:
+    """1.3 million empty texts held the event loop for 15 seconds."""
+    refused = served.post("/translate", q=[""] * 1001, source="en", target="de")
+
+    assert refused.status_code == 400
+    assert refused.json() == {"error": "Invalid request: request (1001) exceeds text limit (1000)"}
+    accepted = served.post("/translate", q=[""] * 1000, source="en", target="de")
+    assert accepted.status_code == 200
+
+
+def test_a_text_of_too_much_work_is_refused(serve: Serve) -> None:
+    served = serve("en-de", settings=ServerSettings(work_limit=2))
+
+    refused = served.post("/translate", q="A dog. A cat. A man.", source="en", target="de")
+
+    assert refused.status_code == 400
+    assert "exceeds work limit (2)" in refused.json()["error"]
