@@ -2,8 +2,9 @@
 
     python benchmarks/hostile.py MODEL [PYTHON]
 
-Starts `transduce serve MODEL` (of another environment, if PYTHON is its interpreter), measures 64 clients alone, then with each hostile request, and
-prints extra latency, /health, memory, and how soon work that nobody waits for ends.
+Starts `transduce serve MODEL` (of another environment, if PYTHON is its interpreter), measures 64
+clients alone, then with each hostile request, and prints extra latency, /health, memory, and how
+soon work that nobody waits for ends.
 """
 
 import asyncio

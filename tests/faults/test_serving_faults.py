@@ -271,6 +271,29 @@ def test_stopping_under_load_loses_nothing_that_was_accepted(model: Path) -> Non
     assert len(statuses) == logged
 
 
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_what_exceeds_the_shutdown_limit_is_answered_with_503(
+    sent: signal.Signals, model: Path
+) -> None:
+    """SIGTERM answered 500 with a traceback in the log; SIGHUP killed in mid-request."""
+    head = POSTED + b"Content-Length: 100\r\n\r\n"
+    with running(
+        model, model.parent / sent.name, "--engine", "torch", "--drain-time", "1"
+    ) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+            client.sendall(head)  # the body never comes
+            time.sleep(0.3)
+            server.process.send_signal(sent)
+            answer = client.recv(65536)
+        code = server.process.wait(10)
+
+    log = server.log.read_text()
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert "Traceback" not in log
+    assert "POST /translate 503" in log
+    assert code == 1
+
+
 def test_a_port_that_is_in_use_is_one_line_and_two(model: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
