@@ -66,6 +66,32 @@ def test_a_best_model_that_is_lost_comes_from_its_checkpoint_or_is_left_out(
     assert ("the checkpoint of update 30 are lost: left out" in said.err) != made
 
 
+def test_a_recipe_edited_by_hand_is_refused(in_the_middle: Path, transduce: Transduce):
+    file = in_the_middle / "recipe.toml"
+    file.write_text(file.read_text().replace("warmup = 7\n", "warmup = 8\n"))
+
+    said = transduce("train", "--resume", "--out", in_the_middle)
+
+    refuses(said, "train.warmup in", file, "differs from what", "change it back")
+
+
+def test_other_threads_and_precision_are_said_and_a_run_can_be_made_longer(
+    in_the_middle: Path, transduce: Transduce
+):
+    machine = ("--set", "train.intra_op_threads=2", "--set", "train.precision=bfloat16")
+    longer = ("--set", "train.updates=91")
+
+    said = transduce("train", "--resume", "--out", in_the_middle, *machine, *longer)
+
+    assert said.code == 0, said.err
+    assert "resuming with 2 threads in bfloat16, before 1 in " in said.err
+    assert (in_the_middle / "checkpoints/update-00000091").is_dir()
+    refuses(
+        transduce("train", "--resume", "--out", in_the_middle, "--set", "train.updates=99"),
+        "train.updates differs",
+    )
+
+
 @pytest.mark.parametrize("name", ["tokenizer.model", "prepared.json"])
 def test_a_damaged_corpus_is_prepared_again(
     run: Run, in_the_middle: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch, name: str

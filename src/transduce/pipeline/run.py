@@ -14,19 +14,21 @@ stopped anywhere can be resumed:
     model/             the bundle to ship; written last, so a run that has it is finished
 """
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from warnings import warn
 
 import torch
 
 from transduce.bundle.averaging import average_weights
-from transduce.bundle.bundle import Bundle, Provenance
+from transduce.bundle.bundle import CONFIG, Bundle, Provenance
 from transduce.config import Recipe, differences, load_recipe, to_toml
 from transduce.data.corpus import Pair
 from transduce.data.loader import Loader
@@ -219,12 +221,36 @@ def check_output_folder(recipe: Recipe, out: Path, *, resume: bool) -> None:
         raise ValueError(f"{out} holds other files: name another folder with --out")
     if not (resume and file.is_file()):
         return
-    for key in differences(load_recipe(file), recipe):
-        if key not in _MACHINE:
-            raise ValueError(
-                f"{key} differs from that of the run in {out}: resume with the settings of {file}, "
-                f"or start a new run with another --out"
-            )
+    held = load_recipe(file)
+    if key := _other_setting(held, recipe, out):
+        raise ValueError(
+            f"{key} differs from that of the run in {out}: resume with the settings of {file}, "
+            f"or start a new run with another --out"
+        )
+    if (trained := _trained_recipe(out)) and (key := _other_setting(trained, recipe, out)):
+        raise ValueError(
+            f"{key} in {file} differs from what {out} was trained with: change it back, or start a "
+            f"new run with another --out"
+        )
+
+
+def _other_setting(first: Recipe, second: Recipe, out: Path) -> str:
+    """A setting that a run cannot change when it is resumed; empty if there is none."""
+    longer = second.train.updates > first.train.updates and not (out / "model").exists()
+    free = _MACHINE | {"train.updates"} if longer else _MACHINE
+    return next((key for key in differences(first, second) if key not in free), "")
+
+
+def _trained_recipe(out: Path) -> Recipe | None:
+    """The recipe that best/ was trained with, which nobody edits by hand; None if it is lost."""
+    try:
+        config = json.loads((out / "best" / CONFIG).read_bytes())
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "recipe.toml"
+            file.write_text(config["provenance"]["recipe"], encoding="utf-8")
+            return load_recipe(file)
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
 
 
 def prepare_run(

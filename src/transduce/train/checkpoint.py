@@ -55,6 +55,9 @@ class TrainState:
     """Positions that a micro-batch may have since memory ran out; 0: it never did."""
     planned_micro_tokens: Count = 0
     """Positions that were planned; under another plan `micro_tokens` starts from 0 again."""
+    threads: Count = 0
+    """Threads of one CPU operation; 0: not recorded, in a checkpoint of an earlier version."""
+    precision: str = ""
 
     @property
     def sampler_state(self) -> SamplerState:

@@ -29,7 +29,13 @@ from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage, Validated
 from transduce.train.metrics_log import MetricsLog, divergence_error
 from transduce.train.optimizer import WeightEMA, learning_rates, make_optimizers
-from transduce.train.precision import Bf16Replica, compile_layers, eager_mode, make_replica
+from transduce.train.precision import (
+    Bf16Replica,
+    choose_precision,
+    compile_layers,
+    eager_mode,
+    make_replica,
+)
 from transduce.train.step import LossSettings, StepResult, train_step
 
 
@@ -196,6 +202,7 @@ def _setup(
     process.on_rank_zero(partial(delete_old_checkpoints, checkpoints, config.average_checkpoints))
     if state.planned_micro_tokens != micro_tokens:  # a new plan: forget what OOM cut from the old
         state = replace(state, planned_micro_tokens=micro_tokens, micro_tokens=0)
+    state = _on_this_machine(state, config, model, on_event=on_event)
     if not process.sharded:
         process.broadcast_weights(model, ema.model if ema else unsharded)
     folder.mkdir(parents=True, exist_ok=True)
@@ -216,6 +223,19 @@ def _setup(
         checkpoints=checkpoints,
         on_event=on_event,
     )
+
+
+def _on_this_machine(
+    state: TrainState, config: TrainConfig, model: Transformer, *, on_event: EventHandler
+) -> TrainState:
+    """Record what rounding depends on, and report what differs from the checkpoint."""
+    device = next(model.parameters()).device
+    threads, precision = torch.get_num_threads(), choose_precision(config, device).name
+    before, now = (state.threads, state.precision), (threads, precision)
+    if state.threads and before != now:
+        text = f"resuming with {threads} threads in {precision}, before {before[0]} in {before[1]}"
+        on_event(LogMessage(f"{text}: results will differ from those of an uninterrupted run"))
+    return replace(state, threads=threads, precision=precision)
 
 
 def _validate_and_save(run: Training, *, validate: Validate, on_best: OnBest) -> None:
