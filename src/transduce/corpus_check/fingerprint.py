@@ -124,9 +124,9 @@ class BlockSample:
         for number, numbered in enumerate(pairs):
             if number // _BLOCK % every == 0:
                 yield numbered
-            elif (source := hash(folded := _fold(numbered.pair.source))) in held:
+            elif (source := hash(folded := fold(numbered.pair.source))) in held:
                 self.sources.append(source)
-                self.folded_pairs.append(hash((folded, _fold(numbered.pair.target))))
+                self.folded_pairs.append(hash((folded, fold(numbered.pair.target))))
             self.pairs = number + 1
 
 
@@ -165,14 +165,14 @@ def _fingerprint(
     foreign = profile.source_script.foreign(source) or profile.target_script.foreign(target)
     if swapped:
         source, target = target, source
-    folded = _fold(source)
+    folded = fold(source)
     complete = bool(source and target)
     numbers = (
         line,
         hash((source, target)),
         hash(source),
         hash(folded),
-        hash((folded, _fold(target))),
+        hash((folded, fold(target))),
         len(source) - source.count(" "),
         len(target) - target.count(" "),
     )
@@ -181,7 +181,7 @@ def _fingerprint(
     return numbers, (copy, swapped, not complete, *damage, foreign)
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
     """Remove case, spaces and punctuation, unless nothing else is left."""
     if text.isascii():
         return text.lower().encode().translate(None, _NO_WORD).decode() or text

@@ -166,16 +166,21 @@ def one_line(text: str) -> str:
     return _FORBIDDEN.sub(" ", text)
 
 
-def hold_out(lines: Sequence[int], *, count: int, seed: int) -> frozenset[int]:
+def hold_out(
+    lines: Sequence[int], *, sources: Sequence[int], count: int, seed: int
+) -> frozenset[int]:
     """Choose the pairs held out for validation, by line number.
+
+    All pairs of a source are on one side, so that no validation source is trained on.
 
     Args:
         lines: line numbers of the cleaned pairs.
+        sources: of each line a hash of its folded source; only equality counts.
         count: number of pairs (`data.held_out`); limited to 5 % of the lines.
-        seed: random seed; the choice depends on it and `lines` only.
+        seed: random seed; the choice depends on it, `lines` and which sources are equal.
 
     Raises:
-        ValueError: if the corpus is too small to hold out a pair.
+        ValueError: if the corpus is too small to hold out a pair, or its sources repeat too often.
     """
     taken = min(count, len(lines) // _HELD_OUT_SHARE)
     if count and not taken:
@@ -183,8 +188,24 @@ def hold_out(lines: Sequence[int], *, count: int, seed: int) -> frozenset[int]:
             f"a corpus of {len(lines)} pairs is too small to hold out 5 % for validation: "
             f"name files in data.validation, or provide at least {_HELD_OUT_SHARE} pairs"
         )
-    chosen = np.random.default_rng(seed).choice(len(lines), size=taken, replace=False)
-    return frozenset(int(lines[index]) for index in chosen.tolist())
+    random = np.random.default_rng(seed)
+    drawn = random.choice(len(lines), size=taken, replace=False)
+    rest = random.permutation(np.setdiff1d(np.arange(len(lines)), drawn))
+    _, group, sizes = np.unique(np.asarray(sources), return_inverse=True, return_counts=True)
+    chosen, left = set[int](), taken
+    for index in itertools.chain(drawn.tolist(), rest.tolist()):
+        if not left:
+            break
+        if sizes[group[index]] <= left and int(group[index]) not in chosen:
+            chosen.add(int(group[index]))
+            left -= int(sizes[group[index]])
+    if taken and not chosen:
+        raise ValueError(
+            f"every source stands in more than 5 % of the {len(lines)} pairs, or in more than "
+            f"data.held_out ({count}): name files in data.validation"
+        )
+    held = np.flatnonzero(np.isin(group, list(chosen)))
+    return frozenset(int(lines[index]) for index in held.tolist())
 
 
 def _count(counts: CleaningCounts, by_reason: dict[str, int], *, reason: str, line: int) -> None:

@@ -5,8 +5,8 @@ leaves nothing behind. The result is self-contained: resuming a run never needs 
 Validation and test text stay as written; no line of them is dropped.
 
 The training text is never kept in memory: it is read again for each purpose, which costs little
-compared to encoding it. Of a pair only its lengths stay, and its line number until the held-out
-pairs are drawn.
+compared to encoding it. Of a pair only its lengths stay, and until the held-out pairs are drawn its
+line number and a hash of its source.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from transduce.config import Recipe, warnings
 from transduce.corpus_check.check import probe_vocabulary
-from transduce.corpus_check.fingerprint import CorpusProfile, EvenSample, profile_pairs
+from transduce.corpus_check.fingerprint import CorpusProfile, EvenSample, fold, profile_pairs
 from transduce.corpus_check.inspection import DataSplit, inspect_corpus
 from transduce.data.corpus import (
     CleaningCounts,
@@ -269,15 +269,17 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> _Survey:
     """Read every file to its end."""
     data = recipe.data
     cleaning, spread = CleaningCounts(), EvenSample()
-    lines = array("I")
-    for line, _ in spread.sample(_cleaned(recipe, cleaning)):
+    lines, sources = array("I"), array("q")
+    for line, pair in spread.sample(_cleaned(recipe, cleaning)):
         lines.append(line)
+        if not data.validation:
+            sources.append(hash(fold(pair.source)))
         progress(line)
     held_out: frozenset[int] = frozenset()
     if data.validation:
         validation = _read(recipe, data.validation)
     else:
-        held_out = hold_out(lines, count=data.held_out, seed=recipe.train.seed)
+        held_out = hold_out(lines, sources=sources, count=data.held_out, seed=recipe.train.seed)
         cleaned = _cleaned(recipe, CleaningCounts(), only=held_out.__contains__)
         validation = tuple(pair for _, pair in cleaned)
     if not validation:

@@ -13,7 +13,7 @@ from tests.sentences import sentences
 
 from transduce.config import load_recipe
 from transduce.corpus_check.check import probe_vocabulary
-from transduce.corpus_check.fingerprint import _fold, profile_corpus
+from transduce.corpus_check.fingerprint import fold, profile_corpus
 from transduce.corpus_check.inspection import (
     Finding,
     FindingKind,
@@ -451,7 +451,7 @@ def test_leaks_are_found_all_over_a_large_corpus(monkeypatch: pytest.MonkeyPatch
 def test_plain_text_is_folded_as_any_other(text: str):
     kept = "".join(one for one in text.casefold() if category(one)[0] in "LMN")
 
-    assert _fold(text) == (kept or text)
+    assert fold(text) == (kept or text)
 
 
 def test_examples_are_read_by_their_lines_where_that_is_quicker():

@@ -277,14 +277,16 @@ def test_tidy_text_is_one_line_and_stays_as_it_is(text: str):
 
 
 def test_held_out_lines_are_at_most_one_in_twenty():
-    held = hold_out(range(1, 1000), count=500, seed=3)
+    held = hold_out(range(1, 1000), sources=range(999), count=500, seed=3)
 
     assert len(held) == 49
     assert held <= set(range(1, 1000))
 
 
 def test_held_out_lines_depend_on_the_seed_alone():
-    first, again, other = (hold_out(range(1, 1000), count=17, seed=seed) for seed in (3, 3, 5))
+    first, again, other = (
+        hold_out(range(1, 1000), sources=range(999), count=17, seed=seed) for seed in (3, 3, 5)
+    )
 
     assert first == again
     assert first != other
@@ -293,11 +295,11 @@ def test_held_out_lines_depend_on_the_seed_alone():
 
 def test_too_small_a_corpus_to_hold_out_is_refused():
     with pytest.raises(ValueError, match=r"19 pairs is too small .* data\.validation"):
-        hold_out(range(19), count=7, seed=3)
+        hold_out(range(19), sources=range(19), count=7, seed=3)
 
 
 def test_holding_out_nothing_is_allowed():
-    assert hold_out(range(3), count=0, seed=3) == frozenset()
+    assert hold_out(range(3), sources=range(3), count=0, seed=3) == frozenset()
 
 
 def test_a_pair_that_is_not_utf8_can_be_dropped_whole_and_counted(tmp_path: Path):
@@ -393,7 +395,21 @@ def test_no_blank_counts_for_the_ratio(blank: str):
 def test_held_out_lines_may_come_as_an_array(count: int):
     lines = list(range(5, 4000, 3))
 
-    chosen = hold_out(array("I", lines), count=count, seed=3)
+    chosen = hold_out(array("I", lines), sources=lines, count=count, seed=3)
 
-    assert chosen == hold_out(lines, count=count, seed=3)
+    assert chosen == hold_out(lines, sources=lines, count=count, seed=3)
     assert chosen <= set(lines)
+
+
+def test_all_pairs_of_a_source_are_held_out_together():
+    sources = [line // 3 for line in range(300)]
+
+    held = hold_out(range(300), sources=sources, count=10, seed=3)
+
+    assert len(held) == 9
+    assert all({line - line % 3 + other for other in range(3)} <= held for line in held)
+
+
+def test_sources_that_all_repeat_too_often_are_refused():
+    with pytest.raises(ValueError, match=r"every source .* name files in data\.validation"):
+        hold_out(range(40), sources=[1] * 20 + [2] * 20, count=7, seed=3)

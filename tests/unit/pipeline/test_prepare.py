@@ -11,6 +11,7 @@ from unittest.mock import create_autospec
 import pytest
 
 from transduce.config import Recipe, load_recipe
+from transduce.corpus_check.fingerprint import fold
 from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import Pair
 from transduce.data.store import Store
@@ -180,3 +181,18 @@ def peak_of_preparing(folder: Path, *, pairs: int) -> int:
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
     return usage.ru_maxrss * 1024
+
+
+def test_no_held_out_source_is_trained_on_in_other_case_or_punctuation(tmp_path: Path):
+    recipe = a_corpus(tmp_path, pairs=200)
+    sources = (tmp_path / "a.src").read_text().splitlines()[:100]
+    twins = [*sources, *(f"{source.upper()} !" for source in sources)]
+    (tmp_path / "a.src").write_text("".join(f"{source}\n" for source in twins))
+    notes: list[str] = []
+
+    prepared = prepare.prepare(recipe, tmp_path / "run", on_event=saying(notes))
+
+    held = [fold(pair.source) for pair in prepared.validation]
+    assert held
+    assert {held.count(source) for source in held} == {2}
+    assert not any("stand in training too" in note for note in notes)
