@@ -13,6 +13,8 @@ from typing import Annotated
 
 import typer
 
+from transduce.io.streams import split_compression
+
 app = typer.Typer(
     name="transduce",
     rich_markup_mode=None,
@@ -57,7 +59,7 @@ def corpus_settings(source: Path | None, target: Path | None) -> list[str]:
         return []
     settings = [f"data.train={json.dumps([str(source), str(target)], ensure_ascii=False)}"]
     for side, file in (("source", source), ("target", target)):
-        suffix = Path(file.name.removesuffix(".gz")).suffix[1:]
+        suffix = Path(split_compression(file.name)[0]).suffix[1:]
         if len(suffix) == 2 and suffix.isalpha():
             settings.append(f"languages.{side}={json.dumps(suffix.lower())}")
     return settings

@@ -1,6 +1,5 @@
 """The corpus check of `transduce check`: inspection, a vocabulary probe, a cleaned copy."""
 
-import gzip
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from transduce.corpus_check.inspection import (
 from transduce.data.corpus import CleaningCounts, Pair, clean, read_pairs, tidy
 from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.io.atomic_folder import atomic_folder
+from transduce.io.streams import open_compressed
 
 _TOKENIZER_SAMPLE = 100_000  # pairs; more hardly change the vocabulary
 _PROBE_SAMPLE = 5_000  # pairs
@@ -201,7 +201,7 @@ def write_cleaned(
     names = _file_names(recipe)
     with atomic_folder(folder) as fresh:
         with ExitStack() as stack:
-            files = [stack.enter_context(_open(fresh / name)) for name in names]
+            files = [stack.enter_context(open_compressed(fresh / name, "wb")) for name in names]
             for pair in _kept_pairs(inspection, reason=reason, pairs=pairs):
                 sides = [f"{pair.source}\t{pair.target}"] if len(files) == 1 else pair
                 for file, text in zip(files, sides, strict=True):
@@ -267,7 +267,3 @@ def _file_names(recipe: Recipe) -> list[str]:
     if len(set(names)) < len(names):  # equal names in two folders
         names = [f"{side}.{name}" for side, name in zip(Pair._fields, names, strict=True)]
     return names
-
-
-def _open(file: Path) -> gzip.GzipFile | BinaryIO:
-    return gzip.GzipFile(file, "wb", mtime=0) if file.suffix == ".gz" else file.open("wb")

@@ -95,7 +95,7 @@ class CorpusConfig:
     """Base folder of relative file names (itself relative to the working directory)."""
 
     train: tuple[str, ...] = ()
-    """Two files (source, target), or one TSV file of two columns; plain or .gz."""
+    """Two files (source, target), or one TSV file of two columns; plain or compressed."""
 
     validation: tuple[str, ...] = ()
     """As `train`. If empty, `held_out` pairs of `train` are held out and never trained on."""

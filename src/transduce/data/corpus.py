@@ -5,11 +5,9 @@ only: Python's `splitlines` also splits at U+0085 and U+2028, and one such chara
 all following lines. Cleaning drops pairs, never a single side, so it cannot misalign them either.
 """
 
-import gzip
 import itertools
 import re
 import unicodedata
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +15,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
+
+from transduce.io.streams import damage_errors, damage_message, encoding_error, open_compressed
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -82,7 +82,7 @@ def read_pairs(
     """Stream the pairs of two parallel files, or of one TSV file of two columns.
 
     Args:
-        files: source and target, or one TSV; a name that ends in .gz is decompressed.
+        files: source and target, or one TSV; they may be compressed by gzip, xz or Zstandard.
         not_utf8: for lines that are not UTF-8, "refuse" raises; "drop" yields them with lone
             surrogates, for `clean` to drop and count.
 
@@ -256,8 +256,8 @@ def _columns(path: Path, texts: Iterator[str]) -> Iterator[NumberedPair]:
         columns = text.split("\t")
         if len(columns) != 2:
             raise ValueError(
-                f"{path}, line {number}: {len(columns)} columns where there must be 2, "
-                f"source and target with one tab between them"
+                f"{path}, line {number}: {len(columns)} columns where there must be 2, source and "
+                f"target with one tab between them; to keep two: cut -f 1,2 {path} > NEW"
             )
         yield NumberedPair(number, Pair(*columns))
 
@@ -293,13 +293,9 @@ def _decode_lines(path: Path, block: bytes, *, after: int) -> Iterator[str]:
         try:
             yield line.removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
-            compressed = number == 1 and line.startswith(b"\x1f\x8b")
-            remedy = "name it .gz" if compressed else "convert the file to UTF-8"
-            if not compressed:
-                remedy += ", or drop such pairs of data.train by data.not_utf8 = 'drop'"
+            message = encoding_error(str(path), number, line, error)
             raise ValueError(
-                f"{path}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at byte "
-                f"{error.start + 1} of the line); {remedy}"
+                f"{message}, or drop such pairs of data.train by data.not_utf8 = 'drop'"
             ) from error
 
 
@@ -311,7 +307,7 @@ def _raw_blocks(path: Path) -> Iterator[bytes]:
     """
     lines, partial = 0, b""
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
+        with open_compressed(path) as handle:
             while data := handle.read(_BLOCK):
                 complete, feed, rest = data.rpartition(b"\n")
                 if feed:
@@ -327,11 +323,8 @@ def _raw_blocks(path: Path) -> Iterator[bytes]:
                     )
             if partial:
                 yield partial
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"{path} is not a complete gzip file ({error}); download it again, or drop .gz "
-            f"from its name if it is plain text"
-        ) from error
+    except damage_errors() as error:
+        raise ValueError(damage_message(path, error)) from error
     except FileNotFoundError as error:
         raise ValueError(f"{path} does not exist; check data.folder and the file's name") from error
     except OSError as error:

@@ -1,40 +1,132 @@
-"""Text input and output of the command line: strict UTF-8, split at line feeds only."""
+"""Text input and output: compressed files, strict UTF-8, lines that end at line feeds only."""
 
+import codecs
+import gzip
+import io
+import lzma
 import sys
+import zlib
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, cast
 
 from transduce.io.atomic_folder import atomic_file, naming
+
+Compression = Literal["", ".gz", ".xz", ".zst"]
+
+_MAGIC: dict[bytes, Compression] = {
+    b"\x1f\x8b": ".gz",
+    b"\xfd7zXZ\0": ".xz",
+    b"(\xb5/\xfd": ".zst",
+}
+_ZSTD = ("compression.zstd", "backports.zstd")  # the first since Python 3.14
+_FORMATS = {".gz": "gzip", ".xz": "xz", ".zst": "Zstandard"}
+
+
+def split_compression(name: str) -> tuple[str, Compression]:
+    """Split the suffix of a compressed file off its name.
+
+    >>> split_compression("train.en.gz"), split_compression("train.en")
+    (('train.en', '.gz'), ('train.en', ''))
+    """
+    suffix = cast(Compression, next((end for end in _FORMATS if name.endswith(end)), ""))
+    return name.removesuffix(suffix), suffix
+
+
+def open_compressed(file: Path, mode: Literal["rb", "wb"] = "rb") -> io.BufferedIOBase:
+    """Open a file, (de)compressed by gzip, xz or Zstandard if its name ends in .gz, .xz or .zst.
+
+    When reading, the first bytes of any other name decide. Equal content gives equal files. Damage
+    shows while reading, as one of `damage_errors`.
+
+    Raises:
+        ValueError: if there is no module for the format.
+        OSError: if the file cannot be opened.
+    """
+    compression = split_compression(file.name)[1]
+    if mode == "rb" and not compression and file.is_file():  # a named pipe can be opened once only
+        with file.open("rb") as stream:
+            first = stream.read(max(map(len, _MAGIC)))
+        compression = next((end for magic, end in _MAGIC.items() if first.startswith(magic)), "")
+    if compression == ".gz":
+        return gzip.GzipFile(file, mode, mtime=0)
+    if compression == ".xz":
+        return lzma.LZMAFile(file, mode)
+    if compression == ".zst":
+        module = next(filter(_importable, _ZSTD), None)
+        if module is None:
+            raise ValueError(f"{file} is compressed with Zstandard: pip install backports.zstd")
+        return import_module(module).ZstdFile(file, mode)
+    return file.open("rb") if mode == "rb" else file.open("wb")
+
+
+def damage_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that reading a damaged compressed file raises."""
+    zstd = (module.ZstdError for name in _ZSTD if (module := sys.modules.get(name)))
+    return (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, *zstd)
+
+
+def damage_message(file: Path, error: Exception) -> str:
+    """Return the message about a compressed file that cannot be read to its end."""
+    suffix = split_compression(file.name)[1]
+    remedy = f", or drop {suffix} from its name if it is plain text" if suffix else ""
+    name = _FORMATS.get(suffix, "compressed")
+    return f"{file} is not a complete {name} file ({error}); download it again{remedy}"
+
+
+def _importable(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its package is missing
+        return False
+
+
+def encoding_error(name: str, number: int, line: bytes, error: UnicodeDecodeError) -> str:
+    """Return the message about a line that is not UTF-8, with a remedy.
+
+    Args:
+        name: the file's.
+        number: the line's, counted from 1.
+        line: its bytes.
+        error: of decoding it.
+    """
+    utf16 = number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    encoding = "UTF-16" if utf16 else "LATIN1"
+    convert = f"iconv -f {encoding} -t UTF-8 {name} > NEW"
+    if utf16:
+        return f"{name} is UTF-16, not UTF-8; convert it: {convert}"
+    return (
+        f"{name}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at byte "
+        f"{error.start + 1} of the line); convert it to UTF-8, if it is Latin-1 by: {convert}"
+    )
 
 
 @contextmanager
 def open_lines(file: Path | None) -> Generator[Iterator[str]]:
-    """Open a file, or stdin, and yield its lines without line feeds.
+    """Open a file, or stdin (None or "-"), and yield its lines without line feeds.
 
-    A seekable input is checked to its end before the first line is yielded; a pipe is not.
+    A seekable input is checked to its end before the first line is yielded; a pipe is not. A file
+    may be compressed (`open_compressed`).
 
     Raises:
         ValueError: if a line is not UTF-8.
         OSError: if the file cannot be read.
     """
-    name = "stdin" if file is None else str(file)
-    stream = sys.stdin.buffer if file is None else file.open("rb")
-    try:
-        if stream.seekable():
-            start = stream.tell()
-            for _ in _decode_lines(stream, name=name):
-                pass
-            stream.seek(start)
-        yield _decode_lines(stream, name=name)
-    finally:
-        if file is not None:
-            stream.close()
+    if file is None or file == Path("-"):
+        yield from _checked_lines(cast(io.BufferedIOBase, sys.stdin.buffer), name="stdin")
+    else:
+        try:
+            with open_compressed(file) as stream:
+                yield from _checked_lines(stream, name=str(file))
+        except damage_errors() as error:
+            raise ValueError(damage_message(file, error)) from error
 
 
 def read_lines(file: Path) -> list[str]:
-    """Read all lines of a file.
+    """Read all lines of a file, which may be compressed; "-" is stdin.
 
     Raises:
         ValueError: if a line is not UTF-8.
@@ -54,14 +146,20 @@ def open_output(file: Path | None) -> Generator[BinaryIO]:
         yield stream
 
 
+def _checked_lines(stream: io.BufferedIOBase, *, name: str) -> Iterator[Iterator[str]]:
+    if stream.seekable():
+        start = stream.tell()
+        for _ in _decode_lines(stream, name=name):
+            pass
+        stream.seek(start)
+    yield _decode_lines(stream, name=name)
+
+
 def _decode_lines(stream: Iterable[bytes], *, name: str) -> Iterator[str]:
     with naming(Path(name)):
         for number, line in enumerate(stream, start=1):
             try:
                 text = line.removesuffix(b"\n").decode()
             except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{name}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at byte "
-                    f"{error.start + 1} of the line); convert it to UTF-8"
-                ) from None
+                raise ValueError(encoding_error(name, number, line, error)) from None
             yield text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}") if number == 1 else text

@@ -1,9 +1,102 @@
 """Lines go in and out as they are, or not at all."""
 
+import gzip
+import io
+import lzma
+import os
+import sys
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
-from transduce.io.streams import open_output, read_lines
+import pytest
+
+from transduce.io.streams import open_compressed, open_output, read_lines
+
+TEXT = "ä\nb\n".encode()
+
+
+def _zstd() -> ModuleType:
+    name = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    return pytest.importorskip(name)
+
+
+def zstd(content: bytes) -> bytes:
+    return _zstd().compress(content)
+
+
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd,
+}
+
+
+@pytest.mark.parametrize("name", ["text", "text.en{}"])
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_a_compressed_file_is_read_whatever_its_name(suffix: str, name: str, tmp_path: Path):
+    file = tmp_path / name.format(suffix)
+    file.write_bytes(COMPRESSIONS[suffix](TEXT))
+
+    assert read_lines(file) == ["ä", "b"]
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_a_truncated_file_is_named_with_its_format(suffix: str, tmp_path: Path):
+    file = tmp_path / f"text{suffix}"
+    file.write_bytes(COMPRESSIONS[suffix](os.urandom(9000).hex().encode())[:-700])
+
+    with pytest.raises(ValueError, match=rf"text\{suffix} is not a complete \w+ file .* drop"):
+        read_lines(file)
+
+
+@pytest.mark.parametrize("suffix", ["", *COMPRESSIONS])
+def test_what_is_written_compressed_is_read_again_and_always_the_same(suffix: str, tmp_path: Path):
+    files = [tmp_path / folder / f"text{suffix}" for folder in "ab"]
+    if suffix == ".zst":
+        _zstd()
+    for file in files:
+        file.parent.mkdir()
+        with open_compressed(file, "wb") as out:
+            out.write(TEXT)
+
+    assert read_lines(files[0]) == ["ä", "b"]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
+
+    assert read_lines(Path("-")) == ["ä", "b"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_named_pipe_is_opened_once(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=[TEXT])
+    writer.start()
+
+    assert read_lines(pipe) == ["ä", "b"]
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("ä\n".encode("utf-16"), r"is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 "),
+        (b"a\n\xe4\n", r"line 2: not UTF-8 \(byte 0xe4 at byte 1 .* iconv -f LATIN1 -t UTF-8 "),
+    ],
+)
+def test_another_encoding_is_named_with_the_command_that_converts_it(
+    content: bytes, message: str, tmp_path: Path
+):
+    (tmp_path / "text").write_bytes(content)
+
+    with pytest.raises(ValueError, match=message):
+        read_lines(tmp_path / "text")
 
 
 def test_lines_end_at_line_feeds_alone(tmp_path: Path):
