@@ -48,7 +48,7 @@ def open_compressed(file: Path, mode: Literal["rb", "wb"] = "rb") -> io.Buffered
     """
     compression = split_compression(file.name)[1]
     if mode == "rb" and not compression and file.is_file():  # a named pipe can be opened once only
-        with file.open("rb") as stream:
+        with naming(file), file.open("rb") as stream:
             first = stream.read(max(map(len, _MAGIC)))
         compression = next((end for magic, end in _MAGIC.items() if first.startswith(magic)), "")
     if compression == ".gz":
