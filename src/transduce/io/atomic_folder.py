@@ -149,7 +149,8 @@ def naming(path: Path) -> Generator[None]:
 
 
 def _name(error: BaseException, path: Path) -> None:
-    if isinstance(error, OSError) and error.filename is None:
+    # With a filename, an error without a number would lose its text.
+    if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         error.filename = str(path)
 
 
