@@ -126,6 +126,11 @@ def german_phrase(phrase: Phrase, case: Case) -> str:
 def german_noun(noun: Noun, case: Case, *, plural: bool = False) -> str:
     """Decline a noun: the dative plural takes -n unless it ends in n or s.
 
+    Args:
+        noun: the noun.
+        case: grammatical case.
+        plural: whether it is plural.
+
     >>> from transduce.demo.lexicon import nouns
     >>> [german_noun(noun, "dative", plural=True) for noun in nouns("apple car boy")]
     ['Jungen', 'Äpfeln', 'Autos']

@@ -93,7 +93,13 @@ def _scene(row: dict[str, Any]) -> Scene:
 
 @cache
 def reasons(scene: Scene, noun: Noun, *, doer: bool) -> tuple[str, ...]:
-    """The adjectives that can be the reason for this noun in the scene."""
+    """Return the adjectives that can be the reason for a noun in a scene.
+
+    Args:
+        scene: the scene.
+        noun: its doer or its thing.
+        doer: which of both.
+    """
     table = scene.doers if doer else scene.things
     fitting = [words for wanted, words in table.items() if matches(noun, wanted)]
     return tuple(dict.fromkeys(" ".join(fitting).split()))
