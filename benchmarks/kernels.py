@@ -9,6 +9,7 @@ in processes of their own. Prints one table and writes benchmarks/results/kernel
 Nothing else should run meanwhile.
 """
 
+import argparse
 import statistics
 import subprocess
 import sys
@@ -40,8 +41,11 @@ Way = Callable[[], object]
 
 def main() -> None:
     """Time every pair of ways, print the table, write the record."""
-    if sys.argv[1:2] == ["--updates"]:
-        print(UPDATES[sys.argv[2]]())
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--updates", choices=tuple(UPDATES), help=argparse.SUPPRESS)
+    updates: str | None = parser.parse_args().updates
+    if updates:
+        print(UPDATES[updates]())
         return
     torch.manual_seed(0)
     rows = [
