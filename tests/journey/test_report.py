@@ -94,7 +94,9 @@ def test_translations_alone_have_a_report(folder: Path, transduce: Transduce):
         *("--report", page),
     )
 
-    assert [line.split()[0] for line in said.out.splitlines()] == ["BLEU", "chrF2", "TER"]
+    assert [line.split()[0] for line in said.out.splitlines()] == [
+        *("BLEU", "chrF2", "TER", "exact"),
+    ]
     assert page.read_text().startswith("<!doctype html>")
 
 
@@ -149,3 +151,19 @@ def test_unequal_lines_are_refused_before_a_model_translates(
     said = transduce("evaluate", folder / "gone", *files, *against, "--report", folder / "r.html")
 
     refuses(said, "ref.en has 29 lines but there are 40 references")
+
+
+@pytest.mark.parametrize(("name", "tokenizer"), [("ref.ko", "char"), ("ref.zh.txt", "zh")])
+def test_the_language_is_that_of_the_file_or_the_script(
+    folder: Path, transduce: Transduce, name: str, tokenizer: str
+):
+    (folder / name).write_text(
+        "안녕하세요\n" if name.endswith("ko") else "一只狗在红色的门前吠叫\n"
+    )
+    files = ("--target", folder / name)
+
+    scored = transduce("evaluate", "--hypotheses", folder / name, *files, "--metric", "bleu")
+    compared = transduce("compare", *files, folder / name, folder / name, "--samples", 20)
+
+    assert scored.out.startswith("BLEU 100.00  ")
+    assert all(f"tok:{tokenizer}" in said.out for said in (scored, compared))

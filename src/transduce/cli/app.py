@@ -59,10 +59,18 @@ def corpus_settings(source: Path | None, target: Path | None) -> list[str]:
         return []
     settings = [f"data.train={json.dumps([str(source), str(target)], ensure_ascii=False)}"]
     for side, file in (("source", source), ("target", target)):
-        suffix = Path(split_compression(file.name)[0]).suffix[1:]
-        if len(suffix) == 2 and suffix.isalpha():
-            settings.append(f"languages.{side}={json.dumps(suffix.lower())}")
+        if code := file_language(file):
+            settings.append(f"languages.{side}={json.dumps(code)}")
     return settings
+
+
+def file_language(*files: Path | None) -> str:
+    """Return the language code in which the first of the files' names ends; "" if none does."""
+    for file in files:
+        suffix = Path(split_compression(file.name)[0]).suffix[1:] if file else ""
+        if len(suffix) == 2 and suffix.isalpha():
+            return suffix.lower()
+    return ""
 
 
 @contextmanager

@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from transduce.cli.app import BleuTokenizer, JsonObject, ReferenceText, app, print_stdout
+from transduce.cli.app import (
+    BleuTokenizer,
+    JsonObject,
+    ReferenceText,
+    app,
+    file_language,
+    print_stdout,
+)
 from transduce.io.streams import read_lines
 
 
@@ -20,7 +27,9 @@ def compare(
     metric: Annotated[
         list[str] | None, typer.Option(help="bleu, chrf or ter; repeatable [default: all].")
     ] = None,
-    language: Annotated[str, typer.Option(help="Code of the target language.")] = "",
+    language: Annotated[
+        str, typer.Option(help="Code of the target language [default: that of the file names].")
+    ] = "",
     tokenize: BleuTokenizer = "",
     test: Annotated[
         Literal["bootstrap", "randomization"], typer.Option(help="Paired significance test.")
@@ -47,7 +56,7 @@ def compare(
         [*map(System, distinct_names(systems), lines)],
         references,
         metrics=metric or [],
-        language=language,
+        language=language or file_language(target, *systems),
         tokenize=tokenize,
         test=test,
         samples=samples,

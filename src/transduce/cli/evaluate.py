@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from transduce.cli.app import BleuTokenizer, app, print_stderr, print_stdout
+from transduce.cli.app import BleuTokenizer, app, file_language, print_stderr, print_stdout
 from transduce.io.streams import open_lines, open_output, read_lines
 
 
@@ -38,10 +38,10 @@ def evaluate(
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="bleu, chrf, ter or perplexity; repeatable [default: all]."),
+        typer.Option(help="bleu, chrf, ter, exact or perplexity; repeatable [default: all]."),
     ] = None,
     language: Annotated[
-        str, typer.Option(help="Code of the target language [default: the model's].")
+        str, typer.Option(help="Code of the target language [default: model's, or file name's].")
     ] = "",
     tokenize: BleuTokenizer = "",
     report: Annotated[
@@ -57,7 +57,7 @@ def evaluate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
-    """Score translations: BLEU, chrF and TER with signatures, and perplexity.
+    """Score translations: BLEU, chrF, TER and exact match with signatures, and perplexity.
 
     Translations are made by a model from --source or read from --hypotheses. A report breaks the
     scores down by sentence length and word frequency, and lists copied text, repetitions and the
@@ -104,17 +104,26 @@ def _scores(inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bo
 
     metrics = select_metrics(metric)
     if inputs.model is None:
+        language = _target_language(language, inputs)
         score = partial(score_lines, hypotheses)
     else:
         from transduce.bundle.bundle import Bundle
         from transduce.inference.engines.parallel import enable_worker_processes
 
         enable_worker_processes()
-        score = partial(score_model, Bundle.load(inputs.model), sources)
+        bundle = Bundle.load(inputs.model)
+        language = _target_language(language, inputs, model_language=bundle.languages.target)
+        score = partial(score_model, bundle, sources)
     scores = score(references=references, language=language, tokenize=tokenize, metrics=metrics)
     if as_json:
         return json.dumps([asdict(score) for score in scores], ensure_ascii=False)
     return "\n".join(map(str, scores))
+
+
+def _target_language(given: str, inputs: _Inputs, *, model_language: str = "") -> str:
+    """The language to score in; a model made without languages has the code "target"."""
+    named = model_language if model_language != "target" else ""
+    return given or named or file_language(inputs.target, inputs.hypotheses)
 
 
 def _write_report(
@@ -172,7 +181,11 @@ def _write_report(
             references,
             sources=sources,
             against=against,
-            scoring=ScoringOptions(language, tokenize, metrics),
+            scoring=ScoringOptions(
+                _target_language(language, inputs, model_language=output.language),
+                tokenize,
+                metrics,
+            ),
         )
         page.write(to_html(report).encode())
     if as_json:

@@ -3,6 +3,7 @@
 rich is imported only for terminals, to keep pipes fast.
 """
 
+import math
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -97,9 +98,11 @@ def describe(event: Event) -> str:
             )
         case Validated():
             best = ", best so far" if event.best else ""
+            chrf = "" if math.isnan(event.chrf) else f", chrF2 {event.chrf:.2f}"
             return (
                 f"validation at update {event.update:,}: loss {event.loss:.4f}, perplexity "
-                f"{event.perplexity:.2f}, BLEU {event.bleu:.2f} (greedy; {event.signature}){best}"
+                f"{event.perplexity:.2f}, BLEU {event.bleu:.2f}{chrf} "
+                f"(greedy; {event.signature}){best}"
             )
 
 

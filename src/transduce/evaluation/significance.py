@@ -15,7 +15,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
 
 from transduce.evaluation.breakdown import check_line_counts
-from transduce.evaluation.metrics import bleu_metric, ter_metric
+from transduce.evaluation.metrics import bleu_metric, scoring_language, ter_metric
 
 TestMethod = Literal["bootstrap", "randomization"]
 Verdict = Literal["baseline", "better", "worse", "unclear"]
@@ -122,6 +122,7 @@ def compare_systems(
     """
     count = _SAMPLES[test] if samples is None else samples
     _check(systems, references, metrics=metrics, samples=count, seed=seed)
+    language = scoring_language(language, references)
     selected = [name for name in _METRICS if not metrics or name in metrics]
     with _seeded(seed):
         paired = PairedTest(

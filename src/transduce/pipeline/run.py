@@ -16,7 +16,7 @@ stopped anywhere can be resumed:
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,7 @@ from transduce.data.corpus import Pair
 from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
 from transduce.data.tokenizer import Tokenizer
-from transduce.evaluation.metrics import Perplexity, Score, bleu
+from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf
 from transduce.evaluation.scoring import (
     EvaluationResult,
     RunResult,
@@ -85,7 +85,8 @@ class _Candidate(NamedTuple):
     model: Transformer
     name: str
     translations: tuple[Translation, ...]
-    bleu: float
+    bleu: Score
+    chrf: Score
 
 
 def run_recipe(
@@ -362,9 +363,11 @@ class _Run(NamedTuple):
 
         def validate(model: Transformer) -> Validation:
             hypotheses = translation_texts(self.translate(model, pairs, search=greedy))
-            score = recipe_bleu(recipe, hypotheses, pairs)
+            score, characters = recipe_bleu(recipe, hypotheses, pairs), _chrf(hypotheses, pairs)
             loss = self.perplexity(model, pairs).per_token
-            return Validation(loss=loss, bleu=score.value, signature=score.signature)
+            return Validation(
+                loss=loss, bleu=score.value, signature=score.signature, chrf=characters.value
+            )
 
         best = self.out / "best"
         if process.is_rank_zero and recover_interrupted(best) and (fault := _damage(best)):
@@ -372,7 +375,11 @@ class _Run(NamedTuple):
             shutil.rmtree(best)
 
         def on_best(model: Transformer, scored: Validation) -> None:
-            scores = {"validation.loss": scored.loss, "validation.bleu_greedy": scored.bleu}
+            scores = {
+                "validation.loss": scored.loss,
+                "validation.bleu_greedy": scored.bleu,
+                "validation.chrf_greedy": scored.chrf,
+            }
             _as_bundle(recipe, model, prepared=self.prepared, scores=scores).save(best)
 
         drawn = recipe.train.tensorboard and process.is_rank_zero
@@ -435,7 +442,7 @@ class _Run(NamedTuple):
         bundle.save(self.out / "model")
 
     def select_weights(self, trained: TrainResult) -> _Candidate:
-        """Select by validation BLEU: the checkpoint average, the best checkpoint, or the EMA."""
+        """Select on validation: the checkpoint average, the best checkpoint, or the EMA."""
         model, ema, pairs = trained.model.eval(), trained.ema_model, self.prepared.validation
         model.load_state_dict(average_weights([load_weights(path) for path in trained.checkpoints]))
         candidates = {f"the average of the last {len(trained.checkpoints)} checkpoints": model}
@@ -448,12 +455,10 @@ class _Run(NamedTuple):
         scored: list[_Candidate] = []
         for name, candidate in candidates.items():
             translations = self.translate(candidate, pairs, search=self.recipe.search)
-            score = recipe_bleu(self.recipe, translation_texts(translations), pairs)
-            scored.append(_Candidate(candidate, name, translations, score.value))
-        best, *others = sorted(scored, key=lambda candidate: -candidate.bleu)  # first of equals
-        against = " and ".join(f"{other.bleu:.2f} of {other.name}" for other in others)
-        title = f"{best.name}: {best.bleu:.2f} BLEU on validation, against {against}"
-        return best._replace(name=title)
+            texts = translation_texts(translations)
+            scores = recipe_bleu(self.recipe, texts, pairs), _chrf(texts, pairs)
+            scored.append(_Candidate(candidate, name, translations, *scores))
+        return _select(scored, perplexity=lambda model: self.perplexity(model, pairs).perplexity)
 
     def best_model(self, trained: TrainResult, device: torch.device) -> Transformer | None:
         """The model in best/; if that was lost, the same from its checkpoint, or None."""
@@ -565,6 +570,46 @@ def recipe_bleu(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]
         language=recipe.languages.target,
         tokenize=recipe.score.bleu_tokenize,
     )
+
+
+def _chrf(hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
+    return chrf(hypotheses, [pair.target for pair in pairs])
+
+
+def _select(
+    candidates: Sequence[_Candidate], *, perplexity: Callable[[Transformer], float]
+) -> _Candidate:
+    """Select by BLEU, ties by chrF2, then perplexity; the name says by what, and against what.
+
+    BLEU does not decide where it is 0.00 for all, or the references are too short for its 4-grams.
+
+    Args:
+        candidates: the first of equals is selected.
+        perplexity: measures a model on the validation pairs; called only for a tie.
+    """
+    blind = all(round(candidate.bleu.value, 2) == 0 for candidate in candidates)
+    blind = blind or bool(candidates[0].bleu.note)
+    measures: list[tuple[str, Callable[[_Candidate], float]]] = [
+        ("chrF2", lambda candidate: candidate.chrf.value),
+        ("perplexity", lambda candidate: -perplexity(candidate.model)),
+    ]
+    if not blind:
+        measures.insert(0, ("BLEU", lambda candidate: candidate.bleu.value))
+    while True:
+        name, measure = measures.pop(0)
+        values = [measure(candidate) for candidate in candidates]
+        tied = [c for c, value in zip(candidates, values, strict=True) if value == max(values)]
+        if len(tied) == 1 or not measures:
+            break
+        candidates = tied
+    others = [
+        f"{abs(value):.2f} of {candidate.name}"
+        for value, candidate in zip(values, candidates, strict=True)
+        if candidate is not tied[0]
+    ]
+    against = (others and f", against {' and '.join(others)}") or ""
+    title = f"{tied[0].name}: {abs(max(values)):.2f} {name} on validation{against}"
+    return tied[0]._replace(name=title)
 
 
 def _model_of(recipe: Recipe, prepared: Prepared) -> Transformer:

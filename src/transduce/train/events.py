@@ -1,5 +1,6 @@
 """Events of a run, for an `EventHandler` to show; how they look is up to the handler."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,6 +44,8 @@ class Validated:
     signature: str
     best: bool
     """Whether no earlier validation had a lower loss."""
+    chrf: float = math.nan
+    """chrF2; NaN if it was not measured."""
 
 
 Event = LogMessage | Progress | Validated

@@ -46,6 +46,7 @@ class Validation(NamedTuple):
     """Nats per target token, without label smoothing."""
     bleu: float
     signature: str
+    chrf: float = math.nan
 
 
 _UNKNOWN = Validation(loss=math.nan, bleu=math.nan, signature="")
@@ -285,6 +286,7 @@ def _validate(run: Training, *, validate: Validate, on_best: OnBest) -> TrainSta
         loss=scores.loss,
         perplexity=math.exp(min(scores.loss, 700.0)),  # e^710 is beyond a float
         bleu=scores.bleu,
+        chrf=scores.chrf,
         signature=scores.signature,
         best=best,
     )

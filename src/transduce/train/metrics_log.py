@@ -118,6 +118,7 @@ class MetricsLog:
                 "validation_loss": round(scores.loss, 5),
                 "perplexity": round(scores.perplexity, 4),
                 "bleu": round(scores.bleu, 3),
+                **({} if math.isnan(scores.chrf) else {"chrf": round(scores.chrf, 3)}),
                 "signature": scores.signature,
                 "best": scores.best,
             }
@@ -325,4 +326,5 @@ def _points(event: Progress | Validated) -> dict[str, float]:
         "validation/loss": event.loss,
         "validation/perplexity": event.perplexity,
         "validation/BLEU": event.bleu,
+        **({} if math.isnan(event.chrf) else {"validation/chrF2": event.chrf}),
     }

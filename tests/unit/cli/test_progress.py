@@ -23,6 +23,11 @@ VALIDATED = Validated(
 )
 
 
+def test_a_validation_shows_chrf_where_it_was_measured():
+    assert "BLEU 31.27 (greedy; nrefs:1)" in describe(VALIDATED)
+    assert "BLEU 31.27, chrF2 52.10 (greedy; nrefs:1)" in describe(replace(VALIDATED, chrf=52.1))
+
+
 def test_progress_is_one_line_with_what_one_wants_to_know():
     said = (
         "update 20 of 1,000, loss 3.142, 5,322 tokens/s, learning rate 1.23e-03, 12 min 34 s left"

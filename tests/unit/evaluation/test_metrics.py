@@ -10,7 +10,15 @@ from tests.conftest import SHAPE, made
 
 from transduce.data.batch import Batch, collate
 from transduce.data.tokenizer import Tokenizer
-from transduce.evaluation.metrics import bleu, bleu_tokenizer, chrf, perplexity, ter
+from transduce.evaluation.metrics import (
+    bleu,
+    bleu_tokenizer,
+    chrf,
+    exact_match,
+    perplexity,
+    ter,
+)
+from transduce.evaluation.scoring import score_lines
 from transduce.model.loss import cross_entropy
 from transduce.model.transformer import Transformer
 
@@ -173,3 +181,57 @@ def test_perplexity_counts_a_bias_of_the_logits(tokenizer: Tokenizer, batches: l
             for b in batches
         ]
     assert found.loss_sum == pytest.approx(sum(part.plain.item() for part in parts), rel=1e-5)
+
+
+JAPANESE = ["猫はマットの上に座っています。", "赤いドアで犬が吠えています。"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "tokenizer"),
+    [
+        (JAPANESE, bleu_tokenizer("ja")),
+        (["แมวนั่งอยู่บนเสื่อ", "สุนัขเห่าที่ประตูสีแดง"], "char"),
+        (["猫坐在垫子上。", "一只狗在红色的门前吠叫。"], "zh"),
+        (["кот сидит на коврике", "собака лает у двери 赤"], "13a"),
+    ],
+)
+@pytest.mark.parametrize("language", ["", "target"])
+def test_without_a_language_the_script_selects_the_tokeniser(
+    lines: list[str], tokenizer: str, language: str
+):
+    score = bleu(lines, lines, language=language)
+
+    assert score.value == pytest.approx(100)
+    assert f"tok:{tokenizer}|" in score.signature
+    assert score.note == ""
+
+
+@pytest.mark.parametrize("language", ["th", "tha", "lo", "km", "my", "bo"])
+def test_languages_without_spaces_are_scored_by_characters(language: str):
+    assert bleu_tokenizer(language) == "char"
+
+
+def test_edits_are_counted_by_characters_whatever_the_language_is_called():
+    assert ter(["我喜歡貓"], ["我喜歡狗"]).value == pytest.approx(25)
+
+
+def test_a_bleu_that_says_nothing_has_a_note():
+    words = ["tomato", "potato", "7 412"]
+
+    assert bleu(words, words).value == 0
+    assert "too short" in bleu(words, words).note
+    assert str(bleu(words, words)).endswith(
+        "(the references are too short for 4-grams: see exact match and chrF2)"
+    )
+    assert bleu(["nonsense"], REFERENCES[:1]).note == ""
+
+
+def test_lines_are_equal_in_any_unicode_form():
+    assert exact_match(["caf\u00e9 ", "b"], ["cafe\u0301", "B"]).value == 50
+
+
+def test_of_short_lines_exact_match_is_first_and_bleu_last():
+    names = [score.name for score in score_lines(["tomato", "x"], ["tomato", "potato"])]
+
+    assert names == ["exact match", "chrF2", "TER", "BLEU"]
+    assert score_lines(HYPOTHESES, REFERENCES)[0].name == "BLEU"
