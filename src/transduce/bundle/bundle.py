@@ -194,16 +194,12 @@ class Bundle:
             ValueError: one line with the faulty file and the remedy.
         """
         folder = find_bundle(Path(folder))
-        check_folder(folder, expected="a model bundle, as `transduce train` writes it")
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        for name in _FILES:
-            if not (folder / name).is_file():
-                raise ValueError(f"{folder / name} is missing: {folder} is an incomplete bundle")
-            if name not in manifest:
-                raise ValueError(
-                    f"{folder / MANIFEST} has no checksum for {name}: the bundle is incomplete, "
-                    f"copy it again"
-                )
+        optional = [CONFIDENCE] if (folder / CONFIDENCE).exists() else []
+        check_folder(
+            folder,
+            expected="a model bundle, as `transduce train` writes it",
+            required=(*_FILES, *optional),
+        )
         config = _read_config(folder / CONFIG)
         tokenizer = _read_tokenizer(folder / TOKENIZER)
         if tokenizer.vocab_size != config.model.vocab_size:
@@ -217,7 +213,7 @@ class Bundle:
             languages=config.languages,
             search=config.search,
             provenance=config.provenance,
-            confidence=_read_confidence(folder / CONFIDENCE, verified=CONFIDENCE in manifest),
+            confidence=_read_confidence(folder / CONFIDENCE),
         )
 
 
@@ -270,11 +266,9 @@ def _read_config(path: Path) -> _Config:
         raise ValueError(f"{path} does not fit this version of transduce: {reason}") from None
 
 
-def _read_confidence(path: Path, *, verified: bool) -> Confidence | None:
+def _read_confidence(path: Path) -> Confidence | None:
     if not path.exists():
         return None
-    if not verified:
-        raise ValueError(f"{path.parent / MANIFEST} has no checksum for {path.name}: delete it")
     try:
         return Confidence.from_json(path.read_text(encoding="utf-8"))
     except ValueError as error:

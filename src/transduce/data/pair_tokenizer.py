@@ -138,7 +138,8 @@ class PairTokenizer(Tokenizer):
 
     @cached_property
     def _subword_sampler(self) -> SubwordSampler:
-        return SubwordSampler(self.files()[TARGET if self._is_target else SOURCE])
+        model = self.files()[TARGET if self._is_target else SOURCE]
+        return SubwordSampler(model, vocabulary=self._table)
 
     @cached_property
     def _piece_ids(self) -> Mapping[str, int]:

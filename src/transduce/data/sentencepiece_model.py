@@ -16,7 +16,7 @@ whatever the seed, so a resumed run would see other pieces than an uninterrupted
 
 import math
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from random import Random
 from typing import Final, Literal, NamedTuple
 
@@ -94,15 +94,22 @@ def without_prefix(data: bytes) -> bytes:
 class SubwordSampler:
     """Samples segmentations of words, with the pieces and scores of one SentencePiece model."""
 
-    def __init__(self, model: bytes) -> None:
+    def __init__(self, model: bytes, *, vocabulary: Container[str] | None = None) -> None:
         """Read a model file.
+
+        Args:
+            model: the file's content.
+            vocabulary: pieces that may be sampled, where an imported model's table of ids lacks
+                some of the file's; None means all.
 
         Raises:
             ValueError: if it is not a unigram or BPE model.
         """
         self._segment = self._bpe if read_model_type(model) == "bpe" else self._unigram
         self._scores = {
-            piece.text: piece.score for piece in read_pieces(model) if piece.type == NORMAL
+            piece.text: piece.score
+            for piece in read_pieces(model)
+            if piece.type == NORMAL and (vocabulary is None or piece.text in vocabulary)
         }
         self._longest = max(map(len, self._scores), default=0)
 
@@ -222,7 +229,7 @@ def _parse_piece(value: int | bytes) -> VocabularyPiece:
             piece_type = field.value if field.number == _TYPE else piece_type
         elif field.number == _TEXT:
             text = field.value.decode()
-        elif field.number == _SCORE:
+        elif field.number == _SCORE and len(field.value) == 4:
             (score,) = struct.unpack("<f", field.value)
     return VocabularyPiece(text, score, piece_type)
 

@@ -14,14 +14,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from transduce.bundle.bundle import Bundle, Provenance
+from transduce.bundle.bundle import CONFIG, WEIGHTS, Bundle, Provenance
 from transduce.bundle.tensors import check_size
 from transduce.data.config import Languages
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import EOS_PIECE, PAD_PIECE, UNK_PIECE, Tokenizer
 from transduce.export.marian_files import (
     EMBEDDING,
+    GENERATION,
     OUTPUT_BIAS,
+    PICKLE,
+    TOKENIZER_CONFIG,
     MarianConfig,
     halves_to_interleaved,
     interleaved_to_halves,
@@ -32,12 +35,13 @@ from transduce.export.marian_files import (
     read_weights,
     tensor_map,
 )
-from transduce.io.atomic_folder import sha256
+from transduce.io.atomic_folder import MANIFEST, check_folder, sanitise, sha256
 from transduce.model.config import ModelConfig
 from transduce.model.layers import sinusoids
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 
+_FILES = (CONFIG, GENERATION, TOKENIZER_CONFIG, WEIGHTS, PICKLE, SOURCE, TARGET, TABLE)
 _COPIES = (
     "model.encoder.embed_tokens.weight",
     "model.decoder.embed_tokens.weight",
@@ -54,7 +58,8 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
 
     Args:
         folder: holds config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm,
-            vocab.json and optionally tokenizer_config.json with the languages.
+            vocab.json and optionally tokenizer_config.json with the languages. If it was exported
+            by us, the checksums of its manifest.json are verified.
         source: code of the source language; None means the folder's.
         target: code of the target language; None means the folder's.
 
@@ -63,6 +68,18 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} does not exist: name the folder of a Marian model")
+    if (folder / MANIFEST).exists():
+        existing = [name for name in _FILES if (folder / name).exists()]
+        check_folder(folder, expected="a Marian model exported by transduce", required=existing)
+    try:
+        return _converted(folder, source=source, target=target)
+    except ValueError as error:
+        if str(folder) in str(error):
+            raise
+        raise ValueError(f"{folder}: {sanitise(str(error))}") from None
+
+
+def _converted(folder: Path, *, source: str | None, target: str | None) -> Bundle:
     config = read_settings(folder)
     path, weights = read_weights(folder)
     ids = _IdMap.read(folder, config)
@@ -96,8 +113,8 @@ class _IdMap:
         for piece, number in table.items():
             if type(number) is not int or not 0 <= number < size or number in names:
                 raise ValueError(
-                    f"{path}: the id of {piece!r} is {number}, which is not in 0 to {size - 1} or "
-                    f"not unique: copy the folder again"
+                    f"{path}: the id of {piece!r} is {sanitise(str(number))}, which is not in "
+                    f"0 to {size - 1} or not unique: copy the folder again"
                 )
             names[number] = piece
         names.setdefault(pad, PAD_PIECE)
@@ -269,14 +286,8 @@ def _tokenizer(folder: Path, ids: _IdMap) -> Tokenizer:
         else:
             if own.pieces(range(own.pad)) == list(ids.pieces[:-1]):
                 return own
-    try:
-        return PairTokenizer.from_files(
-            source=source,
-            target=target,
-            table={piece: number for number, piece in enumerate(ids.pieces)},
-        )
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from None
+    table = {piece: number for number, piece in enumerate(ids.pieces)}
+    return PairTokenizer.from_files(source=source, target=target, table=table)
 
 
 def _search(config: MarianConfig, max_source: int) -> SearchConfig:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from transduce.bundle.bundle import CONFIG, WEIGHTS
 from transduce.bundle.tensors import read_tensors
+from transduce.io.atomic_folder import sanitise
 from transduce.model.config import ModelConfig
 
 GENERATION, TOKENIZER_CONFIG, PICKLE = (
@@ -29,6 +30,8 @@ GENERATION, TOKENIZER_CONFIG, PICKLE = (
     "pytorch_model.bin",
 )
 _MARIAN = "only models of Marian's architecture, such as those of OPUS-MT, can be imported"
+
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 _REQUIRED_FLAGS = {
     "normalize_before": False,
@@ -177,7 +180,7 @@ def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
     """
     path = folder / WEIGHTS
     if path.is_file():
-        return path, {name: tensor.float() for name, tensor in read_tensors(path).items()}
+        return path, _as_float32(read_tensors(path), path)
     path = folder / PICKLE
     if not path.is_file():
         raise ValueError(f"{folder} has neither {WEIGHTS} nor {PICKLE}: copy the whole folder")
@@ -189,7 +192,21 @@ def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
     named = isinstance(tensors, dict) and all(isinstance(t, Tensor) for t in tensors.values())
     if not named:
         raise ValueError(f"{path} holds more than named tensors: it is not a Marian model")
-    return path, {str(name): tensor.float() for name, tensor in tensors.items()}
+    return path, _as_float32({str(name): tensor for name, tensor in tensors.items()}, path)
+
+
+def _as_float32(tensors: Mapping[str, Tensor], path: Path) -> Mapping[str, Tensor]:
+    """Convert to float32; quantized, complex, sparse and other tensors are refused by name."""
+    for name, tensor in tensors.items():
+        dense = tensor.layout == torch.strided and not (tensor.is_nested or tensor.is_meta)
+        if tensor.dtype not in _DTYPES or not dense:
+            kind = str(tensor.dtype if dense else tensor.layout).removeprefix("torch.")
+            raise ValueError(
+                f"{path}: tensor {sanitise(name)} is {kind}, "
+                f"but only dense float32, float16, bfloat16 and float64 can be imported: save the "
+                f"model in one of these"
+            )
+    return {name: tensor.float() for name, tensor in tensors.items()}
 
 
 def read_json(path: Path) -> dict[str, object]:
@@ -201,7 +218,7 @@ def read_json(path: Path) -> dict[str, object]:
     content = read_file(path)
     try:
         values = json.loads(content.decode())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"{path} is not valid JSON: copy it again") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} is not a JSON object: copy it again")

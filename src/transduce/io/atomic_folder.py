@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -97,12 +97,13 @@ def recover_interrupted(folder: Path) -> bool:
     return folder.is_dir()
 
 
-def check_folder(folder: Path, *, expected: str) -> None:
+def check_folder(folder: Path, *, expected: str, required: Collection[str] = ()) -> None:
     """Check every file of a folder against its manifest.
 
     Args:
         folder: written by `atomic_folder`.
         expected: what the folder should be, for messages: "a model bundle".
+        required: names of files that must be there and have a checksum.
 
     Raises:
         ValueError: if it is missing, foreign or damaged; the message names the file.
@@ -112,7 +113,15 @@ def check_folder(folder: Path, *, expected: str) -> None:
     path = folder / MANIFEST
     if not path.is_file():
         raise ValueError(f"{folder} is not {expected}: it has no {MANIFEST}")
-    for name, facts in _read_manifest(path).items():
+    manifest = _read_manifest(path)
+    for name in required:
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder / name} is missing: {folder} is incomplete, copy it again")
+        if name not in manifest:
+            raise ValueError(
+                f"{path} has no checksum for {name}: {folder} is incomplete, copy it again"
+            )
+    for name, facts in manifest.items():
         file = folder / name
         if not file.is_file():
             raise ValueError(f"{file} is missing: {folder} is damaged, copy it again")

@@ -507,7 +507,8 @@ def test_confidence_that_nobody_vouches_for_is_not_believed(saved: Path):
     (saved / "confidence.json").write_text(CONFIDENCE.to_json())
 
     assert refusal(saved) == (
-        f"{saved / 'manifest.json'} has no checksum for confidence.json: delete it"
+        f"{saved / 'manifest.json'} has no checksum for confidence.json: {saved} is incomplete, "
+        f"copy it again"
     )
 
 

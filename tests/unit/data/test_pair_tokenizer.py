@@ -4,6 +4,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 from random import Random
+from typing import Literal
 
 import pytest
 
@@ -91,6 +92,24 @@ def test_drawn_pieces_spell_the_same_text(pair: PairTokenizer):
 
     assert {pair.decode(ids) for ids in drawn} == {"ein altes Haus"}
     assert len({tuple(ids) for ids in drawn}) > 1
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_piece_that_the_table_lacks_is_not_drawn(kind: Literal["unigram", "bpe"]):
+    """Tables of real models lack pieces of their SentencePiece models."""
+    config = TokenizerConfig(kind=kind, vocab_size=19)
+    model = Tokenizer.train(["a dog dogs dodo"] * 3, config)
+    data, table = model.to_bytes(), table_of(model)
+    for missing in (piece for piece in table if "o" in piece and len(piece) > 1):
+        rest = [piece for piece in table if piece != missing]
+        tokenizer = PairTokenizer.from_files(
+            source=data, target=data, table={piece: number for number, piece in enumerate(rest)}
+        )
+        ids = [id for id in tokenizer.encode("a dog dodo") if id != UNK]
+        rng = Random(1)
+        for _ in range(20):
+            drawn = tokenizer.sample_subwords(ids, alpha=0.1, rng=rng)
+            assert tokenizer.decode(drawn) == tokenizer.decode(ids)
 
 
 def test_an_id_outside_of_the_vocabulary_is_refused(pair: PairTokenizer):
