@@ -46,9 +46,11 @@ def test_a_clean_corpus_has_no_finding(transduce: Transduce, corpus: Path):
 
     assert said.code == 0
     assert said.err == ""
-    first, last = said.out.splitlines()
+    first, few, last = said.out.splitlines()
     assert first.startswith("433 pairs to train on, 0 to validate, 0 to test; ")
     assert first.endswith(" pieces per word")
+    assert few.startswith("WARNING: 433 training pairs are few for random weights, below 10,000: ")
+    assert "`transduce train --from MODEL`" in few
     assert last == "no findings"
 
 

@@ -135,6 +135,8 @@ class CorpusReport:
     findings: tuple[Finding, ...]
     pieces_per_word: float = 0.0
     """Average pieces per word of the text used to probe the vocabulary; 0 if there was none."""
+    size_warning: str = ""
+    """One line if there are too few pairs to train on from random weights."""
 
     @property
     def severe(self) -> bool:
@@ -145,6 +147,7 @@ class CorpusReport:
         sizes = f"{self.training_pairs:,} pairs to train on, {self.validation_pairs:,} to validate"
         pieces = f"; {self.pieces_per_word:.2f} pieces per word" if self.pieces_per_word else ""
         lines = [f"{sizes}, {self.test_pairs:,} to test{pieces}"]
+        lines += [self.size_warning] if self.size_warning else []
         for finding in self.findings:
             lines.append(str(finding))
             lines += [f"    {example}" for example in finding.examples[1:]]
@@ -170,6 +173,8 @@ _MAX_DEVIATION = 6.0  # of the log length ratio from its median, in robust stand
 _MIN_DISTANCE = 0.9  # of an unusual log ratio from the median: a factor of two and a half
 _BLOCK = 200  # pairs whose lengths are correlated with their neighbours'
 _MIN_PAIRS = 50  # pairs for a statistic
+_FEW_SENTENCES, _FEW_WORDS = 10_000, 1_000  # training pairs below which quality is poor
+_WORD = 12  # characters: sources this short in the median are words, which need fewer pairs
 _MIN_GAIN = 0.3  # by which the correlation with a neighbour must be higher
 
 _Marks = dict[FindingKind, Bool[np.ndarray, " pairs"]]
@@ -233,8 +238,30 @@ def inspect_corpus(
         validation_pairs=len(validation),
         test_pairs=len(test),
         findings=tuple(findings),
+        size_warning=_size_warning(blocks.pairs, training, script=profile.source_script.name),
     )
     return Inspection(report, training, {**marks, **leaked})
+
+
+def _size_warning(pairs: int, prints: Fingerprints, *, script: str) -> str:
+    """A line if so few pairs rarely train a usable model; benchmarks/results/sweep-multi30k-5000.
+
+    Args:
+        pairs: training pairs.
+        prints: of those that were inspected.
+        script: of the sources.
+    """
+    longest = _WORD // 3 if script.startswith("Chinese") else _WORD
+    words = len(prints.line) > 0 and np.median(prints.source_length) <= longest
+    few = _FEW_WORDS if words else _FEW_SENTENCES
+    if pairs >= few:
+        return ""
+    expect = "" if words else " (5,000 simple sentences gave 20 BLEU, fewer give much less)"
+    return (
+        f"WARNING: {pairs:,} training pairs are few for random weights, below {few:,}: expect poor "
+        f"translations{expect}; add pairs, or start from a trained model by `transduce train "
+        f"--from MODEL`, after `transduce import` if another program made it"
+    )
 
 
 def _numbered(pairs: Sequence[Pair]) -> Iterator[NumberedPair]:

@@ -154,7 +154,7 @@ def prepare(
         raise ValueError("tokenizer.extend adds to a model's vocabulary: name one, --from MODEL")
     survey = _survey(recipe, progress_reporter(on_event, "read"))
     on_event(LogMessage(survey.cleaning.summary()))
-    _check_corpus(survey, on_event=on_event)
+    _check_corpus(survey, start=start, on_event=on_event)
     on_event(LogMessage(_vocabulary_message(recipe, start, given=vocabulary is not None)))
     with atomic_folder(out / PREPARED_FOLDER) as folder:
         texts = (text for _, pair in survey.vocabulary_sample() for text in pair)
@@ -292,7 +292,7 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> _Survey:
     return _Survey(recipe, cleaning, held_out, validation, test, corpus_sha256(recipe), usual)
 
 
-def _check_corpus(survey: _Survey, *, on_event: EventHandler) -> None:
+def _check_corpus(survey: _Survey, *, start: StartModel | None, on_event: EventHandler) -> None:
     """Report odd settings and problems of the corpus before training on them."""
     recipe, pairs = survey.recipe, survey.training_pairs
 
@@ -313,6 +313,8 @@ def _check_corpus(survey: _Survey, *, on_event: EventHandler) -> None:
     if looked < pairs:
         blocks = f"looked closely at {looked:,} of {pairs:,} training pairs, in blocks"
         on_event(LogMessage(f"{blocks}, and at all of them for leaks"))
+    if (few := inspection.report.size_warning) and start is None:
+        on_event(LogMessage(few))
     for finding in (*warnings(recipe), *inspection.report.findings):
         on_event(LogMessage(str(finding)))
 

@@ -54,6 +54,26 @@ def exchanged(pairs: Iterable[Pair]) -> list[Pair]:
     return [Pair(pair.target, pair.source) for pair in pairs]
 
 
+@pytest.mark.parametrize(
+    ("words", "pairs", "few"),
+    [
+        ("a line of several words", 9_999, True),
+        ("a line of several words", 10_000, False),
+        ("昨日は学校へ行きました", 1_000, True),
+        ("word", 999, True),
+        ("word", 1_000, False),
+    ],
+)
+def test_too_few_pairs_are_said_with_the_remedy(words: str, pairs: int, few: bool):
+    train = numbered(Pair(f"{words} {line}", f"{words} {line}!") for line in range(pairs))
+
+    report = inspect_corpus(load_recipe("tiny"), lambda: train).report
+
+    assert report.size_warning.startswith(f"WARNING: {pairs:,} training pairs are few") == few
+    assert ("train --from MODEL" in report.size_warning) == few
+    assert (report.size_warning in str(report).splitlines()) == few
+
+
 def test_a_clean_corpus_has_no_finding():
     assert findings(TRAIN, validation=HELD[:31], test=HELD[31:]) == ()
 

@@ -5,18 +5,23 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import create_autospec
 
 import pytest
+from tests.conftest import made
 
+from transduce.bundle.bundle import Bundle, Provenance
 from transduce.config import Recipe, load_recipe
 from transduce.corpus_check.fingerprint import fold
 from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import Pair
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
+from transduce.model.config import ModelConfig
 from transduce.pipeline import prepare
+from transduce.pipeline.finetune import StartModel
 from transduce.train.events import Event, LogMessage
 
 SETTINGS = (
@@ -196,3 +201,23 @@ def test_no_held_out_source_is_trained_on_in_other_case_or_punctuation(tmp_path:
     assert held
     assert {held.count(source) for source in held} == {2}
     assert not any("stand in training too" in note for note in notes)
+
+
+def test_too_few_pairs_are_said_unless_training_starts_from_a_model(
+    tmp_path: Path, tokenizer: Tokenizer, config: ModelConfig
+):
+    recipe, notes, more = a_corpus(tmp_path, pairs=97), list[str](), list[str]()
+    bundle = Bundle(
+        model=made(replace(config, vocab_size=tokenizer.vocab_size)),
+        tokenizer=tokenizer,
+        languages=recipe.languages,
+        search=recipe.search,
+        provenance=Provenance.current(recipe='name = "tiny"\n'),
+    )
+    start = StartModel(name="start", sha256="0" * 64, bundle=bundle)
+
+    prepare.prepare(recipe, tmp_path / "run", on_event=saying(notes))
+    prepare.prepare(recipe, tmp_path / "tuned", start=start, on_event=saying(more))
+
+    assert len([note for note in notes if "training pairs are few for random weights" in note]) == 1
+    assert not [note for note in more if "random weights" in note]
