@@ -110,7 +110,9 @@ def translated(run: Path, *, beam: int, alpha: float) -> list[str]:
     bundle = Bundle.load(run)
     search = replace(bundle.search, beam=beam, alpha=alpha)
     pairs = open_prepared(run).validation
-    found = translate_pairs(bundle.model, bundle.tokenizer, pairs=pairs, search=search)
+    found = translate_pairs(
+        bundle.model, bundle.tokenizer, pairs=pairs, search=search, retry_loops=False
+    )
     return [one.text for one in found]
 
 

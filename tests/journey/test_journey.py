@@ -170,6 +170,14 @@ def test_evaluating_the_model_gives_the_scores_of_its_run(run: Run, transduce: T
         assert scores[score["name"]] == pytest.approx(score["value"])
 
 
+def test_results_tell_how_the_text_was_decoded(run: Run):
+    results = json.loads((run.folder / "results.json").read_text())
+
+    assert "length penalty 0.6, repetitive lines retried (" in results["test"]["decoding"]
+    assert results["test"]["decoding"] in run.said.stdout.decode()
+    assert "greedy, repetition not retried" in run.said.stderr.decode()
+
+
 def test_translations_made_elsewhere_are_scored_without_a_model(run: Run, transduce: Transduce):
     mine, target = run.folder / "hypotheses.target", run.corpus / "test.rev"
 

@@ -35,7 +35,8 @@ def test_a_model_is_reported_on_with_its_runs_words(
 
     said = transduce("evaluate", run.folder / inner, *files, "--report", page)
 
-    assert (said.code, said.out, said.err) == (0, plain.out, f"report: {page}\n")
+    assert (said.code, said.out) == (0, plain.out)
+    assert said.err == f"{plain.err}report: {page}\n"
     html = page.read_text()
     assert "perplexity" in html
     assert "the 481 training pairs of run" in html

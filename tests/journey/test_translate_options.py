@@ -287,3 +287,21 @@ def test_a_loop_is_reported_and_not_where_it_is_to_be_left_as_it_is(
     assert all(f"line {one['line']}: {one['flag']}" in mended.err for one in flagged)
     assert [one["flag"] for one in objects(left)] == ["", ""]
     assert "line " not in left.err
+
+
+def test_what_is_scored_is_what_translate_gives(
+    untaught: Path, transduce: Transduce, tmp_path: Path
+):
+    (tmp_path / "in").write_text("1 2 3\n4\n0 1 0 2\n")
+    target = ("--target", tmp_path / "in", "--metric", "chrf", "--json")
+
+    translated = transduce("translate", untaught, "-i", tmp_path / "in", "-o", tmp_path / "out")
+    transduce("translate", untaught, "-i", tmp_path / "in", "-o", tmp_path / "raw", "--as-is")
+    own = transduce("evaluate", untaught, "--source", tmp_path / "in", *target)
+    given, raw = (
+        transduce("evaluate", "--hypotheses", tmp_path / name, *target) for name in ("out", "raw")
+    )
+
+    assert "retranslated" in translated.err
+    assert own.out == given.out != raw.out
+    assert "repetitive lines retried (" in own.err

@@ -26,16 +26,13 @@ def calibrate(model: ModelFolder, source: SourceText, target: ReferenceText) -> 
 
     from transduce.bundle.bundle import Bundle, find_bundle
     from transduce.data.corpus import Pair
-    from transduce.evaluation.scoring import fit_confidence, translate_pairs
+    from transduce.evaluation.scoring import fit_confidence, translate_with
     from transduce.io.atomic_folder import CARD
 
     folder = find_bundle(model)
     bundle = Bundle.load(folder)
     pairs = [Pair(*sides) for sides in zip(sources, targets, strict=True)]
-    translations = translate_pairs(
-        bundle.model, bundle.tokenizer, pairs=pairs, search=bundle.search
-    )
-    bundle.confidence = fit_confidence(translations, pairs)
+    bundle.confidence = fit_confidence(translate_with(bundle, sources), pairs)
     curves = {"words": bundle.confidence.words, "sentences": bundle.confidence.sentences}
     missing = [name for name, curve in curves.items() if curve is None]
     if missing:

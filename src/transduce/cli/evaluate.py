@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -104,17 +103,29 @@ def _scores(inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bo
 
     metrics = select_metrics(metric)
     if inputs.model is None:
-        language = _target_language(language, inputs)
-        score = partial(score_lines, hypotheses)
+        scores = score_lines(
+            hypotheses,
+            references,
+            language=_target_language(language, inputs),
+            tokenize=tokenize,
+            metrics=metrics,
+        )
     else:
         from transduce.bundle.bundle import Bundle
         from transduce.inference.engines.parallel import enable_worker_processes
 
         enable_worker_processes()
         bundle = Bundle.load(inputs.model)
-        language = _target_language(language, inputs, model_language=bundle.languages.target)
-        score = partial(score_model, bundle, sources)
-    scores = score(references=references, language=language, tokenize=tokenize, metrics=metrics)
+        scores, decoding = score_model(
+            bundle,
+            sources,
+            references=references,
+            language=_target_language(language, inputs, model_language=bundle.languages.target),
+            tokenize=tokenize,
+            metrics=metrics,
+        )
+        if decoding:
+            print_stderr(decoding)
     if as_json:
         return json.dumps([asdict(score) for score in scores], ensure_ascii=False)
     return "\n".join(map(str, scores))
@@ -188,6 +199,8 @@ def _write_report(
             ),
         )
         page.write(to_html(report).encode())
+    if output.decoding:
+        print_stderr(output.decoding)
     if as_json:
         return json.dumps(asdict(report), ensure_ascii=False)
     return "\n".join(map(str, report.systems[0].scores))

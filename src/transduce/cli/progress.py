@@ -102,7 +102,7 @@ def describe(event: Event) -> str:
             return (
                 f"validation at update {event.update:,}: loss {event.loss:.4f}, perplexity "
                 f"{event.perplexity:.2f}, BLEU {event.bleu:.2f}{chrf} "
-                f"(greedy; {event.signature}){best}"
+                f"(greedy, repetition not retried; {event.signature}){best}"
             )
 
 

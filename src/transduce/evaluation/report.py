@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from transduce.bundle.bundle import Bundle
-from transduce.data.corpus import Pair
 from transduce.data.segmentation import count_words, word_spans, words
 from transduce.data.store import PREPARED_FOLDER, Store
 from transduce.evaluation.breakdown import (
@@ -22,9 +21,10 @@ from transduce.evaluation.metrics import Score, bleu_metric, scoring_language
 from transduce.evaluation.scoring import (
     TEXT_METRICS,
     Metric,
+    describe_decoding,
+    perplexity_score,
     score_lines,
-    score_model,
-    translate_pairs,
+    translate_with,
     translation_texts,
 )
 from transduce.evaluation.significance import Comparison, System, compare_systems
@@ -113,6 +113,8 @@ class SystemOutput(NamedTuple):
     """Code of the target language."""
     training: TrainingText | None = None
     perplexity: tuple[Score, ...] = ()
+    decoding: str = ""
+    """How a model's text was decoded."""
 
 
 def translate_test_set(
@@ -136,15 +138,12 @@ def translate_test_set(
         ValueError: for a folder without a model.
     """
     bundle = Bundle.load(model)
-    pairs = [Pair(*sides) for sides in zip(sources, references, strict=True)]
-    lines = translation_texts(
-        translate_pairs(bundle.model, bundle.tokenizer, pairs=pairs, search=bundle.search)
-    )
-    measured: tuple[Score, ...] = ()
-    if perplexity:
-        measured = score_model(bundle, sources, references=references, metrics=("perplexity",))
+    translations = translate_with(bundle, sources)
+    measured = (perplexity_score(bundle, sources, references),) if perplexity else ()
     training = _training_of(model, bundle)
-    return SystemOutput(System(name, lines), bundle.languages.target, training, measured)
+    system = System(name, translation_texts(translations))
+    decoding = describe_decoding(bundle.search, translations)
+    return SystemOutput(system, bundle.languages.target, training, measured, decoding)
 
 
 def build_report(

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -36,6 +36,8 @@ class EvaluationResult:
     loss: float
     """Nats per target piece, EOS included."""
     perplexity: float
+    decoding: str = ""
+    """How the text was decoded; "" in files of earlier versions, which retried no repetition."""
     scores: tuple[Score, ...]
     """BLEU, chrF, TER and exact match with their signatures; a BLEU that says nothing is last."""
 
@@ -61,6 +63,7 @@ class RunResult:
         for name, result in (("validation", self.validation), ("test", self.test)):
             if result is not None:
                 lines.append(f"{name}, {result.pairs:,} pairs: perplexity {result.perplexity:.2f}")
+                lines += [f"  {result.decoding}"] if result.decoding else []
                 lines += [f"  {score}" for score in result.scores]
         return "\n".join(lines)
 
@@ -132,6 +135,14 @@ def score_lines(
     return tuple(scores)
 
 
+class ModelScores(NamedTuple):
+    """Scores of a model, and how the text was decoded that they are of."""
+
+    scores: tuple[Score, ...]
+    decoding: str
+    """`describe_decoding`; "" if nothing was translated."""
+
+
 def score_model(
     bundle: Bundle,
     sources: Sequence[str],
@@ -140,8 +151,8 @@ def score_model(
     language: str = "",
     tokenize: str = "",
     metrics: Sequence[Metric] = (*TEXT_METRICS, "perplexity"),
-) -> tuple[Score, ...]:
-    """Translate `sources` with the bundle's search settings and score the result.
+) -> ModelScores:
+    """Translate `sources` as `transduce translate` does by default, and score the result.
 
     Args:
         bundle: the model.
@@ -159,11 +170,11 @@ def score_model(
             f"there are {len(sources)} source lines but {len(references)} references: line n must "
             f"translate line n"
         )
-    pairs = [Pair(*sides) for sides in zip(sources, references, strict=True)]
-    model, tokenizer = bundle.model, bundle.tokenizer
     scores: tuple[Score, ...] = ()
+    decoding = ""
     if set(metrics) != {"perplexity"}:
-        translations = translate_pairs(model, tokenizer, pairs=pairs, search=bundle.search)
+        translations = translate_with(bundle, sources)
+        decoding = describe_decoding(bundle.search, translations)
         scores = score_lines(
             translation_texts(translations),
             references,
@@ -172,27 +183,54 @@ def score_model(
             metrics=metrics,
         )
     if "perplexity" in metrics:
-        measured = evaluate_perplexity(model, tokenizer, pairs=pairs)
-        signature = f"per piece, vocabulary {tokenizer.vocab_size}, EOS included"
-        scores += (Score(name="perplexity", value=measured.perplexity, signature=signature),)
-    return scores
+        scores += (perplexity_score(bundle, sources, references),)
+    return ModelScores(scores, decoding)
+
+
+def perplexity_score(bundle: Bundle, sources: Sequence[str], references: Sequence[str]) -> Score:
+    """Compute a model's perplexity on references, with what it is counted in as signature."""
+    pairs = [Pair(*sides) for sides in zip(sources, references, strict=True)]
+    measured = evaluate_perplexity(bundle.model, bundle.tokenizer, pairs=pairs)
+    signature = f"per piece, vocabulary {bundle.tokenizer.vocab_size}, EOS included"
+    return Score(name="perplexity", value=measured.perplexity, signature=signature)
+
+
+def translate_with(bundle: Bundle, sources: Sequence[str]) -> tuple[Translation, ...]:
+    """Translate with a bundle as `transduce translate` does by default."""
+    return tuple(Translator.from_bundle(bundle).translate(sources))
 
 
 def translate_pairs(
-    model: Transformer, tokenizer: Tokenizer, *, pairs: Sequence[Pair], search: SearchConfig
+    model: Transformer,
+    tokenizer: Tokenizer,
+    *,
+    pairs: Sequence[Pair],
+    search: SearchConfig,
+    retry_loops: bool = True,
 ) -> tuple[Translation, ...]:
-    """Translate the sources of `pairs` with torch, without retrying repetitions.
+    """Translate the sources of `pairs` with a model in memory, with torch.
 
     Args:
         model: the model, on any device.
         tokenizer: its tokenizer.
         pairs: sentence pairs, of which only the sources are used.
         search: beam size and length penalty.
+        retry_loops: translate repetitive lines again, as `transduce translate` does.
     """
     return tuple(
         Translator.from_parts(model, tokenizer, search=search).translate(
-            [pair.source for pair in pairs], extras=Extras(retry_loops=False)
+            [pair.source for pair in pairs], extras=Extras(retry_loops=retry_loops)
         )
+    )
+
+
+def describe_decoding(search: SearchConfig, translations: Sequence[Translation]) -> str:
+    """Describe how translations were made: beam, length penalty, and repetitive lines."""
+    flagged = sum(bool(translation.flag) for translation in translations)
+    replaced = sum(translation.mended for translation in translations)
+    return (
+        f"beam {search.beam}, length penalty {search.alpha:g}, repetitive lines retried "
+        f"({flagged:,} of {len(translations):,}, {replaced:,} replaced)"
     )
 
 

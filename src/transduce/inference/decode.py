@@ -24,7 +24,13 @@ from transduce.inference.glossary import (
     term_constraints,
 )
 from transduce.inference.mbr import normalised_probabilities, select_mbr
-from transduce.inference.repetition import detect_repetition, is_improvement, retry_constraints
+from transduce.inference.repetition import (
+    detect_repetition,
+    is_improvement,
+    novel_log_prob,
+    retry_constraints,
+)
+from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
@@ -349,9 +355,18 @@ class Searcher:
         except ValueError:  # no engine blocks repetition: the flag remains
             return
         for request, second in self._run(retries, options, engine=engine).items():
-            if is_improvement(pieces(request.source), pieces(second[0].ids)):
+            first = self._novel_log_prob(request, hypotheses[request][0])
+            loss = first - self._novel_log_prob(request, second[0])
+            if is_improvement(pieces(request.source), pieces(second[0].ids), loss=loss):
                 hypotheses[request] = second
                 result.retried.add(request)
+
+    def _novel_log_prob(self, request: Request, hypothesis: Hypothesis) -> float:
+        ids, log_probs = hypothesis.ids, hypothesis.log_probs
+        if len(log_probs) < len(ids):  # without token scores
+            source = [*request.source, Tokenizer.EOS]
+            log_probs = trace(self.model, source, ids).log_probs.tolist()
+        return novel_log_prob(ids, log_probs)
 
     def _place_terms(
         self, hypotheses: dict[Request, list[Hypothesis]], terms: Terms, options: DecodeOptions

@@ -5,6 +5,7 @@ sides: a translation may repeat what its source repeats. The thresholds raise ne
 human references: see docs/decoding.md.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ _SCATTERED_N = 6  # pieces of an n-gram that may recur anywhere: too long to be 
 _SCATTERED_TIMES = 3
 _MARGIN = 2  # repeats allowed beyond the source's own: translations repeat slightly more
 _MAX_RATIO, _MAX_EXTRA = 3, 20  # maximum length in pieces: ratio x source + extra
+_MAX_LOSS = 0.25  # nats per piece that a retry may be less probable: docs/decoding.md
 _EOS = "</s>"
 
 
@@ -69,12 +71,40 @@ def retry_constraints(
     return replace(constraints, no_repeat=NO_REPEAT)
 
 
-def is_improvement(source: Sequence[str], retry: Sequence[str]) -> bool:
-    """Return whether a retry should replace a flagged translation: if it is clean and not empty.
+def is_improvement(source: Sequence[str], retry: Sequence[str], *, loss: float) -> bool:
+    """Return whether a retry should replace a flagged translation.
 
-    Otherwise the flagged one stays: it is the model's own best, and another loop is no better.
+    It must be clean, not empty, and about as probable: where blocking repetition leaves a model
+    only improbable pieces, the retry is noise, further from the reference than the loop. Otherwise
+    the flagged one stays: it is the model's own best, and another loop is no better.
+
+    Args:
+        source: its pieces.
+        retry: the pieces of the retry.
+        loss: by how much its `novel_log_prob` is below that of the first translation.
     """
-    return bool(_text(retry)) and not detect_repetition(source, retry)
+    # NaN, where most of both repeats, is no reason to keep the first.
+    return not loss > _MAX_LOSS and bool(_text(retry)) and not detect_repetition(source, retry)
+
+
+def novel_log_prob(ids: Sequence[int], log_probs: Sequence[float]) -> float:
+    """Return the mean log-probability of the pieces that do not repeat the n-gram before them.
+
+    In a loop each repeat is more probable than the last, so that they would hide how improbable
+    the rest is. If most pieces repeat, it is -inf: any other text is better.
+
+    >>> novel_log_prob([7, 3, 5, 3, 5, 1], [-1.0, -2.0, -3.0, 0.0, 0.0, -2.0])
+    -2.0
+    """
+    repeated = [False] * len(ids)
+    for size in range(1, min(_MAX_N, len(ids) // 2) + 1):
+        matches = 0
+        for end in range(size, len(ids)):
+            matches = matches + 1 if ids[end] == ids[end - size] else 0
+            if matches >= size:
+                repeated[end + 1 - size : end + 1] = [True] * size
+    novel = [value for value, again in zip(log_probs, repeated, strict=True) if not again]
+    return math.fsum(novel) / len(novel) if 2 * len(novel) >= len(ids) else -math.inf
 
 
 def _min_runs(n_gram: Sequence[str]) -> int:

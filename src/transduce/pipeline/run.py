@@ -38,6 +38,7 @@ from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf
 from transduce.evaluation.scoring import (
     EvaluationResult,
     RunResult,
+    describe_decoding,
     evaluate_perplexity,
     fit_confidence,
     score_lines,
@@ -362,7 +363,9 @@ class _Run(NamedTuple):
         greedy = replace(recipe.search, beam=1)
 
         def validate(model: Transformer) -> Validation:
-            hypotheses = translation_texts(self.translate(model, pairs, search=greedy))
+            hypotheses = translation_texts(
+                self.translate(model, pairs, search=greedy, retry_loops=False)  # for speed
+            )
             score, characters = recipe_bleu(recipe, hypotheses, pairs), _chrf(hypotheses, pairs)
             loss = self.perplexity(model, pairs).per_token
             return Validation(
@@ -515,13 +518,24 @@ class _Run(NamedTuple):
         )
         _write(self.out / name, "".join(f"{text}\n" for text in hypotheses))
         return EvaluationResult(
-            pairs=len(pairs), loss=loss.per_token, perplexity=loss.perplexity, scores=scores
+            pairs=len(pairs),
+            loss=loss.per_token,
+            perplexity=loss.perplexity,
+            decoding=describe_decoding(self.recipe.search, translations),
+            scores=scores,
         )
 
     def translate(
-        self, model: Transformer, pairs: Sequence[Pair], *, search: SearchConfig
+        self,
+        model: Transformer,
+        pairs: Sequence[Pair],
+        *,
+        search: SearchConfig,
+        retry_loops: bool = True,
     ) -> tuple[Translation, ...]:
-        return translate_pairs(model, self.prepared.tokenizer, pairs=pairs, search=search)
+        return translate_pairs(
+            model, self.prepared.tokenizer, pairs=pairs, search=search, retry_loops=retry_loops
+        )
 
     def perplexity(self, model: Transformer, pairs: Sequence[Pair]) -> Perplexity:
         return evaluate_perplexity(

@@ -24,8 +24,8 @@ VALIDATED = Validated(
 
 
 def test_a_validation_shows_chrf_where_it_was_measured():
-    assert "BLEU 31.27 (greedy; nrefs:1)" in describe(VALIDATED)
-    assert "BLEU 31.27, chrF2 52.10 (greedy; nrefs:1)" in describe(replace(VALIDATED, chrf=52.1))
+    assert "BLEU 31.27 (greedy, repetition not retried; nrefs:1)" in describe(VALIDATED)
+    assert "BLEU 31.27, chrF2 52.10 (greedy" in describe(replace(VALIDATED, chrf=52.1))
 
 
 def test_progress_is_one_line_with_what_one_wants_to_know():
@@ -45,7 +45,9 @@ def test_of_several_processes_the_speed_of_each_is_said_too():
 
 
 def test_a_validation_gives_bleu_with_its_signature():
-    assert "BLEU 31.27 (greedy; nrefs:1), best so far" in describe(VALIDATED)
+    assert "BLEU 31.27 (greedy, repetition not retried; nrefs:1), best so far" in describe(
+        VALIDATED
+    )
 
 
 def test_a_log_gets_few_progress_lines_and_all_else(tmp_path: Path):

@@ -8,6 +8,7 @@ import torch
 from tests.unit.inference.scripted import Scripted, constant
 
 from transduce.data.tokenizer import EOS, Tokenizer
+from transduce.inference import decode
 from transduce.inference import glossary as placing
 from transduce.inference.alignment import group_pieces
 from transduce.inference.decode import (
@@ -90,6 +91,44 @@ def test_of_two_loops_the_first_is_kept_and_flagged(
 
     assert text(found, request_, tokenizer) == "Ball Ball Ball Ball Ball"
     assert (found.flags, found.retried) == ({request_: LOOP}, set())
+
+
+@pytest.mark.parametrize(("nats", "taken"), [(0.2, True), (0.3, False)])
+def test_a_second_try_is_taken_unless_it_is_far_less_probable_per_piece(
+    untrained: Transformer,
+    tokenizer: Tokenizer,
+    request_: Request,
+    monkeypatch: pytest.MonkeyPatch,
+    nats: float,
+    taken: bool,
+):
+    engine = looping(tokenizer, second="zwei Kinder")
+    log_probs = iter([-1.0, -1.0 - nats])
+    monkeypatch.setattr(decode, "novel_log_prob", lambda ids, values: next(log_probs))
+
+    found = searched([engine], tokenizer, request_, model=untrained)
+
+    assert text(found, request_, tokenizer) == ("zwei Kinder" if taken else "Ball " * 4 + "Ball")
+    assert (found.flags, found.retried) == ({request_: LOOP}, {request_} if taken else set())
+
+
+def test_without_token_scores_the_model_gives_them(
+    untrained: Transformer,
+    tokenizer: Tokenizer,
+    request_: Request,
+    ours: TorchEngine,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    seen: list[tuple[Sequence[int], Sequence[float]]] = []
+    monkeypatch.setattr(decode, "novel_log_prob", lambda *given: seen.append(given) or 0.0)
+    how = replace(HOW, extras=Extras(token_scores=False))
+
+    searched([looping(tokenizer, second="ein Buch")], tokenizer, request_, model=untrained, how=how)
+
+    for ids, log_probs in seen:
+        (expected,) = ours.score([(request_.source, ids[:-1])])
+        assert log_probs == pytest.approx(expected, abs=1e-4)
+    assert len(seen) == 2
 
 
 def test_a_loop_is_left_alone_where_that_is_asked(

@@ -1,5 +1,7 @@
 """Loops and blow-ups are seen, and what people write is not taken for one."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from transduce.inference.repetition import (
     NO_REPEAT,
     detect_repetition,
     is_improvement,
+    novel_log_prob,
     retry_constraints,
 )
 from transduce.search.config import DecodingConstraints
@@ -115,9 +118,18 @@ def test_what_the_remedy_allows_is_no_loop(drawn: list[str]):
 
 
 def test_a_second_try_without_fault_is_better():
-    assert is_improvement(SOURCE, pieces("der Mann"))
+    assert is_improvement(SOURCE, pieces("der Mann"), loss=0.2)
 
 
 @pytest.mark.parametrize("second", ["x x x x", ""])
 def test_a_second_try_that_is_no_cure_is_not_better(second: str):
-    assert not is_improvement(SOURCE, [*pieces(second), "</s>"])
+    assert not is_improvement(SOURCE, [*pieces(second), "</s>"], loss=-1.0)
+
+
+def test_what_repeats_does_not_count_and_is_nothing_to_lose_where_it_is_most():
+    assert novel_log_prob([5, 5, 6, 7], [-2.0, -0.1, -4.0, -6.0]) == -4.0
+    assert novel_log_prob([5, 6, 5, 6, 5, 6, 7], [-0.1] * 7) == -math.inf
+
+
+def test_a_second_try_of_improbable_pieces_is_noise():
+    assert not is_improvement(SOURCE, pieces("der Mann"), loss=0.3)

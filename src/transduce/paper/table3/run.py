@@ -397,7 +397,9 @@ def _monitor(recipe: Recipe, model: Transformer, *, prepared: Prepared) -> Valid
     loss = evaluate_perplexity(model, prepared.tokenizer, pairs=prepared.validation)
     first = prepared.validation[:_MONITORED_LINES]
     greedy = replace(recipe.search, beam=1)
-    translations = translate_pairs(model, prepared.tokenizer, pairs=first, search=greedy)
+    translations = translate_pairs(
+        model, prepared.tokenizer, pairs=first, search=greedy, retry_loops=False
+    )
     score = bleu(
         translation_texts(translations),
         [pair.target for pair in first],
