@@ -190,3 +190,51 @@ def test_a_file_says_something_without_javascript(
     expect(page.locator(".heat svg")).to_be_visible()
     expect(page.get_by_text("mean of 2 heads")).to_be_visible()
     expect(page.get_by_role("table").first).to_contain_text("attends most to")
+
+
+def test_it_is_pinned_at_the_start_and_every_head_answers_for_it(open_page: Open, address: str):
+    page, looks = looking(open_page, address, "she buys it because it is red")
+    words = group_words(looks["source_pieces"])
+    it = next(word for word in words if word.text == "it").piece_indices[0]
+
+    expect(page.get_by_role("combobox", name="Attention")).to_have_value("encoder")
+    expect(page.locator(".lines .row [aria-pressed=true]")).to_have_attribute("data-index", str(it))
+    answers = page.locator(".answers button")
+    heads = {
+        (layer, head): max(matrix[it])
+        for layer, matrices in enumerate(looks["encoder"], start=1)
+        for head, matrix in enumerate(matrices, start=1)
+    }
+    expect(answers).to_have_count(len(heads))
+    for answer in answers.all():
+        words = answer.inner_text().replace(",", "").split()
+        weight, layer, head = words[-5], int(words[-3]), int(words[-1])
+        assert weight == f"{heads[layer, head]:.4f}"
+
+    answers.first.click()
+    expect(answers.first).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("combobox", name="Head")).not_to_have_value("mean")
+
+
+def test_a_kind_that_was_chosen_stays_with_the_next_sentence(open_page: Open, address: str):
+    page, _ = looking(open_page, address, "she buys it")
+    page.get_by_role("combobox", name="Attention").select_option(value="decoder")
+
+    page.get_by_label("Text to translate").fill("he has it")
+
+    expect(page.locator(".lines")).to_contain_text("input so far")
+    expect(page.get_by_role("combobox", name="Attention")).to_have_value("decoder")
+
+
+def test_labels_of_the_heat_map_are_hovered_and_pinned(open_page: Open, address: str):
+    page, looks = looking(open_page, address)
+    name = looks["target_pieces"][1]
+    label = page.locator(".heat text.row").nth(1)
+
+    label.hover()
+    expect(page.locator("#attention .readout")).to_contain_text(f"{name} attends most to")
+    label.click()
+    page.mouse.move(1, 1)
+
+    expect(page.locator("#attention .readout")).to_contain_text("pinned")
+    expect(page.locator(".answers h4")).to_have_text(f"What each head attends to most for {name}")

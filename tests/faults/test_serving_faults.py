@@ -285,7 +285,7 @@ def test_what_exceeds_the_shutdown_limit_is_answered_with_503(
             time.sleep(0.3)
             server.process.send_signal(sent)
             answer = client.recv(65536)
-        code = server.process.wait(10)
+        code = server.process.wait(60)
 
     log = server.log.read_text()
     assert answer.startswith(b"HTTP/1.1 503 ")

@@ -28,6 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transduce import visualization
+from transduce.serve.api_reference import REFERENCE_POLICY, api_reference
 from transduce.serve.batcher import BatchStats
 from transduce.serve.deepl import DeepLAPI
 from transduce.serve.documents import DocumentAPI
@@ -75,8 +76,14 @@ _VALID_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
 _SECONDS_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 _SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+HTML: Final = "text/html; charset=utf-8"
+_PAGE_HEADERS = {
+    "cache-control": "no-cache",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
 _MEDIA_TYPES = {
-    ".html": "text/html; charset=utf-8",
+    ".html": HTML,
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
 }
@@ -283,17 +290,22 @@ def _metrics_operation(metrics: Metrics, settings: ServerSettings) -> Operation:
 def _document_operations(
     documented: Sequence[Operation], registry: ModelRegistry
 ) -> list[Operation]:
-    """Return the OpenAPI document's operations: its usual path and LibreTranslate's."""
+    """Return the OpenAPI document's operations: its usual path, LibreTranslate's, and a page."""
 
     async def handler(request: HTTPRequest) -> Response:
         """Return this document."""
         return response
+
+    async def reference_handler(request: HTTPRequest) -> Response:
+        """Return this document as a page for readers."""
+        return reference
 
     # The document describes these operations too, so they exist before the response.
     operations = [
         Operation("GET", path, handler, operation_id=name)
         for path, name in (("/openapi.json", "openapi"), ("/spec", "spec"))
     ]
+    operations.append(Operation("GET", "/docs", reference_handler, media_type=HTML))
     sources = [language.code for language in registry.sources()]
     targets = [language.code for language in registry.targets()]
     languages = {
@@ -304,17 +316,22 @@ def _document_operations(
     }
     document = openapi_document([*documented, *operations], languages)
     response = Response(json.dumps(document, ensure_ascii=False), media_type=JSON)
+    reference = Response(
+        api_reference(document),
+        headers={**_PAGE_HEADERS, "content-security-policy": REFERENCE_POLICY},
+        media_type=HTML,
+    )
     return operations
 
 
 def page_responses() -> dict[str, Response]:
     """Read the files of the page by name: its own and those of the attention view."""
     page, view = Path(__file__).parent / "page", Path(visualization.__file__).parent
-    own = (INDEX, "page.css", "theme.js", "page.js", "api_client.js", "output.js", "details.js")
     shared = ("colours.css", "attention.css", *SCRIPTS)
     return {
         path.name: _file_response(path)
-        for path in [*(page / name for name in own), *(view / name for name in shared)]
+        for path in [*page.iterdir(), *(view / name for name in shared)]
+        if path.suffix in _MEDIA_TYPES
     }
 
 
@@ -342,10 +359,8 @@ def _file_response(path: Path) -> Response:
     content = path.read_bytes()
     headers = {
         "etag": f'"{hashlib.sha256(content).hexdigest()[:32]}"',
-        "cache-control": "no-cache",
         "content-security-policy": PAGE_POLICY,
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
+        **_PAGE_HEADERS,
     }
     return Response(content, headers=headers, media_type=_MEDIA_TYPES[path.suffix])
 

@@ -1,7 +1,8 @@
 // The interactive attention view: lines between pieces, a heat map, selection of a head.
 // AttentionView.mount(container, data, selection) draws it and keeps `selection` up to date.
 window.AttentionView ??= (() => {
-  const { KINDS, headMatrix, selectWeights, headStatistics, sharpestHead } = window.AttentionWeights;
+  const { KINDS, headMatrix, selectWeights, headStatistics, sharpestHead, headAnswers, findPronoun } =
+    window.AttentionWeights;
   const { make, draw, formatWeight, labelWidth, label, thumbnail, opacityScale, download, standaloneSVG } =
     window.Drawing;
   const CELL = 24;
@@ -14,12 +15,13 @@ window.AttentionView ??= (() => {
 
   const percent = (share) => `${(100 * share).toFixed(0)} %`;
 
-  const DEFAULTS = { kind: "cross", layer: null, head: "mean", words: false, ends: true };
+  const DEFAULTS = { kind: "cross", kindChosen: false, layer: null, head: "mean", words: false, ends: true };
 
   const mounted = new WeakMap(); // container → AbortController of its document listeners
 
   const mount = (container, data, selection = {}) => {
     for (const [name, value] of Object.entries(DEFAULTS)) selection[name] ??= value;
+    if (!selection.kindChosen) selection.kind = findPronoun(data)?.kind ?? DEFAULTS.kind;
     let view = null; // rows, columns, weights
     let pinned = null; // { side: "row" | "column", index }
     let hovered = null;
@@ -60,6 +62,7 @@ window.AttentionView ??= (() => {
     const lines = make("div", { class: "lines" });
     const heatmap = make("div", { class: "heat" });
     const readout = make("p", { class: "readout", role: "status" }, HELP);
+    const answers = make("div", { class: "panel answers", hidden: "" });
     const strongest = make("div");
     const downloads = make("span", { class: "downloads" },
       button("Save SVG", () => download(`${fileName()}.svg`, standaloneSVG(heatmap.querySelector("svg")), "image/svg+xml")),
@@ -72,6 +75,7 @@ window.AttentionView ??= (() => {
         make("div", {}, make("h4", {}, "Every layer and head"), make("div", { class: "scroll" }, grid)),
         hint),
       readout,
+      answers,
       make("div", { class: "panels" },
         make("div", { class: "panel" }, make("h4", {}, "Connections"), lines),
         make("div", { class: "panel wide" }, make("h4", {}, "Weights"), heatmap, opacityScale())),
@@ -186,9 +190,10 @@ window.AttentionView ??= (() => {
         width, height, viewBox: `0 0 ${width} ${height}` },
         draw("rect", { class: "ground", x: left, y: top, width: Math.max(0, columns.length * CELL - 1),
           height: Math.max(0, rows.length * CELL - 1) }),
-        ...rows.map((row, index) => draw("text", { class: "row", x: left - 6, "text-anchor": "end",
-          y: top + (index + 0.5) * CELL + 4.5 }, ...label(row.text, () => draw("tspan")))),
-        ...columns.map((column, index) => draw("text", { class: "column", transform:
+        ...rows.map((row, index) => draw("text", { class: "row", "data-side": "row", "data-index": index,
+          x: left - 6, "text-anchor": "end", y: top + (index + 0.5) * CELL + 4.5 }, ...label(row.text, () => draw("tspan")))),
+        ...columns.map((column, index) => draw("text", { class: "column", "data-side": "column",
+          "data-index": index, transform:
           `translate(${(left + (index + 0.5) * CELL + 3).toFixed(1)} ${(top - 6).toFixed(1)}) rotate(-60)` },
           ...label(column.text, () => draw("tspan")))),
         cells);
@@ -255,6 +260,33 @@ window.AttentionView ??= (() => {
         mark(`text.${focus.side}`, focus.index);
       }
       readout.textContent = describeFocus(focus, rows, columns, weights);
+      drawAnswers();
+    };
+
+    // Every head's answer for the pinned piece; the mean of the heads would hide a sharp one.
+    const drawAnswers = () => {
+      const key = pinned && JSON.stringify([pinned, selection]);
+      answers.hidden = !pinned;
+      if (!pinned || answers.dataset.key === key) return;
+      const focused = answers.contains(document.activeElement) ? document.activeElement.dataset : null;
+      answers.dataset.key = key;
+      const isRow = pinned.side === "row";
+      const { text } = (isRow ? view.rows : view.columns)[pinned.index];
+      answers.replaceChildren(
+        make("h4", {}, isRow ? `What each head attends to most for ${text}` : `What attends most to ${text} in each head`),
+        make("ol", {}, ...headAnswers(data, selection.kind, view, pinned).map((answer) => {
+          const { layer, head } = answer;
+          const item = make("button", { type: "button", "data-layer": layer, "data-head": head,
+            "aria-pressed": layer === selection.layer && head === selection.head },
+            make("span", { class: "piece" }, ...label(answer.text, () => make("span"))),
+            make("span", { class: "value" }, ` ${answer.weight.toFixed(4)} `),
+            make("span", { class: "head" }, `layer ${layer + 1}, head ${head + 1}`));
+          item.style.setProperty("--w", Math.sqrt(answer.weight).toFixed(3));
+          return make("li", {}, item);
+        })));
+      if (focused) {
+        answers.querySelector(`[data-layer="${focused.layer}"][data-head="${focused.head}"]`)?.focus();
+      }
     };
 
     const describeFocus = (focus, rows, columns, weights) => {
@@ -278,21 +310,29 @@ window.AttentionView ??= (() => {
 
     // ---- events ------------------------------------------------------------------------
     const pieceOf = (event) => {
-      const piece = event.target.closest?.("li button");
+      const piece = event.target.closest?.("[data-side]");
       return piece && { side: piece.dataset.side, index: +piece.dataset.index };
     };
     const isSame = (piece, other) => piece?.side === other?.side && piece?.index === other?.index;
     const hover = (event) => { hovered = pieceOf(event) ?? null; highlight(); };
     const leave = () => { hovered = null; highlight(); };
-    lines.addEventListener("pointerover", hover);
-    lines.addEventListener("pointerleave", leave);
+    for (const panel of [lines, heatmap]) { // pieces, and the labels of the heat map
+      panel.addEventListener("pointerover", hover);
+      panel.addEventListener("pointerleave", leave);
+      panel.addEventListener("click", (event) => {
+        const piece = pieceOf(event);
+        if (!piece) return;
+        pinned = isSame(pinned, piece) ? null : piece;
+        highlight();
+      });
+    }
     lines.addEventListener("focusin", hover);
     lines.addEventListener("focusout", leave);
-    lines.addEventListener("click", (event) => {
-      const piece = pieceOf(event);
-      if (!piece) return;
-      pinned = isSame(pinned, piece) ? null : piece;
-      highlight();
+    answers.addEventListener("click", (event) => {
+      const answer = event.target.closest("button");
+      if (!answer) return;
+      Object.assign(selection, { layer: +answer.dataset.layer, head: +answer.dataset.head });
+      render();
     });
     lines.addEventListener("keydown", (event) => {
       const piece = pieceOf(event);
@@ -334,6 +374,7 @@ window.AttentionView ??= (() => {
         words: wordsBox.checked,
         ends: !endsBox.checked,
       };
+      if (next.kind !== selection.kind) next.kindChosen = true; // the next sentence keeps it
       // A change of layer or head leaves the pieces unchanged, so the pin stays.
       if (["kind", "words", "ends"].some((name) => next[name] !== selection[name])) pinned = null;
       Object.assign(selection, next);
@@ -365,6 +406,11 @@ window.AttentionView ??= (() => {
     const fileName = () => `attention-${selection.kind}-layer${selection.layer + 1}-`
       + (selection.head === "mean" ? "mean" : `head${selection.head + 1}`);
     render();
+    const pronoun = findPronoun(data, [selection.kind]);
+    if (pronoun) {
+      pinned = { side: "row", index: view.rows.findIndex(({ indices }) => indices.includes(pronoun.piece)) };
+    }
+    highlight();
     return { selection };
   };
 

@@ -101,5 +101,29 @@ window.AttentionWeights ??= (() => {
       (candidate.weight > best.weight ? candidate : best));
   };
 
-  return { KINDS, headMatrix, selectWeights, headStatistics, sharpestHead };
+  // What each head of a kind does with one piece, strongest first: as a query (side "row") the key
+  // that it attends to most, as a key (side "column") the query that attends to it most.
+  const headAnswers = (data, kind, view, { side, index }) => {
+    const { rows, columns } = view;
+    const others = side === "row" ? columns : rows;
+    return data[kind].flatMap((heads, layer) => heads.map((matrix, head) => {
+      const weights = side === "row"
+        ? groupWeights(matrix, [rows[index]], columns)[0]
+        : groupWeights(matrix, rows, [columns[index]]).map(([weight]) => weight);
+      const best = weights.indexOf(Math.max(...weights));
+      return { layer, head, text: others[best].text, isEnd: others[best].isEnd, weight: weights[best] };
+    })).sort((first, second) => first.isEnd - second.isEnd || second.weight - first.weight);
+  };
+
+  // The first word "it" (the example of the paper's figure 5) that is a query: its kind of
+  // attention and the index of its first piece; null if there is none.
+  const findPronoun = (data, kinds = ["cross", "encoder"]) => {
+    for (const kind of kinds) {
+      const word = groupPieces(data[KINDS[kind].rows], true).find(({ text }) => /^it$/i.test(text));
+      if (word) return { kind, piece: word.indices[0] };
+    }
+    return null;
+  };
+
+  return { KINDS, headMatrix, selectWeights, headStatistics, sharpestHead, headAnswers, findPronoun };
 })();

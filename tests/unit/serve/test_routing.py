@@ -136,3 +136,16 @@ def test_what_is_no_file_of_the_page_is_404(served: Served, name: str) -> None:
 
     assert said.status_code == 404
     assert said.json() == {"error": "Not Found"}
+
+
+def test_the_reference_for_readers_names_every_operation_and_field(
+    served: Served, document: Document
+) -> None:
+    response = served.ask("GET", "/docs")
+
+    assert response.headers["content-type"].startswith("text/html")
+    assert "script" not in response.headers["content-security-policy"]
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert f"<code>{method.upper()} {path}</code>" in response.text
+    assert "<tr><td>alternatives</td><td>integer</td><td>0</td></tr>" in response.text

@@ -20,10 +20,13 @@ const pause = (seconds, signal) => new Promise((resolve) => {
 
 const send = async (path, body, signal) => {
   const headers = apiKey ? { Authorization: `Bearer ${apiKey}` } : {};
-  const options = body === undefined ? { headers, signal } : {
-    method: "POST", body: JSON.stringify(body), signal,
-    headers: { ...headers, "Content-Type": "application/json" },
-  };
+  const options = { headers, signal };
+  if (body instanceof FormData) {
+    Object.assign(options, { method: "POST", body });
+  } else if (body !== undefined) {
+    Object.assign(options, { method: "POST", body: JSON.stringify(body) });
+    headers["Content-Type"] = "application/json";
+  }
   const response = await fetch(new URL(path, document.baseURI), options);
   const text = await response.text();
   let content = null;

@@ -7,6 +7,9 @@ const CALIBRATED = "Confidence: how often words with this probability also appea
 const UNCALIBRATED = "Probability of each piece. The model's confidence is not calibrated; run "
   + "transduce calibrate.";
 
+// Two digits, and never "-0.00".
+const formatScore = (score) => score.toFixed(2).replace(/^-(0\.00)$/, "$1");
+
 const chip = (text, value) => {
   const item = make("li", { class: "chip" }, make("span", {}, text),
     make("span", { class: "value" }, value === null ? "–" : value.toFixed(2)));
@@ -45,9 +48,9 @@ export const showAlternatives = (list, sentence, onSelect) => {
   const alternatives = (sentence.others ?? []).filter(({ text }) => text !== sentence.text);
   const row = (text, score) => [make("span", { class: "text", dir: "auto" }, text),
     make("span", { class: "score", title: "Log-probability divided by the length penalty" },
-      score.toFixed(2))];
+      formatScore(score))];
   const items = alternatives.map(({ text, score }) => {
-    const button = make("button", { type: "button", "aria-label": `Use: ${text}` }, ...row(text, score));
+    const button = make("button", { type: "button", title: "Use this translation" }, ...row(text, score));
     button.addEventListener("click", () => onSelect(text));
     return make("li", {}, button);
   });

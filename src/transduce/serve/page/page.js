@@ -1,12 +1,13 @@
 // The page: translates the text while it is typed and shows details of the translation.
 import { createRequester, RequestError, setApiKey } from "./api_client.js";
 import { showAlternatives, showConfidence, warnings } from "./details.js";
+import { offerFiles } from "./files.js";
 import { continuations, createPopover, sentenceRanges, showWords, wordsOf } from "./output.js";
 
 const $ = (id) => document.getElementById(id);
 const { make } = window.Drawing;
 const [input, output, source, target] = ["q", "output", "source", "target"].map($);
-const MAX_URL_TEXT = 2000; // longer texts are not kept in the address
+const STORED_TEXT = "transduce-text"; // in this tab's storage: a text in the address would reach logs and histories
 const ATTENTION_DELAY_MS = 350; // from a translation to the request for its attention weights
 const PROGRESS_DELAY_MS = 700; // until a slow translation shows a message
 const NBEST = 4;
@@ -62,8 +63,11 @@ const reverseDirection = () => {
 
 const updateControls = () => {
   const { name, parameters, engine, limits } = currentModel();
-  const size = parameters >= 1e6 ? `${(parameters / 1e6).toFixed(1)} M` : `${Math.round(parameters / 1e3)} k`;
-  $("model").textContent = `${name} · ${size} parameters · ${engine}`;
+  const size = parameters >= 1e6 ? `${(parameters / 1e6).toFixed(1)} million`
+    : `${Math.round(parameters / 1e3)} thousand`;
+  const [from, to] = [currentModel().source, currentModel().target].map((language) => language.name || language.code);
+  $("model").textContent = `${from} → ${to}: a model with ${size} parameters`;
+  $("model").title = `${name}, ${engine}`;
   const length = [...input.value].length;
   const limit = limits.characters;
   $("count").textContent = limit >= 0 ? `${length} / ${limit}` : `${length}`;
@@ -80,9 +84,11 @@ const updateControls = () => {
 };
 
 const updateAddress = () => {
-  const state = new URLSearchParams({ source: source.value, target: target.value });
-  if (input.value && input.value.length <= MAX_URL_TEXT) state.set("q", input.value);
-  history.replaceState(null, "", `?${state}`);
+  history.replaceState(null, "", `?${new URLSearchParams({ source: source.value, target: target.value })}`);
+  try { sessionStorage.setItem(STORED_TEXT, input.value); } catch { /* storage is disabled */ }
+};
+const storedText = () => {
+  try { return sessionStorage.getItem(STORED_TEXT) ?? ""; } catch { return ""; }
 };
 
 // ---- translation -------------------------------------------------------------------------
@@ -346,13 +352,14 @@ const start = async () => {
     showError(error);
     return;
   }
-  createRequester()("frontend/settings").then(({ frontendTimeout }) => {
+  createRequester()("frontend/settings").then(({ frontendTimeout, filesTranslation, supportedFilesFormat }) => {
     if (frontendTimeout > 0) typingDelay = frontendTimeout;
+    if (filesTranslation) offerFiles(supportedFilesFormat, () => ({ source: source.value, target: target.value }));
   }).catch(() => {});
   fillSources(query.get("source") ?? models[0].source.code);
   fillTargets(query.get("target") ?? models[0].target.code);
-  if (edited) updateAddress();
-  else input.value = query.get("q") ?? "";
+  if (!edited) input.value = query.get("q") ?? storedText();
+  if (edited || query.has("q")) updateAddress();
   if (!input.value && !edited && currentModel().example) {
     input.value = currentModel().example;
     input.addEventListener("focus", () => input.select(), { once: true }); // typing replaces it

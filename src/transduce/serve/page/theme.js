@@ -10,11 +10,11 @@
   applyTheme(storedTheme());
   addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
-    const names = { "": ["◐ Auto", "system"], light: ["◐ Light", "light"], dark: ["◐ Dark", "dark"] };
+    const names = { "": "Auto", light: "Light", dark: "Dark" };
     const labelButton = (theme) => {
-      const [text, spoken] = names[theme] ?? names[""];
-      button.textContent = text;
-      button.setAttribute("aria-label", `Colour scheme: ${spoken}`);
+      const name = names[theme] ?? names[""];
+      button.textContent = `◐ ${name}`;
+      button.setAttribute("aria-label", `◐ ${name}: colour scheme`); // it contains the visible text
     };
     labelButton(storedTheme());
     button.addEventListener("click", () => {
