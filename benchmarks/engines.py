@@ -30,7 +30,7 @@ from transduce.inference.engines.ct2_model import (
     write_ctranslate2,
 )
 from transduce.inference.engines.ct2_runtime import Ct2Model, Plan, Plans
-from transduce.inference.translator import Extras, Translation, Translator
+from transduce.inference.translator import Translation, Translator
 from transduce.search.config import SearchConfig
 
 GREEDY, PAPER = SearchConfig(beam=1, alpha=0.6), SearchConfig(beam=4, alpha=0.6)
@@ -95,7 +95,7 @@ def searched(
     """What every way says in one search."""
     torch, float32, int8, own_int8 = (
         way.translate(
-            sources, beam=config.beam, alpha=config.alpha, extras=Extras(retry_loops=False)
+            sources, num_beams=config.beam, length_penalty=config.alpha, retry_loops=False
         )
         for way in ways
     )

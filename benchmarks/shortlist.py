@@ -30,7 +30,7 @@ from transduce.export.shortlist import LearnedShortlist, learn_shortlist
 from transduce.inference.engines.base import Engine, select_engines
 from transduce.inference.engines.ct2_model import vocabulary
 from transduce.inference.engines.ct2_runtime import Plan, available_threads
-from transduce.inference.translator import Extras, Translator
+from transduce.inference.translator import Translator
 from transduce.pipeline.prepare import open_prepared
 from transduce.search.config import Request, SearchConfig
 
@@ -121,7 +121,7 @@ def learn(run: Path, bundle: Bundle) -> LearnedShortlist:
     prepared = open_prepared(run)
     held = prepared.validation[:HELD]
     said = Translator.load(run).translate(
-        [pair.source for pair in held], extras=Extras(retry_loops=False, token_scores=False)
+        [pair.source for pair in held], retry_loops=False, token_scores=False
     )
     return learn_shortlist(bundle, prepared.store, held, [one.ids for one in said])
 

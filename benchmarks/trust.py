@@ -41,7 +41,7 @@ from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.mbr import chrf as sentence_chrf
 from transduce.inference.mbr import normalised_probabilities, select_mbr
 from transduce.inference.repetition import detect_repetition
-from transduce.inference.translator import Extras, Translation, Translator
+from transduce.inference.translator import Translation, Translator
 from transduce.model.trace import trace
 from transduce.pipeline.prepare import Prepared, open_prepared
 from transduce.search.config import DecodingConstraints, Request, SamplingConfig
@@ -51,7 +51,6 @@ Look = Float[Tensor, "target source"]
 ALIGNED = 300  # pairs that are traced
 DRAWN = 500  # sentences that are sampled from
 DRAWS = 16
-AS_IS = Extras(retry_loops=False)
 
 
 def main() -> None:
@@ -64,7 +63,7 @@ def main() -> None:
     bundle, prepared = Bundle.load(arguments.run), open_prepared(arguments.run)
     translator = Translator.from_parts(bundle.model, bundle.tokenizer, search=bundle.search)
     said = {
-        name: translator.translate((pair.source for pair in pairs), extras=AS_IS)
+        name: translator.translate((pair.source for pair in pairs), retry_loops=False)
         for name, pairs in (("validation", prepared.validation), ("test", prepared.test))
     }
     record = {

@@ -37,7 +37,7 @@ class Loud(Translator):
         self.started, self.go = threading.Event(), threading.Event()
         self.go.set()
 
-    def translate(  # type: ignore[override]
+    def decode(  # type: ignore[override]
         self,
         sentences: Iterable[str],
         *,

@@ -3,7 +3,7 @@
     from transduce import Translator
 
     translator = Translator.load("runs/tiny")
-    print(translator.translate(["A dog runs."])[0].text)
+    print(translator.translate("A dog runs.")[0].text)
 
 The names below are the public API. Each is imported on first use (PEP 562), so `import transduce`
 does not import torch.

@@ -107,13 +107,13 @@ def export(
 def _learn_shortlist(model: Path, bundle: "Bundle") -> "Shortlist":
     """Learn a shortlist from the run's training pairs, and report its coverage."""
     from transduce.export.shortlist import learn_shortlist
-    from transduce.inference.translator import Extras, Translator
+    from transduce.inference.translator import Translator
     from transduce.pipeline.prepare import open_prepared
 
     prepared = open_prepared(model)
     pairs = prepared.validation[:_SHORTLIST_PAIRS]
     translations = Translator.load(model).translate(
-        [pair.source for pair in pairs], extras=Extras(retry_loops=False, token_scores=False)
+        [pair.source for pair in pairs], retry_loops=False, token_scores=False
     )
     ids = [translation.ids for translation in translations]
     learned = learn_shortlist(bundle, prepared.store, pairs, ids)

@@ -207,7 +207,7 @@ def translate(
         )
         batch_tokens = BATCH_TOKENS if batch_tokens is None else batch_tokens
         run = partial(
-            translator.translate,
+            translator.decode,
             beam=beam,
             alpha=alpha,
             nbest=1 if nbest is None else nbest,

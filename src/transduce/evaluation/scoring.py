@@ -18,7 +18,7 @@ from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, exact_match, perplexity, ter
 from transduce.inference.confidence import calibrate
-from transduce.inference.translator import Extras, Translation, Translator
+from transduce.inference.translator import Translation, Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 
@@ -219,7 +219,7 @@ def translate_pairs(
     """
     return tuple(
         Translator.from_parts(model, tokenizer, search=search).translate(
-            [pair.source for pair in pairs], extras=Extras(retry_loops=retry_loops)
+            [pair.source for pair in pairs], retry_loops=retry_loops
         )
     )
 

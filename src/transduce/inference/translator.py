@@ -6,11 +6,12 @@ Blank ones bypass the model; ones that are too long are translated in parts, or 
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import torch
 
@@ -42,9 +43,17 @@ from transduce.inference.decode import (
 from transduce.inference.engines.base import Engine, EngineName, select_engines
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.inference.glossary import Term
+from transduce.inference.keywords import FormerKeywords, api_names, check_keywords
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
-from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
+from transduce.search.config import (
+    UNCONSTRAINED,
+    DecodingConstraints,
+    Request,
+    SamplingConfig,
+    SearchConfig,
+)
 from transduce.search.hypothesis import Hypothesis
 
 BATCH_TOKENS = 8192
@@ -317,6 +326,110 @@ class Translator:
 
     def translate(
         self,
+        sentences: str | Iterable[str],
+        *,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        num_return_sequences: int = 1,
+        no_repeat_ngram_size: int = 0,
+        min_new_tokens: int = 0,
+        max_new_tokens: int | None = None,
+        do_sample: bool = False,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 1,
+        glossary: Mapping[str, str] | Iterable[Term] = (),
+        mbr: bool = False,
+        retry_loops: bool = True,
+        token_scores: bool = True,
+        prefix: str | Sequence[str] = "",
+        batch_tokens: int = BATCH_TOKENS,
+        first_line: int = 1,
+        progress: Callable[[int], None] | None = None,
+        **former: Unpack[FormerKeywords],
+    ) -> list[Translation]:
+        """Translate sentences independently: batching changes only the time it takes.
+
+            translator.translate("A dog runs.")[0].text
+            translator.translate(["A dog runs.", "It barks."], num_beams=8, num_return_sequences=3)
+            translator.translate("A dog runs.", glossary={"dog": "Dackel"})
+
+        Keywords have the names of Hugging Face's `generate` where they mean the same.
+
+        Args:
+            sentences: one sentence, or several; all are read before the first is translated.
+            num_beams: beam size; 1 is greedy search. None: the model's, but at least
+                `num_return_sequences`; with `do_sample` exactly that many samples are drawn.
+            length_penalty: the paper's α, an exponent of ((5 + length) / 6); higher prefers longer
+                translations. None: the model's.
+            num_return_sequences: translations per sentence; all but the first are in `others`.
+            no_repeat_ngram_size: block repeated n-grams of this size; 0 = off.
+            min_new_tokens: minimum length in pieces, end of sentence not included.
+            max_new_tokens: maximum length in pieces, end of sentence included. None: the model's.
+            do_sample: sample instead of beam search; the most probable sample comes first.
+            temperature: of sampling; below 1 sharpens the distribution.
+            top_k: sample from this many most probable pieces; 0 = all.
+            top_p: sample from the smallest set of pieces with this total probability; 1 = all.
+            seed: of sampling.
+            glossary: required translations of terms: {"dog": "Dackel"}.
+            mbr: minimum Bayes risk decoding over the beam or the samples.
+            retry_loops: translate repetitive output again, with repetition blocked.
+            token_scores: return the log-probability of each piece even where it costs extra time.
+            prefix: beginning of every translation, or one per sentence.
+            batch_tokens: batch size limit: rows x beam x longest source; memory grows with it.
+            first_line: line number of the first sentence, for messages.
+            progress: called with the number of finished sentences after each batch.
+            former: deprecated keywords: beam, alpha, nbest, constraints, extras.
+
+        Returns:
+            One translation per sentence, in order.
+
+        Raises:
+            TypeError: if a sentence is not a string, or a keyword unknown.
+            ValueError: as for `decode`.
+        """
+        check_keywords(former, signature(Translator.translate).parameters)
+        nbest = former.get("nbest", num_return_sequences)
+        num_beams = former.get("beam", num_beams)
+        if num_beams is None:
+            num_beams = nbest if do_sample and not mbr else max(nbest, self.search.beam)
+        extras = Extras(
+            glossary=tuple(itertools.starmap(Term, dict(glossary).items())),
+            mbr=mbr,
+            retry_loops=retry_loops,
+            token_scores=token_scores,
+        )
+        try:
+            sampling = SamplingConfig(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+            if sampling != SamplingConfig() and not do_sample:
+                raise ValueError("temperature, top_k, top_p and seed need do_sample=True")
+            constraints = DecodingConstraints(
+                no_repeat=no_repeat_ngram_size,
+                min_length=min_new_tokens,
+                max_length=max_new_tokens,
+                sampling=sampling if do_sample else None,
+            )
+            alpha = former.get("alpha", length_penalty)
+            config = _overridden(self.search, beam=num_beams, alpha=alpha)
+            _check_options(config, nbest=nbest, mbr=mbr, batch_tokens=batch_tokens)
+        except ValueError as error:
+            raise ValueError(api_names(str(error))) from None
+        return self.decode(
+            [sentences] if isinstance(sentences, str) else sentences,
+            beam=config.beam,
+            alpha=config.alpha,
+            nbest=nbest,
+            constraints=former.get("constraints") or former.get("wishes") or constraints,
+            extras=former.get("extras") or extras,
+            prefix=prefix,
+            batch_tokens=batch_tokens,
+            first_line=first_line,
+            progress=progress,
+        )
+
+    def decode(
+        self,
         sentences: Iterable[str],
         *,
         beam: int | None = None,
@@ -329,7 +442,7 @@ class Translator:
         first_line: int = 1,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
-        """Translate sentences independently: batching changes only the time it takes.
+        """Translate as `translate` does, with settings as objects, for callers that hold them.
 
         Args:
             sentences: one sentence each; all are read before the first is translated.
@@ -353,11 +466,7 @@ class Translator:
                 or a prefix or term that the vocabulary cannot encode. Also for a prefix that
                 exceeds the maximum length. (A term that does not fit is dropped.)
         """
-        config = replace(
-            self.search,
-            beam=self.search.beam if beam is None else beam,
-            alpha=self.search.alpha if alpha is None else alpha,
-        )
+        config = _overridden(self.search, beam=beam, alpha=alpha)
         _check_options(config, nbest=nbest, mbr=extras.mbr, batch_tokens=batch_tokens)
         if extras.glossary:  # fail now, not at a later line that has a term
             self._searcher.torch_engine("a glossary")
@@ -534,7 +643,7 @@ def translate_texts(
         translator: for the language of the texts.
         texts: any number of sentences each.
         markup: what is preserved verbatim (`segment_text`).
-        beam, alpha, constraints, extras, batch_tokens: as for `Translator.translate`.
+        beam, alpha, constraints, extras, batch_tokens: as for `Translator.decode`.
         progress: called with the number of translated segments.
         on_translation: called with the translation of each segment, in order.
 
@@ -546,7 +655,7 @@ def translate_texts(
     """
     segmented = [segment_text(text, markup) for text in texts]
     segments = [segment for parts in segmented for segment in parts.units]
-    translations = translator.translate(
+    translations = translator.decode(
         [segment.text for segment in segments],
         beam=beam,
         alpha=alpha,
@@ -573,6 +682,14 @@ def _fit_to_positions(search: SearchConfig, *, longest: int) -> SearchConfig:
     return replace(search, max_source=min(search.max_source, longest - 1))
 
 
+def _overridden(search: SearchConfig, *, beam: int | None, alpha: float | None) -> SearchConfig:
+    return replace(
+        search,
+        beam=search.beam if beam is None else beam,
+        alpha=search.alpha if alpha is None else alpha,
+    )
+
+
 def _check_options(config: SearchConfig, *, nbest: int, mbr: bool, batch_tokens: int) -> None:
     if mbr and nbest != 1:
         raise ValueError(f"MBR decoding returns one translation: nbest must be 1, not {nbest}")
@@ -588,7 +705,7 @@ def _check_options(config: SearchConfig, *, nbest: int, mbr: bool, batch_tokens:
 def _checked_sentences(sentences: Iterable[str], *, first_line: int) -> list[str]:
     """Return the sentences as a list, all of them strings."""
     if isinstance(sentences, str):
-        raise TypeError("translate takes a list of sentences, not a string: put it in brackets")
+        raise TypeError("decode takes a list of sentences, not a string: put it in brackets")
     texts = list(sentences)
     for line, sentence in enumerate(texts, first_line):
         if not isinstance(sentence, str):  # pyright: ignore[reportUnnecessaryIsInstance]

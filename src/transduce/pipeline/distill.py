@@ -30,7 +30,7 @@ from transduce.data.corpus import Pair
 from transduce.data.store import PREPARED_FOLDER
 from transduce.evaluation.metrics import Score
 from transduce.evaluation.scoring import RunResult, translation_texts
-from transduce.inference.translator import Extras, Translation, Translator
+from transduce.inference.translator import Translation, Translator
 from transduce.io.atomic_folder import MANIFEST, atomic_folder, check_folder, sha256
 from transduce.io.lock import LOCK_FILE, exclusive_lock
 from transduce.io.streams import open_output
@@ -249,8 +249,8 @@ def _teacher_pairs(
         sources = [given.store.pair(place).source for place in places]
         translations = translator.translate(
             sources,
-            beam=beam,
-            extras=Extras(token_scores=False),
+            num_beams=beam,
+            token_scores=False,
             progress=lambda done, before=places[0]: count(before + done),
         )
         yield from (Pair(item.source, item.text) for item in translations)
@@ -286,4 +286,4 @@ def _measured(
 
 
 def _translate_fast(translator: Translator, sources: Sequence[str], beam: int) -> list[Translation]:
-    return translator.translate(sources, beam=beam, extras=Extras(token_scores=False))
+    return translator.translate(sources, num_beams=beam, token_scores=False)

@@ -409,7 +409,7 @@ class Batcher:
             first.function_called = True
             return
         sentences = [sentence for part in batch for sentence in part.sentences]
-        translations = self._translator.translate(
+        translations = self._translator.decode(
             [sentence.text for sentence in sentences],
             beam=first.options.beam,
             alpha=first.options.alpha,

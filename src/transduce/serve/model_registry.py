@@ -239,7 +239,7 @@ def load_models(
         )
         max_source = min(translator.search.max_source, _trained_length(bundle))
         translator.search = replace(translator.search, max_source=max_source)
-        translator.translate(["a"], beam=settings.beam)
+        translator.decode(["a"], beam=settings.beam)
         directions.append(make_direction(bundle, translator, settings))
     return ModelRegistry(directions)
 

@@ -15,7 +15,7 @@ from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.glossary import Term
-from transduce.inference.translator import Extras, Translator
+from transduce.inference.translator import Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import (
     UNCONSTRAINED,
@@ -220,7 +220,7 @@ def test_a_part_is_scored_for_each_piece(translator: Translator):
 
 
 def test_the_others_are_the_next_best(translator: Translator):
-    (found,) = translator.translate(["the old man"], nbest=3)
+    (found,) = translator.translate(["the old man"], num_return_sequences=3)
 
     assert len(found.others) == 2
     assert found.score >= found.others[0].score >= found.others[1].score
@@ -229,7 +229,7 @@ def test_the_others_are_the_next_best(translator: Translator):
 def test_the_others_of_a_long_line_combine_its_parts(echoing: Translator):
     echoing.search = dataclasses.replace(SEARCH, max_source=5)
 
-    (found,) = echoing.translate(["the old man reads"], nbest=3)
+    (found,) = echoing.translate(["the old man reads"], num_return_sequences=3)
 
     assert found.parts > 1
     assert found.score > found.others[0].score >= found.others[1].score
@@ -238,18 +238,19 @@ def test_the_others_of_a_long_line_combine_its_parts(echoing: Translator):
 @pytest.mark.parametrize("nbest", [0, 4])
 def test_more_translations_than_beams_are_refused(translator: Translator, nbest: int):
     with pytest.raises(
-        ValueError, match=f"^nbest must be from 1 to the beam, which is 3, not {nbest}"
+        ValueError,
+        match=f"^num_return_sequences must be from 1 to the beam, which is 3, not {nbest}",
     ):
-        translator.translate(["bread"], nbest=nbest)
+        translator.translate(["bread"], num_beams=3, num_return_sequences=nbest)
 
 
 def test_the_beam_is_named_when_it_is_out_of_range(translator: Translator):
-    with pytest.raises(ValueError, match=r"^search\.beam must be at least 1, not 0"):
-        translator.translate(["bread"], beam=0)
+    with pytest.raises(ValueError, match=r"^num_beams must be at least 1, not 0"):
+        translator.translate(["bread"], num_beams=0)
 
 
 def test_a_setting_of_the_call_wins_over_the_models_own(echoing: Translator):
-    (found,) = echoing.translate(["bread"], beam=7, alpha=0.0, nbest=7)
+    (found,) = echoing.translate(["bread"], num_beams=7, length_penalty=0.0, num_return_sequences=7)
 
     assert len(found.others) == 6
     assert found.score == pytest.approx(sum(found.log_probs))
@@ -261,8 +262,9 @@ def test_what_is_no_text_is_named_by_its_line(translator: Translator):
 
 
 def test_a_single_sentence_is_not_taken_for_its_letters(translator: Translator):
+    assert translator.translate("bread") == translator.translate(["bread"])
     with pytest.raises(TypeError, match="takes a list of sentences"):
-        translator.translate("bread")
+        translator.decode("bread")
 
 
 def test_sentences_may_come_one_by_one(echoing: Translator):
@@ -299,7 +301,7 @@ def test_a_loaded_translator_says_what_the_one_in_memory_says(
 
     loaded = Translator.load(tmp_path / "model")
 
-    assert loaded.translate(SENTENCES, nbest=3) == translator.translate(SENTENCES, nbest=3)
+    assert loaded.translate(SENTENCES, num_beams=2) == translator.translate(SENTENCES, num_beams=2)
 
 
 def scripted(
@@ -348,7 +350,7 @@ def test_wishes_go_to_the_engine(untrained: Transformer, tokenizer: Tokenizer):
         no_repeat=5, min_length=2, max_length=19, sampling=SamplingConfig(top_k=7)
     )
 
-    scripted(engine, untrained, tokenizer).translate(["a ball"], constraints=constraints)
+    scripted(engine, untrained, tokenizer).decode(["a ball"], constraints=constraints)
 
     assert engine.constraints == [constraints]
 
@@ -356,7 +358,7 @@ def test_wishes_go_to_the_engine(untrained: Transformer, tokenizer: Tokenizer):
 def test_what_is_agreed_on_is_given_alone(untrained: Transformer, tokenizer: Tokenizer):
     engine = Scripted(constant(tokenizer, "Milch am Fluss", "ein Buch", "ein Buch"))
 
-    (found,) = scripted(engine, untrained, tokenizer).translate(["a book"], extras=Extras(mbr=True))
+    (found,) = scripted(engine, untrained, tokenizer).translate(["a book"], mbr=True)
 
     assert (found.text, found.others) == ("ein Buch", ())
 
@@ -366,15 +368,15 @@ def test_of_a_long_line_each_part_is_agreed_on(untrained: Transformer, tokenizer
     translator = scripted(engine, untrained, tokenizer)
     translator.search = dataclasses.replace(SEARCH, max_source=7)
 
-    (found,) = translator.translate(["a red ball in the garden"], extras=Extras(mbr=True))
+    (found,) = translator.translate(["a red ball in the garden"], mbr=True)
 
     assert found.text == " ".join(["ein Buch"] * found.parts)
     assert found.parts > 1
 
 
 def test_an_n_best_list_is_not_agreed_on(translator: Translator):
-    with pytest.raises(ValueError, match=r"returns one translation: nbest must be 1, not 2$"):
-        translator.translate(["bread"], nbest=2, extras=Extras(mbr=True))
+    with pytest.raises(ValueError, match=r"returns one translation: num_return_sequences must be 1, not 2$"):
+        translator.translate(["bread"], num_return_sequences=2, mbr=True)
 
 
 @pytest.mark.parametrize("mend", [True, False])
@@ -384,9 +386,7 @@ def test_a_loop_is_flagged_and_mended_unless_that_is_switched_off(
     loop, other = (tokenizer.encode(text) for text in ("und und und und und", "ein Buch"))
     engine = Scripted(lambda request, constraints: [other if constraints.no_repeat else loop])
 
-    (found,) = scripted(engine, untrained, tokenizer).translate(
-        ["a book"], extras=Extras(retry_loops=mend)
-    )
+    (found,) = scripted(engine, untrained, tokenizer).translate(["a book"], retry_loops=mend)
 
     assert found.text == ("ein Buch" if mend else "und und und und und")
     assert found.flag == ('repetition ("und" ×5)' if mend else "")
@@ -398,7 +398,7 @@ def test_a_term_is_said_by_a_real_model(translator: Translator):
     plain = translator.translate(SENTENCES)
     assert not any(word in one.text.split() for one in plain for word in ("Milch", "Brot"))
 
-    found = translator.translate(SENTENCES, extras=Extras(glossary=terms))
+    found = translator.translate(SENTENCES, glossary=terms)
 
     for one, before in zip(found, plain, strict=True):
         for term in terms:
@@ -415,7 +415,7 @@ def test_a_glossary_is_refused_before_the_first_line_where_torch_was_left_out(
     translator = Translator([engine], tokenizer, model=untrained, search=SEARCH)
 
     with pytest.raises(ValueError, match=r"^a glossary needs the torch engine: choose engine auto"):
-        translator.translate(["bread"], extras=Extras(glossary=(Term("ball", "Ball"),)))
+        translator.translate(["bread"], glossary={"ball": "Ball"})
     assert engine.asked == []
 
 
@@ -440,7 +440,7 @@ def test_without_detail_there_is_neither_ln_p_nor_confidence(
     sure = Confidence(words=LINE, sentences=LINE)
 
     (found,) = scripted(engine, untrained, tokenizer, sure=sure).translate(
-        ["a book"], extras=Extras(token_scores=False)
+        ["a book"], token_scores=False
     )
 
     assert engine.token_scores == [False]
@@ -462,7 +462,7 @@ def test_ln_p_of_some_parts_alone_is_none(
 
     monkeypatch.setattr(engine, "search", partly)
 
-    (found,) = translator.translate(["a red ball in the garden"], extras=Extras(token_scores=False))
+    (found,) = translator.translate(["a red ball in the garden"], token_scores=False)
 
     assert found.parts > 1
     assert (found.log_probs, found.confidence) == ((), None)

@@ -32,7 +32,7 @@ class Fake(Translator):
         self.go.set()
         self._late, self._draw = seconds, random.Random(7)
 
-    def translate(
+    def decode(
         self,
         sentences: Iterable[str],
         *,

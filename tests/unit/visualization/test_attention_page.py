@@ -6,7 +6,7 @@ from tests.unit.visualization.test_page import parsed
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.data.config import Languages
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.translator import Extras, Translator
+from transduce.inference.translator import Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.visualization.attention_page import MAX_PIECES, attention_page, trace_attention
@@ -28,7 +28,7 @@ def bundle(untrained: Transformer, tokenizer: Tokenizer) -> Bundle:
 
 def test_without_a_target_the_models_own_translation_is_traced(bundle: Bundle):
     translator = Translator.from_parts(bundle.model, bundle.tokenizer, search=bundle.search)
-    expected = translator.translate([SENTENCE], extras=Extras(retry_loops=False))[0]
+    expected = translator.translate([SENTENCE], retry_loops=False)[0]
 
     traced = trace_attention(bundle, SENTENCE)
 

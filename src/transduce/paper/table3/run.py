@@ -27,7 +27,7 @@ from transduce.data.sampler import Sampler
 from transduce.data.store import PREPARED_FOLDER
 from transduce.evaluation.metrics import bleu
 from transduce.evaluation.scoring import evaluate_perplexity, translate_pairs, translation_texts
-from transduce.inference.translator import Extras, Translator
+from transduce.inference.translator import Translator
 from transduce.io.atomic_folder import atomic_file, recover_interrupted
 from transduce.io.lock import exclusive_lock
 from transduce.io.machine import keep_freed_memory
@@ -415,7 +415,7 @@ def _scored(
     """Translate with the paper's beam search, and score the references."""
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     translator = Translator.from_parts(model, prepared.tokenizer, search=recipe.search)
-    hypotheses = translation_texts(translator.translate(sources, extras=Extras(retry_loops=False)))
+    hypotheses = translation_texts(translator.translate(sources, retry_loops=False))
     forced = translator.score(sources, targets)
     score = bleu(hypotheses, targets, language=recipe.languages.target)
     return ScoredRow(
