@@ -375,7 +375,9 @@ def test_of_a_long_line_each_part_is_agreed_on(untrained: Transformer, tokenizer
 
 
 def test_an_n_best_list_is_not_agreed_on(translator: Translator):
-    with pytest.raises(ValueError, match=r"returns one translation: num_return_sequences must be 1, not 2$"):
+    with pytest.raises(
+        ValueError, match=r"returns one translation: num_return_sequences must be 1, not 2$"
+    ):
         translator.translate(["bread"], num_return_sequences=2, mbr=True)
 
 
