@@ -140,7 +140,26 @@ def test_what_belongs_to_a_report_needs_one(folder: Path, transduce: Transduce):
         said = transduce("evaluate", *files, word, folder / "poor.en")
 
         refuses(said, "--report FILE.html")
-    refuses(transduce("evaluate", *files, "--source", folder / "src.xx"), "--source")
+
+
+def test_copy_rates_of_given_translations(tmp_path: Path, transduce: Transduce):
+    texts = {
+        "source": "SHOW WARNINGS [limit row_count]\nuse 5 rows\n",
+        "target": "SHOW WARNINGS [limit row_count]\nnutze 5 Zeilen\n",
+        "hypotheses": "SHOW WALLS [limit limit_count]\nnutze 5 Zeilen\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    files = [part for name in texts for part in (f"--{name}", tmp_path / name)]
+
+    said = transduce("evaluate", *files, "--metric", "copies")
+
+    assert said.out.splitlines() == [
+        "copied code 0.00  % of 1 in source and reference",
+        "copied number 100.00  % of 1 in source and reference",
+        "copied capitals 50.00  % of 2 in source and reference",
+    ]
+    refuses(transduce("evaluate", *files[2:], "--metric", "copies"), "--source FILE")
 
 
 def test_unequal_lines_are_refused_before_a_model_translates(

@@ -37,7 +37,9 @@ def evaluate(
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="bleu, chrf, ter, exact or perplexity; repeatable [default: all]."),
+        typer.Option(
+            help="bleu, chrf, ter, exact, copies or perplexity; repeatable [default: all]."
+        ),
     ] = None,
     language: Annotated[
         str, typer.Option(help="Code of the target language [default: model's, or file name's].")
@@ -58,9 +60,10 @@ def evaluate(
 ) -> None:
     """Score translations: BLEU, chrF, TER and exact match with signatures, and perplexity.
 
-    Translations are made by a model from --source or read from --hypotheses. A report breaks the
-    scores down by sentence length and word frequency, and lists copied text, repetitions and the
-    worst sentences.
+    Translations are made by a model from --source or read from --hypotheses. With a source,
+    "copies" is the share of its identifiers, addresses, numbers and capitals that are kept. A
+    report breaks the scores down by sentence length and word frequency, and lists copied text,
+    repetitions and the worst sentences.
 
     Examples:
 
@@ -76,8 +79,10 @@ def evaluate(
             "--against and --train belong to a report: name its file with --report FILE.html"
         )
     if hypotheses is not None:
-        if model is not None or (source is not None and report is None):
-            raise ValueError("--hypotheses replaces a model and --source: leave those out")
+        if model is not None:
+            raise ValueError("--hypotheses replaces a model: leave one of the two out")
+        if metric and "copies" in metric and source is None:
+            raise ValueError("copy rates need the source: name it with --source FILE")
         if metric and "perplexity" in metric:
             raise ValueError("perplexity needs a model: name a model and --source FILE")
     elif model is None or source is None:
@@ -95,7 +100,7 @@ def _scores(inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bo
     """Score a model's or given translations and return what is printed."""
     language, tokenize, metric = scoring
     # Read all files before torch is imported: a wrong name fails at once.
-    sources = read_lines(inputs.source) if inputs.source and inputs.model else []
+    sources = read_lines(inputs.source) if inputs.source else None
     hypotheses = read_lines(inputs.hypotheses) if inputs.hypotheses else []
     references = read_lines(inputs.target)
 
@@ -106,6 +111,7 @@ def _scores(inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bo
         scores = score_lines(
             hypotheses,
             references,
+            sources=sources,
             language=_target_language(language, inputs),
             tokenize=tokenize,
             metrics=metrics,
@@ -118,7 +124,7 @@ def _scores(inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bo
         bundle = Bundle.load(inputs.model)
         scores, decoding = score_model(
             bundle,
-            sources,
+            sources or [],
             references=references,
             language=_target_language(language, inputs, model_language=bundle.languages.target),
             tokenize=tokenize,

@@ -173,7 +173,12 @@ def build_report(
     check_line_counts(systems, references, sources=sources)
     scored = [
         score_lines(
-            lines, references, language=language, tokenize=tokenize, metrics=scoring.metrics
+            lines,
+            references,
+            sources=sources,
+            language=language,
+            tokenize=tokenize,
+            metrics=scoring.metrics,
         )
         for _, lines in systems
     ]

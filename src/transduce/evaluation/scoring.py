@@ -14,6 +14,7 @@ from transduce.bundle.calibration import Confidence
 from transduce.data.batch import Batch, collate
 from transduce.data.config import BatchConfig
 from transduce.data.corpus import Pair, tidy
+from transduce.data.protection import copy_rates
 from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, exact_match, perplexity, ter
@@ -22,9 +23,9 @@ from transduce.inference.translator import Translation, Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 
-Metric = Literal["bleu", "chrf", "ter", "exact", "perplexity"]
+Metric = Literal["bleu", "chrf", "ter", "exact", "copies", "perplexity"]
 
-TEXT_METRICS: Final[tuple[Metric, ...]] = ("bleu", "chrf", "ter", "exact")
+TEXT_METRICS: Final[tuple[Metric, ...]] = ("bleu", "chrf", "ter", "exact", "copies")
 """Those that need no model."""
 
 
@@ -106,6 +107,7 @@ def score_lines(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,
+    sources: Sequence[str] | None = None,
     language: str = "",
     tokenize: str = "",
     metrics: Sequence[Metric] = TEXT_METRICS,
@@ -115,6 +117,7 @@ def score_lines(
     Args:
         hypotheses: translations, a line each.
         references: reference translations.
+        sources: source lines, for copy rates; None skips these.
         language: code of the target language.
         tokenize: BLEU's tokeniser, overriding the language's.
         metrics: in the order of the result; where BLEU has a note it comes last, and exact match
@@ -123,13 +126,17 @@ def score_lines(
     Raises:
         ValueError: for unequal numbers of lines or none.
     """
+    if sources is not None and len(sources) != len(references):
+        raise ValueError(_unequal(sources, references))
     measures = {
         "bleu": lambda: bleu(hypotheses, references, language=language, tokenize=tokenize),
         "chrf": lambda: chrf(hypotheses, references),
         "ter": lambda: ter(hypotheses, references, language=language),
         "exact": lambda: exact_match(hypotheses, references),
     }
-    scores = [measures[name]() for name in metrics if name != "perplexity"]
+    scores = [measures[name]() for name in metrics if name in measures]
+    if sources is not None and "copies" in metrics:
+        scores += copy_scores(sources, hypotheses, references)
     if any(score.note for score in scores):
         scores.sort(key=lambda score: (bool(score.note), score.name != "exact match"))
     return tuple(scores)
@@ -141,6 +148,27 @@ class ModelScores(NamedTuple):
     scores: tuple[Score, ...]
     decoding: str
     """`describe_decoding`; "" if nothing was translated."""
+
+
+def copy_scores(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+) -> list[Score]:
+    """Share of the identifiers, numbers and the like that translations keep, by built-in pattern.
+
+    Args:
+        sources: source lines.
+        hypotheses: the translation of each.
+        references: the reference translation of each; what it does not keep is not counted.
+    """
+    return [
+        Score(
+            name=f"copied {rate.pattern}",
+            value=rate.percent,
+            signature=f"% of {rate.spans:,} in source and reference",
+        )
+        for rate in copy_rates(sources, hypotheses, references)
+        if rate.spans
+    ]
 
 
 def score_model(
@@ -166,10 +194,7 @@ def score_model(
         ValueError: for unequal numbers of lines or none.
     """
     if len(sources) != len(references):
-        raise ValueError(
-            f"there are {len(sources)} source lines but {len(references)} references: line n must "
-            f"translate line n"
-        )
+        raise ValueError(_unequal(sources, references))
     scores: tuple[Score, ...] = ()
     decoding = ""
     if set(metrics) != {"perplexity"}:
@@ -178,6 +203,7 @@ def score_model(
         scores = score_lines(
             translation_texts(translations),
             references,
+            sources=sources,
             language=language or bundle.languages.target,
             tokenize=tokenize,
             metrics=metrics,
@@ -198,6 +224,13 @@ def perplexity_score(bundle: Bundle, sources: Sequence[str], references: Sequenc
 def translate_with(bundle: Bundle, sources: Sequence[str]) -> tuple[Translation, ...]:
     """Translate with a bundle as `transduce translate` does by default."""
     return tuple(Translator.from_bundle(bundle).translate(sources))
+
+
+def _unequal(sources: Sequence[str], references: Sequence[str]) -> str:
+    return (
+        f"there are {len(sources)} source lines but {len(references)} references: line n must "
+        f"translate line n"
+    )
 
 
 def translate_pairs(

@@ -513,6 +513,7 @@ class _Run(NamedTuple):
         scores = score_lines(
             hypotheses,
             [pair.target for pair in pairs],
+            sources=[pair.source for pair in pairs],
             language=self.recipe.languages.target,
             tokenize=self.recipe.score.bleu_tokenize,
         )
