@@ -103,11 +103,12 @@ def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
     size = measure_corpus(data)
     row = next((row for row in CORPUS_DEFAULTS if size.pairs < row.below), None)
     if row is None:
-        recipe = load_recipe("base", settings)
+        recipe = load_recipe("base", [*_tuned_search(settings), *settings])
         return RecipeChoice(
             recipe, _line(recipe, size, since="this much wants the paper's base model")
         )
-    recipe = load_recipe(FALLBACK, [*_settings(row, size, settings), *settings])
+    made = [*_settings(row, size, settings), *_tuned_search(settings), *settings]
+    recipe = load_recipe(FALLBACK, made)
     return RecipeChoice(recipe, _line(recipe, size, since=row.reason))
 
 
@@ -157,6 +158,12 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
     }
     named = explicit_settings(None, by_hand)
     return [f"{key}={value}" for key, value in settings.items() if key not in named]
+
+
+def _tuned_search(by_hand: Sequence[str]) -> list[str]:
+    """The length penalty is chosen on validation, unless it is set by hand."""
+    named = {"search.alpha", "train.tune_length_penalty"} & explicit_settings(None, by_hand)
+    return [] if named else ["train.tune_length_penalty=true"]
 
 
 def _positive_integer(key: str, settings: Sequence[str]) -> int:

@@ -51,6 +51,7 @@ from transduce.io.lock import LOCK_FILE, exclusive_lock
 from transduce.io.machine import commit, keep_freed_memory
 from transduce.model.transformer import Transformer
 from transduce.pipeline.finetune import StartModel
+from transduce.pipeline.length_penalty import propose_alpha
 from transduce.pipeline.prepare import (
     Prepared,
     check_positions,
@@ -438,9 +439,13 @@ class _Run(NamedTuple):
         """Average checkpoints, select the best weights, score them, and save the bundle."""
         selected = self.select_weights(trained)
         self.on_event(LogMessage(selected.name))
-        result = self.evaluate(selected, trained)
+        search, selected = self.tune_length_penalty(selected)
+        result = self._replace(recipe=replace(self.recipe, search=search)).evaluate(
+            selected, trained
+        )
         scores = _bundle_scores(result)
         bundle = _as_bundle(self.recipe, selected.model, prepared=self.prepared, scores=scores)
+        bundle.search = search
         bundle.confidence = fit_confidence(selected.translations, self.prepared.validation)
         bundle.save(self.out / "model")
 
@@ -455,13 +460,48 @@ class _Run(NamedTuple):
             kind = "running mean" if ema else "single checkpoint"
             if single := self.best_model(trained, model.embedding.weight.device):
                 candidates[f"the best {kind} (update {trained.state.best_update})"] = single
-        scored: list[_Candidate] = []
-        for name, candidate in candidates.items():
-            translations = self.translate(candidate, pairs, search=self.recipe.search)
-            texts = translation_texts(translations)
-            scores = recipe_bleu(self.recipe, texts, pairs), _chrf(texts, pairs)
-            scored.append(_Candidate(candidate, name, translations, *scores))
+        scored = [
+            self.candidate(candidate, name, search=self.recipe.search)
+            for name, candidate in candidates.items()
+        ]
         return _select(scored, perplexity=lambda model: self.perplexity(model, pairs).perplexity)
+
+    def candidate(self, model: Transformer, name: str, *, search: SearchConfig) -> _Candidate:
+        """Translate the validation pairs and score that."""
+        pairs = self.prepared.validation
+        translations = self.translate(model, pairs, search=search)
+        texts = translation_texts(translations)
+        return _Candidate(
+            model, name, translations, recipe_bleu(self.recipe, texts, pairs), _chrf(texts, pairs)
+        )
+
+    def tune_length_penalty(self, selected: _Candidate) -> tuple[SearchConfig, _Candidate]:
+        """Choose the length penalty on validation, where the recipe leaves it to that.
+
+        A short list proposes another exponent, which is taken only if all validation pairs, as
+        `translate` translates them, score higher with it.
+        """
+        recipe, pairs, model = self.recipe, self.prepared.validation, selected.model
+        if not recipe.train.tune_length_penalty:
+            return recipe.search, selected
+
+        def measure(texts: Sequence[str], some: Sequence[Pair]) -> tuple[float, float]:
+            score = recipe_bleu(recipe, texts, some)
+            return 0.0 if score.note else round(score.value, 2), _chrf(texts, some).value
+
+        alpha = propose_alpha(
+            model, self.prepared.tokenizer, pairs=pairs, search=recipe.search, measure=measure
+        )
+        if alpha == recipe.search.alpha:
+            return recipe.search, selected
+        search = replace(recipe.search, alpha=alpha)
+        tuned = self.candidate(model, f"length penalty {alpha:g}", search=search)
+        usual = selected._replace(name=f"length penalty {recipe.search.alpha:g}")
+        winner = _select([usual, tuned], perplexity=lambda model: 0.0)
+        self.on_event(LogMessage(f"{winner.name} (search.alpha)"))
+        if winner.translations is tuned.translations:
+            return search, tuned._replace(name=selected.name)
+        return recipe.search, selected
 
     def best_model(self, trained: TrainResult, device: torch.device) -> Transformer | None:
         """The model in best/; if that was lost, the same from its checkpoint, or None."""

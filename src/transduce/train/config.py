@@ -62,6 +62,10 @@ class TrainConfig:
     """α of R-Drop: two passes of each batch, with other dropout, are pulled together, which doubles
     the cost of an update; its authors used 5 for translation. 0: one pass."""
 
+    tune_length_penalty: bool = False
+    """At the end, choose `search.alpha` on validation, if there are at least 100 pairs; the model
+    keeps the choice. The default of runs without a recipe."""
+
     patience: int = 0
     """Early stopping: validations without a better loss before training stops; 0: never."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.sentences import sentences, write_sides
 
-from transduce.config import load_recipe
+from transduce.config import load_recipe, shipped_recipes
 from transduce.data.config import CorpusConfig
 from transduce.data.corpus import Pair
 from transduce.pipeline import defaults
@@ -180,3 +180,21 @@ def test_rows_rise():
     bounds = [row.below for row in CORPUS_DEFAULTS]
 
     assert bounds == sorted(set(bounds))
+
+
+@pytest.mark.parametrize(
+    ("settings", "tuned"),
+    [((), True), (("search.alpha=0.6",), False), (("train.tune_length_penalty=false",), False)],
+)
+@pytest.mark.parametrize("pairs", [5_000, 800_000])
+def test_the_length_penalty_is_chosen_on_validation_unless_it_is_set(
+    monkeypatch: pytest.MonkeyPatch, corpus: str, settings: tuple[str, ...], tuned: bool, pairs: int
+):
+    recipe = chosen(monkeypatch, corpus, *settings, pairs=pairs, tokens=20 * pairs).recipe
+
+    assert recipe.train.tune_length_penalty == tuned
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_recipes_keep_their_length_penalty(name: str):
+    assert not load_recipe(name).train.tune_length_penalty
