@@ -256,6 +256,7 @@ def test_what_is_lost_or_odd_is_said(open_page: Open, address: str):
             return
         said["lost"] = ["{name}"]
         said["sentences"][0] |= {"flag": 'repetition ("ha" ×4)', "mended": False}
+        said["sentences"][0]["unfamiliar"] = True
         route.fulfill(json=said)
 
     page = open_page(address)
@@ -263,7 +264,7 @@ def test_what_is_lost_or_odd_is_said(open_page: Open, address: str):
     page.get_by_label("Text to translate").fill(SENTENCE)
 
     notes = page.locator("#notes li")
-    expect(notes).to_contain_text(["{name}", 'may be repetitive: repetition ("ha" ×4)'])
+    expect(notes).to_contain_text(["{name}", 'may be repetitive: repetition ("ha" ×4)', "unlike"])
 
 
 @pytest.mark.parametrize(("status", "told"), [(429, "busy"), (503, "not ready"), (0, "reached")])

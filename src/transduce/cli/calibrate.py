@@ -32,7 +32,8 @@ def calibrate(model: ModelFolder, source: SourceText, target: ReferenceText) -> 
     folder = find_bundle(model)
     bundle = Bundle.load(folder)
     pairs = [Pair(*sides) for sides in zip(sources, targets, strict=True)]
-    bundle.confidence = fit_confidence(translate_with(bundle, sources), pairs)
+    translations = translate_with(bundle, sources)
+    bundle.confidence = fit_confidence(translations, pairs, tokenizer=bundle.tokenizer)
     curves = {"words": bundle.confidence.words, "sentences": bundle.confidence.sentences}
     missing = [name for name, curve in curves.items() if curve is None]
     if missing:

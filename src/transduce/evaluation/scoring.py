@@ -18,7 +18,7 @@ from transduce.data.protection import copy_rates
 from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, exact_match, perplexity, ter
-from transduce.inference.confidence import calibrate
+from transduce.inference.confidence import calibrate, fragmentation
 from transduce.inference.translator import Translation, Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
@@ -272,13 +272,24 @@ def translation_texts(translations: Sequence[Translation]) -> tuple[str, ...]:
     return tuple(translation.text for translation in translations)
 
 
-def fit_confidence(translations: Sequence[Translation], pairs: Sequence[Pair]) -> Confidence:
-    """Fit the confidence calibration to a model's translations of `pairs`."""
+def fit_confidence(
+    translations: Sequence[Translation], pairs: Sequence[Pair], *, tokenizer: Tokenizer
+) -> Confidence:
+    """Fit the confidence calibration to a model's translations of `pairs`.
+
+    Args:
+        translations: of each pair's source.
+        pairs: held-out pairs.
+        tokenizer: the model's.
+    """
+    sources = [tidy(pair.source) for pair in pairs]
+    pieces = map(tokenizer.pieces, tokenizer.encode_all(sources))
     return calibrate(
         [translation.pieces for translation in translations],
         [translation.log_probs for translation in translations],
         translations=translation_texts(translations),
         references=[tidy(pair.target) for pair in pairs],
+        fragmentations=[*map(fragmentation, sources, pieces)],
     )
 
 

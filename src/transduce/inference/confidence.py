@@ -10,9 +10,13 @@ may be right although it had close rivals. So a validation set is translated onc
 
 Both increase with the log-probability (isotonic regression: pool adjacent violators), and every
 value averages at least 50 observations. Without a measurement, confidence is None, never a guess.
+
+Nonsense is less probable than anything in the validation set, or splits into more pieces; there the
+confidence falls from the lowest one observed towards 0, which is an extrapolation.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,6 +31,7 @@ from transduce.inference.mbr import chrf
 MIN_OBSERVATIONS = 50
 """Observations averaged in one value of a calibration, at least."""
 _MAX_VALUES = 100  # of a calibration: more would be noise
+_SPECIAL_PIECE = re.compile("<unk>|<0x[0-9A-F]{2}>|</s>")
 
 
 class ScoredWord(NamedTuple):
@@ -61,6 +66,7 @@ def calibrate(
     *,
     translations: Sequence[str],
     references: Sequence[str],
+    fragmentations: Sequence[float] = (),
 ) -> Confidence:
     """Calibrate a model's word and sentence confidence on translations and their references.
 
@@ -69,6 +75,7 @@ def calibrate(
         log_probs: log-probability of each piece.
         translations: their text.
         references: the reference of each.
+        fragmentations: fragmentation of each source; empty if they are not to be examined.
     """
     translated_words = [scored_words(*pair) for pair in zip(pieces, log_probs, strict=True)]
     nonblank = [index for index, scores in enumerate(log_probs) if scores]
@@ -79,7 +86,29 @@ def calibrate(
             [translations[index] for index in nonblank],
             [references[index] for index in nonblank],
         ),
+        max_fragmentation=float(np.percentile(fragmentations, 99)) if fragmentations else None,
     )
+
+
+def fragmentation(text: str, pieces: Sequence[str]) -> float:
+    """Return the pieces per character of a source; an unknown character counts as two pieces.
+
+    Words that training did not contain split into short pieces.
+
+    Args:
+        text: the source.
+        pieces: its pieces; unknown ones and bytes have the form "<...>".
+
+    >>> fragmentation("sun", ["▁sun"]), fragmentation("xyz", ["▁x", "y", "z"])
+    (0.3333333333333333, 1.0)
+    >>> fragmentation("xy猫", ["▁x", "y", "<unk>"])
+    1.3333333333333333
+    """
+    characters = sum(not char.isspace() for char in text)
+    known = [piece.replace("▁", "") for piece in pieces if not _SPECIAL_PIECE.fullmatch(piece)]
+    known = [piece for piece in known if piece]
+    unknown = max(0, characters - sum(map(len, known)))
+    return (len(known) + 2 * unknown) / max(characters, 1)
 
 
 def scored_words(pieces: Sequence[str], log_probs: Sequence[float]) -> tuple[ScoredWord, ...]:
@@ -156,6 +185,7 @@ def fit_calibration(
         log_probs=tuple(knots.tolist()),
         worth=tuple(values.clip(0.0, 1.0).tolist()),
         observations=len(order),
+        lowest=min(float(np.percentile(log_probs, 1)), float(knots[0]), 0.0),
     )
 
 

@@ -27,7 +27,7 @@ from transduce.documents.markup import (
     segment_text,
 )
 from transduce.inference.alignment import align, to_pharaoh
-from transduce.inference.confidence import word_confidences
+from transduce.inference.confidence import fragmentation, word_confidences
 from transduce.inference.decode import (
     DEFAULT_EXTRAS,
     DecodeOptions,
@@ -101,6 +101,9 @@ class Translation:
 
     confidence: float | None = None
     """Estimated quality, 0 to 1; None without a calibration or token scores."""
+
+    unfamiliar: bool = False
+    """Whether source or translation is unlike the validation set: the confidence is a guess."""
 
     words: tuple[tuple[str, float], ...] = ()
     """Each word with its confidence, likewise."""
@@ -601,6 +604,7 @@ class Translator:
         if len(log_probs) < len(ids):  # a part without token scores
             log_probs = ()
         confidence = self.confidence or Confidence()
+        split = self._fragmentation(sentence) if confidence.max_fragmentation else 0.0
         return Translation(
             source=sentence,
             text=self._text(best),
@@ -612,9 +616,14 @@ class Translator:
             parts=max(1, len(parts)),
             flag=next((result.flags[r] for r in requests if r in result.flags), ""),
             mended=any(request in result.retried for request in requests),
-            confidence=confidence.sentence_confidence(log_probs),
+            confidence=confidence.sentence_confidence(log_probs, fragmentation=split),
+            unfamiliar=confidence.is_unfamiliar(log_probs, fragmentation=split),
             words=word_confidences(confidence, pieces, log_probs),
         )
+
+    def _fragmentation(self, sentence: str) -> float:
+        source = tidy(sentence)
+        return fragmentation(source, self._tokenizer.pieces(self._tokenizer.encode(source)))
 
     def _text(self, hypotheses: Sequence[Hypothesis]) -> str:
         texts = (self._tokenizer.decode(hypothesis.ids).strip() for hypothesis in hypotheses)

@@ -446,7 +446,9 @@ class _Run(NamedTuple):
         scores = _bundle_scores(result)
         bundle = _as_bundle(self.recipe, selected.model, prepared=self.prepared, scores=scores)
         bundle.search = search
-        bundle.confidence = fit_confidence(selected.translations, self.prepared.validation)
+        bundle.confidence = fit_confidence(
+            selected.translations, self.prepared.validation, tokenizer=self.prepared.tokenizer
+        )
         bundle.save(self.out / "model")
 
     def select_weights(self, trained: TrainResult) -> _Candidate:

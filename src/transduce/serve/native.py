@@ -140,6 +140,8 @@ class SentenceTranslation(StrictModel):
     """Number of parts into which an overlong sentence was split."""
     confidence: float | None
     """From 0 to 1; null if the model is not calibrated."""
+    unfamiliar: bool
+    """Whether the sentence is unlike the training data."""
     pieces: list[ScoredPiece]
     words: list[WordConfidence]
     others: list[TranslationBody]
@@ -389,6 +391,7 @@ def _sentence(result: SentenceResult) -> SentenceTranslation:
         mended=translation.mended,
         parts=translation.parts,
         confidence=translation.confidence,
+        unfamiliar=translation.unfamiliar,
         pieces=[
             ScoredPiece(piece=piece, log_prob=log_prob)
             for piece, log_prob in zip(translation.pieces, log_probs, strict=True)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from transduce.bundle.calibration import Calibration, Confidence
 from transduce.inference.confidence import (
     MIN_OBSERVATIONS,
     ScoredWord,
+    calibrate,
     calibration_error,
     fit_calibration,
     fit_sentences,
@@ -206,6 +208,8 @@ def test_what_is_written_is_read():
         ({"worth": [0.1, 0.05, 0.2]}, "rising"),
         ({"worth": [], "log_probs": []}, "rising"),
         ({"worth": ["a", "b", "c"]}, "number"),
+        ({"lowest": 0.5}, "lowest"),
+        ({"lowest": -3.0}, "lowest"),
         ({"more": 1}, "words.more"),
     ],
 )
@@ -229,3 +233,53 @@ def test_the_calibration_error_is_the_mean_gap():
     assert calibration_error([0.2, 0.8, 0.2, 0.8], [0.0, 1.0, 1.0, 1.0], bins=2) == pytest.approx(
         0.25
     )
+
+
+def test_below_all_observations_confidence_falls_towards_nothing():
+    """Nonsense had the confidence of the least probable translations observed: 0.95."""
+    curve = Calibration(log_probs=(-0.1, 0.0), worth=(0.9, 1.0), observations=500, lowest=-0.2)
+
+    assert curve.confidence(-0.2) == pytest.approx(0.9)
+    assert curve.confidence(-0.8) == pytest.approx(0.9 / 4)
+    assert replace(curve, lowest=None).confidence(-0.8) == pytest.approx(0.9)
+
+
+def test_a_fit_knows_where_its_observations_end():
+    log_probs = np.linspace(-2.0, -0.1, 400)
+
+    curve = fit_calibration(log_probs, np.ones(400))
+
+    assert curve is not None
+    assert curve.lowest == pytest.approx(np.percentile(log_probs, 1))
+
+
+def test_a_source_in_more_pieces_than_any_observed_lowers_confidence():
+    confidence = Confidence(sentences=LINE, max_fragmentation=0.5)
+
+    assert confidence.sentence_confidence([-2.0], fragmentation=0.5) == pytest.approx(0.5)
+    assert confidence.sentence_confidence([-2.0], fragmentation=1.0) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("log_prob", "split", "unfamiliar"),
+    [(-1.0, 0.3, False), (-9.0, 0.3, True), (-1.0, 1.1, True), (-6.0, 0.7, True)],
+)
+def test_what_leaves_the_observed_range_is_unfamiliar(
+    log_prob: float, split: float, unfamiliar: bool
+):
+    line = replace(LINE, lowest=-4.0)
+    confidence = Confidence(sentences=line, max_fragmentation=0.5)
+
+    assert confidence.is_unfamiliar([log_prob], fragmentation=split) is unfamiliar
+
+
+def test_a_calibration_examines_the_sources():
+    confidence = calibrate(
+        [["a"]] * 100,
+        [[-0.5]] * 100,
+        translations=["a"] * 100,
+        references=["a"] * 100,
+        fragmentations=[0.2] * 99 + [0.4],
+    )
+
+    assert confidence.max_fragmentation == pytest.approx(0.202)

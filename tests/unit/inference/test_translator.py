@@ -435,6 +435,18 @@ def test_confidence_is_told_from_ln_p(untrained: Transformer, tokenizer: Tokeniz
     assert found.words == (("ein", pytest.approx(1 + mean)), ("Buch", pytest.approx(1 + mean)))
 
 
+@pytest.mark.parametrize(("source", "unfamiliar"), [("a book", False), ("猫猫猫猫", True)])
+def test_a_source_unlike_the_validation_set_is_unfamiliar(
+    source: str, unfamiliar: bool, untrained: Transformer, tokenizer: Tokenizer
+):
+    engine = Scripted(constant(tokenizer, "ein Buch"))
+    sure = Confidence(sentences=LINE, max_fragmentation=0.9)
+
+    (found,) = scripted(engine, untrained, tokenizer, sure=sure).translate([source])
+
+    assert found.unfamiliar is unfamiliar
+
+
 def test_without_detail_there_is_neither_ln_p_nor_confidence(
     untrained: Transformer, tokenizer: Tokenizer
 ):

@@ -64,13 +64,14 @@ export const showAlternatives = (list, sentence, onSelect) => {
 export const warnings = ({ lost, sentences }) => {
   const texts = [];
   if (lost.length) texts.push(`Not preserved: ${lost.join(", ")}`);
-  sentences.forEach(({ flag, mended, parts }, index) => {
+  sentences.forEach(({ flag, mended, parts, unfamiliar }, index) => {
     const subject = sentences.length > 1 ? `Sentence ${index + 1}` : "The translation";
     if (mended) {
       texts.push(`${subject} was retranslated because of a repetition${flag ? `: ${flag}` : ""}.`);
     } else if (flag) {
       texts.push(`${subject} may be repetitive: ${flag}.`);
     }
+    if (unfamiliar) texts.push(`${subject} is unreliable: the text is unlike anything the model learned.`);
     if (parts > 1) texts.push(`${subject} exceeded the maximum length and was split into ${parts} parts.`);
   });
   return texts;
