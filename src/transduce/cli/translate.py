@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
@@ -19,6 +19,9 @@ from transduce.cli.translate_documents import (
     translate_document,
     translation_warnings,
 )
+from transduce.io.atomic_folder import MANIFEST, sha256
+from transduce.io.machine import VERSION
+from transduce.io.resumable import LineOutput, resumable_output
 from transduce.io.streams import open_lines, open_output
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from transduce.inference.glossary import Term
     from transduce.inference.translator import Translation, Translator
 
+_PLACES = ("input", "output", "workers", "threads", "also")  # options without effect on the output
 _CHUNK = 4096  # lines per call, so that output streams while a long input is read
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -41,6 +45,8 @@ class _OutputOptions(NamedTuple):
     confidence: bool
     interactive: bool
     """Whether to translate line by line, for a person who types."""
+    settings: Mapping[str, str]
+    """What determines the translations, besides the input."""
 
 
 @app.command()
@@ -156,6 +162,7 @@ def translate(
       transduce translate runs/mine --sample --top-k 10 --beam 8 --nbest 8 < in.txt
       transduce translate runs/a --with runs/b --with runs/c < in.txt
     """
+    given = dict(locals())
     _check_options(
         mbr=mbr, nbest=nbest, as_json=as_json, confidence=confidence, ensemble=bool(also)
     )
@@ -232,7 +239,8 @@ def translate(
             )
             return
         interactive = input is None and sys.stdin.isatty()
-        options = _OutputOptions(output, align, nbest, as_json, confidence, interactive)
+        settings = _output_settings(given, [model, *(also or ())], terms=terms)
+        options = _OutputOptions(output, align, nbest, as_json, confidence, interactive, settings)
         _translate_lines(translator, run, lines, terms=terms, options=options)
 
 
@@ -250,14 +258,11 @@ def _translate_lines(
 
     applied = GlossaryReport()
     chunk_size = 1 if options.interactive else _CHUNK
-    alignments = open_output(options.align) if options.align else nullcontext()
-    with (
-        open_output(options.output) as out,
-        alignments as links,
-        line_counter(sys.stderr) as count,
-    ):
+    with _open_outputs(options, lines) as out, line_counter(sys.stderr) as count:
         print_stderr(translator.engine_description)
-        done = 0
+        done = out.done
+        if done:
+            print_stderr(f"continuing {options.output} at line {done + 1:,}")
         while chunk := list(islice(lines, chunk_size)):
             translations = run(
                 chunk,
@@ -267,15 +272,45 @@ def _translate_lines(
             for number, translation in enumerate(translations, done + 1):
                 for warning in translation_warnings(translation):
                     print_stderr(f"line {number}: {warning}")
-                out.write(_format(number, translation, options=options).encode())
-                if links is not None:
-                    links.write(f"{translator.alignment(translation)}\n".encode())
-            out.flush()
+                out.write(_format(number, translation, options=options))
+                if options.align is not None:
+                    out.write(f"{translator.alignment(translation)}\n", stream=1)
+            out.commit(chunk)
             texts = ((translation.source, translation.text) for translation in translations)
             applied += glossary_report(texts, terms, first_line=done + 1)
             done += len(chunk)
     if terms:
         print_stderr(applied.summary())
+
+
+@contextmanager
+def _open_outputs(options: _OutputOptions, lines: Iterator[str]) -> Generator[LineOutput]:
+    """Open the output, and the alignments'; resumable if both are files."""
+    files = [file for file in (options.output, options.align) if file is not None]
+    regular = all(file.is_file() or not file.exists() for file in files)
+    if options.output is not None and regular and not options.interactive:
+        with resumable_output(files, lines, settings=options.settings) as output:
+            yield output
+        return
+    with ExitStack() as stack:
+        paths = (options.output, *files[-1:]) if options.align else (options.output,)
+        yield LineOutput([stack.enter_context(open_output(path)) for path in paths])
+
+
+def _output_settings(
+    options: Mapping[str, object], models: Sequence[Path], *, terms: "tuple[Term, ...]"
+) -> Mapping[str, str]:
+    """Return all that determines the output besides the input, for `resumable_output`."""
+    from transduce.bundle.bundle import find_bundle
+
+    shortlist = options["shortlist"]
+    return {
+        **{name: str(value) for name, value in options.items() if name not in _PLACES},
+        "model": " ".join(sha256(find_bundle(model) / MANIFEST) for model in models),
+        "glossary": " ".join(map(str, terms)),
+        "shortlist": sha256(shortlist) if isinstance(shortlist, Path) else "",
+        "version of transduce": VERSION,
+    }
 
 
 def make_plan(workers: int | None, threads: int | None, compute_type: str) -> "Plan | None":
