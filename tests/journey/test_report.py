@@ -40,6 +40,9 @@ def test_a_model_is_reported_on_with_its_runs_words(
     html = page.read_text()
     assert "perplexity" in html
     assert "the 481 training pairs of run" in html
+    assert "<title>Evaluation</title>" in html  # the model was made without languages
+    assert "beam " in html
+    assert str(run.corpus / "test.src") in html
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
@@ -83,6 +86,7 @@ def test_two_systems_stand_side_by_side(folder: Path, transduce: Transduce):
     assert len(found["breakdown"]["gains"]) == 10
     html = page.read_text()
     assert "Largest gains" in html
+    assert "<title>Evaluation, xx → en</title>" in html
     assert "&lt;klein&gt;" in html
 
 
@@ -126,6 +130,7 @@ def test_mistakes_are_one_line_and_write_nothing(folder: Path, transduce: Transd
     refuses(report("--metric", "rouge"), "'rouge'")
     refuses(report("--metric", "perplexity"), "perplexity needs a model")
     refuses(report("--tokenize", "spaces"), "'spaces'")
+    refuses(report("--origins", short), "the file of origins has 1 lines")
     refuses(report(to=folder), f"{folder} is a folder")
     refuses(report(to=folder / "no" / "report.html"), str(folder / "no"))
     refuses(report(to=good), "good.en would replace one of its inputs")
@@ -136,7 +141,7 @@ def test_mistakes_are_one_line_and_write_nothing(folder: Path, transduce: Transd
 def test_what_belongs_to_a_report_needs_one(folder: Path, transduce: Transduce):
     files = ("--hypotheses", folder / "good.en", "--target", folder / "ref.en")
 
-    for word in ("--against", "--train"):
+    for word in ("--against", "--train", "--origins"):
         said = transduce("evaluate", *files, word, folder / "poor.en")
 
         refuses(said, "--report FILE.html")

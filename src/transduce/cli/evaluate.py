@@ -1,14 +1,18 @@
 """transduce evaluate."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from transduce.cli.app import BleuTokenizer, app, file_language, print_stderr, print_stdout
 from transduce.io.streams import open_lines, open_output, read_lines
+
+if TYPE_CHECKING:
+    from transduce.evaluation.report import SystemOutput
 
 
 class _Inputs(NamedTuple):
@@ -20,6 +24,7 @@ class _Inputs(NamedTuple):
     target: Path
     against: Path | None
     train: Path | None
+    origins: Path | None
 
 
 @app.command()
@@ -56,14 +61,18 @@ def evaluate(
         Path | None,
         typer.Option(help="Target side of the training text, for word frequencies [the run's]."),
     ] = None,
+    origins: Annotated[
+        Path | None,
+        typer.Option(help="Document or domain of each line, to break the scores down by."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
     """Score translations: BLEU, chrF, TER and exact match with signatures, and perplexity.
 
     Translations are made by a model from --source or read from --hypotheses. With a source,
     "copies" is the share of its identifiers, addresses, numbers and capitals that are kept. A
-    report breaks the scores down by sentence length and word frequency, and lists copied text,
-    repetitions and the worst sentences.
+    report breaks the scores down by sentence length, origin and word frequency, and lists copied
+    and lost text, repetitions, and the worst, median and random sentences.
 
     Examples:
 
@@ -74,9 +83,10 @@ def evaluate(
     """
     if target is None:
         raise ValueError("evaluation needs references: name them with --target FILE")
-    if report is None and (against is not None or train is not None):
+    if report is None and (against or train or origins):
         raise ValueError(
-            "--against and --train belong to a report: name its file with --report FILE.html"
+            "--against, --train and --origins belong to a report: name its file with --report "
+            "FILE.html"
         )
     if hypotheses is not None:
         if model is not None:
@@ -87,7 +97,7 @@ def evaluate(
             raise ValueError("perplexity needs a model: name a model and --source FILE")
     elif model is None or source is None:
         raise ValueError("name a model and its input, MODEL --source FILE, or --hypotheses FILE")
-    inputs = _Inputs(model, hypotheses, source, target, against, train)
+    inputs = _Inputs(model, hypotheses, source, target, against, train, origins)
     scoring = (language, tokenize, metric or [])
     if report is not None:
         print_stdout(_write_report(report, inputs, scoring=scoring, as_json=as_json))
@@ -143,6 +153,37 @@ def _target_language(given: str, inputs: _Inputs, *, model_language: str = "") -
     return given or named or file_language(inputs.target, inputs.hypotheses)
 
 
+def _output(
+    inputs: _Inputs, name: str, *, texts: Mapping[Path | None, list[str]], perplexity: bool
+) -> "SystemOutput":
+    """Translate with the model, or take the given translations; count the training text's words."""
+    from transduce.data.segmentation import count_words
+    from transduce.evaluation.report import SystemOutput, TrainingText, translate_test_set
+    from transduce.evaluation.significance import System
+
+    if inputs.model:
+        from transduce.inference.engines.parallel import enable_worker_processes
+
+        enable_worker_processes()
+        output = translate_test_set(
+            inputs.model,
+            name,
+            sources=texts.get(inputs.source, []),
+            references=texts[inputs.target],
+            perplexity=perplexity,
+        )
+    else:
+        output = SystemOutput(System(name, texts[inputs.hypotheses]))
+    codes = [file_language(path) for path in (inputs.source, inputs.target)]
+    if not output.direction and all(codes):
+        output = output._replace(direction=" → ".join(codes))
+    if inputs.train:
+        with open_lines(inputs.train) as lines:
+            training = TrainingText(inputs.train.name, count_words(lines))
+        output = output._replace(training=training)
+    return output
+
+
 def _write_report(
     file: Path, inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bool
 ) -> str:
@@ -151,21 +192,17 @@ def _write_report(
         raise ValueError(f"{file} is a folder: name a file for the page, such as report.html")
     if any(path is not None and path.resolve() == file.resolve() for path in inputs):
         raise ValueError(f"--report {file} would replace one of its inputs: name another file")
-    files = (inputs.target, inputs.source, inputs.hypotheses, inputs.against)
+    files = (inputs.target, inputs.source, inputs.hypotheses, inputs.against, inputs.origins)
     texts: dict[Path | None, list[str]] = {
         path: read_lines(path) for path in files if path is not None
     }
     references, sources = texts[inputs.target], texts.get(inputs.source)
     with open_output(file) as page:
-        from transduce.data.segmentation import count_words
         from transduce.evaluation.breakdown import check_line_counts
         from transduce.evaluation.report import (
             ScoringOptions,
-            SystemOutput,
-            TrainingText,
             build_report,
             to_html,
-            translate_test_set,
         )
         from transduce.evaluation.scoring import select_metrics
         from transduce.evaluation.significance import System, distinct_names
@@ -175,24 +212,11 @@ def _write_report(
         system = inputs.model.resolve() if inputs.model else inputs.hypotheses
         names = distinct_names([path for path in (system, inputs.against) if path is not None])
         against = System(names[1], texts[inputs.against]) if inputs.against else None
-        check_line_counts([against] if against else [], references, sources=sources)
-        if inputs.model:
-            from transduce.inference.engines.parallel import enable_worker_processes
-
-            enable_worker_processes()
-            output = translate_test_set(
-                inputs.model,
-                names[0],
-                sources=sources or [],
-                references=references,
-                perplexity="perplexity" in metrics,
-            )
-        else:
-            output = SystemOutput(System(names[0], texts[inputs.hypotheses]))
-        if inputs.train:
-            with open_lines(inputs.train) as lines:
-                training = TrainingText(inputs.train.name, count_words(lines))
-            output = output._replace(training=training)
+        origins = texts.get(inputs.origins)
+        check_line_counts(
+            [against] if against else [], references, sources=sources, origins=origins
+        )
+        output = _output(inputs, names[0], texts=texts, perplexity="perplexity" in metrics)
         report = build_report(
             output,
             references,
@@ -203,6 +227,14 @@ def _write_report(
                 tokenize,
                 metrics,
             ),
+            origins=origins,
+            files={
+                "Source": inputs.source,
+                "References": inputs.target,
+                "Translations": inputs.hypotheses,
+                "Compared with": inputs.against,
+                "Origins": inputs.origins,
+            },
         )
         page.write(to_html(report).encode())
     if output.decoding:

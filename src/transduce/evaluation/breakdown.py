@@ -8,17 +8,22 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import nsmallest
 from itertools import repeat
+from random import Random
 from typing import Final, Literal
 
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 
 from transduce.data.segmentation import count_words, find_repetition, words
+from transduce.evaluation.copied_text import KINDS, copied_text
 
 WORST_SENTENCES: Final = 20
 """Number of lowest-scoring sentences shown."""
+EXAMPLE_SENTENCES: Final = 10
+"""Number of random sentences, and of those around the median, shown."""
 CHANGED_SENTENCES: Final = 10
 """Number of largest gains, and of largest losses, against another system shown."""
 LENGTH_BOUNDS: Final = (5, 10, 15, 20, 30, 40, 60)
@@ -30,6 +35,7 @@ RATIO_LABELS: Final = ("under 0.5", "0.5 to 0.8", "0.8 to 1.25", "1.25 to 2", "o
 
 _SHORT, _LONG = (0.5, 0.8), (1.25, 2.0)
 _EXAMPLES: Final = 5
+_LOST_EXAMPLES: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +49,38 @@ class LengthBucket:
     """Corpus BLEU of these lines."""
     chrf: tuple[float, ...]
     """Mean sentence chrF2."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OriginScores:
+    """Scores of the lines of one origin."""
+
+    origin: str
+    lines: int
+    bleu: tuple[float, ...]
+    chrf: tuple[float, ...]
+    """Mean sentence chrF2."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopyLosses:
+    """Text of one kind that source and reference share and the translation should keep."""
+
+    kind: str
+    """Of `copied_text.KINDS`."""
+    times: int
+    lost: tuple[int, ...]
+    """How many of them each system's translations lack."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LostText:
+    """An example of text that a translation should have copied."""
+
+    line: int
+    """Counted from 1."""
+    text: str
+    hypothesis: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +148,8 @@ class ErrorCounts:
     """Length ratio: hypothesis words / reference words."""
     brevity: float
     """BLEU's brevity penalty; 1 means none."""
+    lost: tuple[LostText, ...]
+    """The first examples of text that was not copied."""
     ratios: tuple[int, ...]
     """Lines by length ratio, one count per `RATIO_LABELS`; empty references are left out."""
 
@@ -131,8 +171,16 @@ class Breakdown:
     ratios: tuple[str, ...]
     """Labels of the counts in `ErrorCounts.ratios`."""
     faults: tuple[ErrorCounts, ...]
+    copies: tuple[CopyLosses, ...]
+    """By kind, for kinds that occur."""
+    origins: tuple[OriginScores, ...]
+    """In order of appearance; empty if origins are unknown."""
     worst: tuple[ScoredSentence, ...]
     """The first system's sentences by chrF2, lowest first."""
+    median: tuple[ScoredSentence, ...]
+    """Those in the middle."""
+    random: tuple[ScoredSentence, ...]
+    """Drawn from all, in order; the same for every system."""
     gains: tuple[ScoredSentence, ...]
     """Where the first system is furthest above the second."""
     losses: tuple[ScoredSentence, ...]
@@ -196,6 +244,9 @@ class SystemStatistics:
         self.chrf: list[float] = []
         self.all = LineStatistics()
         self.lengths: dict[int, LineStatistics] = {}
+        self.origins: dict[str, LineStatistics] = {}
+        self.copies, self.lost = Counter[str](), Counter[str]()
+        self._lost: list[LostText] = []
         self.frequency_classes = [WordMatches() for _ in range(len(FREQUENCY_BOUNDS) + 1)]
         self._copied: Counter[str] = Counter()
         self._repetitions: list[RepetitionExample] = []
@@ -203,17 +254,19 @@ class SystemStatistics:
         self._empty = self._copied_lines = self._repeated = 0
         self._ratios = [0] * len(RATIO_LABELS)
 
-    def add(self, line: str, reference: str, *, source: str | None) -> None:
+    def add(self, line: str, reference: str, *, source: str | None, origin: str = "") -> None:
         """Count one line.
 
         Args:
             line: the translation.
             reference: the reference translation.
             source: the source line; without it copies are not counted.
+            origin: where the line is from.
         """
         line_words, reference_words = words(line), words(reference)
         source_words = reference_words if source is None else words(source)
-        self._score(line, reference, length=len(source_words))
+        self._score(line, reference, length=len(source_words), origin=origin)
+        self._count_lost(line, reference, reference if source is None else source)
         self._count_lengths(len(line_words), len(reference_words))
         if repeated := find_repetition(line_words, reference_words):
             self._repeated += 1
@@ -244,17 +297,28 @@ class SystemStatistics:
             repetitions=tuple(self._repetitions),
             ratio=self._words / self._reference_words if self._reference_words else 1.0,
             brevity=self.all.bleu().bp,
+            lost=tuple(self._lost),
             ratios=tuple(self._ratios),
         )
 
-    def _score(self, line: str, reference: str, *, length: int) -> None:
+    def _count_lost(self, line: str, reference: str, source: str) -> None:
+        required = copied_text(source) & copied_text(reference)
+        lost = required - copied_text(line) if required else required
+        for counts, copies in ((self.copies, required), (self.lost, lost)):
+            for copied, times in copies.items():
+                counts[copied.kind] += times
+        free = _LOST_EXAMPLES - len(self._lost)
+        line_number = len(self.chrf)
+        self._lost += [LostText(line=line_number, text=t, hypothesis=line) for _, t in lost][:free]
+
+    def _score(self, line: str, reference: str, *, length: int, origin: str) -> None:
         # Identical lines score 100 even when both are empty, which chrF would score 0.
         identical = line == reference
         chrf = 100.0 if identical else float(self._chrf.sentence_score(line, [reference]).score)
         bleu = self._bleu.corpus_score([line], [[reference]])
         self.chrf.append(chrf)
         bucket = self.lengths.setdefault(bisect_left(LENGTH_BOUNDS, length), LineStatistics())
-        for statistics in (self.all, bucket):
+        for statistics in (self.all, bucket, self.origins.setdefault(origin, LineStatistics())):
             statistics.add(bleu, chrf)
 
     def _count_lengths(self, line_words: int, reference_words: int) -> None:
@@ -285,6 +349,7 @@ def break_down(
     bleu: BLEU,
     sources: Sequence[str] | None = None,
     training: Mapping[str, int] | None = None,
+    origins: Sequence[str] | None = None,
 ) -> Breakdown:
     """Break down the translations of one or two systems.
 
@@ -294,35 +359,28 @@ def break_down(
         bleu: sacreBLEU's metric, set up for the language.
         sources: source lines; without them length is the references' and copies are not counted.
         training: word counts of the training text's target side.
+        origins: where each line is from, such as its document or domain.
 
     Raises:
         ValueError: for unequal numbers of lines or none.
     """
     assert len(systems) in (1, 2)
-    check_line_counts(systems, references, sources=sources)
+    check_line_counts(systems, references, sources=sources, origins=origins)
     training_counts = count_words(references) if training is None else training
     statistics: list[SystemStatistics] = []
     for _, lines in systems:
         system = SystemStatistics(bleu, training_counts)
-        for line, reference, source in zip(
-            lines, references, sources or repeat(None, len(references)), strict=True
-        ):
-            system.add(line, reference, source=source)
+        of_lines = sources or repeat(None, len(references)), origins or repeat("", len(references))
+        for line, reference, source, origin in zip(lines, references, *of_lines, strict=True):
+            system.add(line, reference, source=source, origin=origin)
         statistics.append(system)
-
-    def sentences(indices: Iterable[int]) -> tuple[ScoredSentence, ...]:
-        return tuple(
-            ScoredSentence(
-                line=index + 1,
-                source=None if sources is None else sources[index],
-                reference=references[index],
-                hypotheses=tuple(lines[index] for _, lines in systems),
-                chrf=tuple(system.chrf[index] for system in statistics),
-            )
-            for index in indices
-        )
-
+    sentences = partial(
+        _sentences, systems=systems, references=references, sources=sources, statistics=statistics
+    )
     scores = statistics[0].chrf
+    ranked = sorted(range(len(scores)), key=scores.__getitem__)
+    middle = max(0, len(scores) // 2 - EXAMPLE_SENTENCES // 2)
+    drawn = Random(1).sample(range(len(scores)), min(EXAMPLE_SENTENCES, len(scores)))
     imperfect = (number for number, score in enumerate(scores) if score < 100)
     gains, losses = _changes(scores, statistics[-1].chrf)
     return Breakdown(
@@ -334,6 +392,10 @@ def break_down(
         own_frequencies=training is None,
         ratios=RATIO_LABELS,
         faults=tuple(system.errors(copies=sources is not None) for system in statistics),
+        copies=_copies(statistics),
+        origins=_by_origin(statistics) if origins else (),
+        median=sentences(ranked[middle : middle + EXAMPLE_SENTENCES]),
+        random=sentences(sorted(drawn)),
         worst=sentences(nsmallest(WORST_SENTENCES, imperfect, key=scores.__getitem__)),
         gains=sentences(gains),
         losses=sentences(losses),
@@ -345,6 +407,7 @@ def check_line_counts(
     references: Sequence[str],
     *,
     sources: Sequence[str] | None = None,
+    origins: Sequence[str] | None = None,
     purpose: str = "report on",
 ) -> None:
     """Check that all texts have the same number of lines.
@@ -353,6 +416,7 @@ def check_line_counts(
         systems: name and lines of each system.
         references: reference translations.
         sources: source lines, if known.
+        origins: origins of the lines, if known.
         purpose: what the lines are needed for, in the error message.
 
     Raises:
@@ -360,8 +424,8 @@ def check_line_counts(
     """
     if not references:
         raise ValueError(f"there is nothing to {purpose}: the references have no lines")
-    for name, lines in [*systems, *([] if sources is None else [("the source", sources)])]:
-        if len(lines) != len(references):
+    for name, lines in [*systems, ("the source", sources), ("the file of origins", origins)]:
+        if lines is not None and len(lines) != len(references):
             raise ValueError(
                 f"{name} has {len(lines)} lines but there are {len(references)} references: "
                 f"line n must translate line n"
@@ -378,6 +442,49 @@ def _by_length(statistics: Sequence[SystemStatistics]) -> tuple[LengthBucket, ..
         )
         for index, label in enumerate(_range_labels(0, LENGTH_BOUNDS))
         if index in statistics[0].lengths
+    )
+
+
+def _sentences(
+    indices: Iterable[int],
+    *,
+    systems: Sequence[tuple[str, Sequence[str]]],
+    references: Sequence[str],
+    sources: Sequence[str] | None,
+    statistics: Sequence[SystemStatistics],
+) -> tuple[ScoredSentence, ...]:
+    return tuple(
+        ScoredSentence(
+            line=index + 1,
+            source=None if sources is None else sources[index],
+            reference=references[index],
+            hypotheses=tuple(lines[index] for _, lines in systems),
+            chrf=tuple(system.chrf[index] for system in statistics),
+        )
+        for index in indices
+    )
+
+
+def _copies(statistics: Sequence[SystemStatistics]) -> tuple[CopyLosses, ...]:
+    times = statistics[0].copies
+    return tuple(
+        CopyLosses(
+            kind=kind, times=times[kind], lost=tuple(system.lost[kind] for system in statistics)
+        )
+        for kind in KINDS
+        if times[kind]
+    )
+
+
+def _by_origin(statistics: Sequence[SystemStatistics]) -> tuple[OriginScores, ...]:
+    return tuple(
+        OriginScores(
+            origin=origin,
+            lines=lines.lines,
+            bleu=tuple(float(system.origins[origin].bleu().score) for system in statistics),
+            chrf=tuple(system.origins[origin].chrf for system in statistics),
+        )
+        for origin, lines in statistics[0].origins.items()
     )
 
 

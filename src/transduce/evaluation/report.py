@@ -1,13 +1,17 @@
 """Evaluation reports: scores, a paired significance test and a breakdown, also as an HTML page."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from difflib import SequenceMatcher
+from operator import attrgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from transduce.bundle.bundle import Bundle
+from transduce.data.config import Languages
 from transduce.data.segmentation import count_words, word_spans, words
 from transduce.data.store import PREPARED_FOLDER, Store
 from transduce.evaluation.breakdown import (
@@ -27,7 +31,13 @@ from transduce.evaluation.scoring import (
     translate_with,
     translation_texts,
 )
-from transduce.evaluation.significance import Comparison, System, compare_systems
+from transduce.evaluation.significance import (
+    Comparison,
+    System,
+    bootstrap_margins,
+    compare_systems,
+)
+from transduce.io.machine import VERSION
 from transduce.visualization.page import BarSeries, Section, bar_chart, escape, page, table
 
 MAX_TESTED_LINES: Final = 10_000
@@ -95,6 +105,12 @@ class SystemScores:
 class Report:
     """Scores, significance test and breakdown of one or two systems."""
 
+    title: str
+    details: tuple[tuple[str, str], ...]
+    """Names and values: what was evaluated, from which files, how and when."""
+    margins: Mapping[str, float]
+    """Half-width of the 95 % confidence interval by name of score, for the evaluated system; empty
+    for test sets above `MAX_TESTED_LINES`."""
     systems: tuple[SystemScores, ...]
     """The evaluated system and, if given, the one it is compared with."""
     comparison: Comparison | None
@@ -115,6 +131,10 @@ class SystemOutput(NamedTuple):
     perplexity: tuple[Score, ...] = ()
     decoding: str = ""
     """How a model's text was decoded."""
+    direction: str = ""
+    """Such as "English → German"."""
+    details: tuple[tuple[str, str], ...] = ()
+    """Names and values of a model."""
 
 
 def translate_test_set(
@@ -143,7 +163,23 @@ def translate_test_set(
     training = _training_of(model, bundle)
     system = System(name, translation_texts(translations))
     decoding = describe_decoding(bundle.search, translations)
-    return SystemOutput(system, bundle.languages.target, training, measured, decoding)
+    languages = bundle.languages
+    source = languages.source_name or languages.source
+    named = languages != Languages()
+    details = (
+        ("Model", f"{model}, {bundle.model.size:,} parameters"),
+        ("Made", bundle.provenance.created),
+        ("Decoding", decoding),
+    )
+    return SystemOutput(
+        system,
+        languages.target,
+        training,
+        measured,
+        decoding,
+        direction=f"{source} → {languages.target_name or languages.target}" if named else "",
+        details=tuple(detail for detail in details if detail[1]),
+    )
 
 
 def build_report(
@@ -153,6 +189,8 @@ def build_report(
     sources: Sequence[str] | None = None,
     against: System | None = None,
     scoring: ScoringOptions = DEFAULT_SCORING,
+    origins: Sequence[str] | None = None,
+    files: Mapping[str, Path | None] = MappingProxyType({}),
 ) -> Report:
     """Build the report on a system's translations.
 
@@ -162,6 +200,8 @@ def build_report(
         sources: source lines, if known.
         against: translations of another system to compare with.
         scoring: language, tokeniser and metrics.
+        origins: where each line is from, such as its document or domain.
+        files: that the lines were read from, by purpose, to be shown.
 
     Raises:
         ValueError: for unequal numbers of lines or none, or an unavailable tokeniser.
@@ -188,7 +228,13 @@ def build_report(
         comparison = compare_systems(
             [against, system], references, metrics=["bleu"], language=language, tokenize=tokenize
         )
+    margins: Mapping[str, float] = {}
+    if len(references) <= MAX_TESTED_LINES:
+        margins = bootstrap_margins(system.lines, references, language=language, tokenize=tokenize)
     return Report(
+        title=f"Evaluation{f', {output.direction}' if output.direction else ''}",
+        details=_details(output, files),
+        margins=margins,
         systems=tuple(
             SystemScores(name=system.name, scores=scores)
             for system, scores in zip(systems, scored, strict=True)
@@ -201,7 +247,19 @@ def build_report(
             bleu=bleu_metric(language=language, tokenize=tokenize),
             sources=sources,
             training=training.words if training else None,
+            origins=origins,
         ),
+    )
+
+
+def _details(output: SystemOutput, files: Mapping[str, Path | None]) -> tuple[tuple[str, str], ...]:
+    direction = (("Direction", output.direction),) if output.direction else ()
+    named = ((purpose, str(file)) for purpose, file in files.items() if file)
+    return (
+        *direction,
+        *output.details,
+        *named,
+        ("Date", f"{date.today()}, transduce {VERSION}"),
     )
 
 
@@ -225,10 +283,15 @@ def to_html(report: Report) -> str:
     """Render a report as a self-contained HTML file."""
     names = [system.name for system in report.systems]
     parts = report.breakdown
-    sections = [_scores(report), _errors(report), _lengths(report), _frequencies(report)]
+    sections = [_scores(report), _errors(report), *_copies(report)]
+    sections += [_lengths(report), *_origins(report), _frequencies(report)]
     lead = f"The {len(parts.worst)} translations of {names[0]} with the lowest sentence chrF2. "
     lead = lead + _MARKED if parts.worst else "Every translation is identical to its reference."
-    listed = [("Worst sentences", parts.worst, lead)]
+    listed = [
+        ("Worst sentences", parts.worst, lead),
+        ("Median sentences", parts.median, "From the middle of the ranking by sentence chrF2."),
+        ("Random sentences", parts.random, "Drawn from all lines; the same for every system."),
+    ]
     if len(names) == 2:
         for title, sentences, side in (
             ("Largest gains", parts.gains, "above"),
@@ -240,8 +303,8 @@ def to_html(report: Report) -> str:
         html = "".join(_sentence(sentence, names) for sentence in sentences)
         sections.append(Section(title, html, lead))
     lines = "1 line" if parts.lines == 1 else f"{parts.lines:,} lines"
-    lead = f"{lines}, scored against one reference each."
-    return page(" against ".join(names), sections, lead=lead)
+    lead = f"{' against '.join(names)}: {lines}, scored against one reference each."
+    return page(report.title, sections, lead=lead)
 
 
 def _scores(report: Report) -> Section:
@@ -249,11 +312,11 @@ def _scores(report: Report) -> Section:
     others = {s.name: s.value for s in report.systems[1].scores} if len(names) == 2 else {}
     rows: list[list[str]] = []
     for score in report.systems[0].scores:
-        row = [score.name, f"{score.value:.2f}"]
+        row = [score.name, f"{score.value:.2f}{_margin(report.margins.get(score.name))}"]
         if len(names) == 2:
             other = others.get(score.name)
             row += ["–"] * 2 if other is None else [f"{other:.2f}", _signed(score.value - other)]
-        rows.append([*row, score.signature])
+        rows.append([*row, f"{score.signature}{score.note and f' ({score.note})'}"])
     if report.comparison:
         bootstrap = report.comparison.metrics[0]
         baseline, system = bootstrap.systems
@@ -263,8 +326,9 @@ def _scores(report: Report) -> Section:
     scores = table(headers, rows, numbers=range(1, len(headers) - 1))
     return Section(
         "Scores",
-        _STYLE + scores + _paragraph(_verdict(report)),
-        "BLEU and chrF2: higher is better. TER and perplexity: lower is better.",
+        _STYLE + scores + _paragraph(_verdict(report)) + table(["Evaluation", ""], report.details),
+        "BLEU, chrF2 and exact match: higher is better. TER and perplexity: lower is better."
+        + (" ±: 95 % confidence interval, by bootstrap over the lines." if report.margins else ""),
     )
 
 
@@ -339,6 +403,45 @@ def _examples(name: str, faults: ErrorCounts) -> str:
     return html
 
 
+def _copies(report: Report) -> Iterator[Section]:
+    parts = report.breakdown
+    if not parts.copies:
+        return
+    headers = ["Kind", "In source and reference", *_system_headers(("Lost",), parts.systems)]
+    rows = [
+        [f"{copies.kind}s", f"{copies.times:,}", *(_share(n, copies.times) for n in copies.lost)]
+        for copies in parts.copies
+    ]
+    html = table(headers, rows, numbers=range(1, len(headers)))
+    for name, faults in zip(parts.systems, parts.faults, strict=True):
+        if faults.lost:
+            lost = [[f"{x.line:,}", x.text, _cropped(x.hypothesis)] for x in faults.lost]
+            html += f"<h3>Lost by {escape(name)}</h3>\n"
+            html += table(["Line", "Lost", "Translation"], lost, numbers=[0])
+    yield Section(
+        "Copied text",
+        html,
+        "Numbers, identifiers, and placeholders with URLs and tags that "
+        + ("the reference has" if parts.measured == "reference" else "source and reference share")
+        + ", and the translation of the same line lacks.",
+    )
+
+
+def _origins(report: Report) -> Iterator[Section]:
+    parts = report.breakdown
+    if parts.origins:
+        headers = ["Origin", "Lines", *_system_headers(("BLEU", "chrF2"), parts.systems)]
+        rows = [
+            [o.origin, f"{o.lines:,}", *(f"{value:.1f}" for value in (*o.bleu, *o.chrf))]
+            for o in parts.origins
+        ]
+        yield Section(
+            "By origin",
+            table(headers, rows, numbers=range(1, len(headers))),
+            "Corpus BLEU and mean sentence chrF2 of the lines of each origin.",
+        )
+
+
 def _lengths(report: Report) -> Section:
     parts = report.breakdown
     headers = [f"Words of the {parts.measured}", "Lines"]
@@ -348,14 +451,17 @@ def _lengths(report: Report) -> Section:
         for b in parts.lengths
     ]
     charted = [bucket for bucket in parts.lengths if bucket.lines >= _FEW]
+    metric, value = "BLEU", attrgetter("bleu")
+    if any(score.note for score in report.systems[0].scores):  # BLEU says nothing
+        metric, value = "chrF2", attrgetter("chrf")
     chart = bar_chart(
         [bucket.words for bucket in charted],
         [
-            BarSeries(name, [round(bleu, 1) for bleu in bleus])
-            for name, *bleus in zip(parts.systems, *(b.bleu for b in charted), strict=True)
+            BarSeries(name, [round(value, 1) for value in values])
+            for name, *values in zip(parts.systems, *(value(b) for b in charted), strict=True)
         ],
-        y_label="BLEU",
-        title=f"BLEU by words of the {parts.measured}",
+        y_label=metric,
+        title=f"{metric} by words of the {parts.measured}",
     )
     return Section(
         "By length",
@@ -410,7 +516,7 @@ def _sentence(sentence: ScoredSentence, names: Sequence[str]) -> str:
     rows.append(("Reference", _mark_words(reference, matched, attributes=' class="missing"')))
     for name, line in zip(names, hypotheses, strict=True):
         rows.append((name, _mark_words(line, _matched_words(line, reference)) or "(empty)"))
-    listed = "".join(f"<dt>{escape(term)}</dt><dd>{text}</dd>\n" for term, text in rows)
+    listed = "".join(f'<dt>{escape(term)}</dt><dd dir="auto">{text}</dd>\n' for term, text in rows)
     return (
         f'<article class="case">\n<h3>Line {sentence.line:,}: chrF2 {scores}</h3>\n'
         f"<dl>\n{listed}</dl>\n</article>\n"
@@ -448,6 +554,10 @@ def _paragraph(text: str) -> str:
 
 def _share(count: int | None, total: int) -> str:
     return "–" if count is None else f"{count:,} ({count / max(total, 1):.1%})"
+
+
+def _margin(half_width: float | None) -> str:
+    return "" if half_width is None else f" ± {half_width:.2f}"
 
 
 def _percent(share: float | None) -> str:

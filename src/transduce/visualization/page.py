@@ -100,7 +100,10 @@ def table(
         numbers: indices of numeric columns, which are right-aligned.
     """
     assert all(len(row) == len(headers) for row in rows), "a cell for every header"
-    classes = [' class="number"' if column in numbers else "" for column in range(len(headers))]
+    # Text of cells is of any language, perhaps written from right to left.
+    classes = [
+        ' class="number"' if column in numbers else ' dir="auto"' for column in range(len(headers))
+    ]
 
     def cells(row: Sequence[str], tag: str) -> str:
         pairs = zip(classes, row, strict=True)

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -80,9 +81,8 @@ def marked(one: ScoredSentence) -> list[str]:
     whole = reported()
     names = ["mine", "theirs"][: len(one.hypotheses)]
     systems = tuple(SystemScores(name=name, scores=()) for name in names)
-    page = to_html(
-        replace(whole, systems=systems, breakdown=replace(whole.breakdown, worst=(one,)))
-    )
+    parts = replace(whole.breakdown, worst=(one,), median=(), random=())
+    page = to_html(replace(whole, systems=systems, breakdown=parts))
     return re.findall(r"<mark[^>]*>.*?</mark>", page)
 
 
@@ -244,3 +244,105 @@ def test_faults_are_told_with_their_lines():
 def test_a_missing_model_is_said(tmp_path: Path):
     with pytest.raises(ValueError, match="is not a model bundle"):
         report_module.translate_test_set(tmp_path, "none", sources=["a"], references=["b"])
+
+
+def test_the_page_tells_what_was_evaluated_how_and_when():
+    output = SystemOutput(
+        System("model", OURS),
+        direction="German → English",
+        details=(("Model", "runs/mine/model"), ("Decoding", "beam 4, length penalty 0.6")),
+    )
+
+    found = build_report(
+        output, REFERENCES, sources=SOURCES, files={"Source": Path("test.de"), "Origins": None}
+    )
+    page = Reader(to_html(found)).text
+
+    assert found.title == "Evaluation, German → English"
+    assert "<title>Evaluation, German → English</title>" in to_html(found)
+    for text in (
+        "runs/mine/model",
+        "beam 4, length penalty 0.6",
+        "Sourcetest.de",
+        str(date.today()),
+    ):
+        assert text in page
+    assert "Origins" not in page
+    assert set(found.margins) == {"BLEU", "chrF2"}
+    assert f"{found.systems[0].scores[0].value:.2f} ± {found.margins['BLEU']:.2f}" in page
+
+
+def test_the_title_is_no_name_of_a_folder():
+    assert reported(other=OTHER).title == "Evaluation"
+    assert "mine against theirs: 23 lines" in to_html(reported(other=OTHER))
+
+
+def test_an_interval_is_that_of_the_paired_test():
+    found = reported(other=OTHER)
+
+    assert found.comparison is not None
+    margin = found.comparison.metrics[0].systems[1].margin
+    assert found.margins["BLEU"] == pytest.approx(margin, abs=0.006)
+
+
+def test_lost_text_is_listed_with_its_lines():
+    sources = ["set max_rows to 30", "press {key} 30 times", "nothing"]
+    references = ["setze max_rows auf 30", "drücke {key} 30 Mal", "nichts"]
+
+    found = reported(
+        ["setze max_zeilen auf 30", "drücke 3 Mal", "x"], references=references, sources=sources
+    )
+
+    assert [(one.kind, one.times, one.lost) for one in found.breakdown.copies] == [
+        *(("number", 2, (1,)), ("identifier", 1, (1,)), ("placeholder", 1, (1,))),
+    ]
+    assert [(one.line, one.text) for one in found.breakdown.faults[0].lost] == [
+        *((1, "max_rows"), (2, "{key}"), (2, "30")),
+    ]
+    assert "Lost by mine" in to_html(found)
+    assert "Copied text" not in to_html(reported(["a"], references=["a"], sources=["b"]))
+
+
+def test_median_and_random_sentences_stand_beside_the_worst():
+    parts, other = reported().breakdown, reported(OTHER).breakdown
+
+    scores = sorted(one.chrf[0] for one in other.worst)  # 20 of 23
+    median = [one.chrf[0] for one in other.median]
+    assert median == sorted(median)
+    assert median[0] >= scores[5]
+    assert median[-1] <= scores[17]
+    assert len(median) == len({one.line for one in parts.random}) == 10
+    assert [one.line for one in parts.random] == [one.line for one in other.random]
+
+
+def test_scores_by_origin():
+    origins = ["news", *["manual"] * 22]
+    found = build_report(SystemOutput(System("mine", OURS)), REFERENCES, origins=origins)
+
+    assert [(one.origin, one.lines) for one in found.breakdown.origins] == [
+        *(("news", 1), ("manual", 22)),
+    ]
+    assert found.breakdown.origins[0].bleu == pytest.approx((bleu(OURS[:1], REFERENCES[:1]).value,))
+    assert "By origin" in to_html(found)
+    assert "By origin" not in to_html(reported())
+    with pytest.raises(ValueError, match="the file of origins has 2 lines"):
+        build_report(SystemOutput(System("mine", OURS)), REFERENCES, origins=["a", "b"])
+
+
+def test_text_has_the_direction_of_its_script():
+    page = to_html(reported(["שלום עולם"], references=["שלום"], sources=["hello"]))
+
+    assert '<dd dir="auto"><mark class="missing">' not in page
+    assert page.count('<dd dir="auto">') == 3 * 3
+
+
+def test_a_report_on_single_words_charts_chrf():
+    page = to_html(
+        reported(
+            ["tomato"] * 12, references=["tomato"] * 12, sources=None, scoring=ScoringOptions()
+        )
+    )
+
+    assert "chrF2 by words" in page
+    assert "BLEU by words" not in page
+    assert page.index("exact match") < page.index(">BLEU<")
