@@ -191,16 +191,32 @@ def copy_rates(
     """
     rates: list[CopyRate] = []
     for name in BUILT_IN:
-        protection, spans, kept = protection_of((name,)), 0, 0
+        spans = kept = 0
         for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
-            wanted = Counter(protection.find(source))
-            if wanted:
-                literal = _literal(wanted)
-                expected = wanted & Counter(literal.findall(reference))
-                spans += expected.total()
-                kept += (expected & Counter(literal.findall(hypothesis))).total()
+            expected, lost = copied_spans(name, source, hypothesis=hypothesis, reference=reference)
+            spans += expected.total()
+            kept += expected.total() - lost.total()
         rates.append(CopyRate(name, spans, kept))
     return tuple(rates)
+
+
+def copied_spans(
+    pattern: str, source: str, *, hypothesis: str, reference: str
+) -> tuple[Counter[str], Counter[str]]:
+    """Count the spans that a reference copies from its source, and those that a translation lacks.
+
+    Args:
+        pattern: name of a built-in pattern, or a regular expression.
+        source: a line.
+        hypothesis: its translation.
+        reference: its reference translation.
+    """
+    wanted = Counter(protection_of((pattern,)).find(source))
+    if not wanted:
+        return wanted, wanted
+    literal = _literal(wanted)
+    expected = wanted & Counter(literal.findall(reference))
+    return expected, expected - Counter(literal.findall(hypothesis))
 
 
 @lru_cache(maxsize=64)

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
-from itertools import repeat
+from itertools import islice, repeat
 from random import Random
 from typing import Final, Literal
 
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 
+from transduce.data.protection import BUILT_IN, copied_spans
 from transduce.data.segmentation import count_words, find_repetition, words
-from transduce.evaluation.copied_text import KINDS, copied_text
 
 WORST_SENTENCES: Final = 20
 """Number of lowest-scoring sentences shown."""
@@ -67,7 +67,7 @@ class CopyLosses:
     """Text of one kind that source and reference share and the translation should keep."""
 
     kind: str
-    """Of `copied_text.KINDS`."""
+    """Name of a built-in pattern of `data.protection`."""
     times: int
     lost: tuple[int, ...]
     """How many of them each system's translations lack."""
@@ -302,14 +302,13 @@ class SystemStatistics:
         )
 
     def _count_lost(self, line: str, reference: str, source: str) -> None:
-        required = copied_text(source) & copied_text(reference)
-        lost = required - copied_text(line) if required else required
-        for counts, copies in ((self.copies, required), (self.lost, lost)):
-            for copied, times in copies.items():
-                counts[copied.kind] += times
-        free = _LOST_EXAMPLES - len(self._lost)
-        line_number = len(self.chrf)
-        self._lost += [LostText(line=line_number, text=t, hypothesis=line) for _, t in lost][:free]
+        for kind in BUILT_IN:
+            expected, lost = copied_spans(kind, source, hypothesis=line, reference=reference)
+            self.copies[kind] += expected.total()
+            self.lost[kind] += lost.total()
+            free = _LOST_EXAMPLES - len(self._lost)
+            examples = (LostText(line=len(self.chrf), text=text, hypothesis=line) for text in lost)
+            self._lost += islice(examples, free)
 
     def _score(self, line: str, reference: str, *, length: int, origin: str) -> None:
         # Identical lines score 100 even when both are empty, which chrF would score 0.
@@ -471,7 +470,7 @@ def _copies(statistics: Sequence[SystemStatistics]) -> tuple[CopyLosses, ...]:
         CopyLosses(
             kind=kind, times=times[kind], lost=tuple(system.lost[kind] for system in statistics)
         )
-        for kind in KINDS
+        for kind in BUILT_IN
         if times[kind]
     )
 

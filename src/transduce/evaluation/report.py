@@ -409,7 +409,7 @@ def _copies(report: Report) -> Iterator[Section]:
         return
     headers = ["Kind", "In source and reference", *_system_headers(("Lost",), parts.systems)]
     rows = [
-        [f"{copies.kind}s", f"{copies.times:,}", *(_share(n, copies.times) for n in copies.lost)]
+        [copies.kind, f"{copies.times:,}", *(_share(n, copies.times) for n in copies.lost)]
         for copies in parts.copies
     ]
     html = table(headers, rows, numbers=range(1, len(headers)))
@@ -421,7 +421,7 @@ def _copies(report: Report) -> Iterator[Section]:
     yield Section(
         "Copied text",
         html,
-        "Numbers, identifiers, and placeholders with URLs and tags that "
+        "Addresses, identifiers and placeholders (code), numbers and capitals that "
         + ("the reference has" if parts.measured == "reference" else "source and reference share")
         + ", and the translation of the same line lacks.",
     )

@@ -294,7 +294,7 @@ def test_lost_text_is_listed_with_its_lines():
     )
 
     assert [(one.kind, one.times, one.lost) for one in found.breakdown.copies] == [
-        *(("number", 2, (1,)), ("identifier", 1, (1,)), ("placeholder", 1, (1,))),
+        *(("code", 2, (2,)), ("number", 2, (1,))),
     ]
     assert [(one.line, one.text) for one in found.breakdown.faults[0].lost] == [
         *((1, "max_rows"), (2, "{key}"), (2, "30")),
