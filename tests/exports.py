@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 
@@ -74,9 +75,11 @@ def bundle_of(config: ModelConfig, tokenizer: Tokenizer) -> Bundle:
     )
 
 
-def one_vocabulary(*, byte_fallback: bool = False) -> Tokenizer:
+def one_vocabulary(
+    *, byte_fallback: bool = False, kind: Literal["bpe", "char"] = "bpe"
+) -> Tokenizer:
     size = CONFIG.vocab_size + (256 if byte_fallback else 0)
-    config = TokenizerConfig(vocab_size=size, byte_fallback=byte_fallback)
+    config = TokenizerConfig(kind=kind, vocab_size=size, byte_fallback=byte_fallback)
     return Tokenizer.train((*ENGLISH, *GERMAN), config)
 
 

@@ -205,6 +205,11 @@ def conflicts(recipe: Recipe) -> Iterator[str]:
             f"batch.micro_tokens {most} has no room for one pair of data.max_pieces "
             f"{data.max_pieces} and its EOS: raise the one to {longest} or lower the other"
         )
+    if recipe.batch.subword_sampling and recipe.tokenizer.kind == "char":
+        yield (
+            f"batch.subword_sampling {recipe.batch.subword_sampling} has nothing to resample where "
+            f'tokenizer.kind is "char": set it to 0'
+        )
     if recipe.train.r_drop and not model.dropout:
         yield (
             f"train.r_drop {recipe.train.r_drop} compares two readings that differ by dropout, "

@@ -26,12 +26,15 @@ def made(kind: str) -> Bundle:
     if kind == "bytes":
         spelled = one_vocabulary(byte_fallback=True)
         return bundle_of(replace(CONFIG, vocab_size=spelled.vocab_size), spelled)
+    if kind == "characters":
+        characters = one_vocabulary(kind="char")
+        return bundle_of(replace(CONFIG, vocab_size=characters.vocab_size), characters)
     tokenizer = two_vocabularies()
     config = replace(CONFIG, vocab_size=tokenizer.vocab_size, activation="silu")
     return bundle_of(replace(config, attention_bias=True, output_bias=True), tokenizer)
 
 
-@pytest.fixture(scope="module", params=["plain", "bytes", "as imported"])
+@pytest.fixture(scope="module", params=["plain", "bytes", "characters", "as imported"])
 def bundle(request: pytest.FixtureRequest) -> Bundle:
     return made(request.param)
 

@@ -200,3 +200,15 @@ def test_both_names_of_a_setting_in_one_recipe_are_refused(tmp_path):
 
     with pytest.raises(ValueError, match=r"former name of train\.learning_rate: leave it out"):
         load_recipe(mine)
+
+
+def test_characters_have_no_other_segmentation():
+    with pytest.raises(ValueError, match=r"batch\.subword_sampling 0\.1 has nothing to resample"):
+        load_recipe("tiny", ["tokenizer.kind=char", "batch.subword_sampling=0.1"])
+
+    assert load_recipe("tiny", ["tokenizer.kind=char"]).tokenizer.kind == "char"
+
+
+def test_an_unknown_kind_of_vocabulary_is_refused_with_those_known():
+    with pytest.raises(ValueError, match='"bpe", "unigram" or "char"'):
+        load_recipe("tiny", ["tokenizer.kind=word"])

@@ -149,8 +149,9 @@ class TokenizerConfig:
         ValueError: if a value is out of range; the message names the setting and the value.
     """
 
-    kind: Literal["bpe", "unigram"] = "bpe"
-    """SentencePiece model type; the paper used byte-pair encoding."""
+    kind: Literal["bpe", "unigram", "char"] = "bpe"
+    """SentencePiece model type; the paper used byte-pair encoding. "char" makes every character a
+    piece (the most frequent `vocab_size` of them), for words to spell, transliterate or inflect."""
 
     vocab_size: int = 8000
     """Vocabulary size, EOS, UNK and PAD included; an upper bound for small corpora."""
@@ -168,8 +169,10 @@ class TokenizerConfig:
     def __post_init__(self) -> None:
         if self.extend < 0:
             raise ValueError(f"tokenizer.extend must be 0 or more, not {self.extend}")
-        if self.kind not in ("bpe", "unigram"):
-            raise ValueError(f'tokenizer.kind must be "bpe" or "unigram", not {self.kind!r}')
+        if self.kind not in ("bpe", "unigram", "char"):
+            raise ValueError(
+                f'tokenizer.kind must be "bpe", "unigram" or "char", not {self.kind!r}'
+            )
         if self.vocab_size < 4:
             raise ValueError(
                 f"tokenizer.vocab_size must be 4 or more (EOS, UNK, PAD and a piece), "

@@ -28,7 +28,7 @@ _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 _TEXT, _SCORE, _TYPE = 1, 2, 3
 _MODEL_TYPE, _DUMMY_PREFIX = 3, 3
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
-_MODEL_TYPES: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
+_MODEL_TYPES: dict[int, Literal["unigram", "bpe", "char"]] = {1: "unigram", 2: "bpe", 4: "char"}
 _DAMAGED = "the tokenizer model is damaged; copy or train it again"
 
 
@@ -60,11 +60,11 @@ def read_pieces(data: bytes) -> list[VocabularyPiece]:
     return [_parse_piece(field.value) for field in _fields(data) if field.number == _PIECES]
 
 
-def read_model_type(data: bytes) -> Literal["unigram", "bpe"]:
+def read_model_type(data: bytes) -> Literal["unigram", "bpe", "char"]:
     """Read the model type.
 
     Raises:
-        ValueError: if it is neither unigram nor BPE.
+        ValueError: if it is not unigram, BPE or char.
     """
     model_type = 1  # the format's default
     for trainer in _fields(data):
@@ -74,7 +74,7 @@ def read_model_type(data: bytes) -> Literal["unigram", "bpe"]:
                     model_type = field.value
                     break
     if model_type not in _MODEL_TYPES:
-        raise ValueError(f"the tokenizer model is of type {model_type}, neither unigram nor BPE")
+        raise ValueError(f"the tokenizer model is of type {model_type}, not unigram, BPE or char")
     return _MODEL_TYPES[model_type]
 
 
@@ -103,7 +103,7 @@ class SubwordSampler:
                 some of the file's; None means all.
 
         Raises:
-            ValueError: if it is not a unigram or BPE model.
+            ValueError: if it is not a unigram, BPE or char model.
         """
         self._segment = self._bpe if read_model_type(model) == "bpe" else self._unigram
         self._scores = {

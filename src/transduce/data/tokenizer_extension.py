@@ -45,6 +45,8 @@ class _Merge(NamedTuple):
 def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], *, count: int) -> Tokenizer:
     """Add up to `count` pieces; fewer if no further pair occurs twice in the corpus.
 
+    A vocabulary of characters gets only characters.
+
     Args:
         tokenizer: to extend; its pieces keep their ids, only PAD, the last id, moves.
         texts: normalised text of both sides.
@@ -53,6 +55,8 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], *, count: int) 
     words = Counter(word for text in texts for word in text.split(" ") if word)
     characters = _new_characters(tokenizer, words)[:count]
     spelled = _with_pieces(tokenizer, characters)
+    if read_model_type(tokenizer.to_bytes()) == "char":  # never merges
+        return spelled
     return _with_pieces(spelled, _Merging(spelled, words).merge(count - len(characters)))
 
 

@@ -258,6 +258,8 @@ def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: StartModel | None
 def _vocabulary_message(recipe: Recipe, start: StartModel | None, *, given: bool) -> str:
     if given:
         return "using the given vocabulary, encoding"
+    if start is None and recipe.tokenizer.kind == "char":
+        return "making a vocabulary of the characters, encoding"
     if start is None:
         return f"training a vocabulary of {recipe.tokenizer.vocab_size:,} pieces, encoding"
     kept = f"keeping the vocabulary of {start.name}"

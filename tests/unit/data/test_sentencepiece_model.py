@@ -54,7 +54,7 @@ def test_bytes_are_told_from_pieces():
     assert found == {f"<0x{byte:02X}>" for byte in range(256)}
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
 def test_the_kind_is_read(kind: str):
     data = Tokenizer.train(LINES, TokenizerConfig(kind=kind, vocab_size=23)).to_bytes()
 

@@ -17,7 +17,7 @@ ALPHABET = "abcdeé½… </sun>k!日本²"
 LINES = [f"{ALPHABET} abc{'ab' * (i % 7)} de{'d' * (i % 5)}" for i in range(41)]
 
 
-@pytest.fixture(scope="module", params=["bpe", "unigram"])
+@pytest.fixture(scope="module", params=["bpe", "unigram", "char"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return Tokenizer.train(LINES, TokenizerConfig(kind=request.param, vocab_size=37))
 
@@ -91,7 +91,7 @@ def test_saved_is_loaded(tokenizer: Tokenizer):
     assert loaded.encode(LINES[3]) == tokenizer.encode(LINES[3])
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
 def test_training_again_gives_the_same_bytes(kind: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("transduce.data.tokenizer._SAMPLE", 101)  # the choice is fixed as well
     config = TokenizerConfig(kind=kind, vocab_size=31)
@@ -117,6 +117,18 @@ def test_vocabulary_too_small_for_the_characters_says_how_many_are_needed(kind: 
     needed = int(str(caught.value).split("at least ")[1].split(",")[0])
     found = Tokenizer.train(LINES, TokenizerConfig(kind=kind, vocab_size=needed))
     assert found.vocab_size == needed
+
+
+def test_every_character_is_a_piece_and_the_rarest_are_left_out():
+    whole, small = (
+        Tokenizer.train([*LINES, "Ж"], TokenizerConfig(kind="char", vocab_size=size))
+        for size in (8000, 9)
+    )
+
+    assert whole.vocab_size == len(set("".join(LINES)) - {" "}) + len("▁Ж") + 3
+    assert whole.pieces(whole.encode("abc Ж")) == [*"▁abc▁Ж"]
+    assert small.vocab_size == 9
+    assert UNK in small.encode("Ж")
 
 
 @pytest.mark.parametrize("lines", [[], [""], ["", ""]])

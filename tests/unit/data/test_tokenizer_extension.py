@@ -122,3 +122,14 @@ def test_a_new_merge_ranks_below_all_before_it():
     assert len(merges) > 10
     assert max(merges) < min(piece.score for piece in pieces[: old.pad])
     assert merges == sorted({*merges}, reverse=True)
+
+
+def test_characters_gain_only_characters():
+    old = Tokenizer.train(OLD, TokenizerConfig(kind="char", vocab_size=61))
+
+    new = extend_tokenizer(old, NEW, count=43)
+
+    added = new.pieces(range(old.pad, new.pad))
+    assert added
+    assert {len(piece) for piece in added} == {1}
+    assert new.UNK not in new.encode(NEW[0])

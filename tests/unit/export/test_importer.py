@@ -2,19 +2,23 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.exports import seeded
+from tests.exports import CONFIG, ODD, SENTENCES, bundle_of, one_vocabulary, seeded
 from torch import Tensor
 
 from transduce.bundle.bundle import Bundle
+from transduce.data.corpus import tidy
 from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.export.importer import import_marian
+from transduce.export.marian import write_marian
 from transduce.inference.translator import Translator
 from transduce.model.layers import sinusoids
+from transduce.pipeline.finetune import tokenizer_settings
 
 SOURCE, TARGET = torch.tensor([[5, 7, 11, 0]]), torch.tensor([[3, 2, 13]])
 EMBEDDING = "model.shared.weight"
@@ -323,3 +327,16 @@ def test_a_table_that_does_not_fit_is_refused(
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path):
     assert "does not exist" in refusal(tmp_path / "nowhere")
+
+
+def test_a_vocabulary_of_characters_comes_back(tmp_path: Path):
+    tokenizer = one_vocabulary(kind="char")
+    bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
+    write_marian(bundle, tmp_path / "marian")
+
+    back = import_marian(tmp_path / "marian")
+
+    texts = list(map(tidy, (*ODD, *SENTENCES)))
+    assert back.tokenizer.encode_all(texts) == tokenizer.encode_all(texts)
+    assert tokenizer_settings(back.tokenizer).kind == "char"
+    torch.testing.assert_close(logits(back), logits(bundle), rtol=0, atol=0)
