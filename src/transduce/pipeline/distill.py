@@ -28,7 +28,7 @@ from transduce.config import Recipe, conflicts
 from transduce.data.config import Languages
 from transduce.data.corpus import Pair
 from transduce.data.store import PREPARED_FOLDER
-from transduce.evaluation.metrics import Score
+from transduce.evaluation.metrics import Score, chrf
 from transduce.evaluation.scoring import RunResult, translation_texts
 from transduce.inference.translator import Translation, Translator
 from transduce.io.atomic_folder import MANIFEST, atomic_folder, check_folder, sha256
@@ -63,6 +63,7 @@ class DistillationScore:
     name: str
     """Model and beam size."""
     bleu: Score
+    """chrF2 where the references are too short for BLEU."""
     parameters: int
     sentences_per_second: float
     engine: str
@@ -82,8 +83,10 @@ class DistillationResult:
 
     def __str__(self) -> str:
         """A table, and how BLEU was measured."""
+        metric = self.rows[0].bleu
         lines = [
-            f"{f'{self.part}, {self.sentences:,} sentences':30}  BLEU  parameters  sentences/s",
+            f"{f'{self.part}, {self.sentences:,} sentences':30}{metric.name:>6}  "
+            "parameters  sentences/s",
             *(
                 f"{row.name:30} {row.bleu.value:5.2f} {row.parameters:11,} "
                 f"{row.sentences_per_second:12,.1f}"
@@ -93,7 +96,7 @@ class DistillationResult:
         for engine in dict.fromkeys(row.engine for row in self.rows):
             who = "; ".join(row.name for row in self.rows if row.engine == engine)
             lines.append(f"{engine} ({who})")
-        return "\n".join([*lines, f"BLEU: {self.rows[0].bleu.signature}"])
+        return "\n".join([*lines, f"{metric.name}: {metric.signature}"])
 
 
 def distill(
@@ -276,13 +279,18 @@ def _measured(
     return tuple(
         DistillationScore(
             name=f"{name}, beam {width}" if width > 1 else f"{name}, greedy",
-            bleu=recipe_bleu(recipe, hypotheses, pairs),
+            bleu=_headline(recipe, hypotheses, pairs),
             parameters=translators[name].model.size,
             sentences_per_second=len(sources[:TIMED]) / seconds,
             engine=translators[name].engine_description,
         )
         for (name, width), hypotheses, seconds in zip(ways, texts, least, strict=True)
     )
+
+
+def _headline(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
+    score = recipe_bleu(recipe, hypotheses, pairs)
+    return chrf(hypotheses, [pair.target for pair in pairs]) if score.note else score
 
 
 def _translate_fast(translator: Translator, sources: Sequence[str], beam: int) -> list[Translation]:
