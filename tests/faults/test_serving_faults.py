@@ -277,9 +277,11 @@ def test_what_exceeds_the_shutdown_limit_is_answered_with_503(
 ) -> None:
     """SIGTERM answered 500 with a traceback in the log; SIGHUP killed in mid-request."""
     head = POSTED + b"Content-Length: 100\r\n\r\n"
+    inherited = signal.signal(sent, signal.SIG_DFL)  # under nohup the server would ignore SIGHUP
     with running(
         model, model.parent / sent.name, "--engine", "torch", "--drain-time", "1"
     ) as server:
+        signal.signal(sent, inherited)
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
             client.sendall(head)  # the body never comes
             time.sleep(0.3)
