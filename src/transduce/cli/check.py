@@ -51,7 +51,8 @@ def check(
     from transduce.corpus_check.check import check_corpus
     from transduce.pipeline.defaults import choose_recipe
 
-    selected, _ = choose_recipe(recipe, [*corpus_settings(source, target), *(settings or [])])
+    settings = [*corpus_settings(source, target), *(settings or [])]
+    selected = choose_recipe(recipe, settings).recipe
     with line_counter(sys.stderr) as count:
         result = check_corpus(selected, write=write, progress=count)
     text = json.dumps(asdict(result), ensure_ascii=False) if as_json else str(result)

@@ -68,9 +68,14 @@ def distill(
         f"model.decoder_layers={decoder_layers}",
         f"tokenizer.vocab_size={Bundle.load(teacher).tokenizer.vocab_size}",
     ]
-    selected, reason = choose_recipe(recipe, [*explicit, *student])
+    selected, reason, plan = choose_recipe(recipe, [*explicit, *student])
     with event_printer(sys.stderr) as on_event, hint_to_repeat():
         result = run_distillation(
-            teacher, selected, out, beam=beam, on_event=with_first_message(reason, on_event)
+            teacher,
+            selected,
+            out,
+            beam=beam,
+            plan=plan,
+            on_event=with_first_message(reason, on_event),
         )
     print_stdout(f"{result}\nmodel: {out / 'model'}")

@@ -31,7 +31,8 @@ def prepare(
     """
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
-    selected, reason = choose_recipe(recipe, [*corpus_settings(source, target), *(settings or [])])
+    settings = [*corpus_settings(source, target), *(settings or [])]
+    selected, reason, plan = choose_recipe(recipe, settings)
     folder = out or Path("runs") / selected.name
 
     from transduce.cli.progress import event_printer
@@ -40,4 +41,4 @@ def prepare(
 
     with exclusive_lock(folder), event_printer(sys.stderr) as on_event:
         check_output_folder(selected, folder, resume=False)
-        prepare_run(selected, folder, on_event=with_first_message(reason, on_event))
+        prepare_run(selected, folder, plan=plan, on_event=with_first_message(reason, on_event))

@@ -66,7 +66,7 @@ def train(
     if recipe is None and origin is not None:
         recipe = "finetune"
     settings = [*corpus_settings(source, target), *(settings or [])]
-    selected, reason = choose_recipe(recipe, settings)
+    selected, reason, plan = choose_recipe(recipe, settings)
     folder = out or Path("runs") / selected.name
 
     from transduce.cli.progress import event_printer
@@ -83,7 +83,9 @@ def train(
             by_hand=explicit_settings(None, settings),
         )
     if not is_rank_zero():  # under torchrun only rank 0 prints
-        run_recipe(selected, folder, resume=resume, start=start, on_event=lambda event: None)
+        run_recipe(
+            selected, folder, resume=resume, start=start, plan=plan, on_event=lambda event: None
+        )
         return
     with event_printer(sys.stderr) as on_event, hint_to_resume(folder):
         result = run_recipe(
@@ -91,6 +93,7 @@ def train(
             folder,
             resume=resume,
             start=start,
+            plan=plan,
             on_event=with_first_message(reason, on_event),
         )
     print_stdout(f"{result}\nmodel: {folder / 'model'}")

@@ -35,6 +35,16 @@ _Row: TypeAlias = Integer[np.ndarray, "_"]
 """The same in the smallest dtype that fits."""
 
 
+def target_tokens(lengths: Integer[np.ndarray, "pairs 2"]) -> int:
+    """Return the target tokens of pairs, EOS counted."""
+    return int(lengths[:, 1].sum()) + len(lengths)
+
+
+def updates_per_epoch(tokens: int, config: BatchConfig) -> int:
+    """Return the updates that go once through a corpus of so many target tokens."""
+    return max(1, round(tokens / config.tokens))
+
+
 class SamplerState(NamedTuple):
     """Position in training: epoch, and updates of this epoch that are done."""
 
@@ -144,8 +154,8 @@ class Sampler:
     def _make_plan(self, epoch: int) -> list[_Row]:
         rng = np.random.default_rng([self._seed, epoch])
         order = self._sorted(rng)
-        tokens = int(self._lengths[:, 1].sum()) + len(order)
-        updates = max(1, round(tokens / self._config.tokens))
+        tokens = target_tokens(self._lengths)
+        updates = updates_per_epoch(tokens, self._config)
         # Rounding by a target's middle keeps each update within its longest target of the average.
         boundaries = tokens / updates * np.arange(1, updates)
         cuts = np.zeros(len(boundaries), dtype=np.int64)

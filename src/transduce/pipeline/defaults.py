@@ -8,6 +8,7 @@ by hand win, and what depends on them (updates on the tokens of one) follows.
 import itertools
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from transduce.config import Recipe, deprecations, explicit_settings, load_recipe
@@ -61,12 +62,45 @@ class CorpusSize(NamedTuple):
     """About: pieces and EOS."""
 
 
+class EpochPlan(NamedTuple):
+    """The schedule by epochs, which needs the prepared corpus: before that, updates are a guess."""
+
+    epochs: int
+    by_hand: frozenset[str]
+    """Settings that stay as they are."""
+
+    def schedule(self, recipe: Recipe, *, updates_per_epoch: int) -> Recipe:
+        """Return the recipe with the updates of so many epochs, and what follows from them."""
+        if "train.updates" in self.by_hand:
+            return recipe
+        updates = max(_FEWEST_UPDATES, self.epochs * updates_per_epoch)
+        return self._with(recipe, updates, _warmup(updates), _validate_every(updates))
+
+    def resume(self, recipe: Recipe, *, begun: Recipe) -> Recipe:
+        """Return the recipe with the schedule that its run was begun with."""
+        if "train.updates" in self.by_hand:
+            return recipe
+        train = begun.train
+        return self._with(recipe, train.updates, train.warmup, train.validate_every)
+
+    def _with(self, recipe: Recipe, updates: int, warmup: int, validate_every: int) -> Recipe:
+        train, by_hand = recipe.train, self.by_hand
+        if "train.warmup" in by_hand:
+            warmup = train.warmup
+        if "train.validate_every" in by_hand:
+            validate_every = train.validate_every
+        scheduled = replace(train, updates=updates, warmup=warmup, validate_every=validate_every)
+        return replace(recipe, train=scheduled)
+
+
 class RecipeChoice(NamedTuple):
     """A recipe that fits a corpus."""
 
     recipe: Recipe
     summary: str
     """One line: what was chosen and why, or which settings have a former name; may be empty."""
+    plan: EpochPlan | None = None
+    """What sets `train.updates` once the corpus is prepared; None: they are what they are."""
 
 
 def choose_recipe(recipe: str | None, settings: Sequence[str] = ()) -> RecipeChoice:
@@ -109,7 +143,8 @@ def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
         )
     made = [*_settings(row, size, settings), *_tuned_search(settings), *settings]
     recipe = load_recipe(FALLBACK, made)
-    return RecipeChoice(recipe, _line(recipe, size, since=row.reason))
+    plan = EpochPlan(row.epochs, explicit_settings(None, settings))
+    return RecipeChoice(recipe, _line(recipe, size, since=row.reason, plan=plan), plan)
 
 
 def with_first_message(line: str, on_event: EventHandler) -> EventHandler:
@@ -122,6 +157,17 @@ def with_first_message(line: str, on_event: EventHandler) -> EventHandler:
         on_event(event)
 
     return handler
+
+
+def describe_updates(updates: int, *, per_epoch: int) -> str:
+    """Format how long a run is.
+
+    >>> describe_updates(9614, per_epoch=437)
+    '9,614 updates, about 22 epochs'
+    """
+    epochs = updates / per_epoch
+    text = f"{epochs:,.0f}" if epochs >= 100 else f"{epochs:.3g}"
+    return f"{updates:,} update{'s' * (updates != 1)}, about {text} epoch{'s' * (text != '1')}"
 
 
 def measure_corpus(data: CorpusConfig) -> CorpusSize:
@@ -145,7 +191,6 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
     tokens = _positive_integer("batch.tokens", by_hand) or row.tokens
     estimate = max(_FEWEST_UPDATES, round(row.epochs * size.target_tokens / tokens / 100) * 100)
     updates = _positive_integer("train.updates", by_hand) or estimate
-    part, most = _WARMUP
     settings = {
         "model.encoder_layers": row.layers,
         "model.decoder_layers": row.layers,
@@ -153,8 +198,8 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
         "model.dropout": row.dropout,
         "batch.tokens": tokens,
         "train.updates": updates,
-        "train.warmup": max(1, min(updates // part, most)),
-        "train.validate_every": max(1, updates // _VALIDATIONS),
+        "train.warmup": _warmup(updates),
+        "train.validate_every": _validate_every(updates),
     }
     named = explicit_settings(None, by_hand)
     return [f"{key}={value}" for key, value in settings.items() if key not in named]
@@ -164,6 +209,15 @@ def _tuned_search(by_hand: Sequence[str]) -> list[str]:
     """The length penalty is chosen on validation, unless it is set by hand."""
     named = {"search.alpha", "train.tune_length_penalty"} & explicit_settings(None, by_hand)
     return [] if named else ["train.tune_length_penalty=true"]
+
+
+def _warmup(updates: int) -> int:
+    part, most = _WARMUP
+    return max(1, min(updates // part, most))
+
+
+def _validate_every(updates: int) -> int:
+    return max(1, updates // _VALIDATIONS)
 
 
 def _positive_integer(key: str, settings: Sequence[str]) -> int:
@@ -180,14 +234,16 @@ def _positive_integer(key: str, settings: Sequence[str]) -> int:
     return number
 
 
-def _line(recipe: Recipe, size: CorpusSize, *, since: str) -> str:
+def _line(recipe: Recipe, size: CorpusSize, *, since: str, plan: EpochPlan | None = None) -> str:
     model, train = recipe.model, recipe.train
     large = size.pairs >= _LARGEST
     pairs = f"{size.pairs:,} pairs" + (" or more" if large else "")
     layers = f"{model.encoder_layers}+{model.decoder_layers} layers of width {model.d_model}"
-    epochs = train.updates * recipe.batch.tokens / size.target_tokens
     pieces = f"{recipe.tokenizer.vocab_size:,} pieces, dropout {model.dropout:g}"
-    updates = f"{train.updates:,} updates" + ("" if large else f" (about {epochs:,.0f} epochs)")
+    counted = plan and "train.updates" not in plan.by_hand  # updates are known, and said, later
+    updates = f"updates for {plan.epochs} epochs" if counted else f"{train.updates:,} updates"
+    if counted and train.updates < 3 * _FEWEST_UPDATES:  # a guess
+        updates += f", at least {_FEWEST_UPDATES}"
     gpu = " (it wants a GPU; on a CPU name the recipe tiny)" if large else ""
     return (
         f"{pairs}: {layers}, {pieces}, {updates}, since {since}{gpu}; name a recipe or --set to "

@@ -24,7 +24,7 @@ from itertools import product
 from pathlib import Path
 
 from transduce.bundle.bundle import Bundle
-from transduce.config import Recipe, conflicts
+from transduce.config import Recipe, conflicts, load_recipe
 from transduce.data.config import Languages
 from transduce.data.corpus import Pair
 from transduce.data.store import PREPARED_FOLDER
@@ -34,6 +34,7 @@ from transduce.inference.translator import Translation, Translator
 from transduce.io.atomic_folder import MANIFEST, atomic_folder, check_folder, sha256
 from transduce.io.lock import LOCK_FILE, exclusive_lock
 from transduce.io.streams import open_output
+from transduce.pipeline.defaults import EpochPlan
 from transduce.pipeline.finetune import StartModel, tokenizer_settings
 from transduce.pipeline.prepare import Prepared, progress_reporter, write_pairs
 from transduce.pipeline.run import (
@@ -100,7 +101,13 @@ class DistillationResult:
 
 
 def distill(
-    path: Path, recipe: Recipe, out: Path, *, beam: int = 4, on_event: EventHandler
+    path: Path,
+    recipe: Recipe,
+    out: Path,
+    *,
+    beam: int = 4,
+    plan: EpochPlan | None = None,
+    on_event: EventHandler,
 ) -> DistillationResult:
     """Translate a corpus with a teacher, train a student on that, and measure both.
 
@@ -109,6 +116,7 @@ def distill(
         recipe: the corpus, the student's shape, and how to train it.
         out: the student's run. What an earlier call left there is gone on with.
         beam: the teacher's.
+        plan: sets the student's updates once the corpus is prepared.
         on_event: called with each event of the run.
 
     Raises:
@@ -125,10 +133,12 @@ def distill(
         _translate(path, teacher, given, out, recipe=original, beam=beam, on_event=on_event)
         student = _of_the_student(original, out, test=bool(given.test))
         if (out / "recipe.toml").is_file():
+            if plan and begun:
+                student = plan.resume(student, begun=load_recipe(out / "recipe.toml"))
             check_output_folder(student, out, resume=begun)
         if not begun:
-            prepare_run(student, out, vocabulary=tokenizer, on_event=on_event)
-        finished = run_recipe(student, out, resume=begun, on_event=on_event)
+            prepare_run(student, out, vocabulary=tokenizer, plan=plan, on_event=on_event)
+        finished = run_recipe(student, out, resume=begun, plan=plan, on_event=on_event)
         part, pairs = ("test", given.test) if given.test else ("validation", given.validation)
         on_event(LogMessage(f"measuring both on {len(pairs):,} sentences"))
         result = DistillationResult(

@@ -35,7 +35,7 @@ from transduce.data.corpus import (
     tidy,
 )
 from transduce.data.pair_tokenizer import read_tokenizer
-from transduce.data.sampler import Sampler
+from transduce.data.sampler import Sampler, target_tokens
 from transduce.data.store import PREPARED_FOLDER, Count, Store
 from transduce.data.tokenizer import Tokenizer
 from transduce.data.tokenizer_extension import extend_tokenizer
@@ -393,7 +393,7 @@ def _facts(
         training_pairs=len(store),
         validation_pairs=len(survey.validation),
         test_pairs=len(survey.test),
-        target_tokens=int(store.lengths[:, 1].sum()) + len(store),
+        target_tokens=target_tokens(store.lengths),
         vocab_size=tokenizer.vocab_size,
         updates_per_epoch=sampler.epoch_updates(0),
         padding_share=round(sampler.padding_share, 4),

@@ -32,7 +32,7 @@ from transduce.bundle.bundle import CONFIG, Bundle, Provenance
 from transduce.config import Recipe, differences, load_recipe, to_toml
 from transduce.data.corpus import Pair
 from transduce.data.loader import Loader
-from transduce.data.sampler import Sampler
+from transduce.data.sampler import Sampler, target_tokens, updates_per_epoch
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf
 from transduce.evaluation.scoring import (
@@ -50,6 +50,7 @@ from transduce.io.atomic_folder import atomic_file, check_folder, recover_interr
 from transduce.io.lock import LOCK_FILE, exclusive_lock
 from transduce.io.machine import commit, keep_freed_memory
 from transduce.model.transformer import Transformer
+from transduce.pipeline.defaults import EpochPlan, describe_updates
 from transduce.pipeline.finetune import StartModel
 from transduce.pipeline.length_penalty import propose_alpha
 from transduce.pipeline.prepare import (
@@ -97,6 +98,7 @@ def run_recipe(
     *,
     resume: bool = False,
     start: StartModel | None = None,
+    plan: EpochPlan | None = None,
     on_event: EventHandler,
 ) -> RunResult:
     """Run a recipe: prepare, train, average, evaluate, and save the bundle `out`/model.
@@ -109,6 +111,7 @@ def run_recipe(
         out: the run's folder; it may hold what `prepare_run` wrote.
         resume: continue the run that `out` holds, or begin one if it holds none.
         start: the model to start from, which the recipe must fit (`adopt_model`); None: random.
+        plan: sets the recipe's updates once the corpus is prepared.
         on_event: called with each event.
 
     Raises:
@@ -116,16 +119,27 @@ def run_recipe(
         FloatingPointError: if training diverges.
     """
     with process_group() as process, exclusive_lock(out) if process.is_rank_zero else nullcontext():
-        prepared = None
+        prepared, planned = None, plan is not None
         if process.is_rank_zero:
             resume = resume or process.restarts > 0
+            if plan and resume and (out / "recipe.toml").is_file():
+                recipe = plan.resume(recipe, begun=load_recipe(out / "recipe.toml"))
+                plan = None
             prepared = _prepare(
-                recipe, out, resume=resume, start=start, process=process, on_event=on_event
+                recipe,
+                out,
+                resume=resume,
+                start=start,
+                plan=plan,
+                process=process,
+                on_event=on_event,
             )
         else:
             on_event = _ignore
         if process.broadcast_from_rank_zero(1.0 if prepared is None else 0.0):
             return RunResult.read(out / "results.json")
+        if planned:  # rank 0 wrote what the others need
+            recipe = load_recipe(out / "recipe.toml")
         run = _Run(recipe, out, prepared or open_prepared(out), process, on_event)
         threads = recipe.train.intra_op_threads
         with compute_device(device=recipe.train.device, threads=threads, process=process) as device:
@@ -163,6 +177,7 @@ def _prepare(
     *,
     resume: bool,
     start: StartModel | None,
+    plan: EpochPlan | None,
     process: Process,
     on_event: EventHandler,
 ) -> Prepared | None:
@@ -179,7 +194,7 @@ def _prepare(
         check_compiler(device)
     if recipe.train.tensorboard:
         check_tensorboard()
-    prepared = prepare_run(recipe, out, resume=resume, start=start, on_event=on_event)
+    prepared = prepare_run(recipe, out, resume=resume, start=start, plan=plan, on_event=on_event)
     check_positions(recipe, prepared)
     return prepared
 
@@ -263,6 +278,7 @@ def prepare_run(
     resume: bool = False,
     start: StartModel | None = None,
     vocabulary: Tokenizer | None = None,
+    plan: EpochPlan | None = None,
     on_event: EventHandler,
 ) -> Prepared:
     """Prepare the corpus in a run's folder, unless it is prepared and up to date.
@@ -273,6 +289,7 @@ def prepare_run(
         resume: keep a prepared corpus even if the corpus files are gone or changed.
         start: the model to start from.
         vocabulary: used in place of one that would be trained.
+        plan: sets the updates in recipe.toml by the prepared corpus.
         on_event: called with each event.
 
     Raises:
@@ -293,7 +310,7 @@ def prepare_run(
             if start and start.sha256 not in prepared.started_from.values():
                 was = ", ".join(prepared.started_from) or "random weights"
                 raise ValueError(f"the run in {out} started from {was}: leave --from out")
-            _write(file, to_toml(recipe))
+            _write_recipe(file, recipe, prepared, plan=plan)
             return prepared
     try:
         prepared = prepare(recipe, out, start=start, vocabulary=vocabulary, on_event=on_event)
@@ -301,8 +318,21 @@ def prepare_run(
         if out.is_dir() and not any(out.iterdir()):
             out.rmdir()
         raise
-    _write(file, to_toml(recipe))
+    _write_recipe(file, recipe, prepared, plan=plan)
     return prepared
+
+
+def _write_recipe(
+    file: Path, recipe: Recipe, prepared: Prepared, *, plan: EpochPlan | None
+) -> None:
+    """Write the recipe, its updates planned by the prepared corpus."""
+    if plan:
+        recipe = plan.schedule(recipe, updates_per_epoch=_updates_per_epoch(recipe, prepared))
+    _write(file, to_toml(recipe))
+
+
+def _updates_per_epoch(recipe: Recipe, prepared: Prepared) -> int:
+    return updates_per_epoch(target_tokens(prepared.store.lengths), recipe.batch)
 
 
 def _prepare_again(
@@ -349,7 +379,10 @@ class _Run(NamedTuple):
         return model.to(device)
 
     def announce(self, model: Transformer) -> None:
-        """Report the model's size, device and precision."""
+        """Report the run's length, and the model's size, device and precision."""
+        per_epoch = _updates_per_epoch(self.recipe, self.prepared)
+        text = describe_updates(self.recipe.train.updates, per_epoch=per_epoch)
+        self.on_event(LogMessage(text))
         device, processes = model.embedding.weight.device, self.process.world_size
         several = f", in {processes} processes" if processes > 1 else ""
         self.on_event(LogMessage(f"{model.size:,} parameters, on {device}{several}"))
