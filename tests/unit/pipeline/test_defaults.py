@@ -117,7 +117,7 @@ def test_the_line_says_what_was_chosen_and_why(monkeypatch: pytest.MonkeyPatch, 
 def test_the_epochs_that_are_told_are_those_that_come(
     target: Callable[[Random], str], tmp_path: Path, transduce: Transduce
 ):
-    """On such text the tokens that were guessed from words were a fifth too many, or a third of what came."""
+    """From words, the tokens of such text were guessed a fifth too many, or a third of them."""
     random = Random(1)
     pairs = [Pair(f"{target(random)} {n}", target(random)) for n in range(600)]
     source, target_file = write_sides(tmp_path, "train", pairs)
