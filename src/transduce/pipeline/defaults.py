@@ -240,10 +240,10 @@ def _line(recipe: Recipe, size: CorpusSize, *, since: str, plan: EpochPlan | Non
     pairs = f"{size.pairs:,} pairs" + (" or more" if large else "")
     layers = f"{model.encoder_layers}+{model.decoder_layers} layers of width {model.d_model}"
     pieces = f"{recipe.tokenizer.vocab_size:,} pieces, dropout {model.dropout:g}"
-    counted = plan and "train.updates" not in plan.by_hand  # updates are known, and said, later
-    updates = f"updates for {plan.epochs} epochs" if counted else f"{train.updates:,} updates"
-    if counted and train.updates < 3 * _FEWEST_UPDATES:  # a guess
-        updates += f", at least {_FEWEST_UPDATES}"
+    updates = f"{train.updates:,} updates"
+    if plan and "train.updates" not in plan.by_hand:  # a guess: what they are is said later
+        least = f", at least {_FEWEST_UPDATES}" if train.updates < 3 * _FEWEST_UPDATES else ""
+        updates = f"updates for {plan.epochs} epochs{least}"
     gpu = " (it wants a GPU; on a CPU name the recipe tiny)" if large else ""
     return (
         f"{pairs}: {layers}, {pieces}, {updates}, since {since}{gpu}; name a recipe or --set to "
