@@ -1,6 +1,8 @@
 """`transduce distill`: a student of a trained run, measured beside its teacher."""
 
 import json
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from tests.conftest import SMALL, Run, Transduce, in_a_process, refuses
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.config import Languages
+from transduce.io.resumable import LineOutput
 
 ONE_LAYER = ("--encoder-layers", "2", "--decoder-layers", "1")
 SETTINGS = tuple(
@@ -106,6 +109,33 @@ def test_a_damaged_translation_is_made_again(run: Run, student: Run, transduce: 
     assert said.code == 0, said.err
     assert f"{student.folder / 'distilled'} is damaged: translating it again" in said.err
     assert file.read_text() == before
+
+
+def test_a_killed_translation_goes_on(
+    run: Run, student: Run, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+):
+    text = student.folder / "distilled" / "train.target"
+    undisturbed = text.read_bytes()
+    shutil.rmtree(text.parent)
+    monkeypatch.setattr("transduce.pipeline.distill._CHUNK", 50)
+    commit = LineOutput.commit
+
+    def killed(output: LineOutput, lines: Sequence[str]) -> None:
+        commit(output, lines)
+        if output.done == 100:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LineOutput, "commit", killed)
+        assert transduce(*words(run, student.folder)).code == 130
+    assert not text.exists()
+
+    said = transduce(*words(run, student.folder))
+
+    assert said.code == 0, said.err
+    assert "continuing after 100 sources" in said.err
+    assert text.read_bytes() == undisturbed
+    assert not list(student.folder.glob("*distilled.txt*"))
 
 
 def test_another_beam_needs_another_folder(run: Run, student: Run, transduce: Transduce):

@@ -33,6 +33,7 @@ from transduce.io.atomic_folder import (
     MANIFEST,
     atomic_folder,
     check_folder,
+    folder_identity,
     recover_interrupted,
     sanitise,
 )
@@ -186,6 +187,8 @@ class Bundle:
     def load(cls, folder: str | Path, *, device: torch.device | str = "cpu") -> "Bundle":
         """Read and verify a bundle; the model is in eval mode.
 
+        If a writer replaces it meanwhile, the new one is read.
+
         Args:
             folder: a bundle, or a run's folder (its `model/`, or `best/` during training).
             device: of the model.
@@ -193,7 +196,20 @@ class Bundle:
         Raises:
             ValueError: one line with the faulty file and the remedy.
         """
-        folder = find_bundle(Path(folder))
+        while True:
+            place = find_bundle(Path(folder))
+            before = folder_identity(place)
+            try:
+                bundle = cls._read(place, device)
+            except (OSError, ValueError):
+                if folder_identity(place) == before:
+                    raise
+            else:
+                if folder_identity(place) == before:
+                    return bundle
+
+    @classmethod
+    def _read(cls, folder: Path, device: torch.device | str) -> "Bundle":
         optional = [CONFIDENCE] if (folder / CONFIDENCE).exists() else []
         check_folder(
             folder,

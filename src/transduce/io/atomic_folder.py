@@ -33,10 +33,14 @@ def atomic_folder(folder: Path) -> Generator[Path]:
     Raises:
         ValueError: if another process is writing it.
     """
+    if folder.is_symlink():
+        folder = folder.resolve()  # the link stays
     folder.parent.mkdir(parents=True, exist_ok=True)
     with writer_lock(folder):
         recover_interrupted(folder)
         for leftover in (*_leftovers(folder, "old"), *_leftovers(folder, "new")):
+            if leftover.is_symlink():  # moved aside by version 0.1.0
+                leftover.unlink()
             shutil.rmtree(leftover, ignore_errors=True)
         fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
         fresh.mkdir()
@@ -64,6 +68,8 @@ def atomic_file(file: Path) -> Generator[BinaryIO]:
         with file.open("wb") as stream:
             yield stream
         return
+    if file.is_symlink():
+        file = file.resolve()  # the link stays
     with writer_lock(file):
         for leftover in _leftovers(file, "new"):
             with suppress(OSError):
@@ -90,11 +96,22 @@ def recover_interrupted(folder: Path) -> bool:
     Returns:
         Whether the folder exists.
     """
+    if folder.is_symlink():
+        folder = folder.resolve()
     if not folder.exists() and _leftovers(folder, "old"):
         with suppress(OSError, ValueError), writer_lock(folder):  # read-only media stay as they are
             if not folder.exists():
                 _leftovers(folder, "old")[-1].rename(folder)
     return folder.is_dir()
+
+
+def folder_identity(folder: Path) -> tuple[int, ...]:
+    """Return what changes when another folder takes the place of this one."""
+    try:
+        status = folder.stat()
+    except FileNotFoundError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def check_folder(folder: Path, *, expected: str, required: Collection[str] = ()) -> None:

@@ -135,6 +135,11 @@ class LineOutput:
         return progress if intact == progress.output_sha256 else None
 
 
+def partial_file(file: Path) -> Path:
+    """Return the file that holds the beginning of an output."""
+    return file.with_name(f".{file.name}.partial")
+
+
 @contextmanager
 def resumable_output(
     files: Sequence[Path], lines: Iterator[str], *, settings: Mapping[str, str]
@@ -152,7 +157,7 @@ def resumable_output(
         ValueError: if an earlier call had other settings or lines, or another process is writing.
     """
     files = [file.resolve() for file in files]
-    partials = [file.with_name(f".{file.name}.partial") for file in files]
+    partials = list(map(partial_file, files))
     progress_file = files[0].with_name(f".{files[0].name}.progress")
     with ExitStack() as stack:
         for file in files:

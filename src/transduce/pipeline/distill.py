@@ -9,7 +9,8 @@ student's folder has, besides the files of a run:
                        targets; validation and test text unchanged
     distilled.json     teacher and student compared
 
-Each is written atomically, so the same command resumes an interrupted distillation.
+Each is written atomically, so the same command resumes an interrupted distillation, also in the
+middle of the translation.
 
 Source:
     Kim, Rush 2016, "Sequence-Level Knowledge Distillation"; Kasai, Pappas, Peng, Cross, Smith 2021,
@@ -18,9 +19,9 @@ Source:
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 
 from transduce.bundle.bundle import Bundle
@@ -33,6 +34,7 @@ from transduce.evaluation.scoring import RunResult, translation_texts
 from transduce.inference.translator import Translation, Translator
 from transduce.io.atomic_folder import MANIFEST, atomic_folder, check_folder, sha256
 from transduce.io.lock import LOCK_FILE, exclusive_lock
+from transduce.io.resumable import partial_file, resumable_output
 from transduce.io.streams import open_output
 from transduce.pipeline.defaults import EpochPlan
 from transduce.pipeline.finetune import StartModel, tokenizer_settings
@@ -55,6 +57,7 @@ TIMED = 300
 _ROUNDS = 3  # timing rounds; the fastest counts, since noise only slows down
 _CHUNK = 4096  # training sentences translated together
 _MADE = "made.json"
+_TARGETS = "distilled.txt"  # the translations, until the distilled corpus is written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -238,35 +241,37 @@ def _translate(
                 f"{folder} was made by another teacher, with another beam or of another corpus: "
                 f"name another folder by --out"
             )
+        (out / _TARGETS).unlink(missing_ok=True)  # of a run killed just before it did
         on_event(LogMessage(f"the corpus is translated already, in {folder}"))
         return
     translator = Translator.load(path, device=find_device(recipe.train.device))
     on_event(LogMessage(f"translating {len(given.store):,} sources with {teacher.name}"))
     on_event(LogMessage(translator.engine_description))
-    with atomic_folder(folder) as fresh:
-        pairs = _teacher_pairs(translator, given, beam=beam, on_event=on_event)
-        write_pairs(fresh, _names("train", recipe.languages), pairs)
-        write_pairs(fresh, _names("validation", recipe.languages), given.validation)
-        if given.test:
-            write_pairs(fresh, _names("test", recipe.languages), given.test)
-        (fresh / _MADE).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
-
-
-def _teacher_pairs(
-    translator: Translator, given: Prepared, *, beam: int, on_event: EventHandler
-) -> Iterator[Pair]:
-    """Yield each training source with the teacher's translation."""
-    count = progress_reporter(on_event, "translated")
-    rows = range(len(given.store))
-    for places in (rows[first : first + _CHUNK] for first in rows[::_CHUNK]):
-        sources = [given.store.pair(place).source for place in places]
-        translations = translator.translate(
-            sources,
-            num_beams=beam,
-            token_scores=False,
-            progress=lambda done, before=places[0]: count(before + done),
-        )
-        yield from (Pair(item.source, item.text) for item in translations)
+    sources = (given.store.pair(row).source for row in range(len(given.store)))
+    settings = {key: str(value) for key, value in made.items()}
+    with resumable_output([out / _TARGETS], sources, settings=settings) as output:
+        if output.done:
+            on_event(LogMessage(f"continuing after {output.done:,} sources"))
+        count = progress_reporter(on_event, "translated")
+        while chunk := list(islice(sources, _CHUNK)):
+            for translation in translator.translate(
+                chunk,
+                num_beams=beam,
+                token_scores=False,
+                progress=lambda done, before=output.done: count(before + done),
+            ):
+                output.write(f"{translation.text}\n")
+            output.commit(chunk)
+        targets = partial_file(out / _TARGETS).read_bytes().decode().split("\n")[:-1]
+        rows = zip(range(len(given.store)), targets, strict=True)
+        with atomic_folder(folder) as fresh:
+            pairs = (Pair(given.store.pair(row).source, target) for row, target in rows)
+            write_pairs(fresh, _names("train", recipe.languages), pairs)
+            write_pairs(fresh, _names("validation", recipe.languages), given.validation)
+            if given.test:
+                write_pairs(fresh, _names("test", recipe.languages), given.test)
+            (fresh / _MADE).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
+    (out / _TARGETS).unlink()
 
 
 def _measured(

@@ -1,7 +1,9 @@
 """A bundle comes back as it went, and nothing that is not one gets in."""
 
 import hashlib
+import itertools
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from transduce.bundle import bundle as bundle_module
 from transduce.bundle.averaging import average_weights
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.bundle.calibration import Calibration, Confidence
@@ -532,3 +535,44 @@ def test_a_bundle_with_confidence_replaces_one_without_and_the_other_way_round(
         replace(bundle, confidence=confidence).save(saved)
 
         assert Bundle.load(saved).confidence == confidence
+
+
+@pytest.mark.parametrize("moment", ["_read_config", "_read_tokenizer", "_read_model"])
+def test_a_bundle_that_is_replaced_while_it_is_read_is_read_again(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+):
+    """Neither an error nor a mixture of both."""
+    newer = Bundle.load(saved)
+    with torch.no_grad():
+        newer.model.embedding.weight[0] += 1.0
+    newer.search = SearchConfig(beam=9)
+    read, times = getattr(bundle_module, moment), itertools.count()
+
+    def replaced(*given: object) -> object:
+        if next(times) == 0:
+            newer.save(saved)
+        return read(*given)
+
+    monkeypatch.setattr(bundle_module, moment, replaced)
+    loaded = Bundle.load(saved)
+
+    assert loaded.search == newer.search
+    assert torch.equal(loaded.model.embedding.weight, newer.model.embedding.weight)
+
+
+def test_a_bundle_that_vanishes_for_a_moment_is_read_again(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+):
+    read, times = bundle_module.check_folder, itertools.count()
+
+    def absent(*given: object, **more: object) -> None:
+        if next(times) == 0:
+            shutil.copytree(saved, saved.with_name("copy"))
+            shutil.rmtree(saved)
+            saved.with_name("copy").rename(saved)
+            raise ValueError("it does not exist")
+        read(*given, **more)
+
+    monkeypatch.setattr(bundle_module, "check_folder", absent)
+
+    assert Bundle.load(saved).search.beam

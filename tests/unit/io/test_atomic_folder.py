@@ -94,6 +94,49 @@ def test_a_failure_leaves_the_old_folder_as_it_was(box: Path):
     assert (box / "a.txt").read_text() == "some text"
 
 
+def test_a_link_stays_and_its_folder_is_replaced(box: Path, tmp_path: Path):
+    link = tmp_path / "elsewhere" / "link"
+    link.parent.mkdir()
+    link.symlink_to(box)
+
+    with atomic_folder(link) as fresh:
+        (fresh / "new.txt").write_text("new")
+
+    assert link.readlink() == box
+    assert [path.name for path in box.iterdir() if path.suffix == ".txt"] == ["new.txt"]
+    assert [path.name for path in link.parent.iterdir()] == ["link"]
+    assert not [*tmp_path.glob(".box*")]
+
+
+def test_a_folder_that_was_moved_aside_is_found_through_a_link(box: Path, tmp_path: Path):
+    (tmp_path / "link").symlink_to(box)
+    box.rename(box.with_name(".box.old-4194399"))
+
+    assert recover_interrupted(tmp_path / "link")
+    assert box.is_dir()
+
+
+def test_a_link_that_was_moved_aside_is_swept(box: Path, tmp_path: Path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / ".box.old-4194399").symlink_to(tmp_path / "other")
+
+    a_box(box)
+
+    assert not [*tmp_path.glob(".box*")]
+    assert (tmp_path / "other").is_dir()
+
+
+def test_a_file_is_written_through_a_link(tmp_path: Path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+
+    with atomic_file(tmp_path / "link") as stream:
+        stream.write(b"new")
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "new"
+
+
 def test_a_folder_is_replaced_as_a_whole(box: Path):
     with atomic_folder(box) as fresh:
         (fresh / "c.txt").write_text("new")
