@@ -14,7 +14,7 @@ from tests.conftest import Transduce
 COMMANDS = (
     *("", "demo", "check", "prepare", "train", "average", "distill"),
     *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
-    *("serve", "view", "export", "import", "doctor"),
+    *("serve", "view", "export", "import", "relabel", "doctor"),
     *(
         "paper table1",
         "paper table2",

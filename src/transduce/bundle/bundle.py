@@ -151,8 +151,12 @@ class Bundle:
     def __post_init__(self) -> None:
         assert self.tokenizer.vocab_size == self.model.config.vocab_size, "one vocabulary for both"
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write the bundle atomically; an older bundle in its place is replaced.
+
+        Args:
+            folder: to write.
+            card: model card; None generates it.
 
         Raises:
             ValueError: if `folder` holds something else, or a weight is not a finite number.
@@ -181,7 +185,7 @@ class Bundle:
             (fresh / TOKENIZER).write_bytes(self.tokenizer.to_bytes())
             if self.confidence is not None:
                 (fresh / CONFIDENCE).write_text(self.confidence.to_json(), encoding="utf-8")
-            (fresh / CARD).write_text(model_card(self), encoding="utf-8")
+            (fresh / CARD).write_text(model_card(self) if card is None else card, encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path, *, device: torch.device | str = "cpu") -> "Bundle":

@@ -18,6 +18,7 @@ from transduce.cli import (
     import_,
     paper,
     prepare,
+    relabel,
     score,
     serve,
     train,
@@ -33,7 +34,7 @@ _HELP_ORDER = (
     *(demo.demo, check.check, prepare.prepare, train.train, average.average, distill.distill),
     *(translate.translate, alternatives.alternatives, score.score, evaluate.evaluate),
     *(compare.compare, calibrate.calibrate, serve.serve, view.view, export.export),
-    *(import_.import_, doctor.doctor),
+    *(import_.import_, relabel.relabel, doctor.doctor),
 )
 app.registered_commands.sort(key=lambda command: _HELP_ORDER.index(command.callback))
 app.add_typer(paper.paper)

@@ -7,13 +7,17 @@ import json
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from shutil import which
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transduce.io.streams import split_compression
+from transduce.data.languages import file_language
+
+if TYPE_CHECKING:
+    from transduce.config import Recipe
 
 app = typer.Typer(
     name="transduce",
@@ -31,6 +35,14 @@ SourceCorpus = Annotated[
     Path | None, typer.Option(help="Source side of the corpus, one sentence per line.")
 ]
 TargetCorpus = Annotated[Path | None, typer.Option(help="Target side of the corpus, line by line.")]
+SourceLanguage = Annotated[
+    str | None,
+    typer.Option("--source-lang", metavar="CODE", help='Source language, such as "en".'),
+]
+TargetLanguage = Annotated[
+    str | None,
+    typer.Option("--target-lang", metavar="CODE", help='Target language, such as "de".'),
+]
 SourceText = Annotated[Path, typer.Option(help="Source text, one sentence per line.")]
 ReferenceText = Annotated[Path, typer.Option(help="Reference translations, line by line.")]
 TrainingRecipe = Annotated[
@@ -50,27 +62,63 @@ BleuTokenizer = Annotated[
     str, typer.Option(help='BLEU tokeniser [default: by language]; "none" for tokenised text.')
 ]
 
+_SIDES = ("source", "target")
 
-def corpus_settings(source: Path | None, target: Path | None) -> list[str]:
-    """Return the settings implied by --source and --target; two-letter suffixes name languages."""
+
+def corpus_settings(
+    source: Path | None,
+    target: Path | None,
+    *,
+    languages: tuple[str | None, str | None] = (None, None),
+) -> list[str]:
+    """Return the settings implied by the options about the corpus.
+
+    Args:
+        source: --source.
+        target: --target.
+        languages: --source-lang and --target-lang; without them file names tell.
+    """
     if (source is None) != (target is None):
         raise ValueError("--source and --target belong together: name both files")
-    if source is None or target is None:
-        return []
-    settings = [f"data.train={json.dumps([str(source), str(target)], ensure_ascii=False)}"]
-    for side, file in (("source", source), ("target", target)):
-        if code := file_language(file):
-            settings.append(f"languages.{side}={json.dumps(code)}")
+    settings: list[str] = []
+    if source is not None and target is not None:
+        names = json.dumps([str(source), str(target)], ensure_ascii=False)
+        settings.append(f"data.train={names}")
+    for side, file, named in zip(_SIDES, (source, target), languages, strict=True):
+        code = file_language(file) if named is None else named
+        if code or named is not None:
+            settings.append(f"languages.{side}={json.dumps(code, ensure_ascii=False)}")
     return settings
 
 
-def file_language(*files: Path | None) -> str:
-    """Return the language code in which the first of the files' names ends; "" if none does."""
-    for file in files:
-        suffix = Path(split_compression(file.name)[0]).suffix[1:] if file else ""
-        if len(suffix) == 2 and suffix.isalpha():
-            return suffix.lower()
-    return ""
+def complete_languages(recipe: "Recipe", *, run: Path | None = None) -> "tuple[Recipe, str]":
+    """Return the recipe with the languages that it lacks, and a line that names guessed ones.
+
+    Args:
+        recipe: names the corpus, whose files' names or whose text tells.
+        run: folder of the run; if it was begun, its languages are kept.
+    """
+    files = recipe.data.paths(recipe.data.train)
+    if not files or not recipe.languages.missing:
+        return recipe, ""
+    if run is not None and (run / "recipe.toml").is_file():
+        from transduce.config import load_recipe
+
+        return replace(recipe, languages=load_recipe(run / "recipe.toml").languages), ""
+    from transduce.corpus_check.language import guess_languages
+
+    named = [file_language(file) for file in files] if len(files) == 2 else ["", ""]
+    text = ("", "") if all(named) else guess_languages(files)
+    codes: dict[str, str] = {}
+    guessed: list[str] = []
+    for side, name, guess in zip(_SIDES, named, text, strict=True):
+        if side in recipe.languages.missing and (name or guess):
+            codes[side] = name or guess
+            guessed += [] if name else [f"{side} {guess}"]
+    recipe = replace(recipe, languages=replace(recipe.languages, **codes))
+    line = f"languages guessed from the text: {', '.join(guessed)}"
+    options = "--source-lang and --target-lang name others"
+    return recipe, f"{line}; {options}" if guessed else ""
 
 
 @contextmanager

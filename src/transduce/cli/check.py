@@ -12,9 +12,13 @@ from transduce.cli.app import (
     JsonObject,
     Overrides,
     SourceCorpus,
+    SourceLanguage,
     TargetCorpus,
+    TargetLanguage,
     app,
+    complete_languages,
     corpus_settings,
+    print_stderr,
     print_stdout,
 )
 
@@ -26,6 +30,8 @@ def check(
     ] = None,
     source: SourceCorpus = None,
     target: TargetCorpus = None,
+    source_lang: SourceLanguage = None,
+    target_lang: TargetLanguage = None,
     settings: Overrides = None,
     write: Annotated[
         Path | None,
@@ -51,8 +57,11 @@ def check(
     from transduce.corpus_check.check import check_corpus
     from transduce.pipeline.defaults import choose_recipe
 
-    settings = [*corpus_settings(source, target), *(settings or [])]
-    selected = choose_recipe(recipe, settings).recipe
+    codes = (source_lang, target_lang)
+    settings = [*corpus_settings(source, target, languages=codes), *(settings or [])]
+    selected, guess = complete_languages(choose_recipe(recipe, settings).recipe)
+    if guess:
+        print_stderr(guess)
     with line_counter(sys.stderr) as count:
         result = check_corpus(selected, write=write, progress=count)
     text = json.dumps(asdict(result), ensure_ascii=False) if as_json else str(result)

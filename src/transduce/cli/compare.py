@@ -12,9 +12,9 @@ from transduce.cli.app import (
     JsonObject,
     ReferenceText,
     app,
-    file_language,
     print_stdout,
 )
+from transduce.data.languages import file_language
 from transduce.io.streams import read_lines
 
 

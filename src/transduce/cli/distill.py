@@ -9,8 +9,11 @@ import typer
 from transduce.cli.app import (
     Overrides,
     SourceCorpus,
+    SourceLanguage,
     TargetCorpus,
+    TargetLanguage,
     app,
+    complete_languages,
     corpus_settings,
     hint_to_repeat,
     print_stdout,
@@ -27,6 +30,8 @@ def distill(
     out: Annotated[Path, typer.Option(help="Run folder of the student.")] = Path("runs/student"),
     source: SourceCorpus = None,
     target: TargetCorpus = None,
+    source_lang: SourceLanguage = None,
+    target_lang: TargetLanguage = None,
     settings: Overrides = None,
     beam: Annotated[int, typer.Option(help="Beam size of the teacher's translations.")] = 4,
     encoder_layers: Annotated[int, typer.Option(help="Encoder layers of the student.")] = 6,
@@ -51,7 +56,8 @@ def distill(
     from transduce.config import explicit_settings
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
-    explicit = [*corpus_settings(source, target), *(settings or [])]
+    codes = (source_lang, target_lang)
+    explicit = [*corpus_settings(source, target, languages=codes), *(settings or [])]
     for key in sorted(explicit_settings(None, explicit)):
         if key.startswith("tokenizer."):
             raise ValueError(f"a student uses its teacher's vocabulary: leave out {key}")
@@ -63,12 +69,16 @@ def distill(
     from transduce.cli.progress import event_printer
     from transduce.pipeline.distill import distill as run_distillation
 
+    bundle = Bundle.load(teacher)
     student = [
         f"model.encoder_layers={encoder_layers}",
         f"model.decoder_layers={decoder_layers}",
-        f"tokenizer.vocab_size={Bundle.load(teacher).tokenizer.vocab_size}",
+        f"tokenizer.vocab_size={bundle.tokenizer.vocab_size}",
     ]
     selected, reason, plan = choose_recipe(recipe, [*explicit, *student])
+    guess = ""
+    if bundle.languages.missing:  # else they are the teacher's
+        selected, guess = complete_languages(selected, run=out)
     with event_printer(sys.stderr) as on_event, hint_to_repeat():
         result = run_distillation(
             teacher,
@@ -76,6 +86,6 @@ def distill(
             out,
             beam=beam,
             plan=plan,
-            on_event=with_first_message(reason, on_event),
+            on_event=with_first_message(reason, with_first_message(guess, on_event)),
         )
     print_stdout(f"{result}\nmodel: {out / 'model'}")

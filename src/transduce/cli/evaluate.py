@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from transduce.cli.app import BleuTokenizer, app, file_language, print_stderr, print_stdout
+from transduce.cli.app import BleuTokenizer, app, print_stderr, print_stdout
+from transduce.data.languages import file_language
 from transduce.io.streams import open_lines, open_output, read_lines
 
 if TYPE_CHECKING:

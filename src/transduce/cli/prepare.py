@@ -7,9 +7,12 @@ from transduce.cli.app import (
     Overrides,
     RunFolder,
     SourceCorpus,
+    SourceLanguage,
     TargetCorpus,
+    TargetLanguage,
     TrainingRecipe,
     app,
+    complete_languages,
     corpus_settings,
 )
 
@@ -19,6 +22,8 @@ def prepare(
     recipe: TrainingRecipe = None,
     source: SourceCorpus = None,
     target: TargetCorpus = None,
+    source_lang: SourceLanguage = None,
+    target_lang: TargetLanguage = None,
     settings: Overrides = None,
     out: RunFolder = None,
 ) -> None:
@@ -31,9 +36,11 @@ def prepare(
     """
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
-    settings = [*corpus_settings(source, target), *(settings or [])]
+    codes = (source_lang, target_lang)
+    settings = [*corpus_settings(source, target, languages=codes), *(settings or [])]
     selected, reason, plan = choose_recipe(recipe, settings)
     folder = out or Path("runs") / selected.name
+    selected, guess = complete_languages(selected)
 
     from transduce.cli.progress import event_printer
     from transduce.io.lock import exclusive_lock
@@ -41,4 +48,5 @@ def prepare(
 
     with exclusive_lock(folder), event_printer(sys.stderr) as on_event:
         check_output_folder(selected, folder, resume=False)
-        prepare_run(selected, folder, plan=plan, on_event=with_first_message(reason, on_event))
+        on_event = with_first_message(reason, with_first_message(guess, on_event))
+        prepare_run(selected, folder, plan=plan, on_event=on_event)

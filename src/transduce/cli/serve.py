@@ -32,6 +32,14 @@ def serve(
     beam: Annotated[
         int | None, typer.Option(envvar="LT_BEAM", help="Beam size [default: the model's].")
     ] = _DEFAULTS.beam,
+    languages: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="LT_LANGUAGES",
+            metavar="SOURCE-TARGET",
+            help="Languages, such as en-de, of a model made without; repeatable, in order.",
+        ),
+    ] = None,
     engine: Annotated[
         EngineName,
         typer.Option(envvar="LT_ENGINE", help="Inference engine; auto: the fastest available."),
@@ -145,7 +153,7 @@ def serve(
         frontend_timeout=frontend_timeout,
         quiet=quiet,
     )
-    code = _serve(models, settings, engine, compute_type, (workers, threads))
+    code = _serve(models, settings, engine, compute_type, (workers, threads), languages or [])
     if code:
         raise SystemExit(code)
 
@@ -156,6 +164,7 @@ def _serve(
     engine: EngineName,
     compute_type: str,
     plan: tuple[int | None, int | None],
+    languages: list[str],
 ) -> int:
     """Bind the address before loading models, so that a wrong port fails at once."""
     missing = [name for name in _REQUIRED_PACKAGES if find_spec(name) is None]
@@ -174,10 +183,17 @@ def _serve(
         registry = load_models(
             models,
             settings,
+            languages=languages,
             engine=engine,
             compute_type=compute_type,
             plan=make_plan(*plan, compute_type),
         )
+        for path, direction in zip(models, registry.directions, strict=True):
+            if direction.bundle.languages.missing:
+                print_stderr(
+                    f"WARNING: {path} has no languages, and is served as {direction.name}: add "
+                    f"--languages SOURCE-TARGET, or run `transduce relabel` once"
+                )
         served = ", ".join(
             f"{direction.name} ({direction.translator.engine_description})"
             for direction in registry.directions

@@ -10,9 +10,12 @@ from transduce.cli.app import (
     Overrides,
     RunFolder,
     SourceCorpus,
+    SourceLanguage,
     TargetCorpus,
+    TargetLanguage,
     TrainingRecipe,
     app,
+    complete_languages,
     corpus_settings,
     hint_to_resume,
     print_stdout,
@@ -24,6 +27,8 @@ def train(
     recipe: TrainingRecipe = None,
     source: SourceCorpus = None,
     target: TargetCorpus = None,
+    source_lang: SourceLanguage = None,
+    target_lang: TargetLanguage = None,
     settings: Overrides = None,
     origin: Annotated[
         Path | None,
@@ -65,7 +70,8 @@ def train(
         recipe = str(out / "recipe.toml")
     if recipe is None and origin is not None:
         recipe = "finetune"
-    settings = [*corpus_settings(source, target), *(settings or [])]
+    codes = (source_lang, target_lang)
+    settings = [*corpus_settings(source, target, languages=codes), *(settings or [])]
     selected, reason, plan = choose_recipe(recipe, settings)
     folder = out or Path("runs") / selected.name
 
@@ -82,6 +88,7 @@ def train(
             explicit=explicit_settings(recipe, settings),
             by_hand=explicit_settings(None, settings),
         )
+    selected, guess = complete_languages(selected, run=folder if resume else None)
     if not is_rank_zero():  # under torchrun only rank 0 prints
         run_recipe(
             selected, folder, resume=resume, start=start, plan=plan, on_event=lambda event: None
@@ -94,6 +101,6 @@ def train(
             resume=resume,
             start=start,
             plan=plan,
-            on_event=with_first_message(reason, on_event),
+            on_event=with_first_message(reason, with_first_message(guess, on_event)),
         )
     print_stdout(f"{result}\nmodel: {folder / 'model'}")

@@ -137,6 +137,8 @@ class CorpusReport:
     """Average pieces per word of the text used to probe the vocabulary; 0 if there was none."""
     size_warning: str = ""
     """One line if there are too few pairs to train on from random weights."""
+    language_warning: str = ""
+    """One line if a language of the corpus is unknown."""
 
     @property
     def severe(self) -> bool:
@@ -147,7 +149,7 @@ class CorpusReport:
         sizes = f"{self.training_pairs:,} pairs to train on, {self.validation_pairs:,} to validate"
         pieces = f"; {self.pieces_per_word:.2f} pieces per word" if self.pieces_per_word else ""
         lines = [f"{sizes}, {self.test_pairs:,} to test{pieces}"]
-        lines += [self.size_warning] if self.size_warning else []
+        lines += [line for line in (self.size_warning, self.language_warning) if line]
         for finding in self.findings:
             lines.append(str(finding))
             lines += [f"    {example}" for example in finding.examples[1:]]
@@ -239,6 +241,7 @@ def inspect_corpus(
         test_pairs=len(test),
         findings=tuple(findings),
         size_warning=_size_warning(blocks.pairs, training, script=profile.source_script.name),
+        language_warning=_language_warning(recipe),
     )
     return Inspection(report, training, {**marks, **leaked})
 
@@ -261,6 +264,20 @@ def _size_warning(pairs: int, prints: Fingerprints, *, script: str) -> str:
         f"WARNING: {pairs:,} training pairs are few for random weights, below {few:,}: expect poor "
         f"translations{expect}; add pairs, or start from a trained model by `transduce train "
         f"--from MODEL`, after `transduce import` if another program made it"
+    )
+
+
+def _language_warning(recipe: Recipe) -> str:
+    if not (missing := recipe.languages.missing):
+        return ""
+    unknown, options = (
+        " and ".join(f"{start}{side}{end}" for side in missing)
+        for start, end in (("languages.", ""), ("--", "-lang CODE"))
+    )
+    return (
+        f"WARNING: {unknown} {'is' if len(missing) == 1 else 'are'} unknown, and clients of "
+        f"`transduce serve` ask by language: add {options}, or name a finished model's by "
+        f"`transduce relabel`"
     )
 
 

@@ -9,9 +9,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
-from transduce.data.corpus import Pair
+from transduce.data.corpus import Pair, read_pairs
 
 _WIDE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
 # In scripts without spaces a character is a word.
@@ -37,6 +39,32 @@ _COMMON: Final[Mapping[str, str]] = {
     "tr": "bir ve bu için çok ne ben var mı değil ile ama daha gibi",
 }
 """Frequent words of languages that share a script."""
+
+_NEIGHBOURS: Final[Mapping[str, str]] = {
+    "da": "og det er ikke jeg en som på til med af at mig vi",
+    "nb": "og det er ikke jeg en som på til med av å meg vi",
+    "ca": "que el la els i és amb no per una al del les però",
+    "gl": "que os non unha un da do é eu con para se as máis",
+    "ro": "și nu este în cu pe un o să mai din că la sunt",
+    "sk": "sa na že v je som si nie ale ako čo sú bol s",
+    "af": "die het nie en is van ek sy in om te vir wat hy",
+    "ru": "это что как он она но был так его мне мы все только",
+    "uk": "це що як він вона але був так його мені ми є та",
+    "bg": "това че като той тя но беше ще се да сме е са",
+}
+"""Frequent words of languages that a guess must not confuse with others."""
+
+_GUESS_SAMPLE = 20_000  # pairs to guess languages from
+_GUESS_SHARE = 0.06  # of listed words
+_GUESS_FACTOR = 1.2  # times as many as of any other language
+_GUESS_WORDS = 5  # distinct listed words
+_SOLE_LANGUAGE: Final[Mapping[str, str]] = {
+    "Greek": "el",
+    "Armenian": "hy",
+    "Hebrew": "he",
+    "Thai": "th",
+    "Georgian": "ka",
+}
 
 _SCRIPT_SAMPLE = 2000  # sentences to detect a script from
 
@@ -69,6 +97,40 @@ def words_of(text: str) -> list[str]:
     ['a', 'dog', 'cats']
     """
     return _WORD.findall(text.casefold())
+
+
+def guess_languages(files: Sequence[Path]) -> tuple[str, str]:
+    """Return the languages of a corpus, each "" unless the text is clear.
+
+    Args:
+        files: source and target, or one TSV file.
+    """
+    pairs = [pair for _, pair in islice(read_pairs(files, not_utf8="drop"), _GUESS_SAMPLE)]
+    return guess_language([pair.source for pair in pairs]), guess_language(
+        [pair.target for pair in pairs]
+    )
+
+
+def guess_language(texts: Sequence[str]) -> str:
+    """Return the language of texts by script and frequent words; "" unless it is clear.
+
+    >>> guess_language(["Der Hund ist in dem Garten und die Katze nicht."]), guess_language(["7"])
+    ('de', '')
+    """
+    script = Script(texts).name
+    if script in _SOLE_LANGUAGE:
+        return _SOLE_LANGUAGE[script]
+    text = " ".join(texts)
+    if script.startswith("Chinese"):
+        kana, hangul = (len(re.findall(span, text)) for span in ("[ぁ-ヺ]", "[가-힣]"))
+        letters = len(_WORD.findall(text))
+        return "ja" if kana > 0.1 * letters else "ko" if hangul > 0.5 * letters else "zh"
+    words, lists = Counter(words_of(text)), {**_COMMON, **_NEIGHBOURS}
+    shares = _shares(words, lists)
+    second, first = sorted(shares, key=shares.__getitem__)[-2:]
+    clear = shares[first] > max(_GUESS_SHARE, _GUESS_FACTOR * shares[second])
+    distinct = words.keys() & lists[first].split()
+    return first if clear and len(distinct) >= _GUESS_WORDS else ""
 
 
 class SideClassifier:
@@ -147,11 +209,16 @@ def mismatched_language(code: str, other: str, *, words: Counter[str], script: S
         return script.name
     if code not in _COMMON:
         return ""
-    total = max(1, words.total())
-    share = {
-        language: sum(words[word] for word in common.split()) / total
-        for language, common in _COMMON.items()
-    }
+    share = _shares(words, _COMMON)
     threshold = max(_MIN_SHARE, _MIN_FACTOR * share[code])
     likely = [language for language in share if share[language] > threshold]
     return other if other in likely else max(likely, key=share.__getitem__, default="")
+
+
+def _shares(words: Counter[str], lists: Mapping[str, str]) -> dict[str, float]:
+    """Return the share of each language's listed words."""
+    total = max(1, words.total())
+    return {
+        language: sum(words[word] for word in common.split()) / total
+        for language, common in lists.items()
+    }

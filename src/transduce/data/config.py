@@ -82,6 +82,15 @@ class Languages:
             if not code.strip():
                 raise ValueError(f'languages.{side} must be a code such as "en", not {code!r}')
 
+    @property
+    def missing(self) -> list[str]:
+        """The sides without a language, as a model has them that was made without any.
+
+        >>> Languages(target="de").missing
+        ['source']
+        """
+        return [side for side in ("source", "target") if getattr(self, side) == side]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusConfig:

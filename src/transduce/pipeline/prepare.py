@@ -317,6 +317,8 @@ def _check_corpus(survey: _Survey, *, start: StartModel | None, on_event: EventH
         on_event(LogMessage(f"{blocks}, and at all of them for leaks"))
     if (few := inspection.report.size_warning) and start is None:
         on_event(LogMessage(few))
+    if unknown := inspection.report.language_warning:
+        on_event(LogMessage(unknown))
     for finding in (*warnings(recipe), *inspection.report.findings):
         on_event(LogMessage(str(finding)))
 

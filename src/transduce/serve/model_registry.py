@@ -6,6 +6,7 @@ texts, and words that exist in several languages, get a low confidence.
 """
 
 import asyncio
+import re
 import threading
 import tomllib
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from transduce.bundle.bundle import Bundle
+from transduce.data.config import Languages
 from transduce.inference.engines.base import EngineName
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.translator import Translator
@@ -32,6 +34,7 @@ AUTO = "auto"
 """Source language code that requests detection."""
 
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}  # LibreTranslate's older codes
+_DIRECTION = re.compile("({0})[-:]({0})".format("[a-z]+(?:-[A-Z][A-Za-z]+)?"))
 _REMEDY = "name the source language, or have the operator pip install 'transduce[detect]'"
 
 
@@ -207,6 +210,7 @@ def load_models(
     models: Sequence[Path],
     settings: ServerSettings,
     *,
+    languages: Sequence[str] = (),
     engine: EngineName = "auto",
     compute_type: str = "float32",
     plan: Plan | None = None,
@@ -216,18 +220,22 @@ def load_models(
     Args:
         models: bundles or run directories.
         settings: batching and decoding defaults.
+        languages: of the models without, in order, each as "en-de".
         engine: inference engine; "auto" takes the fastest that supports a model.
         compute_type: CTranslate2's number format.
         plan: CTranslate2's workers and threads; None measures them.
 
     Raises:
-        ValueError: if a model cannot be read, an engine is unavailable, or two models have the
-            same direction.
+        ValueError: if a model cannot be read, an engine is unavailable, two models have the same
+            direction, or `languages` do not fit.
     """
+    pending = [parse_direction(text) for text in languages]
     paths: dict[tuple[str, str], Path] = {}
     directions: list[Direction] = []
     for path in models:
         bundle = Bundle.load(path)
+        if pending and bundle.languages.missing:
+            bundle.languages = pending.pop(0)
         source, target = bundle.languages.source, bundle.languages.target
         earlier = paths.setdefault((_normalize(source), _normalize(target)), path)
         if earlier is not path:
@@ -241,7 +249,24 @@ def load_models(
         translator.search = replace(translator.search, max_source=max_source)
         translator.decode(["a"], beam=settings.beam)
         directions.append(make_direction(bundle, translator, settings))
+    if pending:
+        raise ValueError(
+            f"--languages {pending[0].source}-{pending[0].target}: every model has languages; "
+            f"`transduce relabel` corrects them"
+        )
     return ModelRegistry(directions)
+
+
+def parse_direction(text: str) -> Languages:
+    """Return the languages of a text such as "en-de" or "pt-BR-en".
+
+    Raises:
+        ValueError: if it has another form.
+    """
+    match = _DIRECTION.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"--languages takes SOURCE-TARGET, such as en-de, not {text!r}")
+    return Languages(source=match[1], target=match[2])
 
 
 def make_direction(bundle: Bundle, translator: Translator, settings: ServerSettings) -> Direction:

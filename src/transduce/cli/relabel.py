@@ -1,0 +1,54 @@
+"""transduce relabel."""
+
+from dataclasses import replace
+
+from transduce.cli.app import (
+    ModelFolder,
+    SourceLanguage,
+    TargetLanguage,
+    app,
+    print_stderr,
+    print_stdout,
+)
+
+
+@app.command()
+def relabel(
+    model: ModelFolder,
+    source_lang: SourceLanguage = None,
+    target_lang: TargetLanguage = None,
+) -> None:
+    """Correct the languages of a model; weights and vocabulary stay as they are.
+
+    The folder is replaced atomically, with new checksums and model card. A new code drops the
+    former display name.
+
+    Example:
+
+    \b
+      transduce relabel runs/mine --source-lang en --target-lang de
+    """
+    changes = {
+        key: value
+        for side, code in (("source", source_lang), ("target", target_lang))
+        if code is not None
+        for key, value in ((side, code), (f"{side}_name", ""))
+    }
+    if not changes:
+        raise ValueError("name a language: --source-lang CODE, --target-lang CODE or both")
+
+    from transduce.bundle.bundle import CARD, Bundle, find_bundle
+    from transduce.bundle.card import model_card
+
+    folder = find_bundle(model)
+    if folder.name == "best" and folder != model:
+        raise ValueError(f"the training of {model} is unfinished: relabel the finished model")
+    bundle = Bundle.load(folder)
+    file = folder / CARD
+    card = file.read_text(encoding="utf-8") if file.is_file() else ""
+    edited = card not in ("", model_card(bundle))
+    bundle.languages = replace(bundle.languages, **changes)
+    bundle.save(folder, card=card if edited else None)
+    print_stdout(f"{folder} translates {bundle.languages.source} to {bundle.languages.target}")
+    if edited:
+        print_stderr(f"{file} was edited and stays as it is: correct its languages by hand")

@@ -1,0 +1,49 @@
+"""Language codes in the names of files."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from transduce.io.streams import split_compression
+
+_THREE_LETTERS: Final = (
+    "ara:ar arb:ar bel:be ben:bn bul:bg cat:ca ces:cs cze:cs cmn:zh chi:zh zho:zh dan:da deu:de "
+    "ger:de ell:el gre:el eng:en epo:eo est:et ekk:et eus:eu fas:fa pes:fa fin:fi fra:fr fre:fr "
+    "gle:ga heb:he hin:hi hrv:hr hun:hu hye:hy ind:id isl:is ita:it jpn:ja kat:ka kaz:kk kor:ko "
+    "lat:la lit:lt lvs:lv mkd:mk nld:nl dut:nl nob:nb nor:no pol:pl por:pt ron:ro rum:ro rus:ru "
+    "slk:sk slv:sl spa:es sqi:sq srp:sr swe:sv swh:sw tam:ta tel:te tha:th tur:tr ukr:uk urd:ur "
+    "vie:vi"
+)
+_CODES: Final = {entry[:3]: entry[4:] for entry in _THREE_LETTERS.split()}
+_KNOWN: Final = frozenset(_CODES.values())
+_TAG = re.compile("([a-zA-Z]{2,3})(?:[-_]([A-Z][a-z]{3}))?(?:[-_]([A-Z]{2}))?")
+
+
+def file_language(*files: Path | None) -> str:
+    """Return the language code in which the first of the files' names ends; "" if none does.
+
+    Another ending may follow it. ISO 639-3 codes become two letters where there are two.
+
+    >>> file_language(Path("train.zh-CN.gz")), file_language(Path("corpus.deu"))
+    ('zh-CN', 'de')
+    >>> file_language(Path("news.2024.en.txt")), file_language(Path("dev.zho_Hans"))
+    ('en', 'zh-Hans')
+    """
+    for file in files:
+        suffixes = Path(split_compression(file.name)[0]).suffixes if file else []
+        for place, suffix in enumerate(reversed(suffixes[-2:])):
+            if code := _language_code(suffix[1:], known_only=place > 0):
+                return code
+    return ""
+
+
+def _language_code(text: str, *, known_only: bool) -> str:
+    """Return text as a language code; "" if it is none."""
+    tag = _TAG.fullmatch(text)
+    language, script, region = tag.groups() if tag else ("", None, None)
+    language = _CODES.get(language.lower(), language.lower())
+    if len(language) != 2 or (known_only and language not in _KNOWN):
+        return ""
+    # Of scripts only those of Chinese are customary in codes: "zh-Hant", but "de" for deu_Latn.
+    kept = (language, script if language == "zh" else None, region)
+    return "-".join(part for part in kept if part)
