@@ -196,12 +196,17 @@ def test_preparing_says_what_it_finds_and_what_it_chose(transduce: Transduce, co
 
     lines = said.err.splitlines()
     assert said.code == 0, said.err
-    assert lines[0].startswith("438 pairs: 4+4 layers of width 128, 97 pieces, dropout 0.07, 400 ")
+    assert lines[0].startswith(
+        "438 pairs: 4+4 layers of width 128, 97 pieces, dropout 0.07, updates for 60 epochs, at "
+        "least 300, "
+    )
     assert lines[1].startswith("kept 436 pairs; dropped 2 (")
     assert any("pairs has a target identical to its source" in line for line in lines)
     assert lines[-1].endswith(" pieces a word in validation and test text")
     recipe = load_recipe(corpus / "run" / "recipe.toml")
-    assert (recipe.train.updates, recipe.model.dropout) == (400, 0.07)
+    prepared = json.loads((corpus / "run" / "prepared" / "prepared.json").read_text())
+    assert recipe.train.updates == max(300, 60 * prepared["updates_per_epoch"])
+    assert recipe.model.dropout == 0.07
 
 
 def test_settings_that_hardly_mean_what_they_say_are_told(transduce: Transduce, corpus: Path):
