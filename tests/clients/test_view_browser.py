@@ -167,7 +167,7 @@ def test_a_file_opens_without_a_server(
     run: Run, tmp_path: Path, transduce: Transduce, open_page: Open, keep: Callable[..., None]
 ):
     out = tmp_path / "map.html"
-    said = transduce("view", run.folder, "1 2 3", "--target", "3 2 1", "--out", out)
+    said = transduce("view", run.folder, "1 2 3", "--translation", "3 2 1", "--out", out)
     assert said.code == 0, said.err
 
     page = open_page(out.as_uri(), wide=390)
@@ -183,7 +183,7 @@ def test_a_file_says_something_without_javascript(
     run: Run, tmp_path: Path, transduce: Transduce, open_page: Open
 ):
     out = tmp_path / "map.html"
-    transduce("view", run.folder, "1 2 3", "--target", "3 2 1", "--out", out)
+    transduce("view", run.folder, "1 2 3", "--translation", "3 2 1", "--out", out)
 
     page = open_page(out.as_uri(), script=False)
 

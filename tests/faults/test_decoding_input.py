@@ -250,7 +250,7 @@ def test_an_export_of_a_kind_of_numbers_that_is_none_leaves_nothing(
     for to, name in (("ctranslate2", "m"), ("argos", "en_de.argosmodel")):
         said = transduce(
             *("export", run.folder, "--to", to, "--out", out / name, "--quantize", "int7"),
-            *("--source", "en", "--target", "de"),
+            *("--source-lang", "en", "--target-lang", "de"),
         )
 
         refuses(said, "int7")

@@ -24,7 +24,7 @@ def test_a_page_can_show_a_translation_that_is_not_the_models(
 ):
     out = tmp_path / "map.html"
 
-    said = transduce("view", run.folder, "1 2 3", "--target", "4 4", "--out", out)
+    said = transduce("view", run.folder, "1 2 3", "--translation", "4 4", "--out", out)
 
     assert said.code == 0, said.err
     assert "4 4" in parsed(out.read_text(encoding="utf-8")).text
@@ -33,7 +33,7 @@ def test_a_page_can_show_a_translation_that_is_not_the_models(
 def test_the_name_says_that_weights_are_wanted(run: Run, tmp_path: Path, transduce: Transduce):
     out = tmp_path / "map.json"
 
-    said = transduce("view", run.folder, "1 2 3", "--target", "4 4", "--out", out)
+    said = transduce("view", run.folder, "1 2 3", "--translation", "4 4", "--out", out)
 
     held = json.loads(out.read_text(encoding="utf-8"))
     assert (said.code, said.out) == (0, f"weights: {out}\n")
@@ -72,7 +72,7 @@ def test_a_folder_that_is_not_there_is_named(run: Run, tmp_path: Path, transduce
     ("words", "told"),
     [
         (("",), "the sentence is blank"),
-        (("1 2", "--target", " "), "the target is blank"),
+        (("1 2", "--translation", " "), "the target is blank"),
     ],
 )
 def test_blank_text_is_refused_and_an_older_page_kept(

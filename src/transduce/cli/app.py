@@ -19,11 +19,26 @@ from transduce.data.languages import file_language
 if TYPE_CHECKING:
     from transduce.config import Recipe
 
+_ALIASES = {
+    "beam-size": "beam",
+    "num-beams": "beam",
+    "length-penalty": "alpha",
+    "reference": "target",
+    "output": "out",
+    "input": "source",  # both names work everywhere, whichever a command declares
+    "language": "target-lang",
+}
+"""Other programs' names of options, which help does not list."""
+
 app = typer.Typer(
     name="transduce",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "token_normalize_func": lambda name: _ALIASES.get(name, name),
+    },
 )
 
 Overrides = Annotated[
@@ -43,13 +58,17 @@ TargetLanguage = Annotated[
     str | None,
     typer.Option("--target-lang", metavar="CODE", help='Target language, such as "de".'),
 ]
-SourceText = Annotated[Path, typer.Option(help="Source text, one sentence per line.")]
+SourceText = Annotated[
+    Path, typer.Option("--source", "-i", help="Source text, one sentence per line.")
+]
 ReferenceText = Annotated[Path, typer.Option(help="Reference translations, line by line.")]
 TrainingRecipe = Annotated[
     str | None,
     typer.Argument(help="Name of a shipped recipe, or a TOML file [default: by corpus size]."),
 ]
-RunFolder = Annotated[Path | None, typer.Option(help="Run folder [default: runs/NAME].")]
+RunFolder = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Run folder [default: runs/NAME].")
+]
 Ensemble = Annotated[
     list[Path] | None,
     typer.Option("--with", help="Ensemble with this model of the same vocabulary; repeatable."),

@@ -13,7 +13,7 @@ def average(
     checkpoints: Annotated[
         list[Path], typer.Argument(help="Checkpoints of one run, or models of one architecture.")
     ],
-    out: Annotated[Path, typer.Option(help="Model folder to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Model folder to write.")],
 ) -> None:
     """Average the weights of several checkpoints into one model.
 

@@ -27,7 +27,9 @@ def distill(
         str | None,
         typer.Argument(help="Recipe that names the corpus, as for train [default: by size]."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Run folder of the student.")] = Path("runs/student"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Run folder of the student.")] = Path(
+        "runs/student"
+    ),
     source: SourceCorpus = None,
     target: TargetCorpus = None,
     source_lang: SourceLanguage = None,

@@ -23,6 +23,13 @@ _LESS_MEMORY = {
 }
 """How a command needs less memory."""
 
+_FORMER = {
+    "import": {"--source": "--source-lang", "--target": "--target-lang"},
+    "export": {"--source": "--source-lang", "--target": "--target-lang"},
+    "view": {"--target": "--translation"},
+}
+"""Options of commands that had other names; for one version they work, with a hint."""
+
 # Errors of the machine rather than of the input: exit code 1.
 _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM)
 
@@ -40,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     previous_handler = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
+        arguments = [_current_name(arguments[0], argument) for argument in arguments]
         code = app(args=arguments, prog_name="transduce", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except typer.TyperException as error:
@@ -63,6 +71,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         signal.signal(signal.SIGTERM, previous_handler)
         _flush()
+
+
+def _current_name(command: str, argument: str) -> str:
+    """Replace an option's former name, and say so; any other argument is returned unchanged."""
+    former, equals, value = argument.partition("=")
+    if not (current := _FORMER.get(command, {}).get(former)):
+        return argument
+    print_stderr(f"{former} of `transduce {command}` is now called {current}")
+    return f"{current}{equals}{value}"
 
 
 def _version(requested: bool) -> bool:

@@ -34,7 +34,9 @@ def evaluate(
         Path | None,
         typer.Argument(help="Folder of a model or of a run; none with --hypotheses."),
     ] = None,
-    source: Annotated[Path | None, typer.Option(help="Source text, one sentence per line.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--source", "-i", help="Source text, one sentence per line.")
+    ] = None,
     target: Annotated[
         Path | None, typer.Option(help="Reference translations, line by line.")
     ] = None,

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from transduce.cli.app import ModelFolder, app, print_stderr, print_stdout
+from transduce.cli.app import (
+    ModelFolder,
+    SourceLanguage,
+    TargetLanguage,
+    app,
+    print_stderr,
+    print_stdout,
+)
 from transduce.io.streams import read_lines
 
 if TYPE_CHECKING:
@@ -28,7 +35,10 @@ def export(
         typer.Option(help="Output format; marian is Hugging Face's MarianMTModel."),
     ],
     out: Annotated[
-        Path, typer.Option(help="Folder to write, atomically; for argos an .argosmodel file.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="Folder to write, atomically; for argos an .argosmodel file."
+        ),
     ],
     quantize: Annotated[
         str | None,
@@ -42,12 +52,8 @@ def export(
         Path | None,
         typer.Option(help="Sentences to verify with [default: the run's validation set]."),
     ] = None,
-    source: Annotated[
-        str | None, typer.Option(help="Code of the source language [default: the model's].")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Code of the target language [default: the model's].")
-    ] = None,
+    source_lang: SourceLanguage = None,
+    target_lang: TargetLanguage = None,
 ) -> None:
     """Export a model to another program's format, and verify the result.
 
@@ -82,7 +88,7 @@ def export(
     from transduce.inference.engines.ct2_model import FILES, write_ctranslate2
 
     bundle = Bundle.load(model)
-    codes = {"source": source, "target": target}
+    codes = {"source": source_lang, "target": target_lang}
     bundle.languages = replace(
         bundle.languages, **{side: code for side, code in codes.items() if code is not None}
     )

@@ -18,7 +18,7 @@ paper = typer.Typer(
 )
 
 
-OutputFolder = Annotated[Path, Option(help="Output folder.")]
+OutputFolder = Annotated[Path, Option("--out", "-o", help="Output folder.")]
 Threads = Annotated[int, Option(help="Intra-op threads (0 = all cores).")]
 
 
@@ -253,7 +253,7 @@ def model(
     ] = "base",
     out: Annotated[
         Path | None,
-        Option(metavar="FILE", help="Write a diagram (.svg, .html), or .md."),
+        Option("--out", "-o", metavar="FILE", help="Write a diagram (.svg, .html), or .md."),
     ] = None,
 ) -> None:
     """List a model's layers with shapes and parameters, and draw it like the paper's Figure 1.

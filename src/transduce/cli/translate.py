@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from transduce.inference.glossary import Term
     from transduce.inference.translator import Translation, Translator
 
-_PLACES = ("input", "output", "workers", "threads", "also")  # options without effect on the output
+_PLACES = (
+    "text",
+    "input",
+    "output",
+    "workers",
+    "threads",
+    "also",
+)  # options without effect on the output
 _CHUNK = 4096  # lines per call, so that output streams while a long input is read
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -52,6 +59,7 @@ class _OutputOptions(NamedTuple):
 @app.command()
 def translate(
     model: ModelFolder,
+    text: Annotated[str | None, typer.Argument(help="Text, instead of a file.")] = None,
     input: Annotated[
         Path | None,
         typer.Option("--input", "-i", help="Text, one sentence per line [default: stdin]."),
@@ -155,6 +163,7 @@ def translate(
     Examples:
 
     \b
+      transduce translate runs/mine "A dog runs."
       transduce translate runs/mine < in.txt > out.txt
       transduce translate runs/mine -i in.txt -o out.txt --beam 1 --compute-type int8
       transduce translate runs/mine --format html < page.html > seite.html
@@ -163,6 +172,7 @@ def translate(
       transduce translate runs/a --with runs/b --with runs/c < in.txt
     """
     given = dict(locals())
+    text = _checked_text(text, input)
     _check_options(
         mbr=mbr, nbest=nbest, as_json=as_json, confidence=confidence, ensemble=bool(also)
     )
@@ -173,9 +183,10 @@ def translate(
     if form != "lines":
         per_line = {"nbest": nbest, "json": as_json, "confidence": confidence, "align": align}
         _check_document_options({**per_line, "prefix": prefix}, form=form)
-    document = None if form == "lines" else read_input_document(input, form)
+    document = None if form == "lines" else read_input_document(input, form, text=text)
     # Open the input before torch is imported: a wrong name fails at once.
-    with open_lines(input) if document is None else nullcontext(iter(())) as lines:
+    opened = open_lines(input) if document is None and text is None else None
+    with opened or nullcontext(iter((text or "").split("\n"))) as lines:
         from transduce.inference.engines.parallel import enable_worker_processes
         from transduce.inference.glossary import read_glossary
         from transduce.inference.translator import (
@@ -238,7 +249,7 @@ def translate(
                 run_texts, document, output, terms=terms, engine=translator.engine_description
             )
             return
-        interactive = input is None and sys.stdin.isatty()
+        interactive = input is None and text is None and sys.stdin.isatty()
         settings = _output_settings(given, [model, *(also or ())], terms=terms)
         options = _OutputOptions(output, align, nbest, as_json, confidence, interactive, settings)
         _translate_lines(translator, run, lines, terms=terms, options=options)
@@ -332,6 +343,21 @@ def make_plan(workers: int | None, threads: int | None, compute_type: str) -> "P
     if workers is None and threads is None:
         return None
     return Plan(compute_type, workers or 1, threads or 1)
+
+
+def _checked_text(text: str | None, input: Path | None) -> str | None:
+    """Refuse a file given as text, and text beside a file; "-" is stdin."""
+    if text is None or text == "-":
+        return None
+    if input is not None:
+        raise ValueError(f"there is text to translate, and a file, {input}: leave one of them out")
+    try:
+        is_file = Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name
+        is_file = False
+    if is_file:
+        raise ValueError(f"{text} is a file: translate it by -i {text}")
+    return text
 
 
 def _check_options(

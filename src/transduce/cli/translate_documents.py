@@ -19,8 +19,13 @@ Format = Literal["lines", "text", "html", "srt", "vtt", "po"]
 _MAX_LISTED = 20  # lost placeholders listed by name
 
 
-def read_input_document(file: Path | None, form: Format) -> "Document":
+def read_input_document(file: Path | None, form: Format, *, text: str | None = None) -> "Document":
     """Read a document from a file, or from stdin if `file` is None.
+
+    Args:
+        file: None means stdin.
+        form: its format.
+        text: the document itself, instead of a file.
 
     Raises:
         ValueError: for a malformed file.
@@ -28,8 +33,11 @@ def read_input_document(file: Path | None, form: Format) -> "Document":
     """
     from transduce.documents.formats import read_document
 
-    content = sys.stdin.buffer.read() if file is None else file.read_bytes()
     name = "stdin" if file is None else str(file)
+    if text is not None:
+        name, content = "text", text.encode(errors="surrogateescape")
+    else:
+        content = sys.stdin.buffer.read() if file is None else file.read_bytes()
     return read_document(name, content, ending=".txt" if form == "text" else f".{form}")
 
 

@@ -15,8 +15,11 @@ _FORMATS = {".html": "page", ".htm": "page", ".svg": "picture", ".json": "weight
 def view(
     model: ModelFolder,
     sentence: Annotated[str, typer.Argument(help="Sentence to translate.")],
-    out: Annotated[Path, typer.Option(help="Output file, written atomically: .html, .svg, .json.")],
-    target: Annotated[
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="Output file, written atomically: .html, .svg, .json."),
+    ],
+    translation: Annotated[
         str | None, typer.Option(help="Its translation [default: the model's own].")
     ] = None,
 ) -> None:
@@ -29,7 +32,7 @@ def view(
 
     \b
       transduce view runs/mine "A dog runs." --out map.html
-      transduce view runs/mine "A dog runs." --target "Ein Hund rennt." --out map.html
+      transduce view runs/mine "A dog runs." --translation "Ein Hund rennt." --out map.html
       transduce view runs/mine "A dog runs." --out map.svg
     """
     suffix = out.suffix.lower()
@@ -47,11 +50,11 @@ def view(
     bundle = Bundle.load(model)
     match suffix:
         case ".svg":
-            text = attention_svg(trace_attention(bundle, sentence, target))
+            text = attention_svg(trace_attention(bundle, sentence, translation))
         case ".json":
-            text = attention_json(trace_attention(bundle, sentence, target)) + "\n"
+            text = attention_json(trace_attention(bundle, sentence, translation)) + "\n"
         case _:
-            text = attention_page(bundle, sentence, target)
+            text = attention_page(bundle, sentence, translation)
     with open_output(out) as file:
         file.write(text.encode())
     print_stdout(f"{_FORMATS[suffix]}: {out}")

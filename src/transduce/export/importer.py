@@ -41,7 +41,9 @@ from transduce.model.layers import sinusoids
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 
-_FILES = (CONFIG, GENERATION, TOKENIZER_CONFIG, WEIGHTS, PICKLE, SOURCE, TARGET, TABLE)
+FILES = (CONFIG, GENERATION, TOKENIZER_CONFIG, WEIGHTS, PICKLE, SOURCE, TARGET, TABLE)
+"""What is read, if it exists."""
+
 _COPIES = (
     "model.encoder.embed_tokens.weight",
     "model.decoder.embed_tokens.weight",
@@ -69,7 +71,7 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
     if not folder.is_dir():
         raise ValueError(f"{folder} does not exist: name the folder of a Marian model")
     if (folder / MANIFEST).exists():
-        existing = [name for name in _FILES if (folder / name).exists()]
+        existing = [name for name in FILES if (folder / name).exists()]
         check_folder(folder, expected="a Marian model exported by transduce", required=existing)
     try:
         return _converted(folder, source=source, target=target)
