@@ -18,7 +18,7 @@ from transduce.serve.model_registry import load_models
 from transduce.serve.settings import ServerSettings
 
 LINE = "languages guessed from the text: source en, target de; --source-lang and --target-lang"
-UNKNOWN = "WARNING: languages.source and languages.target are unknown"
+UNKNOWN = "WARNING: the language of source and target is unknown, but clients"
 
 
 def write_tsv(file: Path, pairs: list[Pair]) -> str:
@@ -93,7 +93,7 @@ def test_text_that_tells_nothing_gets_a_warning(run: Run, transduce: Transduce) 
     listed = json.loads(transduce("check", *files, *small, "--json").out)["report"]
 
     assert UNKNOWN in run.said.stderr.decode()
-    assert "--source-lang CODE and --target-lang CODE" in run.said.stderr.decode()
+    assert "--source-lang CODE --target-lang CODE" in run.said.stderr.decode()
     assert UNKNOWN in checked.out
     assert listed["language_warning"].startswith(UNKNOWN)
     assert "unknown" not in named.out

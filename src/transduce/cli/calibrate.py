@@ -42,7 +42,5 @@ def calibrate(model: ModelFolder, source: SourceText, target: ReferenceText) -> 
             f"{' and '.join(missing)}: use at least 100"
         )
     card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else None
-    bundle.save(folder)
-    if card is not None:  # the model card may have been edited by hand
-        (folder / CARD).write_text(card, encoding="utf-8")
+    bundle.save(folder, card=card)  # it may have been edited by hand
     print_stdout(f"confidence of {folder}: calibrated on {len(pairs):,} lines")

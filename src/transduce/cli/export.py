@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -88,10 +87,7 @@ def export(
     from transduce.inference.engines.ct2_model import FILES, write_ctranslate2
 
     bundle = Bundle.load(model)
-    codes = {"source": source_lang, "target": target_lang}
-    bundle.languages = replace(
-        bundle.languages, **{side: code for side, code in codes.items() if code is not None}
-    )
+    bundle.languages = bundle.languages.with_codes(source=source_lang, target=target_lang)
     sentences = lines if lines is not None else _proof_sentences(model, bundle)
     if to == "marian":
         write_marian(bundle, out)

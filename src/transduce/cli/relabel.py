@@ -1,7 +1,5 @@
 """transduce relabel."""
 
-from dataclasses import replace
-
 from transduce.cli.app import (
     ModelFolder,
     SourceLanguage,
@@ -28,13 +26,7 @@ def relabel(
     \b
       transduce relabel runs/mine --source-lang en --target-lang de
     """
-    changes = {
-        key: value
-        for side, code in (("source", source_lang), ("target", target_lang))
-        if code is not None
-        for key, value in ((side, code), (f"{side}_name", ""))
-    }
-    if not changes:
+    if source_lang is None and target_lang is None:
         raise ValueError("name a language: --source-lang CODE, --target-lang CODE or both")
 
     from transduce.bundle.bundle import CARD, Bundle, find_bundle
@@ -47,7 +39,7 @@ def relabel(
     file = folder / CARD
     card = file.read_text(encoding="utf-8") if file.is_file() else ""
     edited = card not in ("", model_card(bundle))
-    bundle.languages = replace(bundle.languages, **changes)
+    bundle.languages = bundle.languages.with_codes(source=source_lang, target=target_lang)
     bundle.save(folder, card=card if edited else None)
     print_stdout(f"{folder} translates {bundle.languages.source} to {bundle.languages.target}")
     if edited:

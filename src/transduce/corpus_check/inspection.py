@@ -270,14 +270,10 @@ def _size_warning(pairs: int, prints: Fingerprints, *, script: str) -> str:
 def _language_warning(recipe: Recipe) -> str:
     if not (missing := recipe.languages.missing):
         return ""
-    unknown, options = (
-        " and ".join(f"{start}{side}{end}" for side in missing)
-        for start, end in (("languages.", ""), ("--", "-lang CODE"))
-    )
+    options = " ".join(f"--{side}-lang CODE" for side in missing)
     return (
-        f"WARNING: {unknown} {'is' if len(missing) == 1 else 'are'} unknown, and clients of "
-        f"`transduce serve` ask by language: add {options}, or name a finished model's by "
-        f"`transduce relabel`"
+        f"WARNING: the language of {' and '.join(missing)} is unknown, but clients of `transduce "
+        f"serve` ask by it: add {options}, or run `transduce relabel` later"
     )
 
 

@@ -82,6 +82,15 @@ class Languages:
             if not code.strip():
                 raise ValueError(f'languages.{side} must be a code such as "en", not {code!r}')
 
+    def with_codes(self, *, source: str | None, target: str | None) -> "Languages":
+        """Return these languages with other codes; a new code drops the display name."""
+        return Languages(
+            source=self.source if source is None else source,
+            target=self.target if target is None else target,
+            source_name=self.source_name if source in (None, self.source) else "",
+            target_name=self.target_name if target in (None, self.target) else "",
+        )
+
     @property
     def missing(self) -> list[str]:
         """The sides without a language, as a model has them that was made without any.

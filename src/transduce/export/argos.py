@@ -99,13 +99,12 @@ def _metadata(languages: Languages) -> Mapping[str, object]:
 
 
 def _check_codes(languages: Languages) -> None:
-    default = Languages()
     for side in ("source", "target"):
         code = getattr(languages, side)
-        if code == getattr(default, side) or not _CODE.fullmatch(code):
+        if side in languages.missing or not _CODE.fullmatch(code):
             raise ValueError(
                 f'Argos finds a package by language codes such as "en", but languages.{side} is '
-                f"{code!r}: set it in the recipe, or export with --{side}"
+                f"{code!r}: export with --{side}-lang, or correct it by `transduce relabel`"
             )
 
 

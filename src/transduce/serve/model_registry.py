@@ -241,6 +241,7 @@ def load_models(
         if earlier is not path:
             raise ValueError(
                 f"{earlier} and {path} both translate {source} into {target}: load only one of them"
+                f"{', or name their --languages' * bool(bundle.languages.missing)}"
             )
         translator = Translator.from_bundle(
             bundle, engine=engine, compute_type=compute_type, plan=plan

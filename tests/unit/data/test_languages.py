@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from transduce.data.config import Languages
 from transduce.data.languages import file_language
 
 
@@ -33,3 +34,12 @@ from transduce.data.languages import file_language
 def test_the_ending_of_a_name_tells_the_language(name: str, code: str) -> None:
     assert file_language(Path(name)) == code
     assert file_language(None, Path(name)) == code
+
+
+def test_a_new_code_drops_the_name_of_the_former() -> None:
+    languages = Languages(source="en", target="de", source_name="English", target_name="German")
+
+    assert languages.with_codes(source=None, target=None) == languages
+    assert languages.with_codes(source="en", target="nl") == Languages(
+        source="en", target="nl", source_name="English"
+    )

@@ -66,7 +66,9 @@ def test_a_language_without_a_code_is_refused_by_name(plain: Bundle, tmp_path: P
     for code in (side, "../up", "e"):
         nameless = replace(plain, languages=replace(plain.languages, **{side: code}))
 
-        with pytest.raises(ValueError, match=rf"languages\.{side} is {code!r}: set it"):
+        with pytest.raises(
+            ValueError, match=rf"languages\.{side} is {code!r}: export with --{side}-lang"
+        ):
             write_argos(nameless, tmp_path / "mine.argosmodel")
     assert list(tmp_path.iterdir()) == []
 
