@@ -93,7 +93,7 @@ def request(job: Job, at: int) -> bytes:
     text = job["texts"][at % len(job["texts"])]
     body = json.dumps({"q": text, "source": job["source"], "target": job["target"]}).encode()
     return (
-        b"POST /translate HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
     )
 

@@ -140,7 +140,7 @@ class Served:
 
     def client(self) -> httpx.AsyncClient:
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-        return httpx.AsyncClient(transport=transport, base_url="http://here:5000")
+        return httpx.AsyncClient(transport=transport, base_url="http://localhost:5000")
 
     def _is_documented(self, verb: str, path: str, said: httpx.Response) -> None:
         if path == "/openapi.json":

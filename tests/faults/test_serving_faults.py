@@ -25,7 +25,7 @@ from transduce.search.config import SearchConfig
 
 pytest.importorskip("uvicorn")
 
-POSTED = b"POST /translate HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+POSTED = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +212,7 @@ def test_a_head_that_is_too_large_is_refused(server: Server) -> None:
 )
 def test_no_file_is_found_outside_of_what_was_translated(server: Server, path: bytes) -> None:
     said = server.raw(
-        b"GET /download_file/" + path + b" HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+        b"GET /download_file/" + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     )
 
     assert said.startswith(b"HTTP/1.1 404 ")

@@ -39,7 +39,7 @@ def ask(model: Path, *, source: str, target: str, **options: object) -> tuple[li
 
     async def go() -> tuple[list[str], int]:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             listed = [entry["code"] for entry in (await client.get("/languages")).json()]
             request = {"q": "1 2 3", "source": source, "target": target}
             return listed, (await client.post("/translate", json=request)).status_code

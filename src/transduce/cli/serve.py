@@ -4,11 +4,14 @@
 LibreTranslate.
 """
 
+import os
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from transduce.cli.app import Threads, Workers, app, print_stderr
 from transduce.cli.translate import EngineName
@@ -106,6 +109,27 @@ def serve(
             help="API keys, one per line, each optionally followed by its character limit.",
         ),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="LT_ALLOW_HOST",
+            help="Host name of a proxy that clients may use; repeatable, * = any.",
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="LT_ALLOW_ORIGIN",
+            help="Origin of web pages that may use the server; repeatable, * = any.",
+        ),
+    ] = None,
+    url_prefix: Annotated[
+        str, typer.Option(envvar="LT_URL_PREFIX", help="Path under which everything is served.")
+    ] = _DEFAULTS.url_prefix,
+    disable_web_ui: Annotated[
+        bool,
+        typer.Option("--disable-web-ui", envvar="LT_DISABLE_WEB_UI", help="Serve the API only."),
+    ] = False,
     get_api_key_link: Annotated[
         str, typer.Option(envvar="LT_GET_API_KEY_LINK", help="URL where users get an API key.")
     ] = _DEFAULTS.get_api_key_link,
@@ -130,6 +154,7 @@ def serve(
       transduce serve runs/en-de runs/de-en --host 0.0.0.0 --char-limit 5000 --api-keys keys.txt
       curl -d q="A dog runs." -d source=en -d target=de localhost:5000/translate
     """
+    warn_of_unsupported(os.environ)
     settings = ServerSettings(
         host=host,
         port=port,
@@ -148,6 +173,10 @@ def serve(
         keep_alive_s=keep_alive,
         drain_s=drain_time,
         keys=read_keys(api_keys) if api_keys else (),
+        allow_hosts=tuple(host.lower() for host in allow_host or ()),
+        allow_origins=tuple(allow_origin or ()),
+        url_prefix=url_prefix,
+        disable_web_ui=disable_web_ui,
         get_api_key_link=get_api_key_link,
         metrics_auth_token=metrics_auth_token,
         frontend_timeout=frontend_timeout,
@@ -156,6 +185,20 @@ def serve(
     code = _serve(models, settings, engine, compute_type, (workers, threads), languages or [])
     if code:
         raise SystemExit(code)
+
+
+def warn_of_unsupported(environment: Mapping[str, str]) -> None:
+    """Name variables of LibreTranslate that have no effect: a limit may be relied upon."""
+    options = get_type_hints(serve, include_extras=True).values()
+    known = {
+        info.envvar
+        for option in options
+        for info in getattr(option, "__metadata__", ())
+        if isinstance(info, OptionInfo) and isinstance(info.envvar, str)
+    }
+    given = {name for name, value in environment.items() if name.startswith("LT_") and value}
+    for name in sorted(given - known):
+        print_stderr(f"WARNING: {name} is not supported and has no effect")
 
 
 def _serve(

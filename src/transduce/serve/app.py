@@ -20,14 +20,16 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transduce import visualization
+from transduce.serve.access import AccessPolicy
 from transduce.serve.api_reference import REFERENCE_POLICY, api_reference
 from transduce.serve.batcher import BatchStats
 from transduce.serve.deepl import DeepLAPI
@@ -46,15 +48,6 @@ from transduce.serve.routing import (
 )
 from transduce.serve.settings import ServerSettings
 from transduce.visualization.attention_view import SCRIPTS
-
-CORS_HEADERS = (
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-headers", b"Authorization, Content-Type"),
-    (b"access-control-allow-methods", b"GET, POST"),
-    (b"access-control-max-age", b"1728000"),
-    (b"access-control-expose-headers", b"Retry-After, X-Request-ID"),
-)
-"""LibreTranslate's values, and two exposed headers of our own."""
 
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -107,7 +100,8 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
         *NativeAPI(registry, settings).operations(),
         _metrics_operation(metrics, settings),
     )
-    operations = (*documented, *_document_operations(documented, registry), *_page_operations())
+    pages = () if settings.disable_web_ui else _page_operations()
+    operations = (*documented, *_document_operations(documented, registry), *pages)
     app = Starlette(
         routes=[
             Route(
@@ -118,7 +112,10 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
             )
             for operation in operations
         ],
-        middleware=[Middleware(RequestMiddleware, metrics, quiet=settings.quiet)],
+        middleware=[
+            Middleware(RequestMiddleware, metrics, settings),
+            *([Middleware(PrefixMiddleware, settings.url_prefix)] if settings.url_prefix else []),
+        ],
         exception_handlers={HTTPException: _routing_error},
     )
     app.router.redirect_slashes = False
@@ -182,23 +179,47 @@ class Metrics:
             self._sentences.labels(name).inc(stats.sentences)
 
 
+class PrefixMiddleware:
+    """Removes the prefix from the path of each request; paths without it do not exist."""
+
+    def __init__(self, app: ASGIApp, prefix: str) -> None:
+        """Wrap an application."""
+        self._app, self._prefix = app, prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        path: str = scope["path"]
+        if path == self._prefix:
+            await RedirectResponse(f"{path}/")(scope, receive, send)
+        elif path.startswith(f"{self._prefix}/"):
+            scope["path"] = path.removeprefix(self._prefix)  # the metrics count by it, too
+            await self._app(scope, receive, send)
+        else:
+            await error_response(HTTPError(404, "Not Found"), path)(scope, receive, send)
+
+
 class RequestMiddleware:
     """Gives every request an ID and CORS headers, measures and logs it, and hides exceptions.
+
+    Requests that the access policy refuses, or whose head is not valid, do not reach the
+    application.
 
     The ID is the client's X-Request-ID if that is a plain word; it is returned in the response. The
     application finds it in `scope["state"]["request_id"]`, and may set "characters" there, the
     length of the text in the request. OPTIONS has the same response for every path.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, *, quiet: bool = False) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, settings: ServerSettings) -> None:
         """Wrap an application.
 
         Args:
             app: the application.
             metrics: where requests are counted.
-            quiet: whether to omit the log lines.
+            settings: the access policy, the size limit of a head, and whether to log.
         """
-        self._app, self._metrics, self._quiet = app, metrics, quiet
+        self._app, self._metrics, self._quiet = app, metrics, settings.quiet
+        self._access = AccessPolicy.from_settings(settings)
+        self._header_limit, self._prefix = settings.header_limit, settings.url_prefix
         self._options_response = Response(media_type=JSON)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -209,16 +230,19 @@ class RequestMiddleware:
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id.decode()
         status = 0
+        headers = Headers(scope=scope)
+        own = Headers(self._access.cors_headers(headers) | {"x-request-id": request_id.decode()})
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = (*CORS_HEADERS, (b"x-request-id", request_id))
-                message["headers"] = [*message.get("headers", ()), *own]
+                message["headers"] = [*message.get("headers", ()), *own.raw]
             await send(message)
 
-        app = self._options_response if scope["method"] == "OPTIONS" else self._app
+        app = self._refusal(scope, headers)
+        if app is None:
+            app = self._options_response if scope["method"] == "OPTIONS" else self._app
         started = time.perf_counter()
         with self._metrics.in_flight.track_inprogress():
             try:
@@ -229,6 +253,24 @@ class RequestMiddleware:
                     await response(scope, receive, send_with_headers)
             finally:
                 self._record(scope, status, time.perf_counter() - started)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        """Return the response to a request that the application is not to see."""
+        path = scope["path"].removeprefix(self._prefix)  # it decides the shape of an error
+        size = sum(len(name) + len(value) + 4 for name, value in headers.raw)
+        size += len(scope.get("raw_path", b"")) + len(scope["query_string"])
+        if size > self._header_limit:
+            text = f"Invalid request: the head is larger than {self._header_limit} bytes"
+            return error_response(HTTPError(400, text), path)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # Proxies disagree on which of them counts: the body could hide another request.
+            text = "Invalid request: Content-Length with Transfer-Encoding"
+            response = error_response(HTTPError(400, text), path)
+            response.headers["connection"] = "close"
+            return response
+        if reason := self._access.refusal(headers):
+            return error_response(HTTPError(403, reason), path)
+        return None
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         label = str(status) if status else "gone"  # the client disconnected before a response

@@ -181,7 +181,8 @@ class DocumentAPI:
         )
         content = await asyncio.to_thread(document.rebuild, translations)
         stored_name = self.store.put(_translated_name(name, target), content)
-        url = f"{_base_url(request)}/download_file/{quote(stored_name)}"
+        base = f"{_base_url(request)}{self._settings.url_prefix}"
+        url = f"{base}/download_file/{quote(stored_name)}"
         return json_response(TranslateFileResponse(translatedFileUrl=url))
 
     async def download(self, request: HTTPRequest) -> Response:

@@ -6,6 +6,7 @@ and JSON must be an object of moderate depth without lone surrogates. NUL is tre
 as the translator treats every other control character.
 """
 
+import codecs
 import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
@@ -118,13 +119,16 @@ class HTTPRequest(Request):
             HTTPError: 400 `Invalid JSON format`, also for lone surrogates and excessive nesting.
         """
         try:
-            value: object = json.loads(self.content.decode(), parse_constant=_reject_constant)
+            text = self.content.removeprefix(codecs.BOM_UTF8).decode()
+            value: object = json.loads(text, parse_constant=_reject_constant)
             if b"\\u" in self.content:  # only an escape can introduce a lone surrogate
                 json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise HTTPError(400, f"{INVALID_JSON}: lone surrogate") from None
         except UnicodeDecodeError:
-            raise HTTPError(400, f"{INVALID_JSON}: not UTF-8") from None
+            utf_16 = self.content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+            name = "UTF-16, not UTF-8" if utf_16 else "not UTF-8"
+            raise HTTPError(400, f"{INVALID_JSON}: {name}") from None
         except RecursionError:
             raise HTTPError(400, f"{INVALID_JSON}: nested too deeply") from None
         except ValueError:
@@ -187,10 +191,15 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
         max_bytes: maximum size.
 
     Raises:
-        HTTPError: 413 if the body is too large, 400 if Content-Length is not a number.
+        HTTPError: 413 if the body is too large, 415 if it is compressed, 400 if Content-Length is
+            not a number.
         ClientDisconnected: if the client disconnects meanwhile.
     """
-    declared = Headers(scope=scope).get("content-length")
+    headers = Headers(scope=scope)
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise HTTPError(415, f"Content-Encoding {encoding[:60]!r} is not supported: send it plain")
+    declared = headers.get("content-length")
     if declared:
         if not (declared.isascii() and declared.isdigit()):
             raise HTTPError(400, "Invalid request: Content-Length is not a number")

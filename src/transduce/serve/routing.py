@@ -323,7 +323,8 @@ def _responses(operation: Operation, schemas: Schemas) -> JSONObject:
             content["schema"] = schemas[operation.response_model, "serialization"]
         responses["200"] = {"description": "OK", "content": {operation.media_type: content}}
     error = schemas[error_model(operation.path), "serialization"]
-    for status in QUEUE_STATUSES if operation.time_limits else operation.error_statuses:
+    statuses = QUEUE_STATUSES if operation.time_limits else operation.error_statuses
+    for status in sorted({*statuses, *((415,) if operation.request_model else ())}):
         response: JSONObject = {
             "description": HTTPStatus(status).phrase,
             "content": {JSON: {"schema": error}},

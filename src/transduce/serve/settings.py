@@ -65,6 +65,16 @@ class ServerSettings:
     """Maximum seconds for finishing accepted requests at shutdown."""
     keys: tuple[APIKey, ...] = ()
     """Accepted API keys; empty means no key is required."""
+    allow_hosts: tuple[str, ...] = ()
+    """Names in the Host header that are accepted besides the address's own; "*" accepts any, the
+    default unless the address is a loopback one."""
+    allow_origins: tuple[str, ...] = ()
+    """Origins of web pages that may use the server besides its own; "*" is any, the default unless
+    the address is a loopback one."""
+    disable_web_ui: bool = False
+    """Whether to serve the API without the page."""
+    url_prefix: str = ""
+    """Path under which everything is served: "/translate", for example."""
     get_api_key_link: str = ""
     """URL for obtaining a key, for clients without one."""
     metrics_auth_token: str = ""
@@ -89,6 +99,9 @@ class ServerSettings:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
         if self.beam is not None:
             self._check_minimum("beam", 1)
+        prefix = self.url_prefix
+        if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
+            raise ValueError(f"url_prefix must begin with / and not end with it, not {prefix!r}")
 
     def key(self, text: str) -> APIKey | None:
         """Return the key equal to `text`, if any; comparison time does not depend on the text."""

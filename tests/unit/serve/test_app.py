@@ -65,20 +65,24 @@ def metrics(registry: ModelRegistry) -> Metrics:
 
 
 def test_a_request_keeps_the_name_that_its_client_gave(metrics: Metrics) -> None:
-    headers = ask(RequestMiddleware(app, metrics, quiet=True), (b"x-request-id", b"my-1.2_3"))
+    headers = ask(
+        RequestMiddleware(app, metrics, ServerSettings(quiet=True)), (b"x-request-id", b"my-1.2_3")
+    )
 
     assert headers[b"x-request-id"] == b"my-1.2_3"
 
 
 @pytest.mark.parametrize("name", [b"two words", b"a" * 65, b"\xff", b""])
 def test_what_is_no_plain_name_is_replaced(metrics: Metrics, name: bytes) -> None:
-    headers = ask(RequestMiddleware(app, metrics, quiet=True), (b"x-request-id", name))
+    headers = ask(
+        RequestMiddleware(app, metrics, ServerSettings(quiet=True)), (b"x-request-id", name)
+    )
 
     assert re.fullmatch(rb"[0-9a-f]{8}-[0-9]+", headers[b"x-request-id"])
 
 
 def test_requests_are_counted_by_their_route(metrics: Metrics) -> None:
-    ask(RequestMiddleware(app, metrics, quiet=True))
+    ask(RequestMiddleware(app, metrics, ServerSettings(quiet=True)))
 
     counted = metrics.text().decode()
 
@@ -94,7 +98,7 @@ def test_the_log_has_one_line_without_the_text(
 ) -> None:
     logging.getLogger("transduce.serve").propagate = True
     with caplog.at_level(logging.INFO, "transduce.serve.requests"):
-        ask(RequestMiddleware(app, metrics), (b"x-request-id", b"r1"))
+        ask(RequestMiddleware(app, metrics, ServerSettings()), (b"x-request-id", b"r1"))
 
     (line,) = caplog.messages
     assert line.startswith("GET /files/x7 404 ")

@@ -409,7 +409,7 @@ async def _ask_and_go(served: Served, body: bytes) -> None:
         "query_string": b"",
         "headers": [(b"content-type", b"application/json")],
         "scheme": "http",
-        "server": ("here", 5000),
+        "server": ("localhost", 5000),
     }
     asked = asyncio.create_task(served.app(scope, receive, send))
     await asyncio.sleep(0.05)
@@ -530,8 +530,10 @@ def test_an_unknown_path_is_404(served: Served, path: str) -> None:
     ("verb", "path"),
     [("GET", "/health"), ("OPTIONS", "/translate"), ("GET", "/nowhere"), ("POST", "/translate")],
 )
-def test_every_answer_lets_other_hosts_pages_read_it(served: Served, verb: str, path: str) -> None:
-    said = served.ask(verb, path)
+def test_every_answer_lets_other_hosts_pages_read_it(serve: Serve, verb: str, path: str) -> None:
+    served = serve("en-de", settings=ServerSettings(host="0.0.0.0"))
+
+    said = served.ask(verb, path, headers={"origin": "https://elsewhere.example"})
 
     assert said.headers["access-control-allow-origin"] == "*"
     assert said.headers["access-control-allow-headers"] == "Authorization, Content-Type"
