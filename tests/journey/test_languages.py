@@ -159,3 +159,21 @@ def test_serve_takes_the_languages_of_a_model_without(model: Path, transduce: Tr
     refuses(transduce("serve", model, *port, "--languages", "german"), "SOURCE-TARGET", "german")
     transduce("relabel", model, "--source-lang", "en", "--target-lang", "de")
     refuses(transduce("serve", model, *port, "--languages", "en-de"), "`transduce relabel`")
+
+
+def test_serve_warns_of_a_model_without_languages(
+    model: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "transduce.serve.server.run", lambda *_, **options: options["on_ready"]() or 0
+    )
+    monkeypatch.delenv("LT_LANGUAGES", raising=False)
+    serve = ("serve", model, "--port", "0", "--engine", "torch")
+
+    unnamed = transduce(*serve).err
+    monkeypatch.setenv("LT_LANGUAGES", "en-de")
+    named = transduce(*serve).err
+
+    assert f"WARNING: {model} has no languages, and is served as source-target: add " in unnamed
+    assert "WARNING" not in named
+    assert "en-de (engine: torch)" in named

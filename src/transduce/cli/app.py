@@ -98,7 +98,10 @@ def corpus_settings(
         languages: --source-lang and --target-lang; without them file names tell.
     """
     if (source is None) != (target is None):
-        raise ValueError("--source and --target belong together: name both files")
+        raise ValueError(
+            "--source and --target belong together: name both files, or one TSV file by "
+            "--set data.train=FILE"
+        )
     settings: list[str] = []
     if source is not None and target is not None:
         names = json.dumps([str(source), str(target)], ensure_ascii=False)
