@@ -115,6 +115,8 @@ def test_a_begun_run_keeps_its_languages(
 
     assert resumed.code == 0, resumed.err
     assert "guessed" not in resumed.err
+    other = transduce(*begin, "--set", "train.validate_every=2", "--resume", "--source-lang", "fr")
+    assert "languages.source differs from that of the run" in other.err
 
 
 def test_relabel_makes_a_server_answer(model: Path, transduce: Transduce) -> None:

@@ -120,21 +120,23 @@ def complete_languages(recipe: "Recipe", *, run: Path | None = None) -> "tuple[R
         recipe: names the corpus, whose files' names or whose text tells.
         run: folder of the run; if it was begun, its languages are kept.
     """
-    files = recipe.data.paths(recipe.data.train)
-    if not files or not recipe.languages.missing:
+    files, missing = recipe.data.paths(recipe.data.train), recipe.languages.missing
+    if not files or not missing:
         return recipe, ""
+    codes: dict[str, str] = {}
     if run is not None and (run / "recipe.toml").is_file():
         from transduce.config import load_recipe
 
-        return replace(recipe, languages=load_recipe(run / "recipe.toml").languages), ""
+        begun = load_recipe(run / "recipe.toml").languages
+        codes = {side: getattr(begun, side) for side in missing}
+        return replace(recipe, languages=replace(recipe.languages, **codes)), ""
     from transduce.corpus_check.language import guess_languages
 
     named = [file_language(file) for file in files] if len(files) == 2 else ["", ""]
     text = ("", "") if all(named) else guess_languages(files)
-    codes: dict[str, str] = {}
     guessed: list[str] = []
     for side, name, guess in zip(_SIDES, named, text, strict=True):
-        if side in recipe.languages.missing and (name or guess):
+        if side in missing and (name or guess):
             codes[side] = name or guess
             guessed += [] if name else [f"{side} {guess}"]
     recipe = replace(recipe, languages=replace(recipe.languages, **codes))
