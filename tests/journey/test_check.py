@@ -200,7 +200,7 @@ def test_preparing_says_what_it_finds_and_what_it_chose(transduce: Transduce, co
         "438 pairs: 4+4 layers of width 128, 97 pieces, dropout 0.07, updates for 60 epochs, at "
         "least 300, "
     )
-    assert lines[1].startswith("kept 436 pairs; dropped 2 (")
+    assert lines[1].startswith("kept 435 pairs; dropped 3 (")
     assert any("pairs has a target identical to its source" in line for line in lines)
     assert lines[-1].endswith(" pieces a word in validation and test text")
     recipe = load_recipe(corpus / "run" / "recipe.toml")

@@ -116,7 +116,8 @@ class CorpusConfig:
     """Two files (source, target), or one TSV file of two columns; plain or compressed."""
 
     validation: tuple[str, ...] = ()
-    """As `train`. If empty, `held_out` pairs of `train` are held out and never trained on."""
+    """As `train`. If empty, `held_out` pairs of `train` are held out and never trained on; no source
+    stands on both sides."""
 
     test: tuple[str, ...] = ()
     """As `train`. If empty, there is no test score."""
@@ -126,6 +127,10 @@ class CorpusConfig:
 
     not_utf8: Literal["refuse", "drop"] = "refuse"
     """For a training line that is not UTF-8: raise an error, or drop and count its pair."""
+
+    duplicates: Literal["keep", "drop"] = "keep"
+    """For a pair that stands in `train` again: train on it each time, or drop and count it. The
+    recipes for one's own corpus drop."""
 
     max_ratio: float = 4.0
     """Maximum (longer side + 10) / (shorter side + 10), in non-blank characters."""
@@ -143,6 +148,8 @@ class CorpusConfig:
                 )
         if self.not_utf8 not in ("refuse", "drop"):
             raise ValueError(f'data.not_utf8 must be "refuse" or "drop", not {self.not_utf8!r}')
+        if self.duplicates not in ("keep", "drop"):
+            raise ValueError(f'data.duplicates must be "keep" or "drop", not {self.duplicates!r}')
         if self.held_out < 0:
             raise ValueError(f"data.held_out must be 0 or more, not {self.held_out}")
         if not self.max_ratio >= 1.0:  # NaN fails this comparison too

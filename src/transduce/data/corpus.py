@@ -59,6 +59,13 @@ class CleaningCounts:
     examples: dict[str, int] = field(default_factory=dict[str, int])
     """First line number of each reason in `dropped` and `changed`."""
 
+    def drop_kept(self, reason: str, lines: Sequence[int]) -> None:
+        """Count pairs as dropped that counted as kept, by line number."""
+        if lines:
+            self.kept -= len(lines)
+            self.dropped[reason] = len(lines)
+            self.examples[reason] = min(lines)
+
     def summary(self) -> str:
         """Format the counts in one line.
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, ClassVar, NamedTuple
 
+import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from transduce.config import Recipe, warnings
@@ -99,6 +100,8 @@ class _Survey(NamedTuple):
     cleaning: CleaningCounts
     held_out: frozenset[int]
     """Lines of the training files that are held out for validation."""
+    excluded: frozenset[int]
+    """Lines that are not trained on: those, and duplicates."""
     validation: tuple[Pair, ...]
     test: tuple[Pair, ...]
     data_sha256: Mapping[str, str]
@@ -112,17 +115,17 @@ class _Survey(NamedTuple):
 
     def training(self) -> Iterator[NumberedPair]:
         """Read the training pairs again, cleaned."""
-        return _cleaned(self.recipe, CleaningCounts(), only=lambda i: i not in self.held_out)
+        return _cleaned(self.recipe, CleaningCounts(), only=lambda i: i not in self.excluded)
 
     def vocabulary_sample(self) -> Iterator[NumberedPair]:
         """The pairs that the vocabulary is trained on: all, or a fixed random sample of many."""
         share = _SAMPLE_PAIRS / max(1, self.training_pairs)
         if share >= 1.0:
             return self.training()
-        # Held-out lines draw too: the sample depends on the seed and the lines alone.
-        chance, held_out = Random(self.recipe.train.seed).random, self.held_out
+        # Excluded lines draw too: the sample depends on the seed and the lines alone.
+        chance, excluded = Random(self.recipe.train.seed).random, self.excluded
         return _cleaned(
-            self.recipe, CleaningCounts(), only=lambda i: chance() < share and i not in held_out
+            self.recipe, CleaningCounts(), only=lambda i: chance() < share and i not in excluded
         )
 
 
@@ -271,17 +274,32 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> _Survey:
     """Read every file to its end."""
     data = recipe.data
     cleaning, spread = CleaningCounts(), EvenSample()
-    lines, sources = array("I"), array("q")
+    drop = data.duplicates == "drop"
+    lines, sources, pairs = array("I"), array("q"), array("q")
     for line, pair in spread.sample(_cleaned(recipe, cleaning)):
         lines.append(line)
         if not data.validation:
             sources.append(hash(fold(pair.source)))
+        if drop:
+            pairs.append(hash(pair))
         progress(line)
+    rows = np.asarray(lines)
+    kept = np.ones(len(rows), dtype=bool)
+    if drop:  # of equal pairs the first stays
+        kept[:] = False
+        kept[np.unique(np.asarray(pairs), return_index=True)[1]] = True
+    duplicates = rows[~kept].tolist()
+    cleaning.drop_kept("duplicate", duplicates)
     held_out: frozenset[int] = frozenset()
     if data.validation:
         validation = _read(recipe, data.validation)
     else:
-        held_out = hold_out(lines, sources=sources, count=data.held_out, seed=recipe.train.seed)
+        held_out = hold_out(
+            rows[kept].tolist(),
+            sources=np.asarray(sources)[kept].tolist(),
+            count=data.held_out,
+            seed=recipe.train.seed,
+        )
         cleaned = _cleaned(recipe, CleaningCounts(), only=held_out.__contains__)
         validation = tuple(pair for _, pair in cleaned)
     if not validation:
@@ -291,7 +309,16 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> _Survey:
         )
     test = _read(recipe, data.test) if data.test else ()
     usual = profile_pairs(spread.pairs)
-    return _Survey(recipe, cleaning, held_out, validation, test, corpus_sha256(recipe), usual)
+    return _Survey(
+        recipe,
+        cleaning,
+        held_out,
+        held_out.union(duplicates),
+        validation,
+        test,
+        corpus_sha256(recipe),
+        usual,
+    )
 
 
 def _check_corpus(survey: _Survey, *, start: StartModel | None, on_event: EventHandler) -> None:

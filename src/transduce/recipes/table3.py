@@ -110,6 +110,7 @@ def recipe(row: Row) -> dict[str, object]:
     return {
         "name": f"{PREFIX}{row.name.lower()}",
         "extends": "base",
+        "data": {"duplicates": "keep"},
         "model": dict(row.model),
         "train": {"average_checkpoints": 1, **row.train},
     }
