@@ -116,8 +116,8 @@ class CorpusConfig:
     """Two files (source, target), or one TSV file of two columns; plain or compressed."""
 
     validation: tuple[str, ...] = ()
-    """As `train`. If empty, `held_out` pairs of `train` are held out and never trained on; no source
-    stands on both sides."""
+    """As `train`. If empty, `held_out` pairs of `train` are held out and never trained on, with all
+    pairs of their sources."""
 
     test: tuple[str, ...] = ()
     """As `train`. If empty, there is no test score."""
