@@ -6,6 +6,7 @@ by hand win, and what depends on them (updates on the tokens of one) follows.
 """
 
 import itertools
+import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,6 +49,8 @@ CORPUS_DEFAULTS: Final = (
 _LARGEST = CORPUS_DEFAULTS[-1].below
 _PIECES_A_WORD = 1.3
 _LETTERS_A_PIECE = 6  # at most; counts where no spaces stand
+_SPELLED_WORDS, _SPELLED_CHARACTERS = 1.5, 300
+_SPECIAL_PIECES = 4  # EOS, UNK, PAD and the space before a text
 _FEWEST_UPDATES = 300
 _VALIDATIONS = 25
 _WARMUP = (15, 200)  # a 15th of the updates, and at most 200
@@ -60,6 +63,15 @@ class CorpusSize(NamedTuple):
     """At most the bound above which nothing changes."""
     target_tokens: int
     """About: pieces and EOS."""
+    words_a_line: float = math.inf
+    """Of the side with more."""
+    characters: int = 0
+    """Different ones, of both sides; at most one more than a vocabulary of characters may have."""
+
+    @property
+    def spells(self) -> bool:
+        """Whether the task is to spell words or numbers, rather than to translate sentences."""
+        return self.words_a_line <= _SPELLED_WORDS and self.characters <= _SPELLED_CHARACTERS
 
 
 class EpochPlan(NamedTuple):
@@ -176,14 +188,20 @@ def measure_corpus(data: CorpusConfig) -> CorpusSize:
     Raises:
         ValueError: if the files cannot be read that far; one line.
     """
-    pairs = words = letters = 0
+    pairs = source_words = words = letters = 0
+    characters = set[str]()
     files = data.paths(data.train)
     for _, pair in itertools.islice(read_pairs(files, not_utf8="drop"), _LARGEST):
         pairs += 1
+        source_words += pair.source.count(" ") + 1
         words += pair.target.count(" ") + 1
         letters += len(pair.target)
+        if len(characters) <= _SPELLED_CHARACTERS:
+            characters.update(pair.source, pair.target)
     pieces = max(_PIECES_A_WORD * words, letters / _LETTERS_A_PIECE)
-    return CorpusSize(pairs, round(pieces) + pairs)
+    most_words = max(source_words, words) / max(1, pairs)
+    size = CorpusSize(pairs, round(pieces) + pairs, most_words, len(characters))
+    return size._replace(target_tokens=letters + pairs) if size.spells else size
 
 
 def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> list[str]:
@@ -201,8 +219,17 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
         "train.warmup": _warmup(updates),
         "train.validate_every": _validate_every(updates),
     }
+    if _by_characters(size, by_hand):
+        settings["tokenizer.kind"] = '"char"'
+        settings["tokenizer.vocab_size"] = size.characters + _SPECIAL_PIECES
     named = explicit_settings(None, by_hand)
     return [f"{key}={value}" for key, value in settings.items() if key not in named]
+
+
+def _by_characters(size: CorpusSize, by_hand: Sequence[str]) -> bool:
+    """Whether each character is a piece: it is where words are spelled, unless set by hand."""
+    named = {"tokenizer.kind", "tokenizer.vocab_size"} & explicit_settings(None, by_hand)
+    return size.spells and not named
 
 
 def _tuned_search(by_hand: Sequence[str]) -> list[str]:
@@ -239,7 +266,10 @@ def _line(recipe: Recipe, size: CorpusSize, *, since: str, plan: EpochPlan | Non
     large = size.pairs >= _LARGEST
     pairs = f"{size.pairs:,} pairs" + (" or more" if large else "")
     layers = f"{model.encoder_layers}+{model.decoder_layers} layers of width {model.d_model}"
-    pieces = f"{recipe.tokenizer.vocab_size:,} pieces, dropout {model.dropout:g}"
+    vocabulary = f"{recipe.tokenizer.vocab_size:,} pieces"
+    if recipe.tokenizer.kind == "char":
+        vocabulary = f"a vocabulary of characters ({size.words_a_line:.1f} words a line)"
+    pieces = f"{vocabulary}, dropout {model.dropout:g}"
     updates = f"{train.updates:,} updates"
     if plan and "train.updates" not in plan.by_hand:  # a guess: what they are is said later
         least = f", at least {_FEWEST_UPDATES}" if train.updates < 3 * _FEWEST_UPDATES else ""

@@ -41,17 +41,48 @@ def chosen(
 
 
 def test_pairs_are_counted_and_target_tokens_estimated(tmp_path: Path):
-    files = write_sides(tmp_path, "train", [Pair("a", "Ein Hund."), Pair("b", "Ja.")])
+    files = write_sides(tmp_path, "train", [Pair("a", "Ein Hund läuft."), Pair("b", "Ja.")])
 
     size = measure_corpus(CorpusConfig(train=tuple(map(str, files))))
 
-    assert size == CorpusSize(2, round(1.3 * 3) + 2)
+    assert size[:2] == (2, round(1.3 * 4) + 2)
 
 
 def test_where_no_spaces_stand_letters_are_counted(tmp_path: Path):
-    files = write_sides(tmp_path, "train", [Pair("a", "的" * 60)])
+    files = write_sides(tmp_path, "train", [Pair("a small dog", "的" * 60)])
 
-    assert measure_corpus(CorpusConfig(train=tuple(map(str, files)))) == CorpusSize(1, 11)
+    assert measure_corpus(CorpusConfig(train=tuple(map(str, files))))[:2] == (1, 11)
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> str:
+    """A corpus of single words, as of transliteration."""
+    spelled = [Pair(f"{number:x}a", f"{number:b}z") for number in range(90)]
+    source, target = write_sides(tmp_path, "words", spelled)
+    return f'data.train=["{source}", "{target}"]'
+
+
+def test_words_to_spell_get_a_vocabulary_of_characters(words: str):
+    choice = recipe_for_corpus([words])
+
+    assert choice.recipe.tokenizer.kind == "char"
+    assert choice.recipe.tokenizer.vocab_size == len(set("0123456789abcdefz")) + 4
+    assert "a vocabulary of characters (1.0 words a line)" in choice.summary
+
+
+@pytest.mark.parametrize("setting", ["tokenizer.vocab_size=80", 'tokenizer.kind="unigram"'])
+def test_a_vocabulary_set_by_hand_stays(words: str, setting: str):
+    assert recipe_for_corpus([words, setting]).recipe.tokenizer.kind != "char"
+
+
+def test_sentences_without_spaces_are_not_spelled(tmp_path: Path):
+    """They have one word a line, too, but many characters."""
+    pairs = [Pair(f"{chr(0x4E00 + i)}的", f"{chr(0x5000 + i)}。") for i in range(200)]
+    source, target = write_sides(tmp_path, "unspaced", pairs)
+
+    choice = recipe_for_corpus([f'data.train=["{source}", "{target}"]'])
+
+    assert choice.recipe.tokenizer.kind == "bpe"
 
 
 def test_no_more_is_read_than_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
