@@ -209,7 +209,7 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
     tokens = _positive_integer("batch.tokens", by_hand) or row.tokens
     estimate = max(_FEWEST_UPDATES, round(row.epochs * size.target_tokens / tokens / 100) * 100)
     updates = _positive_integer("train.updates", by_hand) or estimate
-    settings = {
+    settings: dict[str, int | float | str] = {
         "model.encoder_layers": row.layers,
         "model.decoder_layers": row.layers,
         "tokenizer.vocab_size": row.vocab_size,
