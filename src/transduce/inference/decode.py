@@ -27,6 +27,7 @@ from transduce.inference.mbr import normalised_probabilities, select_mbr
 from transduce.inference.repetition import (
     detect_repetition,
     is_improvement,
+    is_noise,
     novel_log_prob,
     retry_constraints,
 )
@@ -346,9 +347,9 @@ class Searcher:
         result.flags.update(flags)
         result.retried.difference_update(flags)
         constraints = retry_constraints(options.constraints)
-        if not flags or constraints is None:
+        retries = {r: searched[r] for r in flags if not is_noise(pieces(r.source))}
+        if not retries or constraints is None:
             return
-        retries = {request: searched[request] for request in flags}
         options = replace(options, constraints=constraints)
         try:
             engine = self._select_engine(list(retries.values()), options)

@@ -20,6 +20,7 @@ NO_REPEAT: Final = 3
 _MIN_RUNS = 3  # consecutive repeats of an n-gram that are a loop: two are a slip
 _MIN_RUNS_OF_ONE = 4  # of a single piece: people write "no no no"
 _MIN_RUNS_OF_MARKS = 9  # pieces without a letter: dots, rules of dashes, zeros of large numbers
+_MIN_RUNS_OF_NOISE = 9  # of a source that is no sentence: "AAAAAAAA…"
 _MAX_N = 12  # longest n-gram, in pieces, whose consecutive repeats are looked for
 _SCATTERED_N = 6  # pieces of an n-gram that may recur anywhere: too long to be shared by lists
 _SCATTERED_TIMES = 3
@@ -56,6 +57,19 @@ def detect_repetition(source: Sequence[str], target: Sequence[str]) -> str:
     if len(target) > _MAX_RATIO * len(source) + _MAX_EXTRA:
         return f"too long ({len(target)} pieces for a source of {len(source)})"
     return ""
+
+
+def is_noise(source: Sequence[str]) -> bool:
+    """Return whether a source repeats itself so often that no retry can mend its translation.
+
+    >>> is_noise(["▁ha"] * 4), is_noise(["▁ha"] * 9), is_noise(["▁1", *["."] * 40])
+    (False, True, False)
+    """
+    for size in range(1, min(_MAX_N, len(source) // 2) + 1):
+        times, start = _longest_run(source, size)
+        if times >= _MIN_RUNS_OF_NOISE and _has_letters(source[start : start + size]):
+            return True
+    return False
 
 
 def retry_constraints(

@@ -155,6 +155,20 @@ def test_a_loop_in_spite_of_forbidden_repetition_is_flagged_and_not_searched_aga
     assert (found.flags, found.retried) == ({request_: LOOP}, set())
 
 
+def test_a_source_that_is_only_repetition_is_flagged_and_not_searched_again(
+    untrained: Transformer, tokenizer: Tokenizer
+):
+    """16 kB of "AAAA" cost 8 seconds: no second search can mend their translation."""
+    noise = Request(tuple(tokenizer.encode("ball " * 9)))
+    loop = tokenizer.encode("Ball " * 40)
+    engine = Scripted(lambda request, constraints: [loop])
+
+    found = searched([engine], tokenizer, noise, model=untrained)
+
+    assert len(engine.asked) == 1
+    assert (list(found.flags), found.retried) == ([noise], set())
+
+
 def test_a_loop_that_no_engine_can_mend_is_flagged_and_no_error(
     untrained: Transformer, tokenizer: Tokenizer, request_: Request
 ):
