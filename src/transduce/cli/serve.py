@@ -65,7 +65,8 @@ def serve(
         int,
         typer.Option(
             envvar="LT_WORK_LIMIT",
-            help="Maximum work per request, in sentences of 128 characters (-1 = any).",
+            help="Maximum work per request, in sentences of 128 characters at a beam of 4 "
+            "(-1 = any).",
         ),
     ] = _DEFAULTS.work_limit,
     alternatives_limit: Annotated[

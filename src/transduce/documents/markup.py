@@ -21,7 +21,7 @@ never becomes markup.
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -215,23 +215,28 @@ class SegmentedText:
     """The sentences, and the text between them."""
 
 
-def segment_text(text: str, markup: Markup = "none") -> SegmentedText:
+def segment_text(
+    text: str,
+    markup: Markup = "none",
+    *,
+    on_unit: Callable[[TranslationUnit], None] = lambda unit: None,
+) -> SegmentedText:
     """Split a text into translation units.
 
     Args:
         text: of any length.
         markup: "none" preserves white space only, "placeholders" also `{name}`, `%s`, URLs and the
             like, "html" also the markup of a page or fragment.
+        on_unit: called with each unit; it may raise to stop.
     """
-    if markup == "html":
-        parts = tuple(
-            part if isinstance(part, str) else _html_sentence(part) for part in segment_html(text)
-        )
-    else:
-        parts = tuple(_text_parts(text, markup))
-    sentences = (part for part in parts if isinstance(part, MarkedSentence))
-    units = tuple(unit for sentence in sentences for unit in sentence.units())
-    return SegmentedText(units=units, parts=parts)
+    parts: list[str | MarkedSentence] = []
+    units: list[TranslationUnit] = []
+    for part in _html_parts(text) if markup == "html" else _text_parts(text, markup):
+        parts.append(part)
+        for unit in part.units() if isinstance(part, MarkedSentence) else ():
+            on_unit(unit)
+            units.append(unit)
+    return SegmentedText(units=tuple(units), parts=tuple(parts))
 
 
 def restore_text(segmented: SegmentedText, translations: Sequence[UnitTranslation]) -> RestoredText:
@@ -257,6 +262,11 @@ def restore_text(segmented: SegmentedText, translations: Sequence[UnitTranslatio
         lost += sentence.lost
         done = end
     return RestoredText("".join(texts), tuple(lost))
+
+
+def _html_parts(text: str) -> Iterator[str | MarkedSentence]:
+    for part in segment_html(text):
+        yield part if isinstance(part, str) else _html_sentence(part)
 
 
 def _text_parts(text: str, markup: Markup) -> Iterator[str | MarkedSentence]:

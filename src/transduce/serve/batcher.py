@@ -29,17 +29,36 @@ from transduce.serve.requests import SHUTDOWN, HTTPError
 
 T = TypeVar("T")
 
-TYPICAL_CHARACTERS = 128
-"""Characters of a sentence of typical length, the unit of work."""
+TYPICAL_CHARACTERS, TYPICAL_BEAM = 128, 4
+"""Length of a typical sentence, and its beam size: the unit of work."""
 
 _MAX_SHORT_COST = 8
-"""Cost above which a sentence or function is long: it never delays short ones."""
+"""Work above which a sentence or function is long: it never delays short ones."""
+
+_MAX_QUEUED_REQUESTS = 4
+"""Requests of the maximum work whose long work may be queued together."""
 
 _MAX_SECONDS = 0.5
 """Seconds of a batch after which short requests are computed between its steps."""
 
 _MANY_TOKENS, _FEW_TOKENS = BATCH_TOKENS, BATCH_TOKENS // 4
 """Size limit of a search in batches of short and of long sentences: it cannot be interrupted."""
+
+
+def estimate_work(characters: int, *, beam: int | None = None, searches: int = 1) -> int:
+    """Estimate the work of a request, in sentences of typical length with a typical beam.
+
+    A search takes about as many steps as the source has pieces, and each step computes `beam` rows.
+    The square of the length matters little up to that of the training, and longer sources are
+    translated in parts: so work is proportional to the characters.
+
+    Args:
+        characters: length of source and prefix.
+        beam: beam size; None is typical.
+        searches: number of searches of this source, such as one per alternative.
+    """
+    rows = searches * max(1.0, (beam or TYPICAL_BEAM) / TYPICAL_BEAM)
+    return math.ceil((1 + characters // TYPICAL_CHARACTERS) * rows)
 
 
 class Abandoned(Exception):
@@ -70,8 +89,8 @@ class SentenceRequest(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """Its length in sentences of typical length, at least 1."""
-        return 1 + (len(self.text) + len(self.prefix)) // TYPICAL_CHARACTERS
+        """Its work with a typical beam."""
+        return estimate_work(len(self.text) + len(self.prefix))
 
     @property
     def batch_kind(self) -> tuple[bool, bool]:
@@ -106,13 +125,16 @@ class BatchJob:
     sentences: Sequence[SentenceRequest] = ()
     options: BatchOptions = field(default_factory=BatchOptions)
     function: Callable[[], None] | None = None
-    function_cost: int = 1
-    """Like a sentence's."""
+    work: int = 0
+    """As `estimate_work` computes it; that of the sentences is computed here."""
     future: asyncio.Future[None] = field(default_factory=_new_future)
     """What the client waits for, in its event loop."""
     results: list[SentenceResult] = field(default_factory=list[SentenceResult])
     function_called: bool = False
     error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.work += sum(map(self._work_of, self.sentences))
 
     @property
     def batch_key(self) -> tuple[BatchOptions, tuple[bool, bool]] | None:
@@ -128,8 +150,12 @@ class BatchJob:
     def next_is_short(self) -> bool:
         """Whether its next sentence, or the function, is short."""
         if self.function is not None:
-            return self.function_cost <= _MAX_SHORT_COST
-        return self.sentences[len(self.results)].cost <= _MAX_SHORT_COST
+            return self.work <= _MAX_SHORT_COST
+        sentence = self.sentences[len(self.results)]
+        return self._work_of(sentence) <= _MAX_SHORT_COST
+
+    def _work_of(self, sentence: SentenceRequest) -> int:
+        return estimate_work(len(sentence.text) + len(sentence.prefix), beam=self.options.beam)
 
     def run_length(self, limit: int) -> int:
         """Return how many of its next sentences, at most `limit`, share the batch key."""
@@ -216,7 +242,7 @@ class Batcher:
             wait_s: maximum seconds a batch waits for clients that were just answered.
             max_sentences: maximum sentences of typical length per batch.
             max_queue: maximum number of queued requests.
-            max_work: maximum work of a request, in sentences of typical length; None: any.
+            max_work: maximum work of a request, as `estimate_work` computes it; None: any.
         """
         self.on_batch: Callable[[BatchStats], None] = lambda stats: None
         """Called by the worker thread after each batch."""
@@ -247,7 +273,8 @@ class Batcher:
             One result per sentence, in order.
 
         Raises:
-            HTTPError: 429 if the queue is full, 503 if the server is shutting down.
+            HTTPError: 429 if the queue is full, or full of work and this is long, 503 if the server
+                is shutting down.
             ValueError: if a sentence or an option is invalid.
         """
         job = BatchJob(sentences=sentences, options=options)
@@ -256,7 +283,7 @@ class Batcher:
         return job.results
 
     def check_work(self, work: int) -> None:
-        """Check the work of a request, in sentences of typical length.
+        """Check the work of a request, as `estimate_work` computes it.
 
         Raises:
             HTTPError: 400, naming the work and the limit.
@@ -264,24 +291,24 @@ class Batcher:
         if self._max_work is not None and work > self._max_work:
             raise HTTPError(
                 400,
-                f"Invalid request: request ({work} sentences of {TYPICAL_CHARACTERS} characters) "
-                f"exceeds work limit ({self._max_work}): send it in parts",
+                f"Invalid request: request ({work} sentences of {TYPICAL_CHARACTERS} characters "
+                f"at a beam of {TYPICAL_BEAM}) exceeds work limit ({self._max_work}): "
+                f"send it in parts",
             )
 
-    async def run(self, function: Callable[[], T], *, cost: int = 1) -> T:
+    async def run(self, function: Callable[[], T], *, work: int = 1) -> T:
         """Run another function in the worker thread, between batches.
 
         Args:
             function: what to run.
-            cost: its work, in sentences of typical length.
+            work: its work, as `estimate_work` computes it.
 
         Raises:
-            HTTPError: as `translate`.
+            HTTPError: as `check_work` and `translate`.
         """
+        self.check_work(work)
         results: list[T] = []
-        await self._submit(
-            BatchJob(function=lambda: results.append(function()), function_cost=cost)
-        )
+        await self._submit(BatchJob(function=lambda: results.append(function()), work=work))
         return results[0]
 
     def close(self) -> None:
@@ -295,7 +322,7 @@ class Batcher:
         with self._changed:
             if self._closing:
                 raise HTTPError(503, SHUTDOWN, retry_after=1)
-            if len(self._queue) >= self._max_queue:
+            if len(self._queue) >= self._max_queue or self._is_full_for(job.work):
                 raise HTTPError(
                     429, "Slowdown: the request queue is full", retry_after=self._retry_after()
                 )
@@ -308,6 +335,13 @@ class Batcher:
                 if job in self._queue:
                     self._queue.remove(job)
             raise
+
+    def _is_full_for(self, work: int) -> bool:
+        """Return whether the queue has too much work for this; short work always fits."""
+        if self._max_work is None or work <= _MAX_SHORT_COST:
+            return False
+        queued = sum(job.work for job in self._queue)
+        return queued + work > _MAX_QUEUED_REQUESTS * self._max_work
 
     def _retry_after(self) -> int:
         """Estimate the seconds until the queue is done."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, RootModel, ValidationError
 from starlette.responses import Response
 
 from transduce.bundle.bundle import Bundle
-from transduce.serve.batcher import BatchOptions, SentenceRequest, SentenceResult
+from transduce.serve.batcher import BatchOptions, SentenceResult, estimate_work
 from transduce.serve.model_registry import (
     AUTO,
     NO_LANGUAGE,
@@ -23,7 +23,12 @@ from transduce.serve.model_registry import (
 from transduce.serve.requests import HTTPError, HTTPRequest, replace_nul
 from transduce.serve.routing import JSON, Handler, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
-from transduce.serve.text_translation import MAX_BEAM, TranslatedText, translate_in_direction
+from transduce.serve.text_translation import (
+    MAX_BEAM,
+    TranslatedText,
+    offload,
+    translate_in_direction,
+)
 from transduce.visualization.attention_page import trace_attention
 from transduce.visualization.attention_view import attention_json
 
@@ -275,23 +280,29 @@ class NativeAPI:
                 prefix=replace_nul(fields.prefix),
                 align=True,
             )
-        return json_response(
-            NativeTranslateResponse(
-                source=route.source,
-                target=route.target,
-                detected=route.detected,
-                text=translation.text,
-                lost=list(translation.lost),
-                sentences=[_sentence(result) for result in translation.sentence_results],
+
+        def respond() -> Response:
+            return json_response(
+                NativeTranslateResponse(
+                    source=route.source,
+                    target=route.target,
+                    detected=route.detected,
+                    text=translation.text,
+                    lost=list(translation.lost),
+                    sentences=[_sentence(result) for result in translation.sentence_results],
+                )
             )
-        )
+
+        return await offload(len(text), respond)
 
     async def alternatives(self, request: HTTPRequest) -> Response:
         """List the most probable continuations at a position of a translation."""
         fields, text = self._validate(request, AlternativesRequest)
         direction = await self._direction(text, fields)
         after, count = replace_nul(fields.after), fields.count
-        cost = count * SentenceRequest(text, prefix=after).cost
+        work = estimate_work(
+            len(text) + len(after), beam=direction.translator.search.beam, searches=count
+        )
 
         def compute() -> AlternativesResponse:
             continuations = direction.translator.alternatives(text, after, count=count)
@@ -299,7 +310,7 @@ class NativeAPI:
                 alternatives=[AlternativeContinuation(**entry._asdict()) for entry in continuations]
             )
 
-        return json_response(await _run(direction, compute, cost=cost))
+        return json_response(await _run(direction, compute, work=work))
 
     async def attention(self, request: HTTPRequest) -> Response:
         """Return the attention weights of a sentence: every kind, layer and head."""
@@ -307,7 +318,9 @@ class NativeAPI:
         direction = await self._direction(text, fields)
         translation = None if fields.translation is None else replace_nul(fields.translation)
         weights = await _run(
-            direction, lambda: attention_json(trace_attention(direction.bundle, text, translation))
+            direction,
+            lambda: attention_json(trace_attention(direction.bundle, text, translation)),
+            work=estimate_work(len(text) + len(translation or "")),
         )
         return Response(weights, media_type=JSON)
 
@@ -407,10 +420,10 @@ def _sentence(result: SentenceResult) -> SentenceTranslation:
     )
 
 
-async def _run(direction: Direction, function: Callable[[], T], *, cost: int = 1) -> T:
+async def _run(direction: Direction, function: Callable[[], T], *, work: int) -> T:
     """Run a function between batches; its ValueError is the client's mistake."""
     try:
-        return await direction.batcher.run(function, cost=cost)
+        return await direction.batcher.run(function, work=work)
     except ValueError as error:
         raise HTTPError(400, f"Invalid request: {error}") from None
 

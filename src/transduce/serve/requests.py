@@ -6,9 +6,11 @@ and JSON must be an object of moderate depth without lone surrogates. NUL is tre
 as the translator treats every other control character.
 """
 
+import asyncio
 import codecs
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 from urllib.parse import parse_qsl
 
@@ -17,6 +19,9 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from transduce.serve.settings import NO_LIMIT, ServerSettings
+
+LARGE_BODY = 64 * 1024
+"""Bytes from which a body is parsed in a thread, so that it does not block the event loop."""
 
 MAX_FIELDS = 1000
 """Maximum number of fields in a form or query string."""
@@ -83,6 +88,13 @@ class HTTPRequest(Request):
         self.content = content
         self._settings = settings
         self._char_limit = settings.char_limit
+        self._data: RequestData | None = None
+
+    async def parse_if_large(self) -> None:
+        """Parse a large body in a thread, for `data` and `json_object`, which raise its errors."""
+        if len(self.content) >= LARGE_BODY:
+            with suppress(HTTPError):
+                self._data = await asyncio.to_thread(self.data)
 
     def data(self) -> RequestData:
         """Parse the body and the query string.
@@ -90,6 +102,8 @@ class HTTPRequest(Request):
         Raises:
             HTTPError: 400 if they are malformed.
         """
+        if self._data is not None:
+            return self._data
         media_type, _, options = self.headers.get("content-type", "").partition(";")
         media_type = media_type.strip().lower()
         if media_type == "application/json" or media_type.endswith("+json"):
@@ -112,12 +126,14 @@ class HTTPRequest(Request):
             texts.setdefault(name, []).append(text)
         return RequestData(texts=texts, files=files)
 
-    def json_object(self) -> dict[str, object]:
+    def json_object(self) -> Mapping[str, object]:
         """Parse the body as a JSON object.
 
         Raises:
             HTTPError: 400 `Invalid JSON format`, also for lone surrogates and excessive nesting.
         """
+        if self._data is not None and self._data.json is not None:
+            return self._data.json
         try:
             text = self.content.removeprefix(codecs.BOM_UTF8).decode()
             value: object = json.loads(text, parse_constant=_reject_constant)

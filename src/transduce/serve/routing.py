@@ -135,7 +135,7 @@ class Endpoint:
             body = b""
             if self._operation.request_model is not None:
                 body = await read_body(scope, receive, max_bytes=self._max_body_bytes)
-            work = self._operation.handler(HTTPRequest(scope, body, self._settings))
+            work = self._handle(HTTPRequest(scope, body, self._settings))
             if self._timeout_s:
                 response = await _with_timeout(work, receive, self._timeout_s)
             else:
@@ -153,6 +153,10 @@ class Endpoint:
         except Exception:
             response = internal_error(scope)
         await response(scope, receive, send)
+
+    async def _handle(self, request: HTTPRequest) -> Response:
+        await request.parse_if_large()
+        return await self._operation.handler(request)
 
 
 def internal_error(scope: Scope) -> Response:

@@ -36,7 +36,7 @@ class ServerSettings:
     batch_limit: int = 1000
     """Maximum texts per request."""
     work_limit: int = 10_000
-    """Maximum work per request, in sentences of 128 characters."""
+    """Maximum work per request, in sentences of 128 characters at a beam of 4."""
     alternatives_limit: int = NO_LIMIT
     """Maximum alternative translations per text."""
     beam: int | None = None

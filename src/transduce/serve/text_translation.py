@@ -6,6 +6,7 @@ request as a unit. The k-th alternative of a text joins the k-th best translatio
 """
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
@@ -13,15 +14,18 @@ from typing import NamedTuple, TypeVar
 from transduce.documents.markup import (
     Markup,
     SegmentedText,
+    TranslationUnit,
     UnitTranslation,
     restore_text,
     segment_text,
 )
+from transduce.search.interruption import interruptible, interruption_point
 from transduce.serve.batcher import (
-    TYPICAL_CHARACTERS,
+    Abandoned,
     BatchOptions,
     SentenceRequest,
     SentenceResult,
+    estimate_work,
 )
 from transduce.serve.model_registry import (
     AUTO,
@@ -39,7 +43,7 @@ MAX_BEAM = 20
 """Maximum beam size, and translations per sentence, of a request."""
 
 LONG_TEXT = 5000
-"""Characters from which segmentation runs in a thread, so that it does not block the event loop."""
+"""Characters from which work runs in a thread, so that it does not block the event loop."""
 
 
 class TranslatedText(NamedTuple):
@@ -98,11 +102,17 @@ async def translate_in_direction(
     Raises:
         HTTPError: 429 if the queue is full, 503 on shutdown, 400 for invalid input or too much.
     """
-    size = sum(map(len, texts))
-    direction.batcher.check_work(size // TYPICAL_CHARACTERS)  # splitting a long text takes seconds
+    size, work = sum(map(len, texts)), 0
+    direction.batcher.check_work(estimate_work(size, beam=options.beam))
+
+    def check_work(unit: TranslationUnit) -> None:
+        nonlocal work
+        work += estimate_work(len(unit.text), beam=options.beam)
+        direction.batcher.check_work(work)
+        interruption_point()
 
     def segment() -> tuple[list[SegmentedText], list[SentenceRequest]]:
-        segmented = [segment_text(text, markup) for text in texts]
+        segmented = [segment_text(text, markup, on_unit=check_work) for text in texts]
         sentences = [
             SentenceRequest(
                 part.text, prefix=prefix if index == 0 else "", align=align or part.align
@@ -110,10 +120,9 @@ async def translate_in_direction(
             for text in segmented
             for index, part in enumerate(text.units)
         ]
-        direction.batcher.check_work(sum(sentence.cost for sentence in sentences))
         return segmented, sentences
 
-    segmented, sentences = await _offload(size, segment)
+    segmented, sentences = await offload(size, segment)
     try:
         results = iter(await direction.batcher.translate(sentences, options) if sentences else ())
     except ValueError as error:
@@ -122,7 +131,7 @@ async def translate_in_direction(
     def reassemble() -> list[TranslatedText]:
         return [_reassemble(text, tuple(islice(results, len(text.units)))) for text in segmented]
 
-    return await _offload(size, reassemble)
+    return await offload(size, reassemble)
 
 
 async def translate_texts(
@@ -190,9 +199,26 @@ def options_for_alternatives(
     return BatchOptions(beam=beam if nbest <= current_beam else nbest, nbest=nbest)
 
 
-async def _offload(size: int, function: Callable[[], T]) -> T:
-    """Run a function on long texts in a thread."""
-    return function() if size < LONG_TEXT else await asyncio.to_thread(function)
+async def offload(size: int, function: Callable[[], T]) -> T:
+    """Run a function on long texts in a thread; on cancellation it ends at its next check.
+
+    Args:
+        size: characters of the texts.
+        function: may call `interruption_point`.
+    """
+    if size < LONG_TEXT:
+        return function()
+    cancelled = threading.Event()
+
+    def check() -> None:
+        if cancelled.is_set():
+            raise Abandoned
+
+    try:
+        with interruptible(check):  # the thread has a copy of this context
+            return await asyncio.to_thread(function)
+    finally:
+        cancelled.set()
 
 
 def _reassemble(segmented: SegmentedText, results: tuple[SentenceResult, ...]) -> TranslatedText:

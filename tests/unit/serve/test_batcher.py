@@ -16,6 +16,7 @@ from transduce.serve.batcher import (
     BatchOptions,
     SentenceRequest,
     SentenceResult,
+    estimate_work,
 )
 from transduce.serve.requests import HTTPError
 
@@ -441,8 +442,8 @@ def test_long_work_lets_short_requests_in_between(monkeypatch: pytest.MonkeyPatc
             time.sleep(0.01)
 
     async def work() -> None:
-        long = asyncio.create_task(batcher.run(search, cost=100))
-        other = asyncio.create_task(batcher.run(lambda: None, cost=100))
+        long = asyncio.create_task(batcher.run(search, work=100))
+        other = asyncio.create_task(batcher.run(lambda: None, work=100))
         await asyncio.to_thread(fake.started.wait, 5)
         assert texts(await batcher.translate(ask("ab"), HOW)) == ["ba"]
         assert not long.done()
@@ -483,3 +484,52 @@ def test_too_much_work_is_refused_with_both_numbers() -> None:
     with pytest.raises(HTTPError, match=r"request \(4 sentences .*\) exceeds work limit \(3\)"):
         batcher.check_work(4)
     batcher.close()
+
+
+def test_work_is_sentences_of_typical_length_and_beam() -> None:
+    assert estimate_work(127) == 1
+    assert estimate_work(1000) == 8
+    assert estimate_work(1000, beam=20) == 5 * 8
+    assert estimate_work(1000, beam=8, searches=20) == 2 * 20 * 8
+    assert estimate_work(127, beam=1) == 1  # greedy search has as many steps
+
+
+def test_other_work_beyond_the_limit_is_refused_before_it_is_queued() -> None:
+    batcher = Batcher(Fake(), max_work=3)
+
+    with pytest.raises(HTTPError, match=r"request \(4 sentences"):
+        asyncio.run(batcher.run(lambda: None, work=4))
+    batcher.close()
+
+
+def test_a_queue_full_of_work_refuses_long_requests_and_takes_short_ones() -> None:
+    fake = Fake()
+    batcher = Batcher(fake, max_work=10)
+    ten = ask(*("abcdefghij"))
+
+    async def work() -> HTTPError:
+        first = await held(batcher, fake)
+        long = [asyncio.create_task(batcher.translate(ten, HOW)) for _ in range(4)]
+        await settled()
+        short = asyncio.create_task(batcher.translate(ask("z"), HOW))
+        await settled()
+        with pytest.raises(HTTPError) as refused:
+            await batcher.translate(ten, HOW)
+        fake.go.set()
+        await asyncio.gather(first, short, *long)
+        return refused.value
+
+    refusal = asyncio.run(work())
+    batcher.close()
+
+    assert refusal.status == 429
+
+
+def test_a_wide_beam_makes_sentences_long() -> None:
+    """They would come between the steps of long work, and keep the short ones waiting."""
+
+    async def work() -> list[bool]:
+        jobs = [BatchJob(sentences=ask("a" * 500), options=BatchOptions(beam=b)) for b in (4, 20)]
+        return [job.next_is_short for job in jobs]
+
+    assert asyncio.run(work()) == [True, False]

@@ -1,12 +1,18 @@
 """LibreTranslate's API: names, statuses and messages as its clients know them."""
 
 import asyncio
+import json
+import threading
+import time
 
 import httpx
 import pytest
 from tests.served import Serve, Served
 
+from transduce.search.interruption import interruption_point
+from transduce.serve.batcher import Batcher
 from transduce.serve.settings import APIKey, ServerSettings
+from transduce.serve.text_translation import LONG_TEXT, offload
 
 HELLO = {"q": "Hello there.", "source": "en", "target": "de"}
 
@@ -584,3 +590,69 @@ def test_a_text_of_too_much_work_is_refused(serve: Serve) -> None:
 
     assert refused.status_code == 400
     assert "exceeds work limit (2)" in refused.json()["error"]
+
+
+def test_alternatives_count_as_work(serve: Serve) -> None:
+    served = serve("en-de", settings=ServerSettings(work_limit=4))
+
+    accepted = served.post("/translate", q="A dog.", source="en", target="de", alternatives=15)
+    refused = served.post("/translate", q="A dog.", source="en", target="de", alternatives=19)
+    native = served.post("/api/alternatives", text="A dog.", source="en", count=20)
+
+    assert accepted.status_code == 200
+    assert "request (5 sentences of 128 characters at a beam of 4)" in refused.json()["error"]
+    assert "request (20 sentences" in native.json()["error"]
+
+
+def test_splitting_ends_at_the_work_limit(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of short sentences was split for seconds, to be refused."""
+    calls = list[int]()
+    check_work = Batcher.check_work
+    monkeypatch.setattr(
+        Batcher, "check_work", lambda self, work: calls.append(work) or check_work(self, work)
+    )
+    served = serve("en-de", settings=ServerSettings(work_limit=50))
+
+    refused = served.post("/translate", q="A dog. " * 800, source="en", target="de")
+
+    assert refused.status_code == 400
+    assert max(calls) == 51
+
+
+def test_splitting_ends_when_the_client_has_gone() -> None:
+    units, started = list[int](), threading.Event()
+
+    def split() -> None:
+        for unit in range(500):
+            started.set()
+            units.append(unit)
+            time.sleep(0.01)
+            interruption_point()
+
+    async def work() -> None:
+        task = asyncio.create_task(offload(LONG_TEXT, split))
+        await asyncio.to_thread(started.wait, 5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())  # waits for its threads
+
+    assert len(units) < 100
+
+
+@pytest.mark.parametrize("size", [10, 70_000])
+def test_only_a_large_body_is_parsed_in_a_thread(
+    served: Served, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    threads = list[bool]()
+    loads = json.loads
+
+    def parse(*arguments: object, **options: object) -> object:
+        threads.append(threading.current_thread().name.startswith("asyncio"))
+        return loads(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("transduce.serve.requests.json.loads", parse)
+    served.post("/translate", q=["A" * size], source="en", target="de")
+
+    assert threads[0] == (size > 65_536)
