@@ -9,7 +9,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TextIO
 
-from transduce.train.events import Event, EventHandler, LogMessage, Progress, Validated
+from transduce.train.events import (
+    Event,
+    EventHandler,
+    LogMessage,
+    Progress,
+    Validated,
+    describe_duration,
+)
 
 _EVERY = 15.0
 """Seconds between plain progress lines."""
@@ -91,10 +98,11 @@ def describe(event: Event) -> str:
         case LogMessage():
             return event.text
         case Progress():
+            left = describe_duration(event.seconds_left)
             return (
                 f"update {event.update:,} of {event.updates:,}, loss {event.loss:.3f}, "
                 f"{event.tokens_per_second:,.0f} tokens/s{_per_process(event)}, "
-                f"learning rate {event.learning_rate:.2e}, {_duration(event.seconds_left)} left"
+                f"learning rate {event.learning_rate:.2e}, {left} left"
             )
         case Validated():
             best = ", best so far" if event.best else ""
@@ -111,20 +119,3 @@ def _per_process(event: Progress) -> str:
         return ""
     rate = event.tokens_per_second / event.processes
     return f" ({event.processes} processes, {rate:,.0f} each, {event.compute_share:.0%} busy)"
-
-
-def _duration(seconds: float) -> str:
-    """Format a duration in its two largest units.
-
-    >>> [_duration(seconds) for seconds in (7.2, 130.0, 3900.0, 180000.0)]
-    ['7 s', '2 min 10 s', '1 h 05 min', '2 d 02 h']
-    """
-    total = round(seconds)
-    minutes, hours, days = total // 60, total // 3600, total // 86400
-    if not minutes:
-        return f"{total} s"
-    if not hours:
-        return f"{minutes} min {total % 60:02} s"
-    if not days:
-        return f"{hours} h {minutes % 60:02} min"
-    return f"{days} d {hours % 24:02} h"

@@ -470,6 +470,9 @@ class _Run(NamedTuple):
 
     def finish(self, trained: TrainResult) -> None:
         """Average checkpoints, select the best weights, score them, and save the bundle."""
+        test = " and test" * bool(self.prepared.test)
+        text = f"training is done; selecting weights, and evaluating on validation{test} text"
+        self.on_event(LogMessage(text))
         selected = self.select_weights(trained)
         self.on_event(LogMessage(selected.name))
         search, selected = self.tune_length_penalty(selected)
@@ -488,7 +491,11 @@ class _Run(NamedTuple):
         """Select on validation: the checkpoint average, the best checkpoint, or the EMA."""
         model, ema, pairs = trained.model.eval(), trained.ema_model, self.prepared.validation
         model.load_state_dict(average_weights([load_weights(path) for path in trained.checkpoints]))
-        candidates = {f"the average of the last {len(trained.checkpoints)} checkpoints": model}
+        count = len(trained.checkpoints)
+        name = (
+            f"the average of the last {count} checkpoints" if count > 1 else "the last checkpoint"
+        )
+        candidates = {name: model}
         if ema:
             candidates["the running mean of the weights"] = ema
         if not ema or trained.state.best_update != trained.state.update:

@@ -50,3 +50,20 @@ class Validated:
 
 Event = LogMessage | Progress | Validated
 EventHandler = Callable[[Event], None]
+
+
+def describe_duration(seconds: float) -> str:
+    """Format a duration in its two largest units.
+
+    >>> [describe_duration(seconds) for seconds in (7.2, 130.0, 3900.0, 180000.0)]
+    ['7 s', '2 min 10 s', '1 h 05 min', '2 d 02 h']
+    """
+    total = round(seconds)
+    minutes, hours, days = total // 60, total // 3600, total // 86400
+    if not minutes:
+        return f"{total} s"
+    if not hours:
+        return f"{minutes} min {total % 60:02} s"
+    if not days:
+        return f"{hours} h {minutes % 60:02} min"
+    return f"{days} d {hours % 24:02} h"

@@ -20,8 +20,16 @@ from transduce.io.atomic_folder import atomic_file
 from transduce.train.checkpoint import TrainState
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import SINGLE_PROCESS, Process
-from transduce.train.events import Event, EventHandler, LogMessage, Progress, Validated
+from transduce.train.events import (
+    Event,
+    EventHandler,
+    LogMessage,
+    Progress,
+    Validated,
+    describe_duration,
+)
 from transduce.train.step import StepResult
+from transduce.train.time_left import TimeLeft
 
 # A spike is a loss _SPIKE times the lowest of the last _RECENT lines, and _RISE nats a token above
 # it: near zero a loss may double and mean nothing.
@@ -53,6 +61,8 @@ class MetricsLog:
         self._earlier_seconds = state.seconds
         self._started = time.perf_counter()
         self._losses: deque[float] = deque(maxlen=_RECENT)
+        self._time_left = TimeLeft(updates=config.updates, validate_every=config.validate_every)
+        self._first_seconds, self._warm, self._estimated = 0.0, False, False
         if process.is_rank_zero:  # one file, and so one writer
             lost = _drop_lines_after(path, state.update)
             if lost:
@@ -77,6 +87,8 @@ class MetricsLog:
             self._losses_of_updates.append(done.loss_sum)
             self._tokens += done.tokens
         last = state.update == self._config.updates
+        if not self._warm:
+            self._estimate_early(state)
         if state.update % self._config.log_every == 0 or last:
             self._progress(state, done, rate)
 
@@ -132,7 +144,9 @@ class MetricsLog:
     def resume_clock(self) -> None:
         """Restart the clock."""
         # Later by the pause, so that differences from it leave the pause out.
-        self._since += time.perf_counter() - self._paused
+        pause = time.perf_counter() - self._paused
+        self._since += pause
+        self._time_left.add_validation(pause)
 
     def _progress(self, state: TrainState, done: StepResult, rate: float) -> None:
         if not self._losses_of_updates:  # all updates were skipped: there is no mean of nothing
@@ -140,6 +154,9 @@ class MetricsLog:
         loss = float(torch.stack(self._losses_of_updates).sum()) / self._tokens
         self._warn_of_spike(state, loss)
         spent = time.perf_counter() - self._since
+        # By updates, not tokens: a skipped update takes as long as another.
+        self._time_left.add_updates(*self._measured(spent))
+        self._warm = True
         event = Progress(
             update=state.update,
             updates=self._config.updates,
@@ -148,8 +165,7 @@ class MetricsLog:
             tokens_per_second=self._tokens / spent,
             learning_rate=rate,
             grad_norm=float(done.grad_norm),
-            # By updates, not tokens: a skipped update takes as long as another.
-            seconds_left=(self._config.updates - state.update) * spent / self._updates,
+            seconds_left=self._time_left.after(state.update),
             processes=self._process.world_size,
             # Not below 0: the time of the last update before this line is counted in it.
             compute_share=max(
@@ -175,6 +191,32 @@ class MetricsLog:
         )
         self._on_event(event)
         self._begin()
+
+    def _measured(self, spent: float) -> tuple[int, float]:
+        """The updates since the last line that tell how long one takes, and their seconds.
+
+        The first of a session does not: it compiles, or allocates memory.
+        """
+        if self._warm or self._updates == 1:
+            return self._updates, spent
+        return self._updates - 1, spent - self._first_seconds
+
+    def _estimate_early(self, state: TrainState) -> None:
+        """Estimate the time left before the first line, once a few updates were measured."""
+        spent = time.perf_counter() - self._since
+        if self._updates == 1:
+            self._first_seconds = spent
+            return
+        count, seconds = self._measured(spent)
+        estimate = TimeLeft(
+            updates=self._config.updates, validate_every=self._config.validate_every
+        )
+        estimate.add_updates(count, seconds)
+        if estimate.is_known and not self._estimated:
+            self._estimated = True
+            left = describe_duration(estimate.after(state.update))
+            text = f"{seconds / count:.2g} s an update: about {left} left, validations not counted"
+            self._on_event(LogMessage(text))
 
     def _warn_of_spike(self, state: TrainState, loss: float) -> None:
         """Report a loss far above its recent minimum."""

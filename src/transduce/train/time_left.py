@@ -1,0 +1,52 @@
+"""The time that training still takes, from what updates and validations have taken so far."""
+
+_HALF_LIFE = 180.0  # seconds after which a measurement counts half
+_FIRST = 5.0  # seconds of measured updates that a first estimate needs
+
+
+class TimeLeft:
+    """Estimates the seconds until the last validation of a training.
+
+    What follows it (averaging, evaluation) is not included.
+    """
+
+    def __init__(self, *, updates: int, validate_every: int) -> None:
+        """Start without any measurement.
+
+        Args:
+            updates: of the whole training.
+            validate_every: updates between two validations; the last update has one, too.
+        """
+        self._updates, self._validate_every = updates, validate_every
+        self._update_seconds = self._measured_updates = 0.0
+        self._validation_seconds = self._validations = 0.0
+
+    def add_updates(self, count: int, seconds: float) -> None:
+        """Count updates; earlier ones lose weight, because the speed of a machine changes."""
+        weight = 0.5 ** (seconds / _HALF_LIFE)
+        self._update_seconds = weight * self._update_seconds + seconds
+        self._measured_updates = weight * self._measured_updates + count
+
+    def add_validation(self, seconds: float) -> None:
+        """Count a validation; the latest counts most, as translations get longer or shorter."""
+        self._validation_seconds = self._validation_seconds / 2 + seconds
+        self._validations = self._validations / 2 + 1
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough was measured for an estimate."""
+        return self._update_seconds >= _FIRST
+
+    def after(self, update: int) -> float:
+        """Return the seconds left after an update, before its validation if it has one.
+
+        Args:
+            update: the last one that is done; `add_updates` was called before.
+        """
+        left = self._updates - update
+        seconds = left * self._update_seconds / max(self._measured_updates, 1e-9)
+        if self._validations and left:
+            every, updates = self._validate_every, self._updates
+            due = updates // every - (update - 1) // every + (updates % every > 0)
+            seconds += due * self._validation_seconds / self._validations
+        return seconds
