@@ -41,8 +41,9 @@ _MAX_QUEUED_REQUESTS = 4
 _MAX_SECONDS = 0.5
 """Seconds of a batch after which short requests are computed between its steps."""
 
-_MANY_TOKENS, _FEW_TOKENS = BATCH_TOKENS, BATCH_TOKENS // 4
-"""Size limit of a search in batches of short and of long sentences: it cannot be interrupted."""
+_MANY_TOKENS, _FEW_TOKENS, _LONG_TOKENS = BATCH_TOKENS, BATCH_TOKENS // 4, BATCH_TOKENS // 64
+"""Size limit of a search in batches of typical, longer and long sentences. CTranslate2 searches 16
+times as much with two workers, and cannot be interrupted: so only two parts of a long sentence."""
 
 
 def estimate_work(characters: int, *, beam: int | None = None, searches: int = 1) -> int:
@@ -450,7 +451,7 @@ class Batcher:
             nbest=first.options.nbest,
             extras=Extras(token_scores=first.options.detail),
             prefix=[sentence.prefix for sentence in sentences],
-            batch_tokens=_FEW_TOKENS if any(s.cost > 1 for s in sentences) else _MANY_TOKENS,
+            batch_tokens=_batch_tokens(max(sentence.cost for sentence in sentences)),
         )
         alignments: list[str] = []
         for sentence, translation in zip(sentences, translations, strict=True):
@@ -459,6 +460,13 @@ class Batcher:
         results = map(SentenceResult, translations, alignments)
         for part in batch:
             part.job.results.extend(islice(results, part.size))
+
+
+def _batch_tokens(cost: int) -> int:
+    """Return the size limit of a search for the cost of the longest sentence."""
+    if cost > _MAX_SHORT_COST:
+        return _LONG_TOKENS
+    return _FEW_TOKENS if cost > 1 else _MANY_TOKENS
 
 
 def _resolve(jobs: Sequence[BatchJob]) -> None:

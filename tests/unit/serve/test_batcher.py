@@ -29,6 +29,7 @@ class Fake(Translator):
     def __init__(self, *, seconds: float = 0.0) -> None:
         self.batches: list[tuple[str, ...]] = []
         self.hows: list[tuple[int | None, float | None, int, bool]] = []
+        self.tokens: list[int] = []
         self.started, self.go = threading.Event(), threading.Event()
         self.go.set()
         self._late, self._draw = seconds, random.Random(7)
@@ -46,6 +47,7 @@ class Fake(Translator):
     ) -> list[Translation]:
         given = tuple(sentences)
         self.batches.append(given)
+        self.tokens.append(batch_tokens)
         self.hows.append((beam, alpha, nbest, extras.token_scores))
         self.started.set()
         self.go.wait(5)
@@ -533,3 +535,15 @@ def test_a_wide_beam_makes_sentences_long() -> None:
         return [job.next_is_short for job in jobs]
 
     assert asyncio.run(work()) == [True, False]
+
+
+def test_the_longer_the_sentences_the_smaller_the_searches() -> None:
+    """They cannot be interrupted: with 62 parts of a long sentence in one, all others waited."""
+    fake = Fake()
+    batcher = Batcher(fake)
+
+    for length in (100, 300, 1100):
+        asyncio.run(batcher.translate(ask("a" * length), HOW))
+    batcher.close()
+
+    assert fake.tokens == [8192, 2048, 128]
