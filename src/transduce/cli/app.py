@@ -50,6 +50,18 @@ SourceCorpus = Annotated[
     Path | None, typer.Option(help="Source side of the corpus, one sentence per line.")
 ]
 TargetCorpus = Annotated[Path | None, typer.Option(help="Target side of the corpus, line by line.")]
+ValidationCorpus = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(
+        "--validation",
+        metavar="SOURCE TARGET",
+        help="Validation pairs, two files [default: held out of the corpus].",
+    ),
+]
+TestCorpus = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option("--test", metavar="SOURCE TARGET", help="Test pairs, two files, for a score."),
+]
 SourceLanguage = Annotated[
     str | None,
     typer.Option("--source-lang", metavar="CODE", help='Source language, such as "en".'),
@@ -89,6 +101,8 @@ def corpus_settings(
     target: Path | None,
     *,
     languages: tuple[str | None, str | None] = (None, None),
+    validation: tuple[Path, Path] | None = None,
+    test: tuple[Path, Path] | None = None,
 ) -> list[str]:
     """Return the settings implied by the options about the corpus.
 
@@ -96,6 +110,8 @@ def corpus_settings(
         source: --source.
         target: --target.
         languages: --source-lang and --target-lang; without them file names tell.
+        validation: --validation.
+        test: --test.
     """
     if (source is None) != (target is None):
         raise ValueError(
@@ -103,9 +119,11 @@ def corpus_settings(
             "--set data.train=FILE"
         )
     settings: list[str] = []
-    if source is not None and target is not None:
-        names = json.dumps([str(source), str(target)], ensure_ascii=False)
-        settings.append(f"data.train={names}")
+    train = None if source is None or target is None else (source, target)
+    for key, files in (("train", train), ("validation", validation), ("test", test)):
+        if files:
+            names = json.dumps([str(file) for file in files], ensure_ascii=False)
+            settings.append(f"data.{key}={names}")
     for side, file, named in zip(_SIDES, (source, target), languages, strict=True):
         code = file_language(file) if named is None else named
         if code or named is not None:

@@ -15,6 +15,8 @@ from transduce.cli.app import (
     SourceLanguage,
     TargetCorpus,
     TargetLanguage,
+    TestCorpus,
+    ValidationCorpus,
     app,
     complete_languages,
     corpus_settings,
@@ -32,6 +34,8 @@ def check(
     target: TargetCorpus = None,
     source_lang: SourceLanguage = None,
     target_lang: TargetLanguage = None,
+    validation: ValidationCorpus = None,
+    test: TestCorpus = None,
     settings: Overrides = None,
     write: Annotated[
         Path | None,
@@ -58,7 +62,8 @@ def check(
     from transduce.pipeline.defaults import choose_recipe
 
     codes = (source_lang, target_lang)
-    settings = [*corpus_settings(source, target, languages=codes), *(settings or [])]
+    corpus = corpus_settings(source, target, languages=codes, validation=validation, test=test)
+    settings = [*corpus, *(settings or [])]
     selected, guess = complete_languages(choose_recipe(recipe, settings).recipe)
     if guess:
         print_stderr(guess)

@@ -10,7 +10,9 @@ from transduce.cli.app import (
     SourceLanguage,
     TargetCorpus,
     TargetLanguage,
+    TestCorpus,
     TrainingRecipe,
+    ValidationCorpus,
     app,
     complete_languages,
     corpus_settings,
@@ -24,6 +26,8 @@ def prepare(
     target: TargetCorpus = None,
     source_lang: SourceLanguage = None,
     target_lang: TargetLanguage = None,
+    validation: ValidationCorpus = None,
+    test: TestCorpus = None,
     settings: Overrides = None,
     out: RunFolder = None,
 ) -> None:
@@ -37,7 +41,8 @@ def prepare(
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
     codes = (source_lang, target_lang)
-    settings = [*corpus_settings(source, target, languages=codes), *(settings or [])]
+    corpus = corpus_settings(source, target, languages=codes, validation=validation, test=test)
+    settings = [*corpus, *(settings or [])]
     selected, reason, plan = choose_recipe(recipe, settings)
     folder = out or Path("runs") / selected.name
     selected, guess = complete_languages(selected)

@@ -13,7 +13,9 @@ from transduce.cli.app import (
     SourceLanguage,
     TargetCorpus,
     TargetLanguage,
+    TestCorpus,
     TrainingRecipe,
+    ValidationCorpus,
     app,
     complete_languages,
     corpus_settings,
@@ -29,6 +31,8 @@ def train(
     target: TargetCorpus = None,
     source_lang: SourceLanguage = None,
     target_lang: TargetLanguage = None,
+    validation: ValidationCorpus = None,
+    test: TestCorpus = None,
     settings: Overrides = None,
     origin: Annotated[
         Path | None,
@@ -41,6 +45,10 @@ def train(
             "--resume", help="Resume from the latest checkpoint in the run folder; if none, begin."
         ),
     ] = False,
+    dry: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what training would take, and write nothing."),
+    ] = False,
 ) -> None:
     """Train a model: preprocess, train, average checkpoints, evaluate, bundle.
 
@@ -49,6 +57,7 @@ def train(
     \b
       transduce train --source corpus.en --target corpus.de --out runs/mine
       transduce train multi30k --set train.updates=500 --set model.dropout=0.3
+      transduce train --source corpus.en --target corpus.de --dry-run
       transduce train --resume --out runs/mine
       transduce train --from runs/mine --source more.en --target more.de --out runs/more
 
@@ -71,13 +80,14 @@ def train(
     if recipe is None and origin is not None:
         recipe = "finetune"
     codes = (source_lang, target_lang)
-    settings = [*corpus_settings(source, target, languages=codes), *(settings or [])]
+    corpus = corpus_settings(source, target, languages=codes, validation=validation, test=test)
+    settings = [*corpus, *(settings or [])]
     selected, reason, plan = choose_recipe(recipe, settings)
     folder = out or Path("runs") / selected.name
 
     from transduce.cli.progress import event_printer
     from transduce.pipeline.finetune import StartModel, adopt_model
-    from transduce.pipeline.run import run_recipe
+    from transduce.pipeline.run import check_output_folder, dry_run, run_recipe
     from transduce.train.distributed import is_rank_zero
 
     start = StartModel.load(origin) if origin else None
@@ -89,6 +99,15 @@ def train(
             by_hand=explicit_settings(None, settings),
         )
     selected, guess = complete_languages(selected, run=folder if resume else None)
+    if dry:
+        if resume:
+            raise ValueError("--dry-run is for a run that has not begun: leave --resume out")
+        check_output_folder(selected, folder, resume=False)
+        with event_printer(sys.stderr) as on_event:
+            on_event = with_first_message(reason, with_first_message(guess, on_event))
+            text = dry_run(selected, start=start, plan=plan, on_event=on_event)
+        print_stdout(text)
+        return
     if not is_rank_zero():  # under torchrun only rank 0 prints
         run_recipe(
             selected, folder, resume=resume, start=start, plan=plan, on_event=lambda event: None

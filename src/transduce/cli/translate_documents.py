@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from transduce.cli.app import print_stderr
-from transduce.io.streams import open_output
+from transduce.io.streams import open_output, read_content
 
 if TYPE_CHECKING:
     from transduce.documents.formats import Document
@@ -37,7 +37,7 @@ def read_input_document(file: Path | None, form: Format, *, text: str | None = N
     if text is not None:
         name, content = "text", text.encode(errors="surrogateescape")
     else:
-        content = sys.stdin.buffer.read() if file is None else file.read_bytes()
+        content = sys.stdin.buffer.read() if file is None else read_content(file)
     return read_document(name, content, ending=".txt" if form == "text" else f".{form}")
 
 

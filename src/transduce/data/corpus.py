@@ -22,6 +22,7 @@ _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _UNDECODED = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of a stray byte
 _RESERVED = "\u2581"  # SentencePiece writes a space so; text cannot hold one of its own
+_HEADERS = ({"source", "target"}, {"src", "tgt"}, {"src", "trg"})
 _FORBIDDEN = re.compile(f"{_CONTROL.pattern}|{_RESERVED}")
 _HELD_OUT_SHARE = 20  # at most one pair in 20 is held out
 _LONGEST = 1 << 24  # maximum bytes of a line
@@ -134,6 +135,8 @@ def clean(
         normalised = source != pair.source or target != pair.target
         undecoded = normalised and any(_UNDECODED.search(side) for side in pair)
         fault = "not UTF-8" if undecoded else _fault(source, target, max_ratio=max_ratio)
+        if line == 1 and {source.lower(), target.lower()} in _HEADERS:
+            fault = "header"
         if fault is not None:
             _count(counts, counts.dropped, reason=fault, line=line)
             continue

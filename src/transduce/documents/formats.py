@@ -23,6 +23,7 @@ from typing import NamedTuple
 from transduce.data.segmentation import has_unspaced_script
 from transduce.documents.markup import Markup
 from transduce.documents.placeholders import mask_placeholders
+from transduce.io.streams import encoding_error
 
 FORMATS: tuple[str, ...] = (".txt", ".srt", ".vtt", ".po", ".html", ".htm")
 """File name suffixes of the supported formats."""
@@ -317,7 +318,6 @@ def _decode(name: str, content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{name}, line {line}: not UTF-8 (byte 0x{content[error.start]:02x} at byte "
-            f"{error.start + 1} of the file); convert it to UTF-8"
-        ) from None
+        begin = content.rfind(b"\n", 0, error.start) + 1
+        error.start -= begin
+        raise ValueError(encoding_error(name, line, content[begin:], error)) from None

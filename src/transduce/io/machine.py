@@ -98,3 +98,13 @@ def commit() -> str:
         return git("rev-parse", "HEAD").strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
+
+
+def peak_memory() -> int:
+    """Return the largest resident memory of this process so far, in bytes; 0 where unknown."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

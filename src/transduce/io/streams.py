@@ -136,6 +136,20 @@ def read_lines(file: Path) -> list[str]:
         return list(lines)
 
 
+def read_content(file: Path) -> bytes:
+    """Read a file, which may be compressed (`open_compressed`).
+
+    Raises:
+        ValueError: if it is damaged.
+        OSError: if it cannot be read.
+    """
+    try:
+        with open_compressed(file) as stream, naming(file):
+            return stream.read()
+    except damage_errors() as error:
+        raise ValueError(damage_message(file, error)) from error
+
+
 @contextmanager
 def open_output(file: Path | None) -> Generator[BinaryIO]:
     """Open stdout, or a file that is written atomically."""

@@ -21,6 +21,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from warnings import warn
@@ -30,6 +31,7 @@ import torch
 from transduce.bundle.averaging import average_weights
 from transduce.bundle.bundle import CONFIG, Bundle, Provenance
 from transduce.config import Recipe, differences, load_recipe, to_toml
+from transduce.data.config import MICRO_TOKENS
 from transduce.data.corpus import Pair
 from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler, target_tokens, updates_per_epoch
@@ -48,7 +50,7 @@ from transduce.evaluation.scoring import (
 from transduce.inference.translator import Translation
 from transduce.io.atomic_folder import atomic_file, check_folder, recover_interrupted
 from transduce.io.lock import LOCK_FILE, exclusive_lock
-from transduce.io.machine import commit, keep_freed_memory
+from transduce.io.machine import commit, keep_freed_memory, peak_memory
 from transduce.model.transformer import Transformer
 from transduce.pipeline.defaults import EpochPlan, describe_updates
 from transduce.pipeline.finetune import StartModel
@@ -63,8 +65,8 @@ from transduce.pipeline.prepare import (
 )
 from transduce.search.config import SearchConfig
 from transduce.train.checkpoint import EMA_WEIGHTS, WEIGHTS, list_checkpoints, load_weights
-from transduce.train.distributed import Process, compute_device, process_group
-from transduce.train.events import Event, EventHandler, LogMessage
+from transduce.train.distributed import SINGLE_PROCESS, Process, compute_device, process_group
+from transduce.train.events import Event, EventHandler, LogMessage, Progress, describe_duration
 from transduce.train.loop import TrainResult, Validation, train
 from transduce.train.memory import estimate_batch_size, load_or_measure_batch_size
 from transduce.train.metrics_log import check_tensorboard, tensorboard_writer
@@ -77,6 +79,8 @@ _MACHINE = frozenset(
     }
 )
 """Settings of the machine, not of what is learned: a resumed run may change them."""
+
+_TRIAL_UPDATES = 4  # of a dry run
 
 _CORPUS = ("data.", "tokenizer.", "train.seed")
 """Settings that preparing depends on."""
@@ -148,6 +152,50 @@ def run_recipe(
             trained = run.train(model)
             process.on_rank_zero(partial(run.finish, trained))
         return RunResult.read(out / "results.json")
+
+
+def dry_run(
+    recipe: Recipe,
+    *,
+    start: StartModel | None = None,
+    plan: EpochPlan | None = None,
+    on_event: EventHandler,
+) -> str:
+    """Describe what a run would take; a few updates are trained in a temporary folder.
+
+    Args:
+        recipe: what would be run.
+        start: the model to start from.
+        plan: as of `run_recipe`.
+        on_event: called with each event of preparing.
+
+    Raises:
+        ValueError: if the corpus cannot be used; one line that says what to change.
+    """
+    settings, alone = recipe.train, SINGLE_PROCESS
+    with (
+        TemporaryDirectory() as folder,
+        compute_device(
+            device=settings.device, threads=settings.intra_op_threads, process=alone
+        ) as device,
+    ):
+        out = Path(folder)
+        prepared = prepare_run(recipe, out, start=start, plan=plan, on_event=on_event)
+        check_positions(recipe, prepared)
+        run = _Run(load_recipe(out / "recipe.toml"), out, prepared, alone, on_event)
+        model = run.initial_model(device)
+        run.announce(model)
+        target_tokens_per_second = run.measure_speed(model)
+    recipe, per_epoch = run.recipe, _updates_per_epoch(run.recipe, prepared)
+    tokens = recipe.train.updates * target_tokens(prepared.store.lengths) / per_epoch
+    gpu = device.type == "cuda"
+    peak = torch.cuda.max_memory_allocated(device) if gpu else peak_memory()
+    memory = f"; {peak / 1e9:.1f} GB of {'GPU ' * gpu}memory" if peak else ""
+    return (
+        f"training would take {describe_duration(tokens / target_tokens_per_second)} "
+        f"({target_tokens_per_second:,.0f} tokens/s), not counting validations and the "
+        f"evaluation{memory}; nothing was written"
+    )
 
 
 def carry_out(
@@ -433,6 +481,30 @@ class _Run(NamedTuple):
                 micro_tokens=size,
                 process=process,
             )
+
+    def measure_speed(self, model: Transformer) -> float:
+        """Train a few updates, and return the target tokens of a second."""
+        batch, events = self.recipe.batch, list[Event]()
+        if model.embedding.weight.device.type == "cpu":  # whose speed depends little on the size
+            batch = replace(batch, tokens=min(batch.tokens, MICRO_TOKENS))
+        count = _TRIAL_UPDATES
+        short = replace(
+            self.recipe.train, updates=count, validate_every=count, warmup=1, log_every=1
+        )
+        trial = self._replace(recipe=replace(self.recipe, batch=batch, train=short))
+        size = trial.micro_tokens(model, on_event=self.on_event)
+        train(
+            model,
+            loader=trial.loader(size),
+            config=short,
+            validate=lambda model: Validation(loss=1.0, bleu=0.0, signature=""),
+            folder=self.out,
+            on_best=lambda model, scored: None,
+            on_event=events.append,
+            micro_tokens=size,
+        )
+        speeds = [event.tokens_per_second for event in events if isinstance(event, Progress)]
+        return median(speeds[1:] or speeds)  # the first update compiles, or allocates memory
 
     def loader(self, micro_tokens: int) -> Loader:
         """Load this rank's share of every update's micro-batches."""
