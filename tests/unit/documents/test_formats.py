@@ -282,7 +282,9 @@ def test_an_unknown_ending_is_refused():
 
 @pytest.mark.parametrize("ending", FORMATS)
 def test_what_is_not_utf8_is_refused_by_line(ending: str):
-    with pytest.raises(ValueError, match=rf"^a\{ending}, line 2: not UTF-8 \(byte 0xff at byte 1 of"):
+    with pytest.raises(
+        ValueError, match=rf"^a\{ending}, line 2: not UTF-8 \(byte 0xff at byte 1 of"
+    ):
         read_document(f"a{ending}", b"ab\n\xff\n")
 
 
