@@ -40,6 +40,10 @@ HOSTILE: dict[str, tuple[str, dict[str, object]]] = {
         "/translate",
         {"q": "A dog. " * 150_000, "source": "en", "target": "de"},
     ),
+    "9,990 sentences in detail": (
+        "/api/translate",
+        {"text": "".join(f"A dog {n}. " for n in range(9990)), "source": "en", "target": "de"},
+    ),
 }
 
 
