@@ -88,6 +88,11 @@ def export(
 
     bundle = Bundle.load(model)
     bundle.languages = bundle.languages.with_codes(source=source_lang, target=target_lang)
+    if bundle.tokenizer.protection:
+        print_stderr(
+            "WARNING: the model protects text by placeholders (tokenizer.protect), which other "
+            "programs do not use: there it translates such text as plain text"
+        )
     sentences = lines if lines is not None else _proof_sentences(model, bundle)
     if to == "marian":
         write_marian(bundle, out)

@@ -91,6 +91,14 @@ def translate(
         Path | None,
         typer.Option(help="Enforce terms: a file of source TAB target; stderr reports the count."),
     ] = None,
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|REGEX",
+            help="Repeat such text unchanged: code, url, number, capitals or a regular expression; "
+            "repeatable. For models trained with tokenizer.protect.",
+        ),
+    ] = None,
     mbr: Annotated[
         bool,
         typer.Option("--mbr", help="Minimum Bayes risk decoding over the beam or the samples."),
@@ -221,7 +229,11 @@ def translate(
         if beam is None and nbest is not None:
             beam = max(nbest, translator.search.beam)
         extras = Extras(
-            glossary=terms, mbr=mbr, retry_loops=not as_is, token_scores=as_json or confidence
+            glossary=terms,
+            mbr=mbr,
+            retry_loops=not as_is,
+            protect=tuple(protect or ()),
+            token_scores=as_json or confidence,
         )
         batch_tokens = BATCH_TOKENS if batch_tokens is None else batch_tokens
         run = partial(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from transduce.data.protection import PLACEHOLDERS, protection_of
+
 MICRO_TOKENS = 4096
 """Default size of a micro-batch in positions. Larger ones are no faster on a CPU."""
 
@@ -188,6 +190,10 @@ class TokenizerConfig:
     byte_fallback: bool = False
     """Encode characters without a piece as UTF-8 bytes (256 additional pieces) instead of UNK."""
 
+    protect: tuple[str, ...] = ()
+    """Text that a translation repeats unchanged: "code", "url", "number", "capitals", or regular
+    expressions. Where both sides of a pair have it, placeholders replace it."""
+
     extend: int = 0
     """Pieces to add, learned from the corpus, to the vocabulary of the initial model."""
 
@@ -208,6 +214,8 @@ class TokenizerConfig:
                 f"tokenizer.byte_fallback needs a tokenizer.vocab_size of 260 or more (256 bytes, "
                 f"EOS, UNK, PAD and a piece), not {self.vocab_size}"
             )
+        if self.protect:
+            _check_protected(self.protect, self.vocab_size - 256 * self.byte_fallback)
         if not 0.98 <= self.character_coverage <= 1.0:
             raise ValueError(
                 f"tokenizer.character_coverage must be in [0.98, 1], not {self.character_coverage}"
@@ -231,3 +239,16 @@ class ScoreConfig:
             raise ValueError(
                 f"score.bleu_tokenize must be one of {allowed}, not {self.bleu_tokenize!r}"
             )
+
+
+def _check_protected(patterns: Sequence[str], pieces: int) -> None:
+    """Refuse invalid patterns, and a vocabulary without room for placeholders."""
+    try:
+        protection_of(tuple(patterns))
+    except ValueError as error:
+        raise ValueError(f"tokenizer.protect: {error}") from None
+    if pieces < 4 + len(PLACEHOLDERS):
+        raise ValueError(
+            f"tokenizer.protect needs {len(PLACEHOLDERS)} pieces for placeholders: raise "
+            f"tokenizer.vocab_size"
+        )

@@ -17,6 +17,7 @@ from functools import cached_property
 import sentencepiece
 
 from transduce.data.corpus import one_line
+from transduce.data.protection import Protection
 from transduce.data.sentencepiece_model import SubwordSampler
 from transduce.data.tokenizer import (
     EOS,
@@ -117,6 +118,11 @@ class PairTokenizer(Tokenizer):
         """The two SentencePiece models, by file name."""
         files = _unzip_files(self._data)
         return {name: files[name] for name in (SOURCE, TARGET)}
+
+    @cached_property
+    def protection(self) -> Protection:
+        """Nothing: vocabularies of other programs have no placeholders."""
+        return Protection(())
 
     def encode(self, text: str) -> list[int]:
         """Encode text as ids, without EOS."""

@@ -10,6 +10,7 @@ Patterns of users may take exponential time: a search is stopped after `TIME_LIM
 """
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -25,7 +26,7 @@ PLACEHOLDERS: Final = tuple(map(chr, range(0xF0000, 0xF0010)))
 """Symbols of the vocabulary (private use, which no text has); a sentence has at most so many."""
 
 TIME_LIMIT: Final = 0.2
-"""Seconds that one pattern may search one sentence."""
+"""Seconds that all patterns may search one sentence."""
 
 _MAX_PATTERNS, _MAX_LENGTH = 50, 1000  # characters
 _UNMASKED_SHARE: Final = 8  # one pair in 8 stays as it is: the model also translates plain text
@@ -146,16 +147,18 @@ class Protection:
     def _spans(self, text: str) -> list[tuple[int, int]]:
         """Matches that do not overlap, preferring long ones, in order."""
         matches: list[tuple[int, int]] = []
+        deadline = time.monotonic() + TIME_LIMIT
         for name, pattern in self._compiled:
+            left = max(0.001, deadline - time.monotonic())
             if name == "capitals" and text.isupper():  # a heading
                 continue
             try:
-                results = pattern.finditer(text, timeout=TIME_LIMIT, concurrent=True)
+                results = pattern.finditer(text, timeout=left, concurrent=True)
                 matches += [match.span() for match in results]
             except TimeoutError:
                 raise ValueError(
-                    f"the pattern {name!r} takes more than {TIME_LIMIT} s for one sentence: "
-                    f"simplify it"
+                    f"patterns of protected text take more than {TIME_LIMIT} s for one sentence, "
+                    f"the last of them {name!r}: simplify it"
                 ) from None
         kept: list[tuple[int, int]] = []
         for start, end in sorted(matches, key=lambda span: (span[0], -span[1])):

@@ -6,14 +6,17 @@ SentencePiece stores a model as one protocol buffer message, with one `pieces` f
     trainer_spec    = 2 {...; enum model_type = 3; ...}
     normalizer_spec = 3 {...; bool add_dummy_prefix = 3; ...}
 
-The library cannot add to a vocabulary. These three fields are read without the protobuf package;
-unknown fields are copied unchanged.
+    protected       = 9000  {JSON list of strings}, which is ours: `Tokenizer.protection`
+
+The library cannot add to a vocabulary, and ignores fields that it does not know. These fields are
+read without the protobuf package; unknown fields are copied unchanged.
 
 The library can sample subwords, but since 0.2.2 its random numbers differ between processes
 whatever the seed, so a resumed run would see other pieces than an uninterrupted one. Hence
 `SubwordSampler`. Words are segmented independently, as pieces never cross a space.
 """
 
+import json
 import math
 import struct
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -24,7 +27,7 @@ NORMAL: Final = 1
 BYTE: Final = 6
 """The piece types that are text: a regular piece, and a byte of a character without a piece."""
 
-_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
+_PIECES, _TRAINER, _NORMALIZER, _PROTECTED = 1, 2, 3, 9000
 _TEXT, _SCORE, _TYPE = 1, 2, 3
 _MODEL_TYPE, _DUMMY_PREFIX = 3, 3
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
@@ -83,6 +86,29 @@ def append_pieces(data: bytes, pieces: Iterable[VocabularyPiece]) -> bytes:
     end = max(field.end for field in _fields(data) if field.number == _PIECES)
     added = b"".join(_message(_PIECES, _serialize_piece(piece)) for piece in pieces)
     return data[:end] + added + data[end:]
+
+
+def read_protected(data: bytes) -> tuple[str, ...]:
+    """Read the patterns that `with_protected` stored; none in other models.
+
+    Raises:
+        ValueError: if `data` is damaged.
+    """
+    stored = [field.value for field in _fields(data) if field.number == _PROTECTED]
+    try:
+        patterns: object = json.loads(stored[-1]) if isinstance(stored[-1], bytes) else None
+    except IndexError:
+        return ()
+    except (ValueError, RecursionError):
+        patterns = None
+    if not isinstance(patterns, list):
+        raise ValueError(_DAMAGED)
+    return tuple(map(str, patterns))
+
+
+def with_protected(data: bytes, patterns: Sequence[str]) -> bytes:
+    """Store patterns of protected spans in a model file."""
+    return data + _message(_PROTECTED, json.dumps(list(patterns)).encode())
 
 
 def without_prefix(data: bytes) -> bytes:

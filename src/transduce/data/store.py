@@ -343,7 +343,7 @@ class _Encoder:
 
     def _encode(self, chunk: Sequence[NumberedPair]) -> _Encoded:
         """Encode pairs and leave out the over-long ones."""
-        texts = [pair for _, pair in chunk]
+        texts = [self.tokenizer.protection.mask_pair(pair) for _, pair in chunk]
         sources = self.tokenizer.encode_all([pair.source for pair in texts], threads=1)
         targets = self.tokenizer.target.encode_all([pair.target for pair in texts], threads=1)
         fits = [

@@ -19,7 +19,8 @@ import sentencepiece
 
 from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import one_line
-from transduce.data.sentencepiece_model import SubwordSampler
+from transduce.data.protection import PLACEHOLDERS, Protection, protection_of
+from transduce.data.sentencepiece_model import SubwordSampler, read_protected, with_protected
 
 EOS: Final = 0
 """End of sentence."""
@@ -74,6 +75,7 @@ class Tokenizer:
                 hard_vocab_limit=False,
                 character_coverage=config.character_coverage,
                 byte_fallback=config.byte_fallback,
+                user_defined_symbols=list(PLACEHOLDERS) if config.protect else [],
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 eos_id=cls.EOS,
@@ -89,7 +91,8 @@ class Tokenizer:
             if source.failure is not None:  # the library hides what the iterator raised
                 raise source.failure from None
             raise _training_error(error, lines=source.count, config=config) from error
-        return cls.from_bytes(model.getvalue())
+        data = model.getvalue()
+        return cls.from_bytes(with_protected(data, config.protect) if config.protect else data)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Tokenizer":
@@ -103,6 +106,7 @@ class Tokenizer:
         try:
             processor = load_processor(data)
             spaced = processor.normalize(" ½  b")
+            protected = read_protected(data)
         except (RuntimeError, UnicodeDecodeError) as error:
             raise ValueError(
                 "the tokenizer model is damaged or not a SentencePiece model; copy or train "
@@ -119,6 +123,7 @@ class Tokenizer:
                 "the tokenizer model is truncated or normalises its text; use one trained by "
                 "transduce, whose normalisation is the identity"
             )
+        protection_of(protected)  # raises for an invalid pattern
         return cls(processor, data=data)
 
     def to_bytes(self) -> bytes:
@@ -166,6 +171,21 @@ class Tokenizer:
         """
         pieces = self._subword_sampler.sample(self.pieces(ids), alpha=alpha, rng=rng)
         return [self._piece_ids[piece] for piece in pieces]
+
+    @cached_property
+    def protection(self) -> Protection:
+        """The spans that the vocabulary has placeholders for; none for most tokenizers."""
+        return protection_of(read_protected(self._data))
+
+    @cached_property
+    def placeholders(self) -> Mapping[int, str]:
+        """The placeholder symbols by id; empty if the tokenizer protects nothing."""
+        return {self.encode(symbol)[-1]: symbol for symbol in PLACEHOLDERS if self.protection}
+
+    def encode_span(self, text: str) -> list[int]:
+        """Encode text that stands for a placeholder, as within a word: without a space before."""
+        ids = self.encode(PLACEHOLDERS[0] + text)
+        return ids[next(i for i, id in enumerate(ids) if id in self.placeholders) + 1 :]
 
     @cached_property
     def _subword_sampler(self) -> SubwordSampler:

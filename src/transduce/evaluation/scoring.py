@@ -309,8 +309,10 @@ def evaluate_perplexity(
 
 def _batches(pairs: Sequence[Pair], tokenizer: Tokenizer, *, micro_tokens: int) -> Iterator[Batch]:
     """Normalise and encode pairs as for training, batched by length."""
-    sources = tokenizer.encode_all([tidy(pair.source) for pair in pairs])
-    targets = tokenizer.target.encode_all([tidy(pair.target) for pair in pairs])
+    tidied = [Pair(*map(tidy, pair)) for pair in pairs]
+    masked = [tokenizer.protection.mask_pair(pair, every=True) for pair in tidied]
+    sources = tokenizer.encode_all([pair.source for pair in masked])
+    targets = tokenizer.target.encode_all([pair.target for pair in masked])
     lengths = np.array([*zip(map(len, sources), map(len, targets), strict=True)], dtype=np.int64)
     # A single update that holds every pair: the sampler only sorts it into micro-batches.
     one_update = BatchConfig(tokens=int(lengths.sum()) + len(pairs), micro_tokens=micro_tokens)

@@ -55,6 +55,10 @@ class Extras:
     retry_loops: bool = True
     """Flag repetitive output and translate it again with repetition blocked."""
 
+    protect: tuple[str, ...] = ()
+    """Patterns of text to repeat unchanged, besides those of the model: names of
+    `protection.BUILT_IN` or regular expressions. The model needs placeholders."""
+
     token_scores: bool = True
     """Return the log-probability of each piece even where it costs extra time."""
 

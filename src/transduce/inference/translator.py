@@ -18,6 +18,7 @@ import torch
 from transduce.bundle.bundle import Bundle
 from transduce.bundle.calibration import Confidence
 from transduce.data.corpus import tidy
+from transduce.data.protection import MaskedText, protection_of
 from transduce.data.tokenizer import Tokenizer
 from transduce.documents.markup import (
     Markup,
@@ -43,7 +44,7 @@ from transduce.inference.decode import (
 from transduce.inference.engines.base import Engine, EngineName, select_engines
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.inference.glossary import Term
+from transduce.inference.glossary import Term, match_terms
 from transduce.inference.keywords import FormerKeywords, api_names, check_keywords
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
@@ -343,6 +344,7 @@ class Translator:
         top_p: float = 1.0,
         seed: int = 1,
         glossary: Mapping[str, str] | Iterable[Term] = (),
+        protect: Sequence[str] = (),
         mbr: bool = False,
         retry_loops: bool = True,
         token_scores: bool = True,
@@ -376,6 +378,8 @@ class Translator:
             top_p: sample from the smallest set of pieces with this total probability; 1 = all.
             seed: of sampling.
             glossary: required translations of terms: {"dog": "Dackel"}.
+            protect: text to repeat unchanged besides what the model protects: "code", "url",
+                "number", "capitals" or regular expressions; the model needs placeholders.
             mbr: minimum Bayes risk decoding over the beam or the samples.
             retry_loops: translate repetitive output again, with repetition blocked.
             token_scores: return the log-probability of each piece even where it costs extra time.
@@ -399,6 +403,7 @@ class Translator:
             num_beams = nbest if do_sample and not mbr else max(nbest, self.search.beam)
         extras = Extras(
             glossary=tuple(itertools.starmap(Term, dict(glossary).items())),
+            protect=tuple(protect),
             mbr=mbr,
             retry_loops=retry_loops,
             token_scores=token_scores,
@@ -453,7 +458,7 @@ class Translator:
             alpha: exponent of the length penalty. None: the model's default.
             nbest: translations per sentence; all but the first are in `others`.
             constraints: repetition, lengths and sampling.
-            extras: glossary, MBR decoding, retry of loops, token scores.
+            extras: glossary, MBR decoding, retry of loops, token scores, protected text.
             prefix: beginning of every translation, or one per sentence.
             batch_tokens: batch size limit: rows x beam x longest source; memory grows with it.
             first_line: line number of the first sentence, for messages.
@@ -479,25 +484,71 @@ class Translator:
             raise ValueError(
                 f"{len(prefixes)} prefixes for {len(source_texts)} sentences: give one per sentence"
             )
+        options = DecodeOptions(
+            config=config, constraints=constraints, extras=extras, batch_tokens=batch_tokens
+        )
+        masked = self._mask(source_texts, prefixes, extras)
+        run = partial(self._translate, options=options, nbest=nbest)
+        translations = run(source_texts, masked, prefixes, first_line=first_line, progress=progress)
+        lost = [index for index, translation in enumerate(translations) if translation is None]
+        texts = [source_texts[index] for index in lost]
+        plain = [MaskedText(text, {}) for text in texts]
+        retranslated = iter(run(texts, plain, [prefixes[index] for index in lost]))
+        both = (translation or next(retranslated) for translation in translations)
+        return [translation for translation in both if translation is not None]
+
+    def _mask(
+        self, texts: Sequence[str], prefixes: Sequence[str], extras: Extras
+    ) -> list[MaskedText]:
+        """Replace protected spans by placeholders, but not where terms or a prefix need them."""
+        protection = self._tokenizer.protection
+        if extras.protect and not protection:
+            raise ValueError(
+                "the model has no placeholders for protected text: train it with tokenizer.protect"
+            )
+        if extras.protect:
+            protection = protection_of((*protection.patterns, *extras.protect))
+        if not protection:
+            return [MaskedText(text, {}) for text in texts]
+        masked = [protection.mask(tidy(text)) for text in texts]
+        terms = extras.glossary
+        return [
+            MaskedText(text, {})
+            if prefix or match_terms(text, terms) != match_terms(mask.text, terms)
+            else mask
+            for text, prefix, mask in zip(texts, prefixes, masked, strict=True)
+        ]
+
+    def _translate(
+        self,
+        sentences: Sequence[str],
+        masked: Sequence[MaskedText],
+        prefixes: Sequence[str],
+        *,
+        options: DecodeOptions,
+        nbest: int,
+        first_line: int = 1,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Translation | None]:
+        """Translate masked sentences; None where placeholders got lost or doubled."""
         batch = build_requests(
-            source_texts,
+            [mask.text for mask in masked],
             prefixes,
-            config=config,
+            config=options.config,
             tokenizer=self._tokenizer,
-            glossary=extras.glossary,
+            glossary=options.extras.glossary,
             first_line=first_line,
         )
         result = self._searcher.search(
             {request for parts in batch.requests for request in parts},
-            DecodeOptions(
-                config=config, constraints=constraints, extras=extras, batch_tokens=batch_tokens
-            ),
+            options,
             terms=batch.terms,
             progress=SentenceProgress(batch.requests, progress),
         )
+        mbr = options.extras.mbr
         return [
-            self._translation(sentence, requests, result, nbest=nbest, mbr=extras.mbr)
-            for sentence, requests in zip(source_texts, batch.requests, strict=True)
+            self._translation(sentence, requests, result, mask=mask, nbest=nbest, mbr=mbr)
+            for sentence, requests, mask in zip(sentences, batch.requests, masked, strict=True)
         ]
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[TargetScore]:
@@ -591,13 +642,22 @@ class Translator:
         requests: Sequence[Request],
         result: DecodeResult,
         *,
+        mask: MaskedText,
         nbest: int,
         mbr: bool,
-    ) -> Translation:
-        """Build a translation from the hypotheses of each part; a blank sentence has none."""
+    ) -> Translation | None:
+        """Build a translation from the hypotheses of each part; a blank sentence has none.
+
+        None if the placeholders of the source got lost or doubled.
+        """
         parts = [result.hypotheses[request] for request in requests]
         # MBR has reranked each part: only its first hypothesis counts.
         best, *others = combine_parts([part[:1] for part in parts] if mbr else parts, nbest)
+        text = self._text(best)
+        if mask.spans and not mask.is_intact(text):
+            return None
+        if self._tokenizer.placeholders:
+            best = tuple(self._with_spans(hypothesis, mask) for hypothesis in best)
         ids = [id for hypothesis in best for id in hypothesis.ids]
         pieces = tuple(self._tokenizer.pieces(ids))
         log_probs = tuple(value for hypothesis in best for value in hypothesis.log_probs)
@@ -607,12 +667,15 @@ class Translator:
         split = self._fragmentation(sentence) if confidence.max_fragmentation else 0.0
         return Translation(
             source=sentence,
-            text=self._text(best),
+            text=mask.restore(text),
             score=total_score(best),
             ids=tuple(ids),
             pieces=pieces,
             log_probs=log_probs,
-            others=tuple(Alternative(text=self._text(o), score=total_score(o)) for o in others),
+            others=tuple(
+                Alternative(text=mask.restore(self._text(other)), score=total_score(other))
+                for other in others
+            ),
             parts=max(1, len(parts)),
             flag=next((result.flags[r] for r in requests if r in result.flags), ""),
             mended=any(request in result.retried for request in requests),
@@ -624,6 +687,18 @@ class Translator:
     def _fragmentation(self, sentence: str) -> float:
         source = tidy(sentence)
         return fragmentation(source, self._tokenizer.pieces(self._tokenizer.encode(source)))
+
+    def _with_spans(self, hypothesis: Hypothesis, mask: MaskedText) -> Hypothesis:
+        """Spell the placeholders out; only the first piece of a span counts for its score."""
+        ids: list[int] = []
+        log_probs: list[float] = []
+        for index, id in enumerate(hypothesis.ids):
+            symbol = self._tokenizer.placeholders.get(id)
+            span = self._tokenizer.encode_span(mask.spans.get(symbol, "")) if symbol else [id]
+            ids += span
+            if span and hypothesis.log_probs:
+                log_probs += [hypothesis.log_probs[index], *[0.0] * (len(span) - 1)]
+        return replace(hypothesis, ids=tuple(ids), log_probs=tuple(log_probs))
 
     def _text(self, hypotheses: Sequence[Hypothesis]) -> str:
         texts = (self._tokenizer.decode(hypothesis.ids).strip() for hypothesis in hypotheses)

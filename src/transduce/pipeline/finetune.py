@@ -146,6 +146,7 @@ def tokenizer_settings(tokenizer: Tokenizer) -> TokenizerConfig:
         kind=read_model_type(models[0]),
         vocab_size=tokenizer.vocab_size,
         byte_fallback=any(piece.type == BYTE for piece in pieces),
+        protect=tokenizer.protection.patterns,
     )
 
 

@@ -36,6 +36,7 @@ from transduce.data.corpus import (
     tidy,
 )
 from transduce.data.pair_tokenizer import read_tokenizer
+from transduce.data.protection import protection_of
 from transduce.data.sampler import Sampler, target_tokens
 from transduce.data.store import PREPARED_FOLDER, Count, Store
 from transduce.data.tokenizer import Tokenizer
@@ -160,7 +161,9 @@ def prepare(
     _check_corpus(survey, start=start, on_event=on_event)
     on_event(LogMessage(_vocabulary_message(recipe, start, given=vocabulary is not None)))
     with atomic_folder(out / PREPARED_FOLDER) as folder:
-        texts = (text for _, pair in survey.vocabulary_sample() for text in pair)
+        protection = protection_of(recipe.tokenizer.protect)
+        masked = (protection.mask_pair(pair) for _, pair in survey.vocabulary_sample())
+        texts = itertools.chain.from_iterable(masked)
         tokenizer = vocabulary or _tokenizer(recipe, texts, start=start)
         (folder / "tokenizer.model").write_bytes(tokenizer.to_bytes())
         store = Store.write(

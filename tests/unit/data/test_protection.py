@@ -70,7 +70,7 @@ def test_some_pairs_stay_as_they_are() -> None:
 
 
 def test_exponential_pattern_is_stopped() -> None:
-    with pytest.raises(ValueError, match=rf"takes more than {TIME_LIMIT} s for one sentence"):
+    with pytest.raises(ValueError, match=rf"take more than {TIME_LIMIT} s for one sentence"):
         Protection([r"(\w|\w\w)+:"]).find("a" * 60 + " :")
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import NumberedPair, Pair
+from transduce.data.protection import Protection
 from transduce.data.store import Column, ColumnWriter, MappedArray, Store, pack_rows
 from transduce.data.tokenizer import Tokenizer
 from transduce.io.atomic_folder import MANIFEST
@@ -154,6 +155,7 @@ def test_ids_are_as_large_as_the_vocabulary_needs(store: Store, tmp_path: Path):
     class Vast(Tokenizer):
         vocab_size = 1 << 17
         checksum = "0" * 64
+        protection = Protection(())
 
         def __init__(self) -> None:
             pass

@@ -221,3 +221,25 @@ def test_too_few_pairs_are_said_unless_training_starts_from_a_model(
 
     assert len([note for note in notes if "training pairs are few for random weights" in note]) == 1
     assert not [note for note in more if "random weights" in note]
+
+
+def test_protected_text_is_placeholders_where_both_sides_have_it(tmp_path: Path):
+    """One pair in eight stays as it is, so that the model translates plain text, too."""
+    pairs = [Pair(f"open file_{n}.txt now", f"öffne jetzt file_{n}.txt") for n in range(80)]
+    for side, name in enumerate(("a.src", "a.tgt")):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    settings = [f"data.folder={tmp_path}", 'data.train=["a.src", "a.tgt"]']
+    settings += ["tokenizer.vocab_size=120", 'tokenizer.protect=["code"]']
+
+    prepared = prepare.prepare(
+        load_recipe("tiny", settings), tmp_path / "run", on_event=lambda event: None
+    )
+
+    masked = [
+        not prepared.tokenizer.placeholders.keys().isdisjoint(ids)
+        for row in range(len(prepared.store))
+        for ids in (prepared.store.source(row).tolist(), prepared.store.target(row).tolist())
+    ]
+    assert masked[::2] == masked[1::2], "both sides or none"
+    assert 0.75 < sum(masked) / len(masked) < 1
+    assert all("file_" in pair.source for pair in prepared.validation), "text as it is"
