@@ -121,8 +121,9 @@ async def _repeat(port: int, path: str, body: bytes, times: list[list[float]]) -
 
 
 def _seconds(times: list[list[float]], *, since: float) -> list[float]:
+    """Seconds of the requests that were answered since then, or are unanswered."""
     now = time.perf_counter()
-    return [(end[0] if end else now) - begin for begin, *end in times if begin >= since]
+    return [(end or [now])[0] - begin for begin, *end in times if not end or end[0] >= since]
 
 
 def _hostile_body(name: str) -> tuple[str, bytes]:
