@@ -163,7 +163,8 @@ def prepare(
     with atomic_folder(out / PREPARED_FOLDER) as folder:
         protection = protection_of(recipe.tokenizer.protect)
         masked = (protection.mask_pair(pair) for _, pair in survey.vocabulary_sample())
-        texts = itertools.chain.from_iterable(masked)
+        characters = set[str]()
+        texts = _noting(characters, itertools.chain.from_iterable(masked))
         tokenizer = vocabulary or _tokenizer(recipe, texts, start=start)
         (folder / "tokenizer.model").write_bytes(tokenizer.to_bytes())
         store = Store.write(
@@ -181,9 +182,20 @@ def prepare(
         (folder / "prepared.json").write_text(
             json.dumps(asdict(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
+    if lost := sum(tokenizer.UNK in ids for ids in tokenizer.encode_all(sorted(characters))):
+        text = f"{lost:,} of the {len(characters):,} characters are rare and have no piece"
+        remedy = "raise tokenizer.vocab_size or tokenizer.character_coverage"
+        on_event(LogMessage(f"{text}: {remedy}"))
     for text in (*_summary(facts, recipe), *_vocabulary_findings(survey, tokenizer)):
         on_event(LogMessage(text))
     return open_prepared(out)
+
+
+def _noting(characters: set[str], texts: Iterable[str]) -> Iterator[str]:
+    """Yield texts, and note their characters."""
+    for text in texts:
+        characters.update(text)
+        yield text
 
 
 def open_prepared(out: Path) -> Prepared:
@@ -456,12 +468,14 @@ def progress_reporter(on_event: EventHandler, done: str, *, of: int = 0) -> Call
 def _summary(facts: PreparationRecord, recipe: Recipe) -> Iterator[str]:
     """What was prepared, for the person."""
     if over_long := facts.dropped.get("over-long"):
-        yield f"dropped {over_long:,} pairs above {recipe.data.max_pieces} pieces"
+        pairs = f"{over_long:,} pair{'s' * (over_long != 1)}"
+        yield f"dropped {pairs} above {recipe.data.max_pieces} pieces"
     wanted = recipe.tokenizer.vocab_size
-    if facts.vocab_size != wanted:
+    if facts.vocab_size != wanted and recipe.tokenizer.kind != "char":
         text = f"the corpus is enough for {facts.vocab_size:,} pieces"
         yield f"{text}, not for the {wanted:,} of tokenizer.vocab_size"
     pairs = f"{facts.training_pairs:,} pairs to train on, {facts.validation_pairs:,} to validate"
     yield f"{pairs}, {facts.test_pairs:,} to test; {facts.vocab_size:,} pieces"
-    epoch = f"{facts.target_tokens:,} target tokens in {facts.updates_per_epoch:,} updates an epoch"
+    updates = f"{facts.updates_per_epoch:,} update{'s' * (facts.updates_per_epoch != 1)} an epoch"
+    epoch = f"{facts.target_tokens:,} target tokens in {updates}"
     yield f"{epoch}; {facts.padding_share:.1%} of the batches is padding"
