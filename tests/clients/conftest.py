@@ -5,6 +5,7 @@ makes that a failure. TRANSDUCE_ARTEFACTS names a folder for the screenshots.
 """
 
 import os
+import re
 import shutil
 import socket
 import threading
@@ -128,7 +129,8 @@ def open_page(browser: "Browser") -> Iterator[Open]:
         page.set_default_timeout(20_000)
 
         def asked(url: str) -> None:
-            if not url.startswith((address.partition("?")[0], "data:", "blob:")):
+            own = re.split("[?#]", address, maxsplit=1)[0]
+            if not url.startswith((own, "data:", "blob:")):
                 problems.append(f"asked {url}")
 
         def told(kind: str, text: str) -> None:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -20,6 +20,7 @@ from transduce.io.streams import read_lines
 if TYPE_CHECKING:
     from transduce.bundle.bundle import Bundle
     from transduce.inference.engines.ct2_model import Shortlist
+    from transduce.web.page import Precision
 
 _PROOF_SENTENCES = 50
 _SHORTLIST_PAIRS = 1000  # validation pairs that a shortlist is fitted to
@@ -30,13 +31,19 @@ _MEAN_PIECES = 9  # mean length of random sentences
 def export(
     model: ModelFolder,
     to: Annotated[
-        Literal["ctranslate2", "marian", "argos"],
-        typer.Option(help="Output format; marian is Hugging Face's MarianMTModel."),
+        Literal["ctranslate2", "marian", "argos", "web"],
+        typer.Option(
+            help="Output format; marian is Hugging Face's MarianMTModel, web a page that "
+            "translates in a browser."
+        ),
     ],
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="Folder to write, atomically; for argos an .argosmodel file."
+            "--out",
+            "-o",
+            help="Folder to write, atomically; for argos an .argosmodel file, for web an .html "
+            "file or a folder.",
         ),
     ],
     quantize: Annotated[
@@ -67,9 +74,12 @@ def export(
       transduce export runs/mine --to ctranslate2 --out mine.ct2 --shortlist
       transduce export runs/mine --to marian --out opus-mt-en-de
       transduce export runs/mine --to argos --out en_de.argosmodel
+      transduce export runs/mine --to web --out translator.html --quantize float16
     """
     if quantize is not None and to == "marian":
         raise ValueError("a Marian folder holds float32 weights: leave out --quantize")
+    if to == "web" and quantize not in (None, "float16", "int8"):
+        raise ValueError(f"a page can hold float16 or int8 weights, not {quantize}")
     if shortlist and to != "ctranslate2":
         raise ValueError(f"only ctranslate2 supports a shortlist, not {to}: leave out --shortlist")
     if shortlist and not (model / "prepared").is_dir():
@@ -83,8 +93,9 @@ def export(
     from transduce.bundle.bundle import Bundle
     from transduce.export.argos import write_argos
     from transduce.export.marian import check_replaceable, write_marian
-    from transduce.export.proof import prove_argos, prove_ctranslate2, prove_marian
+    from transduce.export.proof import prove_argos, prove_ctranslate2, prove_marian, prove_web
     from transduce.inference.engines.ct2_model import FILES, write_ctranslate2
+    from transduce.web.page import is_replaceable, write_web
 
     bundle = Bundle.load(model)
     bundle.languages = bundle.languages.with_codes(source=source_lang, target=target_lang)
@@ -102,6 +113,11 @@ def export(
         allowed = _learn_shortlist(model, bundle) if shortlist else None
         write_ctranslate2(bundle, out, quantization=quantize, shortlist=allowed)
         proof = prove_ctranslate2(bundle, out, sentences)
+    elif to == "web":
+        if not is_replaceable(out) and out.suffix != ".html":
+            raise ValueError(f"{out} holds other files: name another folder for the export")
+        write_web(bundle, out, precision=cast("Precision", quantize or "float32"))
+        proof = prove_web(bundle, out, sentences)
     else:
         write_argos(bundle, out, quantization=quantize)
         proof = prove_argos(bundle, out, sentences)

@@ -6,10 +6,7 @@ SentencePiece stores a model as one protocol buffer message, with one `pieces` f
     trainer_spec    = 2 {...; enum model_type = 3; ...}
     normalizer_spec = 3 {...; bool add_dummy_prefix = 3; ...}
 
-    protected       = 9000  {JSON list of strings}, which is ours: `Tokenizer.protection`
-
-The library cannot add to a vocabulary, and ignores fields that it does not know. These fields are
-read without the protobuf package; unknown fields are copied unchanged.
+_PIECES, _TRAINER, _NORMALIZER, _DENORMALIZER, _PROTECTED = 1, 2, 3, 5, 9000
 
 The library can sample subwords, but since 0.2.2 its random numbers differ between processes
 whatever the seed, so a resumed run would see other pieces than an uninterrupted one. Hence
@@ -19,17 +16,21 @@ whatever the seed, so a resumed run would see other pieces than an uninterrupted
 import json
 import math
 import struct
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Final, Literal, NamedTuple
 
 NORMAL: Final = 1
 BYTE: Final = 6
 """The piece types that are text: a regular piece, and a byte of a character without a piece."""
+UNUSED: Final = 5
+"""The piece type that segmentation must avoid."""
 
-_PIECES, _TRAINER, _NORMALIZER, _PROTECTED = 1, 2, 3, 9000
+_PIECES, _TRAINER, _NORMALIZER, _DENORMALIZER, _PROTECTED = 1, 2, 3, 5, 9000
 _TEXT, _SCORE, _TYPE = 1, 2, 3
-_MODEL_TYPE, _DUMMY_PREFIX = 3, 3
+_MODEL_TYPE, _SUFFIX, _BYTE_FALLBACK, _UNKNOWN_SURFACE = 3, 24, 35, 44
+_CHARSMAP, _DUMMY_PREFIX, _REMOVE_EXTRA, _ESCAPE = 2, 3, 4, 5
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 _MODEL_TYPES: dict[int, Literal["unigram", "bpe", "char"]] = {1: "unigram", 2: "bpe", 4: "char"}
 _DAMAGED = "the tokenizer model is damaged; copy or train it again"
@@ -45,6 +46,35 @@ class VocabularyPiece(NamedTuple):
     """BPE: higher scores merge first. Unigram: the log-probability."""
 
     type: int = NORMAL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SegmentationOptions:
+    """Options of a model that decide how it segments and joins text; SentencePiece's defaults."""
+
+    charsmap: bytes = b""
+    """Compiled normalisation rules; empty for the identity."""
+
+    add_dummy_prefix: bool = True
+    """Put a space before each text."""
+
+    remove_extra_whitespaces: bool = True
+    """Remove spaces at the ends and repeated ones."""
+
+    escape_whitespaces: bool = True
+    """Write a space as "▁"."""
+
+    whitespace_as_suffix: bool = False
+    """Put the space after a word instead of before it."""
+
+    byte_fallback: bool = False
+    """Spell characters without a piece in bytes."""
+
+    unknown_surface: str = " \u2047 "
+    """What UNK is decoded to."""
+
+    denormalizes: bool = False
+    """Whether decoded text is changed by rules."""
 
 
 class _Field(NamedTuple):
@@ -79,6 +109,29 @@ def read_model_type(data: bytes) -> Literal["unigram", "bpe", "char"]:
     if model_type not in _MODEL_TYPES:
         raise ValueError(f"the tokenizer model is of type {model_type}, not unigram, BPE or char")
     return _MODEL_TYPES[model_type]
+
+
+def read_options(data: bytes) -> SegmentationOptions:
+    """Read the options of segmentation.
+
+    Raises:
+        ValueError: if `data` is not a SentencePiece model.
+    """
+    trainer, normalizer = _merged_fields(data, _TRAINER), _merged_fields(data, _NORMALIZER)
+    charsmap = normalizer.get(_CHARSMAP, b"")
+    surface = trainer.get(_UNKNOWN_SURFACE, SegmentationOptions().unknown_surface.encode())
+    if isinstance(charsmap, int) or isinstance(surface, int):
+        raise ValueError(_DAMAGED)
+    return SegmentationOptions(
+        charsmap=charsmap,
+        add_dummy_prefix=bool(normalizer.get(_DUMMY_PREFIX, True)),
+        remove_extra_whitespaces=bool(normalizer.get(_REMOVE_EXTRA, True)),
+        escape_whitespaces=bool(normalizer.get(_ESCAPE, True)),
+        whitespace_as_suffix=bool(trainer.get(_SUFFIX, False)),
+        byte_fallback=bool(trainer.get(_BYTE_FALLBACK, False)),
+        unknown_surface=surface.decode(),
+        denormalizes=bool(_merged_fields(data, _DENORMALIZER).get(_CHARSMAP)),
+    )
 
 
 def append_pieces(data: bytes, pieces: Iterable[VocabularyPiece]) -> bytes:
@@ -218,6 +271,16 @@ def _log_sum_exp(weights: Sequence[float]) -> float:
     if largest == -math.inf:
         return largest
     return largest + math.log(math.fsum(math.exp(weight - largest) for weight in weights))
+
+
+def _merged_fields(data: bytes, number: int) -> Mapping[int, int | bytes]:
+    """The fields of a submessage; a later occurrence overrides an earlier one."""
+    return {
+        inner.number: inner.value
+        for field in _fields(data)
+        if field.number == number and isinstance(field.value, bytes)
+        for inner in _fields(field.value)
+    }
 
 
 def _fields(data: bytes) -> Iterator[_Field]:

@@ -7,6 +7,7 @@ settings and our tokenizer. Without the other program installed, no proof is mad
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,11 +33,14 @@ from transduce.data.tokenizer import EOS, UNK
 from transduce.inference.engines.ct2_model import load_ctranslate2, vocabulary
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.search.config import Request
+from transduce.web.page import INDEX, run_in_node
 
 ARGOS_BEAM, ARGOS_PENALTY = 4, 0.2
 """Argos's beam size and length penalty, which it does not let users change."""
 
-ExportFormat = Literal["marian", "ctranslate2", "argos"]
+_LOGIT_SENTENCES = 5  # whose logits are compared with those of a page
+
+ExportFormat = Literal["marian", "ctranslate2", "argos", "web"]
 
 
 class Difference(NamedTuple):
@@ -224,6 +228,43 @@ def prove_argos(bundle: Bundle, file: Path, sentences: Sequence[str]) -> Proof:
     return compare_pieces("argos", pairs)
 
 
+def prove_web(bundle: Bundle, out: Path, sentences: Sequence[str]) -> Proof:
+    """Compare an exported page, run by Node, with our model, logit by logit and token by token.
+
+    Args:
+        bundle: the exported model.
+        out: the output of `write_web`: a page, or a folder with one.
+        sentences: the sample; blank and overlong ones are skipped.
+
+    Raises:
+        ValueError: if the page fails; the message has Node's last line.
+    """
+    node = shutil.which("node")
+    if node is None:
+        return Proof(format="web", not_made="Node.js is not installed: install node")
+    samples = list(_samples(bundle, sentences))
+    compared = samples[:_LOGIT_SENTENCES]
+    page = out / INDEX if out.is_dir() else out
+    with tempfile.TemporaryDirectory() as scratch:
+        logits = Path(scratch) / "logits"
+        with logits.open("wb") as stream:
+            stream.writelines(_teacher_forced(bundle, sample) for sample in compared)
+        job = {
+            "sentences": [sample.text for sample in samples],
+            "beam": 1,
+            "samples": [
+                (sample.source, (bundle.tokenizer.pad, *sample.target[:-1])) for sample in compared
+            ],
+            "logits": str(logits),
+        }
+        result = run_in_node(node, page, job)
+    pairs = [
+        _piece_pair(bundle, sample, (*other["source"], EOS), other["ids"])
+        for sample, other in zip(samples, result["translations"], strict=True)
+    ]
+    return compare_pieces("web", pairs, gap=result["gap"])
+
+
 def _fits(bundle: Bundle, text: str) -> bool:
     return 0 < len(bundle.tokenizer.encode(text)) <= bundle.search.max_source
 
@@ -256,6 +297,15 @@ def _logit_gap(bundle: Bundle, model: torch.nn.Module, sample: _Sample) -> float
     ).cpu()
     other_logits = model(input_ids=source, decoder_input_ids=target).logits
     return (logits - other_logits)[..., :-1].abs().max().item()
+
+
+@torch.inference_mode()
+def _teacher_forced(bundle: Bundle, sample: _Sample) -> bytes:
+    """Our logits over our translation, as float32."""
+    device = bundle.model.embedding.weight.device
+    target = [bundle.tokenizer.pad, *sample.target[:-1]]
+    source = torch.tensor([sample.source], device=device)
+    return bundle.model(source, None, torch.tensor([target], device=device)).cpu().numpy().tobytes()
 
 
 @contextmanager

@@ -369,7 +369,7 @@ def _document_operations(
 def page_responses() -> dict[str, Response]:
     """Read the files of the page by name: its own and those of the attention view."""
     page, view = Path(__file__).parent / "page", Path(visualization.__file__).parent
-    shared = ("colours.css", "attention.css", *SCRIPTS)
+    shared = ("colours.css", "translation.css", "attention.css", "theme.js", *SCRIPTS)
     return {
         path.name: _file_response(path)
         for path in [*page.iterdir(), *(view / name for name in shared)]

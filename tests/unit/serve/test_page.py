@@ -107,5 +107,5 @@ def test_every_colour_that_is_used_is_defined(name: str):
 
 
 def test_the_page_gives_way_on_a_phone_and_to_those_who_want_no_motion():
-    assert "@media (max-width" in text("page.css")
-    assert "prefers-reduced-motion" in text("page.css")
+    assert "@media (max-width" in text("translation.css")
+    assert "prefers-reduced-motion" in text("translation.css")

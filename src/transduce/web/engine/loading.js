@@ -1,0 +1,72 @@
+/** From bytes to a translator, with every check before the first translation. */
+
+import { loadTensors } from "./model_file.js";
+import { Translator } from "./translator.js";
+
+/** @returns {Uint8Array} */
+export function decodeBase64(text) {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
+
+/**
+ * Fetch the files that hold the weights.
+ *
+ * @param {{parts: string[], size: number}} weights file names and the bytes of all
+ * @param {string} base address of the page
+ * @param {(loaded: number, total: number) => void} progress called with bytes
+ * @returns {Promise<Uint8Array>}
+ */
+export async function fetchParts({ parts, size }, base, progress) {
+  const bytes = new Uint8Array(size);
+  let loaded = 0;
+  for (const part of parts) {
+    for await (const chunk of chunks(new URL(part, base))) {
+      if (loaded + chunk.length > size) throw new Error(DAMAGED);
+      bytes.set(chunk, loaded);
+      progress((loaded += chunk.length), size);
+    }
+  }
+  return bytes.subarray(0, loaded);
+}
+
+async function* chunks(address) {
+  let response;
+  try {
+    response = await fetch(address, { cache: "force-cache" }); // the names change with the content
+  } catch {
+    throw new Error(
+      `${address.pathname.split("/").pop()} could not be loaded. This model lies in a folder, ` +
+        "which a web server has to serve; a browser does not read it from disk.",
+    );
+  }
+  if (!response.ok) {
+    throw new Error(`${address.pathname.split("/").pop()} is missing: copy the folder again.`);
+  }
+  const reader = response.body.getReader();
+  for (let read = await reader.read(); !read.done; read = await reader.read()) yield read.value;
+}
+
+const DAMAGED = "The weights are damaged or incomplete: copy or export this page again.";
+
+/**
+ * Check the size of the weights, and their SHA-256 where the browser computes one (HTTPS, localhost
+ * and files; not plain HTTP from elsewhere).
+ *
+ * @throws {Error} if they differ
+ */
+export async function checkWeights(bytes, { size, sha256 }) {
+  if (bytes.length !== size) throw new Error(DAMAGED);
+  if (!globalThis.crypto?.subtle) return;
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  const hexadecimal = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  if (hexadecimal !== sha256) throw new Error(DAMAGED);
+}
+
+/**
+ * @param {object} description see `Translator`
+ * @param {Uint8Array} bytes the weights
+ * @param {{fast?: boolean}} [options]
+ */
+export async function loadTranslator(description, bytes, options) {
+  return new Translator(description, await loadTensors(bytes, options));
+}

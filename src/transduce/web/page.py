@@ -1,0 +1,221 @@
+"""Write a bundle as a page that translates in a browser, without a server.
+
+A page is one HTML file: styles, program, and the weights in base64. A larger model is a folder,
+which any web server can serve:
+
+    index.html                 the page
+    weights-HASH-1.bin, …      the weights in parts, named by their content
+    manifest.json              size and SHA-256 of the files
+
+The program is the engine's modules, one after the other, without imports and exports: browsers load
+modules neither from disk nor into a worker that a page makes itself.
+"""
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from transduce.bundle.bundle import Bundle
+from transduce.io.atomic_folder import atomic_file, atomic_folder
+from transduce.io.machine import VERSION
+from transduce.web.tokenizer import tokenizer_data
+
+Precision = Literal["float32", "float16", "int8"]
+
+INDEX: Final = "index.html"
+_LARGEST_PAGE = 40_000_000  # bytes of weights in one file; browsers parse it at each visit
+_PART = 16 << 20  # bytes of a part of the weights
+_LARGEST_INT8 = 127
+_MODULES = (
+    "tensor",
+    "kernels",
+    "attention",
+    "layers",
+    "transformer",
+    "incremental_decoder",
+    "search",
+    "corpus",
+    "sentencepiece",
+    "tokenizer",
+    "model_file",
+    "translator",
+    "trace",
+    "exploration",
+    "loading",
+)
+"""The engine's modules; each imports only earlier ones."""
+
+_STYLES = (
+    "visualization/colours.css",
+    "visualization/translation.css",
+    "web/page/page.css",
+    "web/page/explorer.css",
+)
+_SCRIPTS = ("visualization/theme.js", "web/page/explorer.js", "web/page/page.js")
+_IMPORT = re.compile(r'^import .*? from "\./(\w+)\.js";\n', re.MULTILINE | re.DOTALL)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const))", re.MULTILINE)
+_GENERATOR = '<meta name="generator" content="transduce'
+
+
+def write_web(bundle: Bundle, out: Path, *, precision: Precision = "float32") -> None:
+    """Write a page, or a folder if `out` does not end in .html; an earlier export is replaced.
+
+    Args:
+        bundle: the model.
+        out: an HTML file, or a folder.
+        precision: type of the weights in the file; the browser computes in float32.
+
+    Raises:
+        ValueError: if the page would be too large, the tokenizer has a feature that the engine
+            lacks, a weight is too large for float16, or `out` holds something else.
+        OSError: if it cannot be written.
+    """
+    weights = save(dict(_stored(bundle.model.state_dict(), precision)))
+    description = _description(bundle, weights, precision)
+    if out.suffix.lower() in (".html", ".htm"):
+        if out.is_dir():
+            raise ValueError(f"{out} is a folder: name a file for the page")
+        if out.is_file() and _GENERATOR not in out.read_text(encoding="utf-8", errors="replace"):
+            raise ValueError(f"{out} is not a page that was exported here: name another file")
+        if len(weights) > _LARGEST_PAGE:
+            raise ValueError(
+                f"{len(weights) / 1e6:.0f} MB of weights are too many for one page: name a folder "
+                f"instead of {out}, or quantize them with float16 or int8"
+            )
+        page = _page(description, base64.b64encode(weights).decode())
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(out) as stream:
+            stream.write(page.encode())
+        return
+    digest = hashlib.sha256(weights).hexdigest()[:8]
+    parts = {
+        f"weights-{digest}-{number}.bin": weights[start : start + _PART]
+        for number, start in enumerate(range(0, len(weights), _PART), 1)
+    }
+    with atomic_folder(out) as fresh:
+        for name, part in parts.items():
+            (fresh / name).write_bytes(part)
+        description["weights"]["parts"] = list(parts)
+        (fresh / INDEX).write_text(_page(description, ""), encoding="utf-8")
+
+
+def is_replaceable(folder: Path) -> bool:
+    """Whether a folder is free, or holds nothing but an earlier export."""
+    allowed = re.compile(r"index\.html|manifest\.json|weights-[0-9a-f]{8}-\d+\.bin")
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return not folder.is_file() and all(allowed.fullmatch(name) for name in names)
+
+
+def run_in_node(node: str, page: Path, job: Mapping[str, object]) -> dict[str, Any]:
+    """Translate with a page in Node.
+
+    Args:
+        node: the program.
+        page: an exported page.
+        job: what to translate; see node_runner.mjs.
+
+    Raises:
+        ValueError: if it fails; the message has its last line.
+    """
+    runner = resources.files("transduce").joinpath("web/node_runner.mjs")
+    with resources.as_file(runner) as script:
+        done = subprocess.run(
+            [node, str(script), str(page.resolve())],
+            input=json.dumps(job),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "Error" in line]
+        raise ValueError(f"Node failed to translate with {page}: {(lines or ['no message'])[-1]}")
+    return json.loads(done.stdout)
+
+
+def engine() -> str:
+    """Return the engine as one script."""
+    source = "\n".join(_text(f"web/engine/{name}.js") for name in _MODULES)
+    return _EXPORT.sub("", _IMPORT.sub("", source))
+
+
+def _stored(weights: Mapping[str, Tensor], precision: Precision) -> Iterator[tuple[str, Tensor]]:
+    """Matrices in the precision of the file; vectors, which are few, in float32."""
+    for name, tensor in weights.items():
+        weight = tensor.detach().to("cpu", torch.float32).contiguous()
+        if weight.dim() < 2 or precision == "float32":
+            yield name, weight
+        elif precision == "float16":
+            if not torch.isfinite(half := weight.half()).all():
+                raise ValueError(f"{name} has weights too large for float16: use int8")
+            yield name, half
+        else:  # one scale for each row; a row of zeros keeps any
+            scale = weight.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny) / _LARGEST_INT8
+            yield name, (weight / scale[:, None]).round().to(torch.int8)
+            yield f"{name}.scale", scale
+
+
+def _description(bundle: Bundle, weights: bytes, precision: Precision) -> dict[str, Any]:
+    config = bundle.model.config
+    summary = f"{bundle.model.size / 1e6:.1f} million parameters in {precision}"
+    return {
+        "model": asdict(config),
+        "search": asdict(bundle.search),
+        "languages": asdict(bundle.languages),
+        "tokenizer": tokenizer_data(bundle.tokenizer),
+        "weights": {"size": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
+        "summary": summary,
+    }
+
+
+def _page(description: Mapping[str, Any], weights: str) -> str:
+    style = "".join(map(_text, _STYLES))
+    script = "".join(map(_text, _SCRIPTS))
+    worker = engine() + _text("web/page/worker.js")
+    languages = description["languages"]
+    sides = [languages[f"{side}_name"] or languages[side] for side in ("source", "target")]
+    policy = [
+        "default-src 'none'",
+        f"script-src {_hash(script)} 'wasm-unsafe-eval'",
+        "worker-src blob:",
+        f"style-src {_hash(style)}",
+        "img-src data:",
+        f"connect-src {'none' if weights else 'self'!r}",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    values = {
+        "policy": "; ".join(policy),
+        "version": VERSION,
+        "title": _escaped(f"{sides[0]} → {sides[1]}"),
+        "style": style,
+        # In a script element only "</script" and "<!--" have a meaning.
+        "description": json.dumps(description, ensure_ascii=False).replace("<", "\\u003c"),
+        "weights": weights,
+        "engine": worker,
+        "script": script,
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], _text("web/page/index.html"))
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+
+
+def _text(path: str) -> str:
+    return resources.files("transduce").joinpath(path).read_text(encoding="utf-8")

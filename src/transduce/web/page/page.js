@@ -1,0 +1,142 @@
+/** The page around the translator: it shows what the worker answers. */
+
+(() => {
+  const DELAY = 120; // milliseconds without typing before a translation begins
+  const element = (id) => document.getElementById(id);
+  const [input, output, state] = [element("q"), element("output"), element("state")];
+  const description = JSON.parse(element("description").textContent);
+  const { languages, search } = description;
+  const name = (side) => languages[`${side}_name`] || languages[side];
+  let number = 0; // of the newest request
+  let ready = false;
+  let timer = 0;
+
+  element("source").textContent = name("source");
+  element("target").textContent = name("target");
+  element("model").textContent = description.summary;
+  if (/^[a-z]{2,3}(-|$)/i.test(languages.target)) output.lang = languages.target;
+  const beam = element("beam");
+  if (![...beam.options].some(({ value }) => Number(value) === search.beam)) {
+    beam.add(new Option(search.beam));
+  }
+  beam.value = search.beam;
+
+  const source = URL.createObjectURL(
+    new Blob([element("engine").textContent], { type: "text/javascript" }),
+  );
+  const worker = new Worker(source);
+  worker.onmessage = ({ data }) => receive(data);
+  worker.onerror = ({ message }) => showProblem(message || "The translator could not start.");
+  worker.postMessage({
+    load: { description, weights: element("weights").textContent, base: location.href },
+  });
+  element("weights").remove(); // the worker has it
+
+  function receive({ progress, total, ready: loaded, partial, answer, exploration, problem }) {
+    if (problem) showProblem(problem);
+    if (progress) state.textContent = `Loading the model: ${megabytes(progress)} of ${megabytes(total)} MB`;
+    if (loaded) {
+      ready = true;
+      state.textContent = "";
+      explorer.start(description.model, explore);
+      request();
+    }
+    if (partial?.number === number) show(partial.text, { partial: true });
+    if (answer?.number === number) {
+      show(answer.text);
+      showAlternatives(answer.alternatives);
+      busy(false);
+      state.textContent = answer.text ? `${seconds(answer.seconds)} on this device` : "";
+      explore();
+    }
+    if (exploration?.number === number) explorer.show(exploration);
+  }
+
+  /** Ask for the numbers of the first sentence. */
+  function explore() {
+    const [text] = input.value.trim().split("\n");
+    worker.postMessage({
+      exploration: { number, text, switches: explorer.switches(), beam: Number(beam.value) },
+    });
+  }
+
+  function request() {
+    clearTimeout(timer);
+    if (!ready) return;
+    number += 1;
+    worker.postMessage({ request: { number, text: input.value, beam: Number(beam.value) } });
+    if (input.value.trim()) busy(true);
+  }
+
+  function show(text, { partial = false } = {}) {
+    output.textContent = text;
+    output.classList.toggle("partial", partial);
+    element("copy").hidden = partial || !text;
+  }
+
+  function busy(is) {
+    output.setAttribute("aria-busy", is);
+    element("stop").hidden = !is;
+    if (is) state.textContent = "Translating…";
+  }
+
+  function stop() {
+    if (element("stop").hidden) return;
+    number += 1;
+    worker.postMessage({ request: { number: -1, text: "", beam: 1 } });
+    busy(false);
+    state.textContent = "Stopped.";
+  }
+
+  function showAlternatives(alternatives) {
+    element("details").hidden = !output.textContent;
+    element("alternatives").replaceChildren(
+      ...alternatives.map(({ text, score }) => {
+        const item = document.createElement("li");
+        const line = document.createElement("div");
+        line.className = "best";
+        const value = document.createElement("span");
+        value.className = "score";
+        value.textContent = score.toFixed(2).replace("-", "−");
+        line.append(text, value);
+        item.append(line);
+        return item;
+      }),
+    );
+  }
+
+  function showProblem(text) {
+    busy(false);
+    state.textContent = "";
+    element("problem").textContent = text;
+    element("problem").hidden = false;
+  }
+
+  const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
+  const seconds = (value) =>
+    value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toFixed(1)} s`;
+
+  input.addEventListener("input", () => {
+    element("count").textContent = `${[...input.value].length.toLocaleString("en")} characters`;
+    element("clear").hidden = !input.value;
+    clearTimeout(timer);
+    timer = setTimeout(request, DELAY);
+  });
+  beam.addEventListener("change", request);
+  element("stop").addEventListener("click", stop);
+  addEventListener("keydown", ({ key }) => key === "Escape" && stop());
+  element("clear").addEventListener("click", () => {
+    input.value = "";
+    input.dispatchEvent(new Event("input"));
+    input.focus();
+  });
+  element("copy").addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(output.textContent);
+      state.textContent = "Copied.";
+    } catch {
+      getSelection().selectAllChildren(output);
+      state.textContent = "Selected: copy it with the keyboard.";
+    }
+  });
+})();
