@@ -174,7 +174,9 @@ class DocumentAPI:
         texts = [segment.text for segment in document.segments]
         request.check_texts(texts, limit_number=False)
         if same_code(source, AUTO):
-            guess = await self._registry.detect_best("\n".join(texts)[:_DETECTION_CHARACTERS])
+            guess = await self._registry.detect_source(
+                "\n".join(texts)[:_DETECTION_CHARACTERS], target
+            )
             source = source if guess is NO_LANGUAGE else guess.language
         translations = await self._translate_segments(
             document.segments, source=source, target=target

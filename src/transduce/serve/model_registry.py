@@ -1,15 +1,16 @@
 """The loaded models, one per language direction, and detection of the source language.
 
-Detection (lingua) chooses among the loaded source languages only: French text is classified as
-English or German if only these are loaded. With one source language no detector is needed. Short
-texts, and words that exist in several languages, get a low confidence.
+Detection (lingua) compares the loaded languages only, sources and targets: French text is
+classified as English or German if only these are loaded. Short texts, and words that exist in
+several languages, get a low confidence. Markup and addresses are no evidence. Without a detector a
+text is in the only source language, with a confidence of 0.
 """
 
 import asyncio
 import re
 import threading
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +36,9 @@ AUTO = "auto"
 
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}  # LibreTranslate's older codes
 _DIRECTION = re.compile("({0})[-:]({0})".format("[a-z]+(?:-[A-Z][A-Za-z]+)?"))
+_NO_TEXT = re.compile(r"</?[A-Za-z][^<>]*>|&\w{1,20};|\w{2,8}://\S+|\S+@\S+|\{\w*\}|%\w")
+_CERTAIN, _LETTERS = 90.0, 24
+"""Confidence and letters from which a text is taken to be in another language than a source."""
 _REMEDY = "name the source language, or have the operator pip install 'transduce[detect]'"
 
 
@@ -49,7 +53,7 @@ class DetectedLanguage(StrictModel):
     """A possible language of a text."""
 
     confidence: float = Field(ge=0, le=100)
-    """Relative to the other loaded languages; 0 for a text without letters."""
+    """Relative to the other loaded languages; 0 for a text without letters, or if unknown."""
     language: str
 
 
@@ -60,10 +64,18 @@ NO_LANGUAGE = DetectedLanguage(language="en", confidence=0.0)
 class LanguageDetector:
     """Classifies texts into a fixed set of languages."""
 
-    def __init__(self, codes: Sequence[str]) -> None:
-        """Store the candidate languages, without duplicates."""
-        assert codes, "at least one language is required"
-        self._codes = tuple(codes)
+    def __init__(self, sources: Sequence[str], targets: Sequence[str] = ()) -> None:
+        """Store the candidates.
+
+        Args:
+            sources: codes of the languages that can be translated.
+            targets: codes of the others that a text may be in.
+        """
+        assert sources, "at least one language is required"
+        others = [
+            code for code in targets if not any(_same_language(code, source) for source in sources)
+        ]
+        self._sources, self._others = tuple(sources), tuple(others)
         self._lock = threading.Lock()
 
     def detect(self, text: str) -> list[DetectedLanguage]:
@@ -72,12 +84,13 @@ class LanguageDetector:
         Raises:
             HTTPError: 400 if a detector is required but not installed; it says what to install.
         """
+        text = _NO_TEXT.sub(" ", text)
         if not any(character.isalpha() for character in text):
-            return [DetectedLanguage(language=code, confidence=0.0) for code in self._codes]
-        if len(self._codes) == 1:
-            return [DetectedLanguage(language=self._codes[0], confidence=100.0)]
+            return [DetectedLanguage(language=code, confidence=0.0) for code in self._sources]
         with self._lock:
-            lingua = self._lingua
+            lingua, codes = self._lingua
+        if lingua is None:
+            return [DetectedLanguage(language=self._sources[0], confidence=0.0)]
         probabilities = {
             value.language.iso_code_639_1.name.lower(): value.value
             for value in lingua.compute_language_confidence_values(text)
@@ -86,22 +99,53 @@ class LanguageDetector:
             DetectedLanguage(
                 language=code, confidence=round(100 * probabilities[_iso_639_1(code)], 1)
             )
-            for code in self._codes
+            for code in codes
         ]
         return sorted(guesses, key=lambda guess: -guess.confidence)
 
     @cached_property
-    def _lingua(self) -> "Lingua":
+    def _lingua(self) -> "tuple[Lingua | None, tuple[str, ...]]":
+        """The detector and the codes that it compares; None where there is nothing to compare."""
+        single = len(self._sources) == 1
         try:
             from lingua import IsoCode639_1, LanguageDetectorBuilder
         except ImportError:
+            if single:
+                return None, self._sources
             raise HTTPError(400, f"language detection is not installed: {_REMEDY}") from None
         supported = {name.lower() for name in dir(IsoCode639_1) if len(name) == 2}
-        for code in self._codes:
+        for code in self._sources:
             if _iso_639_1(code) not in supported:
+                if single:
+                    return None, self._sources
                 raise HTTPError(400, f"{code} cannot be detected: name the source language")
-        codes = [IsoCode639_1.from_str(_iso_639_1(code)) for code in self._codes]
-        return LanguageDetectorBuilder.from_iso_codes_639_1(*codes).build()
+        others = [code for code in self._others if _iso_639_1(code) in supported]
+        codes = (*self._sources, *others)
+        names = dict.fromkeys(map(_iso_639_1, codes))
+        if len(names) == 1:
+            return None, self._sources
+        builder = LanguageDetectorBuilder.from_iso_codes_639_1(*map(IsoCode639_1.from_str, names))
+        return builder.build(), codes
+
+
+def probable_source(
+    text: str, guesses: Sequence[DetectedLanguage], sources: Collection[str]
+) -> DetectedLanguage:
+    """Return the language of a text to be translated from one of some languages.
+
+    That a translation is wanted is evidence: a short or ambiguous text is taken to be in the most
+    probable language that can be translated, and only a clear one in another.
+
+    Args:
+        text: what was classified.
+        guesses: its possible languages, most probable first.
+        sources: codes of the languages with a model into the target.
+    """
+    best = guesses[0]
+    letters = sum(map(str.isalpha, _NO_TEXT.sub(" ", text)))
+    if best.confidence >= _CERTAIN and letters >= _LETTERS:
+        return best
+    return next((guess for guess in guesses if guess.language in sources), best)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,7 +169,10 @@ class ModelRegistry:
         """Store the directions, one per pair of languages, in the order of listing."""
         assert directions, "at least one direction is required"
         self.directions = tuple(directions)
-        self.detector = LanguageDetector([language.code for language in self.sources()])
+        self.detector = LanguageDetector(
+            [language.code for language in self.sources()],
+            [language.code for language in self.targets()],
+        )
 
     def sources(self) -> tuple[Language, ...]:
         """Return the source languages without duplicates."""
@@ -178,15 +225,26 @@ class ModelRegistry:
         Raises:
             HTTPError: as `LanguageDetector.detect`.
         """
-        if len(self.sources()) == 1:
-            return self.detector.detect(text)
         return await asyncio.to_thread(self.detector.detect, text)
 
-    async def detect_best(self, text: str) -> DetectedLanguage:
-        """Return the most probable language of a text; `NO_LANGUAGE` for one without words."""
+    async def detect_source(self, text: str, target: str | None = None) -> DetectedLanguage:
+        """Return the language that a text is to be translated from.
+
+        Args:
+            text: the text.
+            target: code of the target language; None if there is no choice of one.
+
+        Returns:
+            `NO_LANGUAGE` for a text without words.
+        """
         if not any(map(str.isalnum, text)):
             return NO_LANGUAGE
-        return (await self.detect(text))[0]
+        sources = [
+            way.source.code
+            for way in self.directions
+            if target is None or _same_language(way.target.code, target)
+        ]
+        return probable_source(text, await self.detect(text), sources)
 
     def close(self) -> None:
         """Finish the accepted requests and end the worker threads."""

@@ -344,7 +344,7 @@ class NativeAPI:
     async def _route(self, text: str, fields: _TextRequest) -> _Route:
         guess, source = None, fields.source
         if same_code(source, AUTO):
-            guess = await self._registry.detect_best(text)
+            guess = await self._registry.detect_source(text, fields.target)
             if guess is NO_LANGUAGE:  # any source language will do
                 guess = None
             source = guess.language if guess else self._registry.directions[0].source.code

@@ -161,7 +161,7 @@ async def translate_texts(
     """
     registry.language(target)
     auto = same_code(source, AUTO)
-    detected = [await registry.detect_best(text) if auto else None for text in texts]
+    detected = [await registry.detect_source(text, target) if auto else None for text in texts]
     indices_of: dict[str, tuple[Direction, list[int]]] = {}
     translations = [TranslatedText(text) for text in texts]
     for index, guess in enumerate(detected):

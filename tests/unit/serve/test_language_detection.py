@@ -3,16 +3,18 @@
 import sys
 
 import pytest
+from tests.served import Serve
 
-from transduce.serve.model_registry import DetectedLanguage, LanguageDetector
+from transduce.serve.model_registry import DetectedLanguage, LanguageDetector, probable_source
 from transduce.serve.requests import HTTPError
 
 
-def test_one_language_needs_no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_detector_the_only_source_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of the text, so the confidence is 0."""
     monkeypatch.setitem(sys.modules, "lingua", None)
 
     assert LanguageDetector(["xx"]).detect("Anything.") == [
-        DetectedLanguage(language="xx", confidence=100.0)
+        DetectedLanguage(language="xx", confidence=0.0)
     ]
 
 
@@ -60,3 +62,54 @@ def test_what_is_no_language_cannot_be_told_apart() -> None:
 
     with pytest.raises(HTTPError, match="src cannot be detected"):
         LanguageDetector(["en", "src"]).detect("Hello.")
+
+
+GERMAN = "Der alte Mann liest ein Buch im Garten."
+
+
+def test_text_in_the_target_language_is_not_taken_for_the_only_source() -> None:
+    """It was "en, 100 %"."""
+    pytest.importorskip("lingua")
+
+    best = LanguageDetector(["en"], ["de"]).detect(GERMAN)[0]
+
+    assert best.language == "de"
+    assert best.confidence > 90
+
+
+def test_markup_and_addresses_are_not_read_as_language() -> None:
+    pytest.importorskip("lingua")
+    detector = LanguageDetector(["en", "de"])
+    tagged = '<p class="the main content of this page">Hund</p> https://the.example/of/this'
+
+    assert detector.detect(tagged) == detector.detect("  Hund   ")
+
+
+def guesses(**confidences: float) -> list[DetectedLanguage]:
+    return [
+        DetectedLanguage(language=code, confidence=value) for code, value in confidences.items()
+    ]
+
+
+def test_a_short_text_is_in_a_language_that_can_be_translated() -> None:
+    """ "proton beam" into German was taken for German and came back as it was."""
+    guessed = guesses(de=63.0, en=37.0)
+
+    assert probable_source("proton beam", guessed, ["en"]).language == "en"
+    assert probable_source("proton beam", guesses(de=99.0, en=1.0), ["en"]).language == "en"
+
+
+def test_a_clear_text_stays_in_its_language() -> None:
+    assert probable_source(GERMAN, guesses(de=99.0, en=1.0), ["en"]).language == "de"
+    assert probable_source(GERMAN, guesses(de=80.0, en=20.0), ["en"]).language == "en"
+
+
+def test_a_server_of_both_directions_translates_what_may_be_its_target(serve: Serve) -> None:
+    pytest.importorskip("lingua")
+    served = serve("en-de", "de-en")
+    ask = {"q": "proton beam", "source": "auto", "target": "de"}
+
+    assert served.post("/translate", **ask).json()["translatedText"] == "PROTON BEAM"
+    german = served.post("/translate", **{**ask, "q": GERMAN}).json()
+    assert german["translatedText"] == GERMAN
+    assert german["detectedLanguage"]["language"] == "de"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import threading
 import time
 
@@ -196,10 +197,9 @@ def test_too_many_alternatives_are_refused(serve: Serve) -> None:
 def test_auto_says_what_was_detected(served: Served) -> None:
     said = served.post("/translate", **HELLO | {"source": "auto"})
 
-    assert said.json() == {
-        "translatedText": "HELLO THERE.",
-        "detectedLanguage": {"confidence": 100.0, "language": "en"},
-    }
+    assert said.json()["translatedText"] == "HELLO THERE."
+    assert said.json()["detectedLanguage"]["language"] == "en"
+    assert 0 <= said.json()["detectedLanguage"]["confidence"] <= 100
 
 
 def test_auto_detects_each_text_of_a_list(serve: Serve) -> None:
@@ -479,16 +479,21 @@ def test_languages_may_be_asked_with_a_form(served: Served) -> None:
     assert served.ask("GET", "/languages", data={}).status_code == 200
 
 
-def test_detect_says_the_only_language_without_a_detector(served: Served) -> None:
+def test_detect_says_the_only_language_without_a_detector(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lingua", None)
+
     said = served.post("/detect", q="Hallo Welt")
 
-    assert said.json() == [{"confidence": 100.0, "language": "en"}]
+    assert said.json() == [{"confidence": 0.0, "language": "en"}]
 
 
 def test_detect_says_the_likeliest_first(serve: Serve) -> None:
     said = serve("en-fr", "de-fr").post("/detect", q="Das ist ein Haus mit einem Garten.").json()
 
-    assert [one["language"] for one in said] == ["de", "en"]
+    assert said[0]["language"] == "de"
+    assert {one["language"] for one in said} == {"de", "en", "fr"}
     assert said[0]["confidence"] > said[1]["confidence"]
 
 

@@ -1,6 +1,7 @@
 """ModelRegistry: found by what clients call languages, refused in LibreTranslate's words."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
@@ -97,10 +98,13 @@ def test_sources_and_their_targets_are_each_there_once(loaded: Loaded) -> None:
     ]
 
 
-def test_auto_needs_no_detector_where_there_is_one_source(loaded: Loaded) -> None:
+def test_auto_needs_no_detector_where_there_is_one_source(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lingua", None)
     registry = loaded(("en", "de"), ("en", "fr"))
 
-    guess = asyncio.run(registry.detect_best("Ein Haus."))
+    guess = asyncio.run(registry.detect_source("Ein Haus.", "fr"))
 
     assert guess.language == "en"
     assert registry.find(guess.language, "fr").name == "en-fr"
@@ -110,7 +114,7 @@ def test_auto_chooses_by_the_text_where_there_are_several(loaded: Loaded) -> Non
     pytest.importorskip("lingua")
     registry = loaded(("en", "fr"), ("de", "fr"))
 
-    guess = asyncio.run(registry.detect_best("Der alte Mann liest ein Buch."))
+    guess = asyncio.run(registry.detect_source("Der alte Mann liest ein Buch."))
 
     assert registry.find(guess.language, "fr").name == "de-fr"
 

@@ -57,7 +57,7 @@ def test_a_translation_is_told_in_full(served: Served) -> None:
     said = served.post("/api/translate", text="It rains. We go {name}.", nbest=2).json()
 
     assert (said["source"], said["target"]) == ("en", "de")
-    assert said["detected"] == {"language": "en", "confidence": 100.0}
+    assert said["detected"]["language"] == "en"
     assert said["lost"] == []
     assert [one["source"] for one in said["sentences"]] == ["It rains.", "We go {name}."]
     first = said["sentences"][0]
