@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.data.config import Languages
 from transduce.data.tokenizer import Tokenizer
+from transduce.inference.glossary import Term
 from transduce.inference.translator import Alternative, Extras, Translation, Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
@@ -34,6 +35,7 @@ class Loud(Translator):
         self.engine_description = "engine: a loud voice"
         self.asked: list[str] = []
         self.beams: list[int | None] = []
+        self.glossary: tuple[Term, ...] = ()
         self.started, self.go = threading.Event(), threading.Event()
         self.go.set()
 
@@ -51,6 +53,7 @@ class Loud(Translator):
         given = list(sentences)
         self.asked += given
         self.beams.append(beam)
+        self.glossary = extras.glossary if extras else ()
         self.started.set()
         self.go.wait(10)
         if "Break down." in given:

@@ -84,7 +84,28 @@ _NO_TRANSLATE = re.compile(
 )
 
 
-def tokenize_html(page: str) -> Iterator[Token]:
+class TagRules(NamedTuple):
+    """What the tags of XML mean, by their names in lower case, where it differs from HTML."""
+
+    boundaries: frozenset[str] = frozenset()
+    """Tags that end a flow."""
+    inline: frozenset[str] = frozenset()
+    """Tags that do not."""
+    untranslated: frozenset[str] = frozenset()
+    """Elements whose text is not translated."""
+    html: bool = True
+    """Whether the block tags of HTML end a flow."""
+
+    def is_boundary(self, name: str) -> bool:
+        """Return whether a tag ends a flow."""
+        return name in self.boundaries or (self.html and name in _BLOCK and name not in self.inline)
+
+
+HTML_RULES = TagRules()
+"""The tags of HTML."""
+
+
+def tokenize_html(page: str, rules: TagRules = HTML_RULES) -> Iterator[Token]:
     """Split a page into tokens, whose `raw` join to the page.
 
     An element that is not translated is one token with all its content: a boundary, or void if it
@@ -98,22 +119,26 @@ def tokenize_html(page: str) -> Iterator[Token]:
         if not name:  # a comment or declaration
             yield Token("void", match[0])
         elif match["slash"]:
-            yield Token("boundary" if name in _BLOCK else "close", match[0], name=name)
-        elif name not in _VOID and (name in _UNTRANSLATED or _NO_TRANSLATE.search(match["rest"])):
-            self_closing = name in _FOREIGN and match["rest"].endswith("/")
+            yield Token("boundary" if rules.is_boundary(name) else "close", match[0], name=name)
+        elif name in rules.untranslated or (
+            name not in _VOID and (name in _UNTRANSLATED or _NO_TRANSLATE.search(match["rest"]))
+        ):
+            may_self_close = name in _FOREIGN or name in rules.untranslated
+            self_closing = may_self_close and match["rest"].endswith("/")
             done = done if self_closing else _element_end(name, page, done)
-            yield _untranslated(name, page[match.start() : done], inside=page[match.end() : done])
-        elif name in _BLOCK:
+            raw, inside = page[match.start() : done], page[match.end() : done]
+            yield _untranslated(name, raw, inside=inside, boundary=rules.is_boundary(name))
+        elif rules.is_boundary(name):
             yield Token("boundary", match[0], name=name)
         else:
             yield Token("void" if name in _VOID else "open", match[0], name=name)
     yield from _text_tokens(page[done:])
 
 
-def segment_html(page: str) -> Iterator[str | list[Token]]:
+def segment_html(page: str, rules: TagRules = HTML_RULES) -> Iterator[str | list[Token]]:
     """Split a page into sentences, as their tokens, and the text between them."""
     flow: list[Token] = []
-    for token in tokenize_html(page):
+    for token in tokenize_html(page, rules):
         if token.kind != "boundary":
             flow.append(token)
             continue
@@ -140,8 +165,8 @@ def _text_tokens(raw: str) -> Iterator[Token]:
             yield Token("text", part, html.unescape(part) if index % 2 else part)
 
 
-def _untranslated(name: str, raw: str, *, inside: str) -> Token:
-    if name in _BLOCK:
+def _untranslated(name: str, raw: str, *, inside: str, boundary: bool) -> Token:
+    if boundary:
         return Token("boundary", raw, name=name)
     shown = "" if name in _INVISIBLE else visible_text(inside)
     return Token("void", raw, shown, name)

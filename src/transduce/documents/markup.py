@@ -29,7 +29,13 @@ from typing import Literal, NamedTuple
 from transduce.data.corpus import one_line
 from transduce.data.segmentation import has_words, sentence_spans
 from transduce.documents import placeholders
-from transduce.documents.html import Token, collapse_spaces, segment_html
+from transduce.documents.html import (
+    HTML_RULES,
+    TagRules,
+    Token,
+    collapse_spaces,
+    segment_html,
+)
 from transduce.documents.tag_projection import ProjectedTag, Tag, project_tags
 
 Markup = Literal["none", "placeholders", "html"]
@@ -219,6 +225,7 @@ def segment_text(
     text: str,
     markup: Markup = "none",
     *,
+    rules: TagRules = HTML_RULES,
     on_unit: Callable[[TranslationUnit], None] = lambda unit: None,
 ) -> SegmentedText:
     """Split a text into translation units.
@@ -227,11 +234,12 @@ def segment_text(
         text: of any length.
         markup: "none" preserves white space only, "placeholders" also `{name}`, `%s`, URLs and the
             like, "html" also the markup of a page or fragment.
+        rules: what tags mean, if the markup is "html".
         on_unit: called with each unit; it may raise to stop.
     """
     parts: list[str | MarkedSentence] = []
     units: list[TranslationUnit] = []
-    for part in _html_parts(text) if markup == "html" else _text_parts(text, markup):
+    for part in _html_parts(text, rules) if markup == "html" else _text_parts(text, markup):
         parts.append(part)
         for unit in part.units() if isinstance(part, MarkedSentence) else ():
             on_unit(unit)
@@ -264,8 +272,8 @@ def restore_text(segmented: SegmentedText, translations: Sequence[UnitTranslatio
     return RestoredText("".join(texts), tuple(lost))
 
 
-def _html_parts(text: str) -> Iterator[str | MarkedSentence]:
-    for part in segment_html(text):
+def _html_parts(text: str, rules: TagRules) -> Iterator[str | MarkedSentence]:
+    for part in segment_html(text, rules):
         yield part if isinstance(part, str) else _html_sentence(part)
 
 

@@ -99,6 +99,17 @@ def match_terms(sentence: str, terms: tuple[Term, ...]) -> tuple[Term, ...]:
     return tuple(term for _, term in sorted(kept))
 
 
+def whole_term(sentence: str, terms: tuple[Term, ...]) -> Term | None:
+    """Return the term that matches all words of a source sentence, if any.
+
+    >>> whole_term("Dog", (Term("dog", "Hund"),))
+    Term(source='dog', target='Hund')
+    """
+    matches = match_terms(sentence, terms)
+    sizes = [len(words(tidy(text))) for text in (sentence, *(term.source for term in matches))]
+    return matches[0] if len(matches) == 1 and sizes[0] == sizes[1] else None
+
+
 def encode_term(term: Term, tokenizer: Tokenizer) -> tuple[int, ...]:
     """Return the ids of a term's target, which start at a word boundary.
 

@@ -15,11 +15,11 @@ from transduce.serve.settings import ServerSettings
 ANY = "*"
 CORS_HEADERS = {
     "access-control-allow-headers": "Authorization, Content-Type",
-    "access-control-allow-methods": "GET, POST",
+    "access-control-allow-methods": "GET, POST, PUT, PATCH, DELETE",
     "access-control-max-age": "1728000",
-    "access-control-expose-headers": "Retry-After, X-Request-ID",
+    "access-control-expose-headers": "Retry-After, X-Request-ID, X-Ignored-Parameters",
 }
-"""LibreTranslate's values, and two exposed headers of our own."""
+"""LibreTranslate's values, more methods, and three exposed headers of our own."""
 
 
 class AccessPolicy(NamedTuple):

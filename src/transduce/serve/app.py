@@ -96,7 +96,7 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
     documented = (
         *LibreTranslateAPI(registry, settings).operations(),
         *documents.operations(),
-        *DeepLAPI(registry, settings).operations(),
+        *DeepLAPI(registry, settings, documents=documents).operations(),
         *NativeAPI(registry, settings).operations(),
         _metrics_operation(metrics, settings),
     )

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+from transduce.inference.glossary import Term
 from transduce.inference.translator import BATCH_TOKENS, Extras, Translation, Translator
 from transduce.search.interruption import interruptible, interruption_point
 from transduce.serve.requests import SHUTDOWN, HTTPError
@@ -77,6 +78,8 @@ class BatchOptions(NamedTuple):
     """Translations per sentence."""
     detail: bool = False
     """Whether to compute the log-probability of each piece, and confidence, at extra cost."""
+    glossary: tuple[Term, ...] = ()
+    """Terms with a prescribed translation."""
 
 
 class SentenceRequest(NamedTuple):
@@ -449,7 +452,7 @@ class Batcher:
             beam=first.options.beam,
             alpha=first.options.alpha,
             nbest=first.options.nbest,
-            extras=Extras(token_scores=first.options.detail),
+            extras=Extras(glossary=first.options.glossary, token_scores=first.options.detail),
             prefix=[sentence.prefix for sentence in sentences],
             batch_tokens=_batch_tokens(max(sentence.cost for sentence in sentences)),
         )

@@ -1,17 +1,31 @@
 """DeepL's API, compatible with its official client libraries.
 
-Covers what they need to translate text: translate, languages, usage. Parameters that would change a
-translation in ways no model here supports (DeepL glossaries, a required formality) are rejected;
-preferences and hints are accepted and ignored.
+Covers texts, documents, glossaries, languages and usage. Parameters that would change a translation
+in ways that no model here supports (a required formality, style rules) are rejected. Preferences
+and hints without an effect, and unknown parameters, are named in the response's header
+X-Ignored-Parameters.
 """
 
-from collections.abc import Iterable
-from typing import Literal
+import re
+from collections import Counter
+from typing import Final, Literal
 
 from pydantic import Field, RootModel
 from starlette.responses import Response
 
-from transduce.serve.model_registry import AUTO, Language, ModelRegistry, same_code
+from transduce.documents.html import TagRules
+from transduce.serve.deepl_documents import DeepLDocumentAPI, TextOptions, with_ignored
+from transduce.serve.deepl_glossaries import GlossaryAPI
+from transduce.serve.deepl_parameters import (
+    boolean,
+    choice,
+    language_code,
+    names,
+    text_parameter,
+    unsupported,
+)
+from transduce.serve.documents import DocumentAPI
+from transduce.serve.model_registry import AUTO, ModelRegistry
 from transduce.serve.requests import HTTPError, HTTPRequest, RequestData
 from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
@@ -23,11 +37,21 @@ MAX_BODY_BYTES = 128 * 1024
 UNLIMITED_CHARACTERS = 10**12
 """DeepL's character limit of an account without a limit."""
 
+LATENCY: Final = "latency_optimized"
+"""Model type that translates greedily."""
+
+QUALITY: Final = "quality_optimized"
+"""Model type that translates with the server's beam."""
+
 _UNSUPPORTED = (
-    *("glossary_id", "glossary_ids", "style_id", "custom_instructions"),
-    *("translation_memory_id", "ignore_tags"),
+    *("glossary_ids", "style_id", "custom_instructions"),
+    *("translation_memory_id", "translation_memory_threshold"),
 )
-_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+_COMMON = frozenset({"text", "target_lang", "source_lang", "glossary_id", "auth_key"})
+_TEXT_ONLY = _COMMON | {"show_billed_characters", "preserve_formatting", "model_type"}
+_DOCUMENT_ONLY = _COMMON | {"filename", "output_format"}
+_TAGS = frozenset({"ignore_tags", "splitting_tags", "non_splitting_tags", "outline_detection"})
+_PARAMETER = re.compile("[a-z_]{1,40}")
 
 
 class DeepLTranslateRequest(LenientModel):
@@ -42,13 +66,29 @@ class DeepLTranslateRequest(LenientModel):
     tag_handling: Literal["html", "xml"] | None = None
     """Preserves tags."""
     split_sentences: Literal["0", "1", "nonewlines"] | None = None
-    """Accepted and ignored: the model translates one sentence at a time."""
+    """Without an effect: the model translates one sentence at a time."""
     preserve_formatting: bool | None = None
-    """Accepted and ignored: white space is always preserved."""
+    """White space is always preserved."""
     show_billed_characters: bool | None = None
     """Whether to return the number of characters; nothing is billed."""
     formality: Literal["default", "prefer_more", "prefer_less"] | None = None
-    """A preference, ignored by these models; "more" and "less" are rejected."""
+    """A preference without an effect; "more" and "less" are rejected."""
+    glossary_id: str | None = None
+    """Requires `source_lang`."""
+    model_type: (
+        Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"] | None
+    ) = None
+    """"latency_optimized" translates greedily, the others with the server's beam."""
+    ignore_tags: list[str] = Field(default=[])
+    """Elements whose text is not translated."""
+    splitting_tags: list[str] = Field(default=[])
+    """Tags that separate sentences."""
+    non_splitting_tags: list[str] = Field(default=[])
+    """Tags that do not separate sentences."""
+    outline_detection: bool | None = None
+    """False: only `splitting_tags` separate sentences."""
+    context: str | None = None
+    """Without an effect: the model translates one sentence at a time."""
 
 
 class DeepLLanguagesRequest(LenientModel):
@@ -63,6 +103,8 @@ class DeepLTranslation(StrictModel):
     detected_source_language: str
     text: str
     billed_characters: int | None = None
+    model_type_used: str | None = None
+    """Only if a type was requested."""
 
 
 class DeepLTranslateResponse(StrictModel):
@@ -95,11 +137,17 @@ class DeepLLanguageList(RootModel[list[DeepLLanguage]]):
 class DeepLAPI:
     """Handlers of DeepL's API, and the character count."""
 
-    def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
-        """Store the models and the limits."""
+    def __init__(
+        self, registry: ModelRegistry, settings: ServerSettings, *, documents: DocumentAPI
+    ) -> None:
+        """Store the models, the limits, and what translates documents."""
         self._registry = registry
         self._settings = settings
-        self._character_count = 0
+        self._glossaries = GlossaryAPI(registry)
+        self._documents = DeepLDocumentAPI(
+            documents, settings, options=self._document_options, count=self._count
+        )
+        self._character_counts = Counter[str]()
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of this API."""
@@ -114,6 +162,8 @@ class DeepLAPI:
                 max_body_bytes=MAX_BODY_BYTES,
                 time_limits=1,
             ),
+            *self._glossaries.operations(),
+            *self._documents.operations(),
             *(
                 Operation(
                     method,
@@ -138,45 +188,44 @@ class DeepLAPI:
 
     async def translate(self, request: HTTPRequest) -> Response:
         """Translate texts, with DeepL's request and response format."""
-        request.authorize(None, missing_status=403)
         data = request.data()
         texts = request.check_texts(_texts(data))
-        target = _language_code(
-            _text(data, "target_lang"), self._registry.targets(), field="target_lang"
-        )
-        requested = _text(data, "source_lang", required=False)
-        source = AUTO
-        if requested:
-            source = _language_code(requested, self._registry.sources(), field="source_lang")
-        markup = "html" if _has_tags(data) else "placeholders"
-        show_billed = _boolean(data, "show_billed_characters")
-        _reject_unsupported(data)
+        options = self._text_options(request, data, known=_TEXT_ONLY)
+        tag_handling = choice(data, "tag_handling", ("html", "xml"))
+        choice(data, "split_sentences", ("0", "1", "nonewlines"))
+        boolean(data, "preserve_formatting")
+        show_billed = boolean(data, "show_billed_characters")
+        model_type = choice(data, "model_type", (QUALITY, f"prefer_{QUALITY}", LATENCY))
+        beam = 1 if model_type == LATENCY else self._settings.beam
         results = await translate_texts(
             self._registry,
             texts,
-            source=source,
-            target=target,
-            markup=markup,
-            options=options_for_alternatives(1, 0, beam=self._settings.beam),
+            source=options.source,
+            target=options.target,
+            markup="html" if tag_handling else "placeholders",
+            options=options_for_alternatives(1, 0, beam=beam)._replace(glossary=options.glossary),
+            rules=_tag_rules(data),
         )
-        self._character_count += sum(map(len, texts))
+        self._count(request.api_key, sum(map(len, texts)))
+        # An optional field that is not set is omitted from the response.
+        used = {"model_type_used": model_type.removeprefix("prefer_")} if model_type else {}
         translations = [
-            DeepLTranslation(
-                detected_source_language=result.source.upper(),
-                text=result.translation.text,
-                # An optional field that is not set is omitted from the response.
-                **({"billed_characters": len(text)} if show_billed else {}),
+            DeepLTranslation.model_validate(
+                {
+                    "detected_source_language": result.source.upper(),
+                    "text": result.translation.text,
+                    **({"billed_characters": len(text)} if show_billed else {}),
+                    **used,
+                }
             )
             for text, result in zip(texts, results, strict=True)
         ]
-        return json_response(DeepLTranslateResponse(translations=translations))
+        response = json_response(DeepLTranslateResponse(translations=translations))
+        return with_ignored(response, options.ignored)
 
     async def languages(self, request: HTTPRequest) -> Response:
         """List the source or target languages."""
-        side = _text(request.data(), "type", required=False) or "source"
-        if side not in ("source", "target"):
-            raise _unsupported("type", "use source or target")
-        is_target = side == "target"
+        is_target = choice(request.data(), "type", ("source", "target")) == "target"
         languages = self._registry.targets() if is_target else self._registry.sources()
         formality = {"supports_formality": False} if is_target else {}
         entries = [
@@ -186,9 +235,39 @@ class DeepLAPI:
         return json_response(DeepLLanguageList(entries))
 
     async def usage(self, request: HTTPRequest) -> Response:
-        """Return the number of characters translated since the server started."""
+        """Return the number of characters translated for the key since the server started."""
+        count = self._character_counts[request.api_key]
         return json_response(
-            DeepLUsage(character_count=self._character_count, character_limit=UNLIMITED_CHARACTERS)
+            DeepLUsage(character_count=count, character_limit=UNLIMITED_CHARACTERS)
+        )
+
+    def _count(self, api_key: str, characters: int) -> None:
+        self._character_counts[api_key] += characters
+
+    def _document_options(self, request: HTTPRequest) -> TextOptions:
+        return self._text_options(request, request.data(), known=_DOCUMENT_ONLY)
+
+    def _text_options(
+        self, request: HTTPRequest, data: RequestData, *, known: frozenset[str]
+    ) -> TextOptions:
+        """Read the parameters that texts and documents share; list those without an effect."""
+        target = language_code(
+            text_parameter(data, "target_lang"), self._registry.targets(), field="target_lang"
+        )
+        requested = text_parameter(data, "source_lang", required=False)
+        source = AUTO
+        if requested:
+            source = language_code(requested, self._registry.sources(), field="source_lang")
+        _reject_unsupported(data)
+        glossary_id = text_parameter(data, "glossary_id", required=False)
+        if glossary_id and not requested:
+            raise HTTPError(400, "Parameter 'source_lang' is required with 'glossary_id'.")
+        glossary = self._glossaries.find(request.api_key, glossary_id) if glossary_id else None
+        return TextOptions(
+            source=source,
+            target=target,
+            glossary=glossary.terms(source, target) if glossary else (),
+            ignored=_without_effect(data, known=known),
         )
 
 
@@ -206,61 +285,38 @@ def _texts(data: RequestData) -> list[str]:
     return texts
 
 
-def _unsupported(name: str, reason: str) -> HTTPError:
-    return HTTPError(400, f"Value for '{name}' not supported: {reason}.")
+def _tag_rules(data: RequestData) -> TagRules:
+    return TagRules(
+        boundaries=names(data, "splitting_tags"),
+        inline=names(data, "non_splitting_tags"),
+        untranslated=names(data, "ignore_tags"),
+        html=boolean(data, "outline_detection") is not False,
+    )
 
 
-def _text(data: RequestData, name: str, *, required: bool = True) -> str:
-    value = data.value(name)
-    if value is None or value == "":
-        if required:
-            raise HTTPError(400, f"Parameter '{name}' not specified.")
-        return ""
-    if not isinstance(value, str):
-        raise _unsupported(name, "it must be a text")
-    return value
-
-
-def _language_code(requested: str, loaded: Iterable[Language], *, field: str) -> str:
-    """Return the loaded language with that code, else one that differs only in its variant."""
-    codes = [language.code for language in loaded]
-    base = requested.partition("-")[0]
-    matches = [code for code in codes if same_code(code, requested)]
-    matches += [code for code in codes if same_code(code.partition("-")[0], base)]
-    if matches:
-        return matches[0]
-    available = ", ".join(code.upper() for code in codes)
-    raise _unsupported(field, f"{requested[:60]!r}; available: {available}")
-
-
-def _has_tags(data: RequestData) -> bool:
-    tag_handling = _text(data, "tag_handling", required=False)
-    if tag_handling not in ("", "html", "xml"):
-        raise _unsupported("tag_handling", "use html or xml")
-    if data.value("split_sentences") not in (None, "", "0", "1", "nonewlines"):
-        raise _unsupported("split_sentences", "use 0, 1 or nonewlines")
-    _boolean(data, "preserve_formatting")
-    return bool(tag_handling)
-
-
-def _boolean(data: RequestData, name: str) -> bool:
-    value = data.value(name)
-    if value is None or isinstance(value, bool):
-        return bool(value)
-    boolean = _BOOLEANS.get(str(value).lower())
-    if boolean is None:
-        raise _unsupported(name, "use true or false")
-    return boolean
+def _without_effect(data: RequestData, *, known: frozenset[str]) -> tuple[str, ...]:
+    """Return the names of parameters that change nothing."""
+    fields = data.texts if data.json is None else data.json
+    given = [name for name in fields if data.value(name) not in (None, "")]
+    if data.value("tag_handling"):
+        known |= {"tag_handling"} | _TAGS
+    defaults = {"formality": "default", "split_sentences": "1"}
+    ignored = [name for name in given if name not in known]
+    return tuple(
+        name
+        for name in ignored
+        if data.value(name) != defaults.get(name) and _PARAMETER.fullmatch(name)
+    )
 
 
 def _reject_unsupported(data: RequestData) -> None:
     for name in _UNSUPPORTED:
         if data.value(name):
             raise HTTPError(400, f"Parameter '{name}' is not supported by this server: remove it.")
-    formality = data.value("formality")
-    if formality not in (None, "", "default", "prefer_more", "prefer_less"):
-        raise _unsupported(
+    formality = choice(data, "formality", ("default", "prefer_more", "prefer_less", "more", "less"))
+    if formality in ("more", "less"):
+        raise unsupported(
             "formality",
-            "the models of this server have no formality setting; remove it, or use prefer_more "
-            "or prefer_less",
+            "Target languages of this server have no formality; remove it, or use prefer_more or "
+            "prefer_less",
         )

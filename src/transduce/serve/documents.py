@@ -14,14 +14,16 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import NamedTuple
 from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 from pydantic import Field
 from starlette.responses import Response
 
-from transduce.documents.formats import FORMATS, Segment, read_document
+from transduce.documents.formats import FORMATS, Document, Segment, read_document
 from transduce.documents.markup import Markup
+from transduce.inference.glossary import Term
 from transduce.serve.batcher import BatchOptions
 from transduce.serve.libretranslate import required_text
 from transduce.serve.model_registry import AUTO, NO_LANGUAGE, ModelRegistry, same_code
@@ -63,6 +65,14 @@ class TranslateFileResponse(StrictModel):
     """The URL of the translated document."""
 
     translatedFileUrl: str
+
+
+class TranslatedDocument(NamedTuple):
+    """A translated document."""
+
+    content: bytes
+    source: str
+    """Code of its language; "auto" if it has no words."""
 
 
 class DocumentStore:
@@ -162,30 +172,51 @@ class DocumentAPI:
         """Translate a document, preserving its structure."""
         data = request.data()
         request.authorize(data.value("api_key"))
-        upload = _upload(data)
+        upload = uploaded_document(data)
         source, target = required_text(data, "source"), required_text(data, "target")
-        name = _safe_name(upload.name)
-        if PurePosixPath(name).suffix.lower() not in FORMATS:
-            raise HTTPError(400, "Invalid request: file format not supported")
+        document = await self.read(request, upload)
+        content = (await self.translate_document(document, source=source, target=target)).content
+        stored_name = self.store.put(_translated_name(upload.name, target), content)
+        base = f"{_base_url(request)}{self._settings.url_prefix}"
+        url = f"{base}/download_file/{quote(stored_name)}"
+        return json_response(TranslateFileResponse(translatedFileUrl=url))
+
+    async def read(self, request: HTTPRequest, upload: Upload) -> Document:
+        """Parse a document, and check its length against the limits of the request.
+
+        Raises:
+            HTTPError: 400 if it is malformed or too long.
+        """
         try:
-            document = await asyncio.to_thread(read_document, name, upload.content)
+            document = await asyncio.to_thread(read_document, upload.name, upload.content)
         except ValueError as error:
             raise HTTPError(400, f"Invalid request: {error}") from None
         texts = [segment.text for segment in document.segments]
         request.check_texts(texts, limit_number=False)
+        return document
+
+    async def translate_document(
+        self, document: Document, *, source: str, target: str, glossary: tuple[Term, ...] = ()
+    ) -> TranslatedDocument:
+        """Translate a document.
+
+        Args:
+            document: the document.
+            source: code of its language, or "auto".
+            target: code of the target language.
+            glossary: terms with a prescribed translation.
+
+        Raises:
+            HTTPError: as `translate_texts`, except 429.
+        """
         if same_code(source, AUTO):
-            guess = await self._registry.detect_source(
-                "\n".join(texts)[:_DETECTION_CHARACTERS], target
-            )
+            text = "\n".join(segment.text for segment in document.segments)
+            guess = await self._registry.detect_source(text[:_DETECTION_CHARACTERS], target)
             source = source if guess is NO_LANGUAGE else guess.language
         translations = await self._translate_segments(
-            document.segments, source=source, target=target
+            document.segments, source=source, target=target, glossary=glossary
         )
-        content = await asyncio.to_thread(document.rebuild, translations)
-        stored_name = self.store.put(_translated_name(name, target), content)
-        base = f"{_base_url(request)}{self._settings.url_prefix}"
-        url = f"{base}/download_file/{quote(stored_name)}"
-        return json_response(TranslateFileResponse(translatedFileUrl=url))
+        return TranslatedDocument(await asyncio.to_thread(document.rebuild, translations), source)
 
     async def download(self, request: HTTPRequest) -> Response:
         """Download a translated document, for ten minutes."""
@@ -200,10 +231,16 @@ class DocumentAPI:
         return Response(content, headers=headers, media_type=BINARY)
 
     async def _translate_segments(
-        self, segments: Sequence[Segment], *, source: str, target: str
+        self,
+        segments: Sequence[Segment],
+        *,
+        source: str,
+        target: str,
+        glossary: tuple[Term, ...],
     ) -> list[str]:
         """Translate segments in chunks of the same markup."""
         self._registry.language(target)
+        options = BatchOptions(beam=self._settings.beam, glossary=glossary)
         texts = [segment.text for segment in segments]
         markups: set[Markup] = {segment.markup for segment in segments}
         for markup in sorted(markups):
@@ -211,14 +248,24 @@ class DocumentAPI:
             for start in range(0, len(indices), CHUNK_SEGMENTS):
                 chunk = indices[start : start + CHUNK_SEGMENTS]
                 results = await self._translate_chunk(
-                    [texts[i] for i in chunk], markup=markup, source=source, target=target
+                    [texts[i] for i in chunk],
+                    markup=markup,
+                    source=source,
+                    target=target,
+                    options=options,
                 )
                 for i, result in zip(chunk, results, strict=True):
                     texts[i] = result.translation.text
         return texts
 
     async def _translate_chunk(
-        self, texts: Sequence[str], *, markup: Markup, source: str, target: str
+        self,
+        texts: Sequence[str],
+        *,
+        markup: Markup,
+        source: str,
+        target: str,
+        options: BatchOptions,
     ) -> list[TextResult]:
         """Translate texts of the same markup; retry while the queue is full."""
         while True:
@@ -229,7 +276,7 @@ class DocumentAPI:
                     source=source,
                     target=target,
                     markup=markup,
-                    options=BatchOptions(beam=self._settings.beam),
+                    options=options,
                 )
             except HTTPError as error:
                 if error.status != 429:
@@ -248,12 +295,20 @@ def _base_url(request: HTTPRequest) -> str:
     return f"{scheme}://{host}{scope.get('root_path', '')}"
 
 
-def _upload(data: RequestData) -> Upload:
+def uploaded_document(data: RequestData) -> Upload:
+    """Return the uploaded file, under a safe name.
+
+    Raises:
+        HTTPError: 400 if there is none, or its format is not supported.
+    """
     upload = data.files.get("file")
     if upload is None or not upload.name:
         reason = "missing file parameter" if upload is None else "empty file"
         raise HTTPError(400, f"Invalid request: {reason}")
-    return upload
+    name = _safe_name(upload.name)
+    if PurePosixPath(name).suffix.lower() not in FORMATS:
+        raise HTTPError(400, "Invalid request: file format not supported")
+    return Upload(name, upload.content)
 
 
 def _safe_name(name: str) -> str:

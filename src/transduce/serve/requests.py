@@ -89,6 +89,8 @@ class HTTPRequest(Request):
         self._settings = settings
         self._char_limit = settings.char_limit
         self._data: RequestData | None = None
+        self.api_key = ""
+        """The accepted API key; "" if none is required."""
 
     async def parse_if_large(self) -> None:
         """Parse a large body in a thread, for `data` and `json_object`, which raise its errors."""
@@ -179,6 +181,7 @@ class HTTPRequest(Request):
             raise HTTPError(403, "Invalid API key")
         if key.char_limit is not None:
             self._char_limit = key.char_limit
+        self.api_key = key.key
 
     def check_texts(self, texts: Sequence[str], *, limit_number: bool = True) -> list[str]:
         """Check the number and length of the texts to translate, and replace NULs.

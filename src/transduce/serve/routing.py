@@ -8,6 +8,7 @@ string; the document says so in its description.
 
 import asyncio
 import logging
+import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -64,7 +65,11 @@ class DeepLErrorResponse(StrictModel):
 
 def error_model(path: str) -> type[ErrorResponse | DeepLErrorResponse]:
     """Return the format of errors of the API that a path belongs to."""
-    return DeepLErrorResponse if path.startswith("/v2/") else ErrorResponse
+    return DeepLErrorResponse if _is_deepl(path) else ErrorResponse
+
+
+def _is_deepl(path: str) -> bool:
+    return path.startswith(("/v2/", "/v3/"))
 
 
 def json_response(model: BaseModel, status: int = 200) -> Response:
@@ -89,15 +94,18 @@ Handler = Callable[[HTTPRequest], Awaitable[Response]]
 class Operation:
     """A path and method: its handler, request and responses."""
 
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
+    """DeepL's API (`/v2/`, `/v3/`) requires a key for every operation, if the server has keys."""
     handler: Handler
     """Its docstring is the summary in the document."""
     _: KW_ONLY
     operation_id: str = ""
     """Name of the operation in clients generated from the document; "" takes it from the path."""
     response_model: type[BaseModel] | None = None
-    """JSON content of a 200 response; None if it is not JSON."""
+    """JSON content of a successful response; None if it is not JSON."""
+    success_status: int = 200
+    """A response with 204 has no content."""
     request_model: type[BaseModel] | None = None
     """Fields of the request; None if its body is not read."""
     request_format: RequestFormat = "any"
@@ -135,7 +143,10 @@ class Endpoint:
             body = b""
             if self._operation.request_model is not None:
                 body = await read_body(scope, receive, max_bytes=self._max_body_bytes)
-            work = self._handle(HTTPRequest(scope, body, self._settings))
+            request = HTTPRequest(scope, body, self._settings)
+            if _is_deepl(self._operation.path):
+                request.authorize(None, missing_status=403)
+            work = self._handle(request)
             if self._timeout_s:
                 response = await _with_timeout(work, receive, self._timeout_s)
             else:
@@ -268,14 +279,16 @@ def _describe(operation: Operation, schemas: Schemas, languages: LanguageCodes) 
         "summary": (operation.handler.__doc__ or "").strip(),
         "responses": _responses(operation, schemas),
     }
-    if "{name}" in operation.path:
-        description["parameters"] = [
-            {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-        ]
-    if operation.request_model is None:
-        return description
-    if operation.method == "GET":
-        description["parameters"] = _query_parameters(operation.request_model)
+    parameters: list[JSONObject] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", operation.path)
+    ]
+    in_query = operation.method in ("GET", "DELETE")
+    if in_query and operation.request_model is not None:
+        parameters += _query_parameters(operation.request_model)
+    if parameters:
+        description["parameters"] = parameters
+    if in_query or operation.request_model is None:
         return description
     form = _form_schema(operation.request_model)
     _add_language_codes(form, languages)
@@ -322,13 +335,17 @@ def _form_field(field: FieldInfo, schema: JsonSchemaValue) -> JsonSchemaValue:
 def _responses(operation: Operation, schemas: Schemas) -> JSONObject:
     responses: JSONObject = {}
     if operation.can_succeed:
-        content: JSONObject = {}
-        if operation.response_model is not None:
-            content["schema"] = schemas[operation.response_model, "serialization"]
-        responses["200"] = {"description": "OK", "content": {operation.media_type: content}}
+        success: JSONObject = {"description": HTTPStatus(operation.success_status).phrase}
+        if operation.success_status != HTTPStatus.NO_CONTENT:
+            content: JSONObject = {}
+            if operation.response_model is not None:
+                content["schema"] = schemas[operation.response_model, "serialization"]
+            success["content"] = {operation.media_type: content}
+        responses[str(operation.success_status)] = success
     error = schemas[error_model(operation.path), "serialization"]
     statuses = QUEUE_STATUSES if operation.time_limits else operation.error_statuses
-    for status in sorted({*statuses, *((415,) if operation.request_model else ())}):
+    statuses = {*statuses, *((415,) if operation.request_model else ())}
+    for status in sorted({*statuses, *([403] if _is_deepl(operation.path) else [])}):
         response: JSONObject = {
             "description": HTTPStatus(status).phrase,
             "content": {JSON: {"schema": error}},

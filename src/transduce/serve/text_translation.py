@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+from transduce.documents.html import HTML_RULES, TagRules
 from transduce.documents.markup import (
     Markup,
     SegmentedText,
@@ -19,6 +20,7 @@ from transduce.documents.markup import (
     restore_text,
     segment_text,
 )
+from transduce.inference.glossary import Term, whole_term
 from transduce.search.interruption import interruptible, interruption_point
 from transduce.serve.batcher import (
     Abandoned,
@@ -86,16 +88,20 @@ async def translate_in_direction(
     *,
     markup: Markup,
     options: BatchOptions,
+    rules: TagRules = HTML_RULES,
     prefix: str = "",
     align: bool = False,
 ) -> list[TranslatedText]:
     """Translate texts in one direction.
+
+    A sentence that is a term of the glossary as a whole is replaced by its translation.
 
     Args:
         direction: the model.
         texts: texts of any length; parts without letters or digits are copied.
         markup: markup to preserve.
         options: decoding options.
+        rules: what tags mean, if the markup is "html".
         prefix: forced beginning of the translation of each text's first sentence.
         align: whether to align every sentence.
 
@@ -112,7 +118,7 @@ async def translate_in_direction(
         interruption_point()
 
     def segment() -> tuple[list[SegmentedText], list[SentenceRequest]]:
-        segmented = [segment_text(text, markup, on_unit=check_work) for text in texts]
+        segmented = [segment_text(text, markup, rules=rules, on_unit=check_work) for text in texts]
         sentences = [
             SentenceRequest(
                 part.text, prefix=prefix if index == 0 else "", align=align or part.align
@@ -129,7 +135,10 @@ async def translate_in_direction(
         raise HTTPError(400, f"Invalid request: {error}") from None
 
     def reassemble() -> list[TranslatedText]:
-        return [_reassemble(text, tuple(islice(results, len(text.units)))) for text in segmented]
+        return [
+            _reassemble(text, tuple(islice(results, len(text.units))), options.glossary)
+            for text in segmented
+        ]
 
     return await offload(size, reassemble)
 
@@ -142,6 +151,7 @@ async def translate_texts(
     target: str,
     markup: Markup,
     options: BatchOptions,
+    rules: TagRules = HTML_RULES,
 ) -> list[TextResult]:
     """Translate texts from `source`, or each from its detected language if that is "auto".
 
@@ -154,6 +164,7 @@ async def translate_texts(
         target: code of the target language.
         markup: markup to preserve.
         options: decoding options.
+        rules: what tags mean, if the markup is "html".
 
     Raises:
         HTTPError: 400 for a language or direction that is not loaded, else as
@@ -174,7 +185,11 @@ async def translate_texts(
         indices_of.setdefault(direction.name, (direction, []))[1].append(index)
     for direction, indices in indices_of.values():
         translated = await translate_in_direction(
-            direction, [texts[index] for index in indices], markup=markup, options=options
+            direction,
+            [texts[index] for index in indices],
+            markup=markup,
+            options=options,
+            rules=rules,
         )
         for index, translation in zip(indices, translated, strict=True):
             translations[index] = translation
@@ -221,11 +236,14 @@ async def offload(size: int, function: Callable[[], T]) -> T:
         cancelled.set()
 
 
-def _reassemble(segmented: SegmentedText, results: tuple[SentenceResult, ...]) -> TranslatedText:
-    best = restore_text(
-        segmented,
-        [UnitTranslation(result.translation.text, result.alignment) for result in results],
-    )
+def _reassemble(
+    segmented: SegmentedText, results: tuple[SentenceResult, ...], glossary: tuple[Term, ...]
+) -> TranslatedText:
+    units = [UnitTranslation(result.translation.text, result.alignment) for result in results]
+    for index, unit in enumerate(segmented.units if glossary else ()):
+        if term := whole_term(unit.text, glossary):
+            units[index] = UnitTranslation(term.target)
+    best = restore_text(segmented, units)
     count = max((len(result.translation.others) for result in results), default=0)
     candidates = (
         [UnitTranslation(_kth_best(result, k)) for result in results] for k in range(count)

@@ -1,5 +1,7 @@
 """The shape of DeepL's API."""
 
+import asyncio
+
 import httpx
 import pytest
 from tests.served import Serve, Served
@@ -157,3 +159,221 @@ def test_a_bug_is_said_in_its_shape(served: Served) -> None:
     said = served.post("/v2/translate", text=["Break down."], target_lang="DE")
 
     assert message(said, 500).startswith("internal error, request ")
+
+
+PAIR = {"source_lang": "EN", "target_lang": "DE"}
+WORDS = {"name": "mine", "entries": "Apple\tApfel\nred dog\tHund", "entries_format": "tsv", **PAIR}
+
+
+def made_glossary(served: Served) -> str:
+    said = served.post("/v2/glossaries", **WORDS)
+    assert said.status_code == 201, said.text
+    return said.json()["glossary_id"]
+
+
+def test_a_glossary_of_one_pair_is_kept_and_shown(served: Served) -> None:
+    key = made_glossary(served)
+
+    shown = served.ask("GET", f"/v2/glossaries/{key}").json()
+
+    assert shown.items() >= {"name": "mine", "source_lang": "en", "entry_count": 2}.items()
+    assert served.ask("GET", "/v2/glossaries").json() == {"glossaries": [shown]}
+    assert served.ask("GET", f"/v2/glossaries/{key}/entries").text == WORDS["entries"]
+    assert served.ask("GET", "/v2/glossary-language-pairs").json() == {
+        "supported_languages": [{"source_lang": "en", "target_lang": "de"}]
+    }
+    assert served.ask("DELETE", f"/v2/glossaries/{key}").status_code == 204
+    assert message(served.ask("GET", f"/v2/glossaries/{key}"), 404)
+
+
+def test_a_glossary_of_several_pairs_is_changed_by_pair(serve: Serve) -> None:
+    served = serve("en-de", "de-en")
+    back = {"source_lang": "DE", "target_lang": "EN", "entries": "Hund,dog,de,en"}
+    both = [{**PAIR, "entries": "dog\tHund\ncat\tKatze"}, {**back, "entries_format": "csv"}]
+    key = served.post("/v3/glossaries", name="both", dictionaries=both).json()["glossary_id"]
+    path = f"/v3/glossaries/{key}"
+
+    added = {"name": "ours", "dictionaries": [{**PAIR, "entries": "dog\tKöter\nbird\tVogel"}]}
+    changed = served.ask("PATCH", path, json=added).json()
+    entries = served.ask("GET", f"{path}/entries", params=PAIR).json()["dictionaries"][0]["entries"]
+    put = served.ask("PUT", f"{path}/dictionaries", json={**PAIR, "entries": "a\tb"}).json()
+
+    assert (changed["name"], len(changed["dictionaries"])) == ("ours", 2)
+    assert entries == "dog\tKöter\ncat\tKatze\nbird\tVogel"
+    assert put == {"source_lang": "en", "target_lang": "de", "entry_count": 1}
+    assert message(served.ask("GET", f"/v2/glossaries/{key}"), 400)
+    assert served.ask("DELETE", f"{path}/dictionaries", params=PAIR).status_code == 204
+    assert message(served.ask("GET", f"{path}/entries", params=PAIR), 404)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"target_lang": "XX"}, "available: en-de"),
+        ({"entries": "alone"}, "line 1 is not"),
+        ({"entries": "a\tb\na\tc"}, "line 2 repeats"),
+        ({"entries": 'a,"b', "entries_format": "csv"}, "malformed CSV"),
+        ({"entries": "\n"}, "no term"),
+        ({"entries_format": "xml"}, "'entries_format'"),
+        ({"name": ""}, "'name'"),
+        ({"name": None}, "'name'"),
+    ],
+)
+def test_a_wrong_glossary_is_refused_by_what_is_wrong(
+    served: Served, wrong: dict[str, object], named: str
+) -> None:
+    assert named in message(served.post("/v2/glossaries", **WORDS | wrong), 400)
+
+
+def test_a_glossary_is_applied(served: Served) -> None:
+    wish = {**PAIR, "glossary_id": made_glossary(served)}
+
+    said = served.post("/v2/translate", text=["Apple", "My apple."], **wish)
+
+    assert [one["text"] for one in said.json()["translations"]] == ["Apfel", "MY APPLE."]
+    assert [term.target for term in served.loud["en-de"].glossary] == ["Apfel", "Hund"]
+
+
+@pytest.mark.parametrize(
+    ("handling", "given", "expected"),
+    [
+        ({"ignore_tags": ["x"]}, "<p>A <x>red</x> hat</p>", "<p>A <x>red</x> HAT</p>"),
+        ({"ignore_tags": "y,x"}, "<p>A <x>red</x> hat</p>", "<p>A <x>red</x> HAT</p>"),
+        ({"splitting_tags": ["x"]}, "<x>A hat</x><x>A b</x>", "<x>A HAT</x><x>A B</x>"),
+    ],
+)
+def test_tags_mean_what_the_client_says(
+    served: Served, handling: dict[str, object], given: str, expected: str
+) -> None:
+    fields = {"text": [given], "target_lang": "DE", "tag_handling": "xml", **handling}
+
+    said = served.post("/v2/translate", **fields)
+
+    assert said.json()["translations"][0]["text"] == expected
+    assert "x-ignored-parameters" not in said.headers
+
+
+@pytest.mark.parametrize(
+    ("handling", "asked"),
+    [
+        ({}, ["A hat", "a cat"]),
+        ({"non_splitting_tags": ["p"]}, ["A hat a cat"]),
+        ({"outline_detection": False}, ["A hat a cat"]),
+        ({"outline_detection": False, "splitting_tags": ["p"]}, ["A hat", "a cat"]),
+    ],
+)
+def test_which_tags_split_is_the_client_s_wish(
+    served: Served, handling: dict[str, object], asked: list[str]
+) -> None:
+    fields = {"text": ["<p>A hat</p> <p>a cat</p>"], "target_lang": "DE", "tag_handling": "xml"}
+
+    served.post("/v2/translate", **fields, **handling)
+
+    assert [text for text in served.loud["en-de"].asked if text in asked] == asked
+
+
+def test_what_has_no_effect_is_named(served: Served) -> None:
+    wish = {"context": "A story.", "split_sentences": "0", "ignore_tags": ["x"], "colour": "red"}
+
+    said = served.post("/v2/translate", **HELLO, **wish, formality="default")
+
+    named = "context, split_sentences, ignore_tags, colour"
+    assert said.headers["x-ignored-parameters"] == named
+
+
+@pytest.mark.parametrize(
+    ("wished", "used", "beam"),
+    [
+        ("latency_optimized", "latency_optimized", 1),
+        ("quality_optimized", "quality_optimized", None),
+        ("prefer_quality_optimized", "quality_optimized", None),
+    ],
+)
+def test_the_type_of_model_is_the_beam(
+    served: Served, wished: str, used: str, beam: int | None
+) -> None:
+    said = served.post("/v2/translate", **HELLO, model_type=wished)
+
+    assert said.json()["translations"][0]["model_type_used"] == used
+    assert served.loud["en-de"].beams == [beam]
+
+
+def test_every_path_wants_the_key_and_each_key_has_its_own(serve: Serve) -> None:
+    served = serve(settings=ServerSettings(keys=(APIKey("secret"), APIKey("other"))))
+
+    def ask(verb: str, path: str, key: str, **fields: object) -> httpx.Response:
+        headers = {"authorization": f"DeepL-Auth-Key {key}"}
+        return served.ask(verb, path, json=fields or None, headers=headers)
+
+    paths = served.ask("GET", "/openapi.json").json()["paths"]
+    for path, ways in paths.items():
+        for verb in ways if path.startswith(("/v2/", "/v3/")) else ():
+            assert message(ask(verb.upper(), path, "wrong"), 403) == "Invalid API key"
+            assert message(served.ask(verb.upper(), path), 403)
+    key = ask("POST", "/v2/glossaries", "secret", **WORDS).json()["glossary_id"]
+    ask("POST", "/v2/translate", "secret", **HELLO)
+
+    assert message(ask("GET", f"/v2/glossaries/{key}", "other"), 404)
+    assert ask("GET", "/v2/usage", "secret").json()["character_count"] == 12
+    assert ask("GET", "/v2/usage", "other").json()["character_count"] == 0
+
+
+def documents(
+    served: Served, wish: dict[str, str | list[str]], *, name: str = "a.txt"
+) -> list[httpx.Response]:
+    """Upload a document and ask for its state until it is done, then for the result."""
+
+    async def go() -> list[httpx.Response]:
+        async with served.client() as client:
+            files = {"file": (name, b"Apple\nA dog.\n")}
+            said = [await client.post("/v2/document", data=wish, files=files)]
+            if said[0].status_code != 200:
+                return said
+            path = f"/v2/document/{said[0].json()['document_id']}"
+            key = {"document_key": said[0].json()["document_key"]}
+            while len(said) < 2 or said[-1].json()["status"] == "translating":
+                await asyncio.sleep(0.001)
+                said.append(await client.post(path, json=key))
+            wrong = {"document_key": "F" * 64}
+            said += [await client.post(f"{path}/result", json=one) for one in (key, wrong)]
+            return said
+
+    return asyncio.run(go())
+
+
+def test_a_document_is_translated_and_fetched_with_its_key(served: Served) -> None:
+    key = made_glossary(served)
+
+    *_, state, result, denied = documents(served, {**PAIR, "glossary_id": key})
+
+    assert (state.json()["status"], state.json()["billed_characters"]) == ("done", 13)
+    assert result.content == b"Apfel\nA DOG.\n"
+    assert message(denied, 404)
+    assert served.ask("GET", "/v2/usage").json()["character_count"] == 13
+
+
+def test_a_document_that_fails_says_why(serve: Serve) -> None:
+    served = serve("en-de", "de-en")
+
+    *_, state, result, _ = documents(served, {"source_lang": "EN", "target_lang": "EN"})
+
+    assert state.json()["status"] == "error"
+    assert state.json()["error_message"].startswith("Source and target language")
+    assert message(result, 404)
+
+
+@pytest.mark.parametrize(
+    ("wish", "name", "named"),
+    [
+        ({}, "a.docx", "Invalid file"),
+        ({"output_format": "html"}, "a.txt", "'output_format'"),
+        ({"target_lang": "ZZ"}, "a.txt", "'target_lang'"),
+        ({"formality": "more"}, "a.txt", "'formality'"),
+    ],
+)
+def test_a_document_that_cannot_be_is_refused(
+    served: Served, wish: dict[str, str | list[str]], name: str, named: str
+) -> None:
+    (said,) = documents(served, {**PAIR, **wish}, name=name)
+
+    assert named in message(said, 400)

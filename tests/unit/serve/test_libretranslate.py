@@ -548,7 +548,7 @@ def test_every_answer_lets_other_hosts_pages_read_it(serve: Serve, verb: str, pa
 
     assert said.headers["access-control-allow-origin"] == "*"
     assert said.headers["access-control-allow-headers"] == "Authorization, Content-Type"
-    assert said.headers["access-control-allow-methods"] == "GET, POST"
+    assert said.headers["access-control-allow-methods"] == "GET, POST, PUT, PATCH, DELETE"
     assert said.headers["access-control-max-age"] == "1728000"
     assert said.headers["x-request-id"]
 

@@ -87,6 +87,7 @@ def test_only_where_there_is_a_queue_it_may_be_full(document: Document) -> None:
         "/translate",
         "/translate_file",
         "/v2/translate",
+        "/v2/document",
         "/api/translate",
         "/api/alternatives",
         "/api/attention",

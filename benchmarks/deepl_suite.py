@@ -1,0 +1,173 @@
+"""DeepL's own client library against `transduce serve`: its test suite in real-server mode.
+
+    python benchmarks/deepl_suite.py CHECKOUT [MODEL]
+
+CHECKOUT is a clone of github.com/DeepLcom/deepl-python. Serves MODEL under the labels of all the
+languages that the suite names, from and into English. Without MODEL, small models are trained that
+have memorised the suite's example sentence, as DeepL's mock server has: what is measured is the
+protocol, not the translation. Writes results/deepl/record.json.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from record import header, write
+
+from transduce.bundle.bundle import Bundle
+from transduce.data.config import Languages
+
+KEY = "benchmark-key"
+NAMES = {"en": "English", "de": "German", "fr": "French"}
+ALPHABET = [
+    "The artist was awarded a prize for Apple and Banana juice by the quick fox, Jim Hive.",
+    "Der Maler Xaver Yps bekam Gewinn, Apfel und Banane vom Zwerg Quax; Hallo, Joghurt!",
+]
+RECIPE = """
+name = "{target}"
+data = {{ folder = "{folder}", train = {train}, validation = {validation} }}
+tokenizer = {{ vocab_size = 400 }}
+model = {{ preset = "tiny", norm = "pre", dropout = 0.0 }}
+batch = {{ tokens = 300 }}
+
+[train]
+updates = 80
+schedule = "linear"
+warmup = 10
+learning_rate = 0.003
+validate_every = 40
+average_checkpoints = 1
+"""
+# The suite imports BaseSettings from pydantic 1.
+SHIM = "import pydantic, pydantic.v1\npydantic.BaseSettings = pydantic.v1.BaseSettings\n"
+
+
+def example_texts(checkout: Path) -> dict[str, str]:
+    """The suite's example sentence by language."""
+    tree = ast.parse((checkout / "tests" / "conftest.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "example_text":
+            return ast.literal_eval(node.value)
+    raise SystemExit(f"{checkout} has no example_text in tests/conftest.py")
+
+
+def memorise(target: str, texts: Mapping[str, str], *, folder: Path) -> Path:
+    """Train a model that translates the example sentence of any language into one."""
+    sources = [*texts.values(), *ALPHABET] * 4
+    targets = [*[texts[target.upper()]] * len(texts), *ALPHABET] * 4
+    files: dict[str, list[str]] = {}
+    for split in ("train", "validation"):
+        files[split] = [f"{split}.{target}.source", f"{split}.{target}.target"]
+        for name, lines in zip(files[split], (sources, targets), strict=True):
+            (folder / name).write_text("\n".join(lines) + "\n")
+    recipe = folder / f"{target}.toml"
+    recipe.write_text(RECIPE.format(target=target, folder=folder, **files))
+    command = [sys.executable, "-m", "transduce", "train", str(recipe)]
+    subprocess.run([*command, "--out", str(folder / target)], check=True)
+    return folder / target / "model"
+
+
+def relabel(model: Path, source: str, target: str, *, folder: Path) -> Path:
+    """Copy a model as that of another direction."""
+    names = [NAMES.get(code, code.upper()) for code in (source, target)]
+    bundle = Bundle.load(model)
+    copy = folder / f"{source}-{target}"
+    replace(bundle, languages=Languages(source, target, *names)).save(copy)
+    return copy
+
+
+def copied_directions(texts: Mapping[str, str], model: Path | None, *, folder: Path) -> list[Path]:
+    """Models of all languages from and into English, and from French into German."""
+    codes = sorted({name.partition("-")[0].lower() for name in texts})
+    others = [code for code in codes if code != "en"]
+    trained = {
+        target: model or memorise(target, texts, folder=folder) for target in ("en", "de", "fr")
+    }
+    pairs = [*((code, "en") for code in others), *(("en", code) for code in others), ("fr", "de")]
+    return [
+        relabel(trained.get(target, trained["de"]), source, target, folder=folder)
+        for source, target in pairs
+    ]
+
+
+@contextmanager
+def serving(models: list[Path], keys: Path) -> Iterator[str]:
+    """Serve models; the URL."""
+    keys.write_text(f"{KEY}\n")
+    command = [sys.executable, "-m", "transduce", "serve", *map(str, models), "--port", "0"]
+    command += ["--quiet", "--engine", "torch", "--api-keys", str(keys)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        while not (match := re.search(r"ready at (\S+?)/:", process.stderr.readline())):
+            assert process.poll() is None, "the server ended"
+        yield match[1]
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def run_suite(checkout: Path, url: str, *, folder: Path) -> dict[str, str]:
+    """Run the suite; the outcome of each test: passed, skipped, or the failure."""
+    (folder / "pydantic_shim.py").write_text(SHIM)
+    environment = {
+        **os.environ,
+        "DEEPL_SERVER_URL": url,
+        "DEEPL_AUTH_KEY": KEY,
+        "PYTHONPATH": os.pathsep.join([str(folder), str(checkout)]),
+    }
+    report = folder / "report.xml"
+    options = ["-p", "pydantic_shim", "-p", "no:cacheprovider", f"--junit-xml={report}"]
+    command = [sys.executable, "-m", "pytest", "-q", *options, "tests"]
+    subprocess.run(command, cwd=checkout, env=environment)
+    outcomes: dict[str, str] = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        failure = next((child for child in case if child.tag in ("failure", "error")), None)
+        skipped = case.find("skipped") is not None
+        outcome = "skipped" if skipped else "passed"
+        if failure is not None:
+            outcome = (failure.get("message") or failure.tag).splitlines()[0][:200]
+        outcomes[f"{case.get('classname')}::{case.get('name')}"] = outcome
+    return outcomes
+
+
+def main() -> None:
+    """Serve, run the suite and write the record."""
+    checkout = Path(sys.argv[1]).resolve()
+    model = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        models = copied_directions(example_texts(checkout), model, folder=folder)
+        with serving(models, folder / "keys") as url:
+            outcomes = run_suite(checkout, url, folder=folder)
+    results = list(outcomes.values())
+    head = subprocess.run(
+        ["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True
+    ).stdout.strip()
+    record = {
+        **header("python benchmarks/deepl_suite.py CHECKOUT"),
+        "suite": head or "no git checkout",
+        "directions": len(models),
+        "model": "memorised example sentence" if model is None else "given",
+        "tests": len(results),
+        "passed": results.count("passed"),
+        "skipped": results.count("skipped"),
+        "failed": {
+            test: outcome
+            for test, outcome in outcomes.items()
+            if outcome not in ("passed", "skipped")
+        },
+    }
+    print(write("deepl", record, hide={str(checkout): "CHECKOUT"}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""DeepL's documents: uploaded, translated in the background, and downloaded with a key."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+from starlette.responses import Response
+
+from transduce.documents.formats import Document
+from transduce.inference.glossary import Term
+from transduce.serve.deepl_parameters import base_code, text_parameter, unsupported
+from transduce.serve.documents import (
+    BINARY,
+    MAX_DOCUMENTS,
+    TIME_LIMITS,
+    DocumentAPI,
+    uploaded_document,
+)
+from transduce.serve.requests import HTTPError, HTTPRequest, Upload
+from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
+from transduce.serve.settings import ServerSettings
+
+LOG = logging.getLogger("transduce.serve")
+
+Status = Literal["translating", "done", "error"]
+
+
+class DocumentUpload(LenientModel):
+    """A document to translate."""
+
+    file: bytes = Field(json_schema_extra={"format": "binary"})
+    target_lang: str = Field(min_length=1)
+    source_lang: str | None = None
+    filename: str | None = None
+    """Name of the file, whose ending is its format."""
+    glossary_id: str | None = None
+    output_format: str | None = None
+    """Only that of the file."""
+    formality: Literal["default", "prefer_more", "prefer_less"] | None = None
+
+
+class DocumentHandle(StrictModel):
+    """What identifies an uploaded document."""
+
+    document_id: str
+    document_key: str
+
+
+class DocumentKey(LenientModel):
+    """The key of an uploaded document."""
+
+    document_key: str = Field(min_length=1)
+
+
+class DocumentStatus(StrictModel):
+    """The state of an uploaded document."""
+
+    document_id: str
+    status: Status
+    seconds_remaining: int | None = None
+    billed_characters: int | None = None
+    error_message: str | None = None
+
+
+class TextOptions(StrictModel):
+    """How a text or document is to be translated."""
+
+    source: str
+    """Code of a loaded language, or "auto"."""
+    target: str
+    glossary: tuple[Term, ...] = ()
+    ignored: tuple[str, ...] = ()
+    """Parameters without an effect."""
+
+
+@dataclass(kw_only=True, slots=True)
+class DocumentJob:
+    """A document that is or was translated."""
+
+    key: str
+    task: "asyncio.Task[None] | None" = None
+    characters: int
+    status: Status = "translating"
+    stored_name: str = ""
+    error: str = ""
+
+
+class DeepLDocumentAPI:
+    """Handlers of DeepL's documents, and the documents."""
+
+    def __init__(
+        self,
+        documents: DocumentAPI,
+        settings: ServerSettings,
+        *,
+        options: Callable[[HTTPRequest], TextOptions],
+        count: Callable[[str, int], None],
+    ) -> None:
+        """Store how documents are translated.
+
+        Args:
+            documents: translates and stores them.
+            settings: limits.
+            options: reads the parameters that a document shares with a text.
+            count: called with the API key and the characters of each document.
+        """
+        self._documents, self._timeout_s = documents, TIME_LIMITS * settings.time_limit_s
+        self._options, self._count = options, count
+        self._jobs: dict[str, DocumentJob] = {}
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Return the operations of documents."""
+        one = "/v2/document/{document_id}"
+        return (
+            Operation(
+                "POST",
+                "/v2/document",
+                self.upload,
+                operation_id="deepl_document_upload",
+                request_model=DocumentUpload,
+                request_format="file",
+                response_model=DocumentHandle,
+                error_statuses=(400, 404, 413, 429, 500),
+            ),
+            Operation(
+                "POST",
+                one,
+                self.status,
+                operation_id="deepl_document_status",
+                request_model=DocumentKey,
+                response_model=DocumentStatus,
+                error_statuses=(400, 404, 413, 500),
+            ),
+            Operation(
+                "POST",
+                f"{one}/result",
+                self.result,
+                operation_id="deepl_document_result",
+                request_model=DocumentKey,
+                media_type=BINARY,
+                error_statuses=(400, 404, 413, 500, 503),
+            ),
+        )
+
+    async def upload(self, request: HTTPRequest) -> Response:
+        """Accept a document, and translate it in the background."""
+        data, options = request.data(), self._options(request)
+        try:
+            file = data.files.get("file")
+            name = text_parameter(data, "filename", required=False)
+            files = {"file": Upload(name, file.content)} if file and name else data.files
+            upload = uploaded_document(data._replace(files=files))
+            document = await self._documents.read(request, upload)
+        except HTTPError as error:
+            reason = error.message.removeprefix("Invalid request: ")
+            raise HTTPError(400, f"Invalid file: {reason}") from None
+        output_format = text_parameter(data, "output_format", required=False).lower()
+        if output_format and not upload.name.lower().endswith(f".{output_format}"):
+            raise unsupported("output_format", "the translation has the format of the file")
+        characters = sum(len(segment.text) for segment in document.segments)
+        job = DocumentJob(key=secrets.token_hex(32).upper(), characters=characters)
+        document_id = secrets.token_hex(16).upper()
+        self._add(document_id, job)
+        self._count(request.api_key, characters)
+        job.task = asyncio.create_task(self._translate(job, document, options, upload.name))
+        handle = DocumentHandle(document_id=document_id, document_key=job.key)
+        return with_ignored(json_response(handle), options.ignored)
+
+    async def status(self, request: HTTPRequest) -> Response:
+        """Return the state of a document."""
+        document_id, job = self._requested(request)
+        extra: Mapping[str, object] = {
+            "translating": {"seconds_remaining": 1},
+            "done": {"billed_characters": job.characters},
+            "error": {"error_message": job.error},
+        }[job.status]
+        fields = {"document_id": document_id, "status": job.status, **extra}
+        return json_response(DocumentStatus.model_validate(fields))
+
+    async def result(self, request: HTTPRequest) -> Response:
+        """Return a translated document, for ten minutes."""
+        _, job = self._requested(request)
+        if job.status == "translating":
+            raise HTTPError(503, "Document translation is not done", retry_after=1)
+        content = self._documents.store.get(job.stored_name)
+        if content is None:
+            raise HTTPError(404, job.error or "The document does not exist or has expired")
+        return Response(content, media_type=BINARY)
+
+    def _requested(self, request: HTTPRequest) -> tuple[str, DocumentJob]:
+        document_id = request.path_params["document_id"]
+        key = text_parameter(request.data(), "document_key").encode()
+        job = self._jobs.get(document_id.upper())
+        if job is None or not secrets.compare_digest(job.key.encode(), key.upper()):
+            raise HTTPError(404, "Document not found")
+        return document_id, job
+
+    def _add(self, document_id: str, job: DocumentJob) -> None:
+        """Store a job in the place of the oldest that is finished, if there are too many."""
+        if len(self._jobs) >= MAX_DOCUMENTS:
+            finished = [key for key, old in self._jobs.items() if old.status != "translating"]
+            if not finished:
+                raise HTTPError(429, "Too many documents are being translated", retry_after=10)
+            del self._jobs[finished[0]]
+        self._jobs[document_id] = job
+
+    async def _translate(
+        self, job: DocumentJob, document: Document, options: TextOptions, name: str
+    ) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                translated = await self._documents.translate_document(
+                    document,
+                    source=options.source,
+                    target=options.target,
+                    glossary=options.glossary,
+                )
+            if base_code(translated.source) == base_code(options.target):
+                raise HTTPError(400, "Source and target language are equal.")
+            job.stored_name = self._documents.store.put(name, translated.content)
+            job.status = "done"
+        except HTTPError as error:
+            job.error = error.message
+        except TimeoutError:
+            job.error = f"The time limit of {self._timeout_s:g} seconds was exceeded"
+        except Exception:
+            LOG.exception("document failed")
+            job.error = "internal error"
+        finally:
+            if job.status != "done":
+                job.status = "error"
+
+
+def with_ignored(response: Response, ignored: tuple[str, ...]) -> Response:
+    """Name the parameters without an effect in a header of the response."""
+    if ignored:
+        response.headers["x-ignored-parameters"] = ", ".join(ignored)
+    return response

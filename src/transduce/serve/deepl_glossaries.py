@@ -1,0 +1,433 @@
+"""DeepL's glossaries: named sets of dictionaries, each with the terms of one language pair.
+
+Version 3 of the API has several dictionaries per glossary; version 2 shows the glossaries that have
+one. A glossary belongs to the API key that created it, and lasts until the server stops.
+"""
+
+import csv
+import uuid
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Final, Literal
+
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from transduce.data.corpus import tidy
+from transduce.inference.glossary import Term
+from transduce.serve.deepl_parameters import base_code, parsed_request, unsupported
+from transduce.serve.model_registry import ModelRegistry
+from transduce.serve.requests import HTTPError, HTTPRequest
+from transduce.serve.routing import JSON, LenientModel, Operation, StrictModel, json_response
+
+MAX_CHARACTERS = 64 * 2**20
+"""Maximum size of all glossaries of a server."""
+
+TSV: Final = "text/tab-separated-values"
+
+_OVERHEAD = 1000  # characters that a glossary or dictionary counts besides its terms
+
+LanguagePair = tuple[str, str]
+"""The codes of a source and a target language, without variants, in lower case."""
+
+Dictionaries = Mapping[LanguagePair, tuple[Term, ...]]
+
+
+class LanguagePairFields(LenientModel):
+    """The languages of a dictionary."""
+
+    source_lang: str = Field(min_length=1)
+    target_lang: str = Field(min_length=1)
+
+
+class DictionaryFields(LanguagePairFields):
+    """A dictionary."""
+
+    entries: str = Field(min_length=1)
+    """A line per term: source and target, separated by a tab or, as CSV, a comma."""
+    entries_format: Literal["tsv", "csv"] = "tsv"
+
+
+class CreateGlossaryV2(DictionaryFields):
+    """A glossary with one dictionary."""
+
+    name: str = Field(min_length=1)
+
+
+class CreateGlossary(LenientModel):
+    """A glossary."""
+
+    name: str = Field(min_length=1)
+    dictionaries: list[DictionaryFields] = Field(min_length=1)
+
+
+class ChangeGlossary(LenientModel):
+    """A new name, or terms to add or replace."""
+
+    name: str = ""
+    dictionaries: list[DictionaryFields] = Field(default=[])
+
+
+class GlossaryLanguagePair(StrictModel):
+    """A language pair that a glossary can have."""
+
+    source_lang: str
+    target_lang: str
+
+
+class GlossaryLanguagePairs(StrictModel):
+    """The loaded language pairs."""
+
+    supported_languages: list[GlossaryLanguagePair]
+
+
+class DictionaryInfo(GlossaryLanguagePair):
+    """A dictionary without its terms."""
+
+    entry_count: int
+
+
+class DictionaryEntries(GlossaryLanguagePair):
+    """A dictionary with its terms."""
+
+    entries: str
+    entries_format: Literal["tsv"]
+
+
+class GlossaryEntries(StrictModel):
+    """The dictionary of a language pair."""
+
+    dictionaries: list[DictionaryEntries]
+
+
+class GlossaryInfo(StrictModel):
+    """A glossary without its terms."""
+
+    glossary_id: str
+    name: str
+    creation_time: str
+    dictionaries: list[DictionaryInfo]
+
+
+class GlossaryInfoV2(DictionaryInfo):
+    """A glossary with one dictionary, without its terms."""
+
+    glossary_id: str
+    name: str
+    ready: bool
+    creation_time: str
+
+
+class GlossaryList(StrictModel):
+    """All glossaries of the key."""
+
+    glossaries: list[GlossaryInfo]
+
+
+class GlossaryListV2(StrictModel):
+    """All glossaries of the key that have one dictionary."""
+
+    glossaries: list[GlossaryInfoV2]
+
+
+@dataclass(frozen=True, slots=True)
+class Glossary:
+    """A glossary."""
+
+    glossary_id: str
+    _: KW_ONLY
+    owner: str
+    """The API key that created it."""
+    name: str
+    creation_time: str
+    dictionaries: Dictionaries
+
+    @property
+    def characters(self) -> int:
+        """Its size."""
+        return _OVERHEAD + len(self.name) + sum(map(_characters, self.dictionaries.values()))
+
+    @property
+    def info(self) -> GlossaryInfo:
+        """Describe it in version 3."""
+        return GlossaryInfo(
+            glossary_id=self.glossary_id,
+            name=self.name,
+            creation_time=self.creation_time,
+            dictionaries=[_info(pair, terms) for pair, terms in self.dictionaries.items()],
+        )
+
+    @property
+    def info_v2(self) -> GlossaryInfoV2:
+        """Describe it in version 2."""
+        (dictionary,) = self.info.dictionaries
+        return GlossaryInfoV2(
+            **dictionary.model_dump(),
+            glossary_id=self.glossary_id,
+            name=self.name,
+            ready=True,
+            creation_time=self.creation_time,
+        )
+
+    def terms(self, source: str, target: str) -> tuple[Term, ...]:
+        """Return the terms of a language pair.
+
+        Raises:
+            HTTPError: 404 if it has none.
+        """
+        terms = self.dictionaries.get((base_code(source), base_code(target)))
+        if terms is None:
+            raise HTTPError(
+                404, f"The glossary has no dictionary for {source[:60]} to {target[:60]}."
+            )
+        return terms
+
+
+class GlossaryAPI:
+    """Handlers of DeepL's glossaries, and the glossaries."""
+
+    def __init__(self, registry: ModelRegistry) -> None:
+        """Store the models, whose languages the glossaries can have."""
+        self._pairs = {
+            (base_code(way.source.code), base_code(way.target.code)): None
+            for way in registry.directions
+        }
+        self._glossaries: dict[str, Glossary] = {}
+
+    def find(self, owner: str, glossary_id: str) -> Glossary:
+        """Return a glossary of an API key.
+
+        Raises:
+            HTTPError: 404 if the key has none of that ID.
+        """
+        glossary = self._glossaries.get(glossary_id)
+        if glossary is None or glossary.owner != owner:
+            raise HTTPError(404, f"Glossary {glossary_id[:60]!r} not found.")
+        return glossary
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Return the operations of both versions."""
+        v2, v3 = "/v2/glossaries", "/v3/glossaries"
+        v2_id, v3_id = f"{v2}/{{glossary_id}}", f"{v3}/{{glossary_id}}"
+        dictionaries, pair = f"{v3_id}/dictionaries", LanguagePairFields
+        pairs = self.language_pairs
+        table: tuple[_Row, ...] = (
+            ("GET", "/v2/glossary-language-pairs", pairs, None, GlossaryLanguagePairs),
+            ("POST", v2, self.create_v2, CreateGlossaryV2, GlossaryInfoV2),
+            ("GET", v2, self.list_v2, None, GlossaryListV2),
+            ("GET", v2_id, self.info_v2, None, GlossaryInfoV2),
+            ("GET", f"{v2_id}/entries", self.entries_v2, None, None),
+            ("DELETE", v2_id, self.delete, None, None),
+            ("POST", v3, self.create, CreateGlossary, GlossaryInfo),
+            ("GET", v3, self.list_all, None, GlossaryList),
+            ("GET", v3_id, self.info, None, GlossaryInfo),
+            ("PATCH", v3_id, self.change, ChangeGlossary, GlossaryInfo),
+            ("DELETE", v3_id, self.delete, None, None),
+            ("GET", f"{v3_id}/entries", self.entries, pair, GlossaryEntries),
+            ("PUT", dictionaries, self.replace_dictionary, DictionaryFields, DictionaryInfo),
+            ("DELETE", dictionaries, self.delete_dictionary, pair, None),
+        )
+        return tuple(
+            Operation(
+                method,
+                path,
+                handler,
+                operation_id=f"deepl_{path[1:3]}_{handler.__name__}",
+                request_model=request,
+                request_format="any" if path.startswith("/v2/") else "json",
+                response_model=response,
+                media_type=TSV if handler == self.entries_v2 else JSON,
+                success_status={"POST": 201, "DELETE": 204}.get(method, 200),
+                error_statuses=(400, 404, 413, 500),
+            )
+            for method, path, handler, request, response in table
+        )
+
+    async def language_pairs(self, request: HTTPRequest) -> Response:
+        """List the language pairs that a glossary can have."""
+        pairs = [
+            GlossaryLanguagePair(source_lang=source, target_lang=target)
+            for source, target in self._pairs
+        ]
+        return json_response(GlossaryLanguagePairs(supported_languages=pairs))
+
+    async def create_v2(self, request: HTTPRequest) -> Response:
+        """Create a glossary with one dictionary."""
+        fields = parsed_request(CreateGlossaryV2, request.data())
+        glossary = self._create(request, name=fields.name, dictionaries=[fields])
+        return json_response(glossary.info_v2, 201)
+
+    async def create(self, request: HTTPRequest) -> Response:
+        """Create a glossary."""
+        fields = parsed_request(CreateGlossary, request.data())
+        glossary = self._create(request, name=fields.name, dictionaries=fields.dictionaries)
+        return json_response(glossary.info, 201)
+
+    async def list_v2(self, request: HTTPRequest) -> Response:
+        """List the glossaries with one dictionary."""
+        own = [glossary for glossary in self._own(request) if len(glossary.dictionaries) == 1]
+        return json_response(GlossaryListV2(glossaries=[glossary.info_v2 for glossary in own]))
+
+    async def list_all(self, request: HTTPRequest) -> Response:
+        """List the glossaries."""
+        own = self._own(request)
+        return json_response(GlossaryList(glossaries=[glossary.info for glossary in own]))
+
+    async def info_v2(self, request: HTTPRequest) -> Response:
+        """Describe a glossary with one dictionary."""
+        return json_response(self._requested_v2(request).info_v2)
+
+    async def info(self, request: HTTPRequest) -> Response:
+        """Describe a glossary."""
+        return json_response(self._requested(request).info)
+
+    async def entries_v2(self, request: HTTPRequest) -> Response:
+        """Return the terms of a glossary with one dictionary, a line per term."""
+        (terms,) = self._requested_v2(request).dictionaries.values()
+        return Response(_tsv(terms), media_type=TSV)
+
+    async def entries(self, request: HTTPRequest) -> Response:
+        """Return the terms of a language pair."""
+        glossary, (source, target) = self._requested(request), self._pair(request)
+        dictionary = DictionaryEntries(
+            source_lang=source,
+            target_lang=target,
+            entries=_tsv(glossary.terms(source, target)),
+            entries_format="tsv",
+        )
+        return json_response(GlossaryEntries(dictionaries=[dictionary]))
+
+    async def change(self, request: HTTPRequest) -> Response:
+        """Rename a glossary; add terms, or replace their translations."""
+        glossary = self._requested(request)
+        fields = parsed_request(ChangeGlossary, request.data())
+        merged = dict(glossary.dictionaries)
+        for pair, terms in self._dictionaries(fields.dictionaries).items():
+            targets = dict([*merged.get(pair, ()), *terms])
+            merged[pair] = tuple(Term(*term) for term in targets.items())
+        changed = replace(glossary, name=fields.name or glossary.name, dictionaries=merged)
+        return json_response(self._store(changed).info)
+
+    async def replace_dictionary(self, request: HTTPRequest) -> Response:
+        """Replace or add the dictionary of a language pair."""
+        glossary = self._requested(request)
+        fields = parsed_request(DictionaryFields, request.data())
+        new = self._dictionaries([fields])
+        self._store(replace(glossary, dictionaries={**glossary.dictionaries, **new}))
+        ((pair, terms),) = new.items()
+        return json_response(_info(pair, terms))
+
+    async def delete_dictionary(self, request: HTTPRequest) -> Response:
+        """Delete the dictionary of a language pair."""
+        glossary, pair = self._requested(request), self._pair(request)
+        glossary.terms(*pair)
+        rest = {key: terms for key, terms in glossary.dictionaries.items() if key != pair}
+        self._store(replace(glossary, dictionaries=rest))
+        return Response(status_code=204)
+
+    async def delete(self, request: HTTPRequest) -> Response:
+        """Delete a glossary."""
+        del self._glossaries[self._requested(request).glossary_id]
+        return Response(status_code=204)
+
+    def _own(self, request: HTTPRequest) -> list[Glossary]:
+        own = self._glossaries.values()
+        return [glossary for glossary in own if glossary.owner == request.api_key]
+
+    def _requested(self, request: HTTPRequest) -> Glossary:
+        return self.find(request.api_key, request.path_params["glossary_id"])
+
+    def _requested_v2(self, request: HTTPRequest) -> Glossary:
+        glossary = self._requested(request)
+        if len(glossary.dictionaries) != 1:
+            count = len(glossary.dictionaries)
+            raise HTTPError(400, f"The glossary has {count} dictionaries: use /v3/glossaries.")
+        return glossary
+
+    def _pair(self, request: HTTPRequest) -> LanguagePair:
+        fields = parsed_request(LanguagePairFields, request.data())
+        return base_code(fields.source_lang), base_code(fields.target_lang)
+
+    def _create(
+        self, request: HTTPRequest, *, name: str, dictionaries: Sequence[DictionaryFields]
+    ) -> Glossary:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        glossary = Glossary(
+            str(uuid.uuid4()),
+            owner=request.api_key,
+            name=name,
+            creation_time=now,
+            dictionaries=self._dictionaries(dictionaries),
+        )
+        return self._store(glossary)
+
+    def _store(self, glossary: Glossary) -> Glossary:
+        others = [other for key, other in self._glossaries.items() if key != glossary.glossary_id]
+        if sum(other.characters for other in others) + glossary.characters > MAX_CHARACTERS:
+            raise HTTPError(
+                400, f"The glossaries exceed {MAX_CHARACTERS:,} characters: delete some first."
+            )
+        self._glossaries[glossary.glossary_id] = glossary
+        return glossary
+
+    def _dictionaries(self, fields: Sequence[DictionaryFields]) -> Dictionaries:
+        dictionaries: dict[LanguagePair, tuple[Term, ...]] = {}
+        for dictionary in fields:
+            pair = base_code(dictionary.source_lang), base_code(dictionary.target_lang)
+            if pair not in self._pairs:
+                available = ", ".join(map("-".join, self._pairs))
+                text = f"{pair[0]} to {pair[1]}"[:60]
+                raise unsupported("target_lang", f"{text!r}; available: {available}")
+            if pair in dictionaries:
+                raise unsupported("dictionaries", f"{'-'.join(pair)} occurs twice")
+            dictionaries[pair] = _terms(dictionary.entries, dictionary.entries_format)
+        return dictionaries
+
+
+_Row = tuple[
+    Literal["GET", "POST", "PUT", "PATCH", "DELETE"],
+    str,
+    Callable[[HTTPRequest], Coroutine[object, object, Response]],
+    type[BaseModel] | None,
+    type[BaseModel] | None,
+]
+
+
+def _terms(entries: str, entries_format: str) -> tuple[Term, ...]:
+    """Parse the lines of a dictionary; CSV may have two more columns, the languages."""
+    terms: dict[str, str] = {}
+    for number, columns in enumerate(_rows(entries, entries_format), start=1):
+        cells = [tidy(cell) for cell in columns[:2]]
+        if not any(cells):
+            continue
+        if len(cells) < 2 or not all(cells) or len(columns) not in (2, 4):
+            raise unsupported("entries", f"line {number} is not a source and a target")
+        if cells[0] in terms:
+            raise unsupported("entries", f"line {number} repeats the source {cells[0][:60]!r}")
+        terms[cells[0]] = cells[1]
+    if not terms:
+        raise unsupported("entries", "there is no term")
+    return tuple(Term(*term) for term in terms.items())
+
+
+def _rows(entries: str, entries_format: str) -> Iterable[list[str]]:
+    if entries_format == "tsv":
+        return (line.split("\t") for line in entries.splitlines())
+    try:
+        return list(csv.reader(StringIO(entries), strict=True))
+    except csv.Error as error:
+        raise unsupported("entries", f"malformed CSV: {error}") from None
+
+
+def _tsv(terms: Sequence[Term]) -> str:
+    return "\n".join(map("\t".join, terms))
+
+
+def _characters(terms: Sequence[Term]) -> int:
+    return _OVERHEAD + sum(len(term.source) + len(term.target) for term in terms)
+
+
+def _info(pair: LanguagePair, terms: Sequence[Term]) -> DictionaryInfo:
+    return DictionaryInfo(source_lang=pair[0], target_lang=pair[1], entry_count=len(terms))
