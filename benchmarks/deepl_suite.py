@@ -80,7 +80,8 @@ def relabel(model: Path, source: str, target: str, *, folder: Path) -> Path:
     names = [NAMES.get(code, code.upper()) for code in (source, target)]
     bundle = Bundle.load(model)
     copy = folder / f"{source}-{target}"
-    replace(bundle, languages=Languages(source, target, *names)).save(copy)
+    languages = Languages(source=source, target=target, source_name=names[0], target_name=names[1])
+    replace(bundle, languages=languages).save(copy)
     return copy
 
 
