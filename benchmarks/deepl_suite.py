@@ -4,8 +4,8 @@
 
 CHECKOUT is a clone of github.com/DeepLcom/deepl-python. Serves MODEL under the labels of all the
 languages that the suite names, from and into English. Without MODEL, small models are trained that
-have memorised the suite's example sentence, as DeepL's mock server has: what is measured is the
-protocol, not the translation. Writes results/deepl/record.json.
+have memorised the suite's example sentence, as DeepL's mock server has, and two headings: what is
+measured is the protocol, not the translation. Writes results/deepl/record.json.
 """
 
 import ast
@@ -31,6 +31,11 @@ ALPHABET = [
     "The artist was awarded a prize for Apple and Banana juice by the quick fox, Jim Hive.",
     "Der Maler Xaver Yps bekam Gewinn, Apfel und Banane vom Zwerg Quax; Hallo, Joghurt!",
 ]
+HEADINGS = {
+    "A document's title": "Der Titel eines Dokuments",
+    "My First Heading": "Meine erste Überschrift",
+}
+"""English text of the suite whose German translation it expects."""
 RECIPE = """
 name = "{target}"
 data = {{ folder = "{folder}", train = {train}, validation = {validation} }}
@@ -61,8 +66,9 @@ def example_texts(checkout: Path) -> dict[str, str]:
 
 def memorise(target: str, texts: Mapping[str, str], *, folder: Path) -> Path:
     """Train a model that translates the example sentence of any language into one."""
-    sources = [*texts.values(), *ALPHABET] * 4
-    targets = [*[texts[target.upper()]] * len(texts), *ALPHABET] * 4
+    headings = HEADINGS if target == "de" else {}
+    sources = [*texts.values(), *ALPHABET, *headings] * 4
+    targets = [*[texts[target.upper()]] * len(texts), *ALPHABET, *headings.values()] * 4
     files: dict[str, list[str]] = {}
     for split in ("train", "validation"):
         files[split] = [f"{split}.{target}.source", f"{split}.{target}.target"]
