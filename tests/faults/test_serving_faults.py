@@ -309,3 +309,42 @@ def test_a_port_that_is_in_use_is_one_line_and_two(model: Path) -> None:
     assert said.returncode == 2
     assert said.stderr.count(b"\n") == 1
     assert f"port {port}".encode() in said.stderr
+
+
+def test_an_address_has_a_number_of_connections(model: Path, tmp_path: Path) -> None:
+    request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    closing = request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    options = ("--engine", "torch", "--client-connections", "2", "--req-limit", "-1")
+    with running(model, tmp_path / "log", *options) as server:
+        idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2)]
+        for client in idle:
+            client.sendall(request)
+            assert client.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+        rejected = server.raw(request)
+        assert rejected.startswith(b"HTTP/1.1 429 ")
+        assert b"Too many connections" in rejected
+
+        for client in idle:
+            client.close()
+        time.sleep(0.5)
+        assert server.raw(closing).startswith(b"HTTP/1.1 200 ")
+
+
+def test_behind_a_trusted_proxy_the_client_is_the_one_it_names(model: Path, tmp_path: Path) -> None:
+    def status(server: Server, client: str) -> int:
+        connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
+        headers = {"Content-Type": "application/json", "X-Forwarded-For": client}
+        connection.request("POST", "/translate", asked("one"), headers)
+        try:
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    options = ("--engine", "torch", "--req-limit", "1")
+    with running(model, tmp_path / "a", *options, "--trusted-proxy", "127.0.0.1") as server:
+        assert [status(server, name) for name in ("10.0.0.1", "10.0.0.2", "10.0.0.1")] == [
+            *(200, 200, 429)
+        ]
+    with running(model, tmp_path / "b", *options) as server:
+        assert [status(server, name) for name in ("10.0.0.1", "10.0.0.2")] == [200, 429]

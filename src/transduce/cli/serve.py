@@ -18,7 +18,7 @@ from transduce.cli.translate import EngineName
 from transduce.serve.settings import ServerSettings, read_keys
 
 _DEFAULTS = ServerSettings()
-_REQUIRED_PACKAGES = ("starlette", "uvicorn", "prometheus_client", "python_multipart")
+_REQUIRED_PACKAGES = ("starlette", "uvicorn", "prometheus_client", "python_multipart", "limits")
 
 
 @app.command()
@@ -75,6 +75,13 @@ def serve(
             envvar="LT_ALTERNATIVES_LIMIT", help="Maximum alternatives per text (-1 = any)."
         ),
     ] = _DEFAULTS.alternatives_limit,
+    req_limit: Annotated[
+        int,
+        typer.Option(
+            envvar="LT_REQ_LIMIT",
+            help="Maximum requests per minute of an API key, or address without one (-1 = any).",
+        ),
+    ] = _DEFAULTS.req_limit,
     body_limit: Annotated[
         int, typer.Option(envvar="LT_BODY_LIMIT", help="Maximum size of a request body in bytes.")
     ] = _DEFAULTS.body_limit,
@@ -100,6 +107,21 @@ def serve(
     keep_alive: Annotated[
         float, typer.Option(envvar="LT_KEEP_ALIVE", help="Idle timeout of a connection in seconds.")
     ] = _DEFAULTS.keep_alive_s,
+    client_connections: Annotated[
+        int,
+        typer.Option(
+            envvar="LT_CLIENT_CONNECTIONS",
+            help="Maximum concurrent connections of an address (-1 = any).",
+        ),
+    ] = _DEFAULTS.client_connection_limit,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="LT_TRUSTED_PROXY",
+            metavar="ADDRESS",
+            help="Reverse proxy whose X-Forwarded-For names the client; repeatable.",
+        ),
+    ] = None,
     drain_time: Annotated[
         float, typer.Option(envvar="LT_DRAIN_TIME", help="Seconds to finish requests on shutdown.")
     ] = _DEFAULTS.drain_s,
@@ -107,7 +129,8 @@ def serve(
         Path | None,
         typer.Option(
             envvar="LT_API_KEYS",
-            help="API keys, one per line, each optionally followed by its character limit.",
+            help="API keys, one per line, each optionally followed by its limits: characters per "
+            "text, requests per minute, characters per day (-1 = any). Read again when changed.",
         ),
     ] = None,
     allow_host: Annotated[
@@ -164,6 +187,9 @@ def serve(
         batch_limit=batch_limit,
         work_limit=work_limit,
         alternatives_limit=alternatives_limit,
+        req_limit=req_limit,
+        client_connection_limit=client_connections,
+        trusted_proxies=tuple(trusted_proxy or ()),
         body_limit=body_limit,
         time_limit_s=time_limit,
         queue=queue,
@@ -174,6 +200,7 @@ def serve(
         keep_alive_s=keep_alive,
         drain_s=drain_time,
         keys=read_keys(api_keys) if api_keys else (),
+        key_file=api_keys,
         allow_hosts=tuple(host.lower() for host in allow_host or ()),
         allow_origins=tuple(allow_origin or ()),
         url_prefix=url_prefix,

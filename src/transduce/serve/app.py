@@ -32,12 +32,14 @@ from transduce import visualization
 from transduce.serve.access import AccessPolicy
 from transduce.serve.api_reference import REFERENCE_POLICY, api_reference
 from transduce.serve.batcher import BatchStats
+from transduce.serve.client_limits import ClientLimits
 from transduce.serve.deepl import DeepLAPI
 from transduce.serve.documents import DocumentAPI
+from transduce.serve.errors import HTTPError
 from transduce.serve.libretranslate import LibreTranslateAPI
 from transduce.serve.model_registry import ModelRegistry
 from transduce.serve.native import NativeAPI
-from transduce.serve.requests import HTTPError, HTTPRequest
+from transduce.serve.requests import HTTPRequest
 from transduce.serve.routing import (
     JSON,
     Endpoint,
@@ -92,7 +94,7 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
     # Malformed forms are the clients' fault and answered with 400: not worth a log line.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     documents = DocumentAPI(registry, settings)
-    metrics = Metrics(registry)
+    metrics, clients = Metrics(registry), ClientLimits(settings)
     documented = (
         *LibreTranslateAPI(registry, settings).operations(),
         *documents.operations(),
@@ -106,7 +108,7 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
         routes=[
             Route(
                 operation.path,
-                Endpoint(operation, settings),
+                Endpoint(operation, settings, clients),
                 methods=[operation.method],
                 name=operation.name,
             )

@@ -26,7 +26,8 @@ from typing import NamedTuple, TypeVar
 from transduce.inference.glossary import Term
 from transduce.inference.translator import BATCH_TOKENS, Extras, Translation, Translator
 from transduce.search.interruption import interruptible, interruption_point
-from transduce.serve.requests import SHUTDOWN, HTTPError
+from transduce.serve.errors import HTTPError
+from transduce.serve.requests import SHUTDOWN
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ X-Ignored-Parameters.
 """
 
 import re
-from collections import Counter
 from typing import Final, Literal
 
 from pydantic import Field, RootModel
@@ -25,17 +24,15 @@ from transduce.serve.deepl_parameters import (
     unsupported,
 )
 from transduce.serve.documents import DocumentAPI
+from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import AUTO, ModelRegistry
-from transduce.serve.requests import HTTPError, HTTPRequest, RequestData
+from transduce.serve.requests import HTTPRequest, RequestData
 from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import options_for_alternatives, translate_texts
 
 MAX_BODY_BYTES = 128 * 1024
 """Maximum size of a request body, as in DeepL's API."""
-
-UNLIMITED_CHARACTERS = 10**12
-"""DeepL's character limit of an account without a limit."""
 
 LATENCY: Final = "latency_optimized"
 """Model type that translates greedily."""
@@ -123,11 +120,11 @@ class DeepLLanguage(StrictModel):
 
 
 class DeepLUsage(StrictModel):
-    """Characters translated since the server started."""
+    """Characters of the current day, which begins with the first request."""
 
     character_count: int
     character_limit: int
-    """A constant too large to reach."""
+    """The key's daily quota; without one, a number too large to reach."""
 
 
 class DeepLLanguageList(RootModel[list[DeepLLanguage]]):
@@ -135,7 +132,7 @@ class DeepLLanguageList(RootModel[list[DeepLLanguage]]):
 
 
 class DeepLAPI:
-    """Handlers of DeepL's API, and the character count."""
+    """Handlers of DeepL's API."""
 
     def __init__(
         self, registry: ModelRegistry, settings: ServerSettings, *, documents: DocumentAPI
@@ -144,10 +141,7 @@ class DeepLAPI:
         self._registry = registry
         self._settings = settings
         self._glossaries = GlossaryAPI(registry)
-        self._documents = DeepLDocumentAPI(
-            documents, settings, options=self._document_options, count=self._count
-        )
-        self._character_counts = Counter[str]()
+        self._documents = DeepLDocumentAPI(documents, settings, options=self._document_options)
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of this API."""
@@ -206,7 +200,6 @@ class DeepLAPI:
             options=options_for_alternatives(1, 0, beam=beam)._replace(glossary=options.glossary),
             rules=_tag_rules(data),
         )
-        self._count(request.api_key, sum(map(len, texts)))
         # An optional field that is not set is omitted from the response.
         used = {"model_type_used": model_type.removeprefix("prefer_")} if model_type else {}
         translations = [
@@ -235,14 +228,11 @@ class DeepLAPI:
         return json_response(DeepLLanguageList(entries))
 
     async def usage(self, request: HTTPRequest) -> Response:
-        """Return the number of characters translated for the key since the server started."""
-        count = self._character_counts[request.api_key]
+        """Return the number of characters of the key's requests on the current day."""
+        usage = request.usage()
         return json_response(
-            DeepLUsage(character_count=count, character_limit=UNLIMITED_CHARACTERS)
+            DeepLUsage(character_count=usage.characters, character_limit=usage.limit)
         )
-
-    def _count(self, api_key: str, characters: int) -> None:
-        self._character_counts[api_key] += characters
 
     def _document_options(self, request: HTTPRequest) -> TextOptions:
         return self._text_options(request, request.data(), known=_DOCUMENT_ONLY)

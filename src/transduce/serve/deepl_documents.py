@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from transduce.documents.formats import Document
 from transduce.inference.glossary import Term
+from transduce.serve.client_limits import QUOTA_EXCEEDED
 from transduce.serve.deepl_parameters import base_code, text_parameter, unsupported
 from transduce.serve.documents import (
     BINARY,
@@ -20,7 +21,8 @@ from transduce.serve.documents import (
     DocumentAPI,
     uploaded_document,
 )
-from transduce.serve.requests import HTTPError, HTTPRequest, Upload
+from transduce.serve.errors import HTTPError
+from transduce.serve.requests import HTTPRequest, Upload
 from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
 
@@ -98,7 +100,6 @@ class DeepLDocumentAPI:
         settings: ServerSettings,
         *,
         options: Callable[[HTTPRequest], TextOptions],
-        count: Callable[[str, int], None],
     ) -> None:
         """Store how documents are translated.
 
@@ -106,10 +107,9 @@ class DeepLDocumentAPI:
             documents: translates and stores them.
             settings: limits.
             options: reads the parameters that a document shares with a text.
-            count: called with the API key and the characters of each document.
         """
         self._documents, self._timeout_s = documents, TIME_LIMITS * settings.time_limit_s
-        self._options, self._count = options, count
+        self._options = options
         self._jobs: dict[str, DocumentJob] = {}
 
     def operations(self) -> tuple[Operation, ...]:
@@ -124,7 +124,7 @@ class DeepLDocumentAPI:
                 request_model=DocumentUpload,
                 request_format="file",
                 response_model=DocumentHandle,
-                error_statuses=(400, 404, 413, 429, 500),
+                error_statuses=(400, 404, 413, 429, QUOTA_EXCEEDED, 500),
             ),
             Operation(
                 "POST",
@@ -156,6 +156,8 @@ class DeepLDocumentAPI:
             upload = uploaded_document(data._replace(files=files))
             document = await self._documents.read(request, upload)
         except HTTPError as error:
+            if error.status != 400:
+                raise
             reason = error.message.removeprefix("Invalid request: ")
             raise HTTPError(400, f"Invalid file: {reason}") from None
         output_format = text_parameter(data, "output_format", required=False).lower()
@@ -165,7 +167,6 @@ class DeepLDocumentAPI:
         job = DocumentJob(key=secrets.token_hex(32).upper(), characters=characters)
         document_id = secrets.token_hex(16).upper()
         self._add(document_id, job)
-        self._count(request.api_key, characters)
         job.task = asyncio.create_task(self._translate(job, document, options, upload.name))
         handle = DocumentHandle(document_id=document_id, document_key=job.key)
         return with_ignored(json_response(handle), options.ignored)

@@ -18,8 +18,9 @@ from starlette.responses import Response
 from transduce.data.corpus import tidy
 from transduce.inference.glossary import Term
 from transduce.serve.deepl_parameters import base_code, parsed_request, unsupported
+from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import ModelRegistry
-from transduce.serve.requests import HTTPError, HTTPRequest
+from transduce.serve.requests import HTTPRequest
 from transduce.serve.routing import JSON, LenientModel, Operation, StrictModel, json_response
 
 MAX_CHARACTERS = 64 * 2**20

@@ -5,8 +5,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import Language, same_code
-from transduce.serve.requests import HTTPError, RequestData
+from transduce.serve.requests import RequestData
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

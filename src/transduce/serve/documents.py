@@ -25,9 +25,10 @@ from transduce.documents.formats import FORMATS, Document, Segment, read_documen
 from transduce.documents.markup import Markup
 from transduce.inference.glossary import Term
 from transduce.serve.batcher import BatchOptions
+from transduce.serve.errors import HTTPError
 from transduce.serve.libretranslate import required_text
 from transduce.serve.model_registry import AUTO, NO_LANGUAGE, ModelRegistry, same_code
-from transduce.serve.requests import HTTPError, HTTPRequest, RequestData, Upload
+from transduce.serve.requests import HTTPRequest, RequestData, Upload
 from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import TextResult, translate_texts

@@ -11,6 +11,7 @@ from pydantic import Field, RootModel
 from starlette.responses import Response
 
 from transduce.documents.formats import FORMATS
+from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import (
     AUTO,
     DetectedLanguage,
@@ -18,7 +19,7 @@ from transduce.serve.model_registry import (
     ModelRegistry,
     same_code,
 )
-from transduce.serve.requests import HTTPError, HTTPRequest, RequestData, replace_nul
+from transduce.serve.requests import HTTPRequest, RequestData, replace_nul
 from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 from transduce.serve.text_translation import options_for_alternatives, translate_texts
@@ -149,7 +150,7 @@ class LibreTranslateAPI:
                 self.detect,
                 request_model=DetectRequest,
                 response_model=DetectedLanguageList,
-                error_statuses=(400, 403, 413, 500),
+                error_statuses=(400, 403, 413, 429, 500),
             ),
             Operation("GET", "/languages", self.languages, response_model=LanguageList),
             Operation(

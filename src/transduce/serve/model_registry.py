@@ -24,7 +24,7 @@ from transduce.inference.engines.base import EngineName
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.translator import Translator
 from transduce.serve.batcher import Batcher
-from transduce.serve.requests import HTTPError
+from transduce.serve.errors import HTTPError
 from transduce.serve.routing import StrictModel
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from transduce.bundle.bundle import Bundle
 from transduce.serve.batcher import BatchOptions, SentenceResult, estimate_work
+from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import (
     AUTO,
     NO_LANGUAGE,
@@ -20,7 +21,7 @@ from transduce.serve.model_registry import (
     ModelRegistry,
     same_code,
 )
-from transduce.serve.requests import HTTPError, HTTPRequest, replace_nul
+from transduce.serve.requests import HTTPRequest, replace_nul
 from transduce.serve.routing import JSON, Handler, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import (

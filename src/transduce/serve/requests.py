@@ -18,7 +18,9 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Receive, Scope
 
-from transduce.serve.settings import NO_LIMIT, ServerSettings
+from transduce.serve.client_limits import ClientLimits, Usage
+from transduce.serve.errors import HTTPError
+from transduce.serve.settings import NO_LIMIT, APIKey, ServerSettings
 
 LARGE_BODY = 64 * 1024
 """Bytes from which a body is parsed in a thread, so that it does not block the event loop."""
@@ -30,23 +32,6 @@ INVALID_JSON = "Invalid JSON format"
 
 SHUTDOWN = "the server is shutting down"
 """Message of the cancellation of requests that exceed the shutdown limit."""
-
-
-class HTTPError(Exception):
-    """A request that is rejected. Each API formats the one-line message in its own way."""
-
-    def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
-        """Store the response.
-
-        Args:
-            status: HTTP status code.
-            message: one line for the client.
-            retry_after: seconds for the Retry-After header; None omits it.
-        """
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.retry_after = retry_after
 
 
 class ClientDisconnected(Exception):
@@ -82,15 +67,21 @@ class RequestData(NamedTuple):
 class HTTPRequest(Request):
     """A request with its body already read."""
 
-    def __init__(self, scope: Scope, content: bytes, settings: ServerSettings) -> None:
+    def __init__(
+        self, scope: Scope, content: bytes, settings: ServerSettings, clients: ClientLimits
+    ) -> None:
         """Store the body, and the keys and limits to check it by."""
         super().__init__(scope)
         self.content = content
-        self._settings = settings
+        self._settings, self._clients = settings, clients
         self._char_limit = settings.char_limit
         self._data: RequestData | None = None
-        self.api_key = ""
+        self._key: APIKey | None = None
+
+    @property
+    def api_key(self) -> str:
         """The accepted API key; "" if none is required."""
+        return self._key.key if self._key else ""
 
     async def parse_if_large(self) -> None:
         """Parse a large body in a thread, for `data` and `json_object`, which raise its errors."""
@@ -156,7 +147,7 @@ class HTTPRequest(Request):
         return value
 
     def authorize(self, api_key: object, *, missing_status: int = 400) -> None:
-        """Check the API key, whose character limit then applies to `check_texts`.
+        """Check the API key, whose limits then apply, and count the request.
 
         Args:
             api_key: the key in the request's own fields; takes precedence over that of the
@@ -164,24 +155,25 @@ class HTTPRequest(Request):
             missing_status: HTTP status if no key is given.
 
         Raises:
-            HTTPError: if keys are required: `missing_status` without one, 403 for an invalid one.
+            HTTPError: as `ClientLimits.authorize`.
         """
-        if not self._settings.keys:
-            return
         text = api_key if isinstance(api_key, str) else ""
         if not text:
             scheme, _, header_key = self.headers.get("authorization", "").partition(" ")
             text = header_key.strip() if scheme.lower() in ("bearer", "deepl-auth-key") else ""
-        if not text:
-            link = self._settings.get_api_key_link
-            action = f"Visit {link}" if link else "Please contact the server operator"
-            raise HTTPError(missing_status, f"{action} to get an API key")
-        key = self._settings.key(text)
-        if key is None:
-            raise HTTPError(403, "Invalid API key")
-        if key.char_limit is not None:
-            self._char_limit = key.char_limit
-        self.api_key = key.key
+        address = self.client.host if self.client else ""
+        self._key = self._clients.authorize(text, address, missing_status=missing_status)
+        if self._key and self._key.char_limit is not None:
+            self._char_limit = self._key.char_limit
+
+    def usage(self) -> Usage:
+        """Return the characters that the API key has used, and its quota."""
+        return self._clients.usage(self._key or APIKey(""))
+
+    def charge(self) -> None:
+        """Count the characters of a request that succeeded."""
+        if characters := getattr(self.state, "characters", 0):
+            self._clients.charge(self._key or APIKey(""), characters)
 
     def check_texts(self, texts: Sequence[str], *, limit_number: bool = True) -> list[str]:
         """Check the number and length of the texts to translate, and replace NULs.
@@ -191,13 +183,16 @@ class HTTPRequest(Request):
             limit_number: whether the server's limit of texts per request applies.
 
         Raises:
-            HTTPError: 400, naming the number and the limit.
+            HTTPError: 400, naming the number and the limit; 429 if they exceed the key's daily
+                quota (456 in DeepL's API).
         """
         if limit_number:
             _check_limit(len(texts), self._settings.batch_limit)
         self.state.characters = sum(map(len, texts))
         for text in texts:
             _check_limit(len(text), self._char_limit)
+        if self._key:
+            self._clients.check_quota(self._key, self.state.characters, path=self.scope["path"])
         return [replace_nul(text) for text in texts]
 
 

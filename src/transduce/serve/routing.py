@@ -22,10 +22,11 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from transduce.io.machine import VERSION
+from transduce.serve.client_limits import QUOTA_EXCEEDED, ClientLimits
+from transduce.serve.errors import HTTPError, is_deepl
 from transduce.serve.requests import (
     SHUTDOWN,
     ClientDisconnected,
-    HTTPError,
     HTTPRequest,
     read_body,
 )
@@ -65,11 +66,7 @@ class DeepLErrorResponse(StrictModel):
 
 def error_model(path: str) -> type[ErrorResponse | DeepLErrorResponse]:
     """Return the format of errors of the API that a path belongs to."""
-    return DeepLErrorResponse if _is_deepl(path) else ErrorResponse
-
-
-def _is_deepl(path: str) -> bool:
-    return path.startswith(("/v2/", "/v3/"))
+    return DeepLErrorResponse if is_deepl(path) else ErrorResponse
 
 
 def json_response(model: BaseModel, status: int = 200) -> Response:
@@ -130,10 +127,12 @@ class Operation:
 class Endpoint:
     """An operation as an ASGI application."""
 
-    def __init__(self, operation: Operation, settings: ServerSettings) -> None:
+    def __init__(
+        self, operation: Operation, settings: ServerSettings, clients: ClientLimits
+    ) -> None:
         """Store the operation and the server's limits and keys."""
         self._operation = operation
-        self._settings = settings
+        self._settings, self._clients = settings, clients
         self._max_body_bytes = min(settings.body_limit, operation.max_body_bytes)
         self._timeout_s = operation.time_limits * settings.time_limit_s
 
@@ -143,8 +142,8 @@ class Endpoint:
             body = b""
             if self._operation.request_model is not None:
                 body = await read_body(scope, receive, max_bytes=self._max_body_bytes)
-            request = HTTPRequest(scope, body, self._settings)
-            if _is_deepl(self._operation.path):
+            request = HTTPRequest(scope, body, self._settings, self._clients)
+            if is_deepl(self._operation.path):
                 request.authorize(None, missing_status=403)
             work = self._handle(request)
             if self._timeout_s:
@@ -167,7 +166,9 @@ class Endpoint:
 
     async def _handle(self, request: HTTPRequest) -> Response:
         await request.parse_if_large()
-        return await self._operation.handler(request)
+        response = await self._operation.handler(request)
+        request.charge()
+        return response
 
 
 def internal_error(scope: Scope) -> Response:
@@ -273,6 +274,10 @@ def _add_language_codes(schema: JsonSchemaValue, languages: LanguageCodes) -> No
             field["enum"] = [*languages[name], *null]
 
 
+def _phrase(status: int) -> str:
+    return "Quota Exceeded" if status == QUOTA_EXCEEDED else HTTPStatus(status).phrase
+
+
 def _describe(operation: Operation, schemas: Schemas, languages: LanguageCodes) -> JSONObject:
     description: JSONObject = {
         "operationId": operation.name,
@@ -343,14 +348,17 @@ def _responses(operation: Operation, schemas: Schemas) -> JSONObject:
             success["content"] = {operation.media_type: content}
         responses[str(operation.success_status)] = success
     error = schemas[error_model(operation.path), "serialization"]
-    statuses = QUEUE_STATUSES if operation.time_limits else operation.error_statuses
-    statuses = {*statuses, *((415,) if operation.request_model else ())}
-    for status in sorted({*statuses, *([403] if _is_deepl(operation.path) else [])}):
+    statuses = {*(QUEUE_STATUSES if operation.time_limits else operation.error_statuses)}
+    if operation.request_model is not None:
+        statuses.add(415)
+    if is_deepl(operation.path):
+        statuses |= {403, 429, *((QUOTA_EXCEEDED,) if operation.time_limits else ())}
+    for status in sorted(statuses):
         response: JSONObject = {
-            "description": HTTPStatus(status).phrase,
+            "description": _phrase(status),
             "content": {JSON: {"schema": error}},
         }
-        if status in (429, 503):
+        if status in (429, QUOTA_EXCEEDED, 503):
             response["headers"] = {
                 "Retry-After": {
                     "description": "Seconds to wait before the next attempt",

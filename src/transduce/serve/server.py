@@ -7,11 +7,13 @@ with 128 plus the signal's number, as the first signal does for every other comm
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import math
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
@@ -19,11 +21,14 @@ from typing import ClassVar
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from transduce.serve.client_limits import client_network
+from transduce.serve.errors import HTTPError
 from transduce.serve.requests import SHUTDOWN
-from transduce.serve.settings import ServerSettings
+from transduce.serve.routing import error_response
+from transduce.serve.settings import NO_LIMIT, ServerSettings
 
 _ANSWER_S = 2  # for answering requests that exceed the shutdown limit
 
@@ -90,7 +95,8 @@ def run(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
         limit_concurrency=settings.connection_limit,
         timeout_keep_alive=max(1, round(settings.keep_alive_s)),
         timeout_graceful_shutdown=math.ceil(settings.drain_s) + _ANSWER_S,
@@ -156,6 +162,37 @@ class _Server(uvicorn.Server):
         self.signal_number = number
 
 
+class ConnectionCounts:
+    """Concurrent connections of each client; those of trusted proxies are not limited."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        """Start without connections."""
+        self._limit = settings.client_connection_limit
+        self._trusted = [ipaddress.ip_network(proxy) for proxy in settings.trusted_proxies]
+        self._counts = Counter[str]()
+
+    def add(self, address: str) -> bool:
+        """Count a connection; whether it is within the limit."""
+        client = client_network(address)
+        self._counts[client] += 1
+        return self._limit == NO_LIMIT or (
+            self._counts[client] <= self._limit or self._is_trusted(address)
+        )
+
+    def remove(self, address: str) -> None:
+        """Count the end of a connection."""
+        client = client_network(address)
+        self._counts[client] -= 1
+        if not self._counts[client]:
+            del self._counts[client]
+
+    def _is_trusted(self, address: str) -> bool:
+        try:
+            return any(ipaddress.ip_address(address) in network for network in self._trusted)
+        except ValueError:
+            return False
+
+
 class _DeadlineProtocol(H11Protocol):
     """uvicorn's protocol with deadlines for a request's head, its body, and an idle connection.
 
@@ -164,6 +201,7 @@ class _DeadlineProtocol(H11Protocol):
 
     deadlines_s: ClassVar[dict[str, float]]
     """Seconds per phase of a connection."""
+    connections_per_client: ClassVar[ConnectionCounts]
 
     phase: tuple[str, int] = ("", 0)
     """Name of the phase, and identity of the request."""
@@ -172,12 +210,15 @@ class _DeadlineProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if not self.connections_per_client.add(self.peer_address):
+            self.app = _too_many_connections  # idle connections count, but get no response
         self.update_phase()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self.deadline, self.write_deadline):
             if timer is not None:
                 timer.cancel()
+        self.connections_per_client.remove(self.peer_address)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -196,6 +237,11 @@ class _DeadlineProtocol(H11Protocol):
         super().resume_writing()
         if self.write_deadline is not None:
             self.write_deadline.cancel()
+
+    @property
+    def peer_address(self) -> str:
+        """IP address of the client or the proxy; "" if unknown."""
+        return self.client[0] if self.client else ""
 
     @property
     def last_request(self) -> RequestResponseCycle | None:
@@ -228,6 +274,14 @@ class _DeadlineProtocol(H11Protocol):
         self.transport.close()
 
 
+async def _too_many_connections(scope: Scope, receive: Receive, send: Send) -> None:
+    """Reject a request of a client with too many connections, and close this one."""
+    error = HTTPError(429, "Too many connections: close some first", retry_after=1)
+    response = error_response(error, scope["path"])
+    response.headers["connection"] = "close"
+    await response(scope, receive, send)
+
+
 def _protocol_with_deadlines(settings: ServerSettings) -> type[H11Protocol]:
     """Return the protocol class with the deadlines of the settings (uvicorn takes a class)."""
 
@@ -237,5 +291,6 @@ def _protocol_with_deadlines(settings: ServerSettings) -> type[H11Protocol]:
             "body": settings.body_timeout_s,
             "idle": settings.keep_alive_s,
         }
+        connections_per_client = ConnectionCounts(settings)
 
     return Protocol

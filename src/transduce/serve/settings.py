@@ -3,12 +3,14 @@
 The command line overrides the environment (LT_PORT for --port), which overrides these defaults.
 """
 
-import hmac
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 NO_LIMIT = -1
+
+_KEY_LIMITS = ("character limit", "request limit", "daily quota")
 
 
 class APIKey(NamedTuple):
@@ -17,6 +19,10 @@ class APIKey(NamedTuple):
     key: str
     char_limit: int | None = None
     """Maximum characters per text, -1 = no limit; None applies the server's limit."""
+    req_limit: int | None = None
+    """Maximum requests per minute, -1 = no limit; None applies the server's limit."""
+    daily_characters: int = NO_LIMIT
+    """Maximum characters of all texts per day, -1 = no limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +43,8 @@ class ServerSettings:
     """Maximum texts per request."""
     work_limit: int = 10_000
     """Maximum work per request, in sentences of 128 characters at a beam of 4."""
+    req_limit: int = NO_LIMIT
+    """Maximum requests per minute of a client: an API key, or an address without one."""
     alternatives_limit: int = NO_LIMIT
     """Maximum alternative translations per text."""
     beam: int | None = None
@@ -61,10 +69,16 @@ class ServerSettings:
     """Seconds for which an idle connection stays open."""
     connection_limit: int = 1000
     """Maximum concurrent connections; further ones are answered with 503."""
+    client_connection_limit: int = NO_LIMIT
+    """Maximum concurrent connections of an address; requests on further ones get 429."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of reverse proxies whose X-Forwarded-For names the client."""
     drain_s: float = 30.0
     """Maximum seconds for finishing accepted requests at shutdown."""
     keys: tuple[APIKey, ...] = ()
     """Accepted API keys; empty means no key is required."""
+    key_file: Path | None = None
+    """File of the keys, read again when it changes."""
     allow_hosts: tuple[str, ...] = ()
     """Names in the Host header that are accepted besides the address's own; "*" accepts any, the
     default unless the address is a loopback one."""
@@ -87,8 +101,9 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port must be from 0 to 65535, not {self.port}")
-        for name in ("char_limit", "batch_limit", "work_limit", "alternatives_limit"):
+        for name in ("char_limit", "batch_limit", "work_limit", "req_limit", "alternatives_limit"):
             self._check_minimum(name, NO_LIMIT)
+        self._check_minimum("client_connection_limit", NO_LIMIT)
         for name in ("queue", "batch_sentences", "body_limit", "connection_limit"):
             self._check_minimum(name, 1)
         self._check_minimum("header_limit", 1024)
@@ -102,12 +117,13 @@ class ServerSettings:
         prefix = self.url_prefix
         if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
             raise ValueError(f"url_prefix must begin with / and not end with it, not {prefix!r}")
-
-    def key(self, text: str) -> APIKey | None:
-        """Return the key equal to `text`, if any; comparison time does not depend on the text."""
-        encoded = text.encode(errors="surrogatepass")
-        matches = [hmac.compare_digest(key.key.encode(), encoded) for key in self.keys]
-        return self.keys[matches.index(True)] if True in matches else None
+        for proxy in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                raise ValueError(
+                    f"trusted_proxies must be IP addresses or networks, not {proxy!r}"
+                ) from None
 
     def _check_minimum(self, name: str, minimum: int) -> None:
         value = getattr(self, name)
@@ -116,9 +132,10 @@ class ServerSettings:
 
 
 def read_keys(path: Path) -> tuple[APIKey, ...]:
-    """Read a file of API keys: one per line, optionally followed by its character limit.
+    """Read a file of API keys: one per line, optionally followed by its limits.
 
-    Blank lines and lines that begin with # are skipped.
+    The limits are characters per text, requests per minute and characters per day. Blank lines and
+    lines that begin with # are skipped.
 
     Raises:
         ValueError: one line that names the file and the line number, never the key.
@@ -133,19 +150,20 @@ def read_keys(path: Path) -> tuple[APIKey, ...]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if len(words) > 2:
+        if len(words) > 1 + len(_KEY_LIMITS):
             raise ValueError(
                 f"{path}, line {number} has {len(words)} words: write a key, optionally followed "
-                f"by its character limit"
+                f"by its {' and its '.join(_KEY_LIMITS)}"
             )
-        if len(words) == 2 and not (words[1] == "-1" or words[1].isdecimal()):
-            raise ValueError(
-                f"{path}, line {number} has the character limit {words[1]!r}: write a number, or "
-                f"-1 for no limit"
-            )
+        for name, word in zip(_KEY_LIMITS, words[1:], strict=False):
+            if not (word == "-1" or word.isdecimal()):
+                raise ValueError(
+                    f"{path}, line {number} has the {name} {word!r}: write a number, or -1 for no "
+                    f"limit"
+                )
         if words[0] in keys:
             raise ValueError(f"{path}, line {number} repeats an earlier key: remove it")
-        keys[words[0]] = APIKey(words[0], int(words[1]) if len(words) == 2 else None)
+        keys[words[0]] = APIKey(words[0], *map(int, words[1:]))
     if not keys:
         raise ValueError(f"{path} has no API key: write one per line, or omit --api-keys")
     return tuple(keys.values())

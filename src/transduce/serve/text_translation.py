@@ -29,6 +29,7 @@ from transduce.serve.batcher import (
     SentenceResult,
     estimate_work,
 )
+from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import (
     AUTO,
     NO_LANGUAGE,
@@ -37,7 +38,6 @@ from transduce.serve.model_registry import (
     ModelRegistry,
     same_code,
 )
-from transduce.serve.requests import HTTPError
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from transduce.serve.batcher import (
     SentenceResult,
     estimate_work,
 )
-from transduce.serve.requests import HTTPError
+from transduce.serve.errors import HTTPError
 
 HOW = BatchOptions(beam=1)
 

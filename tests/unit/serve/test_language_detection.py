@@ -5,8 +5,8 @@ import sys
 import pytest
 from tests.served import Serve
 
+from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import DetectedLanguage, LanguageDetector, probable_source
-from transduce.serve.requests import HTTPError
 
 
 def test_without_a_detector_the_only_source_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from transduce.data.config import Languages
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
+from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import ModelRegistry, load_models
-from transduce.serve.requests import HTTPError
 from transduce.serve.settings import ServerSettings
 
 NAMES = {"en": "English", "de": "German", "fr": "", "zh": "Chinese"}

@@ -76,22 +76,20 @@ def test_each_api_says_errors_in_its_own_shape(document: Document) -> None:
     assert shape("/translate") == shape("/api/translate") == "ErrorResponse"
 
 
-def test_only_where_there_is_a_queue_it_may_be_full(document: Document) -> None:
-    full = {
-        path
-        for path, ways in document["paths"].items()
-        if any("429" in way["responses"] for way in ways.values())
-    }
+def test_what_counts_as_a_request_may_be_rejected_for_its_rate(document: Document) -> None:
+    def paths_with(status: str) -> set[str]:
+        return {
+            path
+            for path, ways in document["paths"].items()
+            if any(status in way["responses"] for way in ways.values())
+        }
 
-    assert full == {
-        "/translate",
-        "/translate_file",
-        "/v2/translate",
-        "/v2/document",
-        "/api/translate",
-        "/api/alternatives",
-        "/api/attention",
-    }
+    deepl = {path for path in document["paths"] if path.startswith(("/v2/", "/v3/"))}
+    models = {"/translate", "/translate_file", "/api/translate", "/api/alternatives"}
+    models |= {"/api/attention"}
+    assert paths_with("429") == deepl | models | {"/detect"}
+    assert paths_with("456") == {"/v2/translate", "/v2/document"}
+    assert paths_with("504") == models | {"/v2/translate"}
 
 
 def test_a_form_has_no_lists_but_deepl_s(document: Document) -> None:

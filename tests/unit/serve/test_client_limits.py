@@ -1,0 +1,132 @@
+"""What a client may use: its keys, its requests per minute, its characters per day."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from tests.served import Serve
+
+from transduce.serve.client_limits import KeyFile, client_network
+from transduce.serve.settings import APIKey, ServerSettings, read_keys
+
+FIELDS = {"q": "Hello.", "source": "en", "target": "de"}
+
+
+def test_a_key_is_found_only_in_full() -> None:
+    keys = KeyFile(ServerSettings(keys=(APIKey("alpha", 5), APIKey("β"))))
+
+    assert keys.find("alpha") == APIKey("alpha", 5)
+    assert keys.find("β") == APIKey("β")
+    assert keys.find("alph") is None
+    assert keys.find("\ud800") is None
+
+
+def test_keys_are_read_again_when_their_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text("alpha\n")
+    keys = KeyFile(ServerSettings(keys=read_keys(file), key_file=file))
+    monkeypatch.setattr("transduce.serve.client_limits._CHECK_S", 0.0)
+
+    file.write_text("alpha\nbeta 7\n")
+    assert keys.find("beta") == APIKey("beta", 7)
+
+    file.write_text("beta seven\n")  # half a sentence: the old keys hold
+    assert keys.find("beta") == APIKey("beta", 7)
+    assert "line 1" in caplog.text
+    file.unlink()
+    assert keys.find("alpha") == APIKey("alpha")
+
+    file.write_text("beta\n")
+    assert keys.find("alpha") is None
+
+
+def test_an_unchanged_key_file_is_not_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("alpha\n")
+    keys = KeyFile(ServerSettings(keys=read_keys(file), key_file=file))
+    file.write_text("betas\n")
+    os.utime(file, (0, 0))
+
+    assert keys.find("betas") is None  # within a second
+
+
+def test_requests_per_minute_are_counted_by_key_or_address(serve: Serve) -> None:
+    keys = (APIKey("slow", req_limit=2), APIKey("fast", req_limit=-1), APIKey("plain"))
+    served = serve(settings=ServerSettings(keys=keys, req_limit=3))
+
+    def statuses(key: str) -> list[int]:
+        return [
+            served.ask("POST", "/translate", json=FIELDS | {"api_key": key}).status_code
+            for _ in range(4)
+        ]
+
+    assert statuses("slow") == [200, 200, 429, 429]
+    assert statuses("plain") == [200, 200, 200, 429]
+    assert statuses("fast") == [200] * 4
+    assert statuses("wrong") == [403, 403, 403, 429]  # guesses, by address
+    rejected = served.ask("POST", "/translate", json=FIELDS | {"api_key": "slow"})
+    assert rejected.json() == {"error": "Slowdown: 2 per 1 minute"}
+    assert 0 < int(rejected.headers["retry-after"]) <= 60
+    deepl = served.ask("GET", "/v2/usage", headers={"Authorization": "DeepL-Auth-Key slow"})
+    assert deepl.status_code == 429
+    assert deepl.json() == {"message": "Slowdown: 2 per 1 minute"}
+
+
+def test_without_keys_the_address_counts_and_health_is_free(serve: Serve) -> None:
+    served = serve(settings=ServerSettings(req_limit=1))
+
+    assert served.ask("POST", "/translate", json=FIELDS).status_code == 200
+    assert served.ask("POST", "/detect", json={"q": "Hello."}).status_code == 429
+    for path in ("/health", "/languages", "/", "/metrics"):
+        assert served.ask("GET", path).status_code == 200
+
+
+def test_the_minute_passes(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = serve(settings=ServerSettings(req_limit=1))
+    served.ask("POST", "/translate", json=FIELDS)
+    now = time.time()
+    monkeypatch.setattr("limits.storage.memory.time.time", lambda: now + 61)
+
+    assert served.ask("POST", "/translate", json=FIELDS).status_code == 200
+
+
+def test_a_daily_quota_is_charged_for_successes_of_every_api(serve: Serve) -> None:
+    served = serve(settings=ServerSettings(keys=(APIKey("ten", daily_characters=14),)))
+    key = {"Authorization": "DeepL-Auth-Key ten"}
+
+    def usage() -> dict[str, int]:
+        return served.ask("GET", "/v2/usage", headers=key).json()
+
+    assert usage() == {"character_count": 0, "character_limit": 14}
+    assert served.ask("POST", "/translate", json=FIELDS, headers=key).status_code == 200
+    failed = served.ask("POST", "/translate", json=FIELDS | {"target": "xx"}, headers=key)
+    assert failed.status_code == 400
+    assert usage()["character_count"] == 6
+    deepl = {"text": ["Hello."], "target_lang": "DE", "source_lang": "EN"}
+    assert served.ask("POST", "/v2/translate", json=deepl, headers=key).status_code == 200
+    assert usage()["character_count"] == 12
+
+    refused = served.ask("POST", "/v2/translate", json=deepl, headers=key)
+    assert refused.status_code == 456
+    assert refused.json() == {"message": "Quota exceeded: 14 characters per day"}
+    assert int(refused.headers["retry-after"]) > 3600
+    refused = served.ask("POST", "/translate", json=FIELDS, headers=key)
+    assert refused.status_code == 429
+    document = {"file": ("a.txt", b"Hello."), "target_lang": (None, "DE")}
+    assert served.ask("POST", "/v2/document", files=document, headers=key).status_code == 456
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("testclient", "testclient"),
+        ("", ""),
+    ],
+)
+def test_a_client_is_an_address_or_a_network(address: str, client: str) -> None:
+    assert client_network(address) == client
