@@ -3,8 +3,8 @@
     python benchmarks/hostile.py MODEL [PYTHON]
 
 Starts `transduce serve MODEL` (of another environment, if PYTHON is its interpreter), measures 64
-clients alone, then with each hostile request, and prints extra latency, /health, memory, and how
-soon work that nobody waits for ends.
+clients alone, then with each hostile request: extra latency, /health, memory, and how soon work
+that nobody waits for ends. Writes results/hostile/record.json, if it measures its own environment.
 """
 
 import asyncio
@@ -19,6 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import NamedTuple
+
+from record import header, write
+
+from transduce.bundle.bundle import Bundle
 
 CLIENTS = 64
 SENTENCES = ("A young woman is reading a book in the park.", "Two dogs run through the snow.")
@@ -99,11 +103,17 @@ class Connection:
 
 
 class Timing(NamedTuple):
-    """What the ordinary clients notice."""
+    """What the ordinary clients notice, in seconds, and what the server answered and used."""
 
+    request: str
+    outcome: str
+    ordinary: int
+    """Requests of the ordinary clients."""
     median: float
     slowest: float
     health: float
+    peak_mb: int
+    errors: int
 
 
 async def _repeat(port: int, path: str, body: bytes, times: list[list[float]]) -> None:
@@ -132,7 +142,7 @@ def _hostile_body(name: str) -> tuple[str, bytes]:
 
 
 async def measure(server: Server, name: str, *, seconds: float, usual: Timing | None) -> Timing:
-    """Run the clients, with the hostile request unless the name is empty; print and return."""
+    """Run the clients, with the hostile request unless the name is empty."""
     own: list[list[float]] = []
     health: list[list[float]] = []
     tasks = [asyncio.create_task(_repeat(server.port, "/health", b"", health))]
@@ -157,17 +167,21 @@ async def measure(server: Server, name: str, *, seconds: float, usual: Timing | 
     for task in tasks:
         task.cancel()
     answers = _seconds(own, since=begun)
-    timing = Timing(statistics.median(answers), max(answers), max(_seconds(health, since=begun)))
+    slowest_health = max(_seconds(health, since=begun))
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     errors = sum(not isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
-    extra = f" ({timing.slowest - usual.slowest:+.2f})" if usual else ""
-    print(
-        f"{name or 'nobody else'}: {result}; {len(answers)} ordinary, "
-        f"median {timing.median:.2f} s, slowest {timing.slowest:.2f} s{extra}; "
-        f"/health {timing.health:.2f} s; "
-        f"peak {server.peak_mb():.0f} MB; {errors} errors; load {os.getloadavg()[0]:.1f}",
-        flush=True,
+    timing = Timing(
+        request=name or "nobody else",
+        outcome=result,
+        ordinary=len(answers),
+        median=round(statistics.median(answers), 3),
+        slowest=round(max(answers), 3),
+        health=round(slowest_health, 3),
+        peak_mb=round(server.peak_mb()),
+        errors=errors,
     )
+    extra = f" ({timing.slowest - usual.slowest:+.2f} s for others)" if usual else ""
+    print(f"{timing}{extra}; load {os.getloadavg()[0]:.1f}", flush=True)
     return timing
 
 
@@ -189,14 +203,26 @@ def main(model: Path, python: str = sys.executable) -> None:
     server = Server(model, python)
     try:
         usual = asyncio.run(measure(server, "", seconds=10, usual=None))
+        timings = [usual]
         for name in HOSTILE:
-            asyncio.run(measure(server, name, seconds=10, usual=usual))
+            timings.append(asyncio.run(measure(server, name, seconds=10, usual=usual)))
             time.sleep(1)
-        for name in HOSTILE:
-            cpu = asyncio.run(cancelled(server, name))
-            print(f"cancelled {name}: {cpu:.2f} CPU s more", flush=True)
+        cancelled_cpu_s = {name: round(asyncio.run(cancelled(server, name)), 2) for name in HOSTILE}
+        print(f"CPU seconds after cancellation: {cancelled_cpu_s}", flush=True)
     finally:
-        print(f"SIGTERM: gone after {server.stop():.1f} s", flush=True)
+        stop_s = server.stop()
+        print(f"SIGTERM: gone after {stop_s:.1f} s", flush=True)
+    if python == sys.executable:
+        weights = Bundle.load(model).model.parameters()
+        record = {
+            **header("python benchmarks/hostile.py MODEL"),
+            "model": f"{sum(weight.numel() for weight in weights):,} parameters",
+            "clients": CLIENTS,
+            "requests": [timing._asdict() for timing in timings],
+            "cancelled_cpu_s": cancelled_cpu_s,
+            "sigterm_s": round(stop_s, 1),
+        }
+        write("hostile", record)
 
 
 if __name__ == "__main__":
