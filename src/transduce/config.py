@@ -313,9 +313,11 @@ def _find(recipe: str | Path) -> Path:
         raise ValueError(f"there is no recipe file {path}")
     near = _nearest(str(recipe), [*shipped_recipes(), *table3.RECIPES])
     hint = f"did you mean {near}? " if near else ""
+    rows = ", ".join(row.name.lower() for row in table3.ROWS)
     raise ValueError(
         f"there is no recipe {str(recipe)!r}: {hint}"
-        f"Shipped are {', '.join(shipped_recipes())}; or name a TOML file"
+        f"Shipped are {', '.join(shipped_recipes())}, and {table3.PREFIX} with a row of the "
+        f"paper's Table 3 ({rows}); or name a TOML file"
     )
 
 

@@ -109,6 +109,32 @@ def test_a_corpus_of_which_cleaning_leaves_nothing_is_refused(transduce: Transdu
     assert not (corpus / "run").exists()
 
 
+def test_a_corpus_in_latin_1_is_refused_with_the_way_to_convert_it(
+    transduce: Transduce, corpus: Path
+):
+    (corpus / "train.rev").write_bytes(b"sch\xf6n\n" * 500)
+    files = ("--source", corpus / "train.src", "--target", corpus / "train.rev")
+
+    said = transduce("check", *files)
+
+    refuses(said, "not UTF-8: 500", "iconv -f LATIN1 -t UTF-8 FILE > NEW")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("train", "table3-z9"), "table3- with a row of the paper's Table 3 (base, a1, "),
+        (("translate", "m", "--beam", "x"), "'--beam': not a whole number (try `transduce"),
+        (("translate", "m", "--alpha", "x"), "'--alpha': not a number (try `transduce"),
+        (("translate", "m", "--format", "docx"), "'--format': 'docx' is not one of 'lines', "),
+    ],
+)
+def test_a_wrong_value_is_refused_in_plain_words(
+    transduce: Transduce, words: tuple[str, ...], reason: str
+):
+    refuses(transduce(*words), reason)
+
+
 def test_text_longer_than_the_learned_positions_shows_before_training(
     transduce: Transduce, corpus: Path
 ):

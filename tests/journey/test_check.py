@@ -47,7 +47,9 @@ def test_a_clean_corpus_has_no_finding(transduce: Transduce, corpus: Path):
     assert said.code == 0
     assert said.err == ""
     first, few, last = said.out.splitlines()
-    assert first.startswith("433 pairs to train on, 0 to validate, 0 to test; ")
+    assert first.startswith(
+        "433 pairs to train on, about 21 of them held out to validate, 0 to test; "
+    )
     assert first.endswith(" pieces per word")
     assert few.startswith("WARNING: 433 training pairs are few for random weights, below 10,000: ")
     assert "`transduce train --from MODEL`" in few
@@ -105,6 +107,8 @@ def test_a_line_that_is_not_utf8_is_a_finding(transduce: Transduce, corpus: Path
     said, as_json = check(transduce, corpus), check(transduce, corpus, "--json")
 
     assert "1 of 434 lines is not UTF-8; convert the file" in said.out
+    assert "iconv -f LATIN1 -t UTF-8" in said.out
+    assert r"nice | sch\xf6n" in said.out
     assert json.loads(as_json.out)["report"]["findings"][0]["count"] == 1
 
 

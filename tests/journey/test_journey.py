@@ -1,8 +1,11 @@
 """From two files to a translator, through the command line, as a person would go."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -269,3 +272,25 @@ def test_the_model_is_the_candidate_that_validates_best(run: Run):
 
     assert lost
     assert all(won > other for other in lost), chosen
+
+
+def test_a_terminal_has_a_prompt_per_line(run: Run, transduce: Transduce):
+    import pty  # not on Windows
+
+    main, terminal = pty.openpty()
+    command = [sys.executable, "-m", "transduce", "translate", str(run.folder)]
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal) as process:
+        os.close(terminal)
+        screen = b""
+        for typed in (b"1 2\n", b"\x04"):
+            while not screen.endswith(b"> "):
+                screen += os.read(main, 4096)
+            os.write(main, typed)
+            screen += typed
+        assert process.wait(60) == 0
+    os.close(main)
+
+    lines = screen.decode().split("\r\n")
+    assert "type a sentence and Enter; Ctrl-D ends" in lines
+    assert [lines[-2]] == transduce("translate", run.folder, stdin=b"1 2\n").out.splitlines()
+    assert lines[-1].startswith("> ")

@@ -31,6 +31,12 @@ _FORMER = {
 """Options of commands that had other names; for one version they work, with a hint."""
 
 # Errors of the machine rather than of the input: exit code 1.
+# How pydantic, which typer checks values by, words its errors.
+_VALIDATION_WORDING = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": "not a whole number",
+    "Input should be a valid number, unable to parse string as a number": "not a number",
+}
 _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM)
 
 
@@ -119,7 +125,10 @@ def _usage_error(error: typer.TyperException) -> str:
     """The message of a usage error with a pointer to the command's help."""
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "transduce")
-    return f"{error.format_message().rstrip('.')} (try `{command} --help`)"
+    message = error.format_message().rstrip(".")
+    for wording, ours in _VALIDATION_WORDING.items():
+        message = message.replace(wording, ours)
+    return f"{message} (try `{command} --help`)"
 
 
 def _exit_on_signal(number: int, frame: object) -> None:

@@ -15,9 +15,9 @@ import typer
 from transduce.cli.app import Device, Ensemble, ModelFolder, Threads, Workers, app, print_stderr
 from transduce.cli.translate_documents import (
     Format,
+    WarningLog,
     read_input_document,
     translate_document,
-    translation_warnings,
 )
 from transduce.io.atomic_folder import MANIFEST, sha256
 from transduce.io.machine import VERSION
@@ -279,10 +279,15 @@ def _translate_lines(
     from transduce.cli.progress import line_counter
     from transduce.inference.glossary import GlossaryReport, glossary_report
 
-    applied = GlossaryReport()
+    applied, log = GlossaryReport(), WarningLog()
     chunk_size = 1 if options.interactive else _CHUNK
-    with _open_outputs(options, lines) as out, line_counter(sys.stderr) as count:
+    # The counter's line and a typed one would overwrite each other.
+    counter = nullcontext(lambda lines: None) if options.interactive else line_counter(sys.stderr)
+    with _open_outputs(options, lines) as out, counter as count:
         print_stderr(translator.engine_description)
+        if options.interactive:
+            print_stderr("type a sentence and Enter; Ctrl-D ends")
+            lines = _prompted(lines)
         done = out.done
         if done:
             print_stderr(f"continuing {options.output} at line {done + 1:,}")
@@ -293,8 +298,7 @@ def _translate_lines(
                 progress=lambda lines_done, before=done: count(before + lines_done),
             )
             for number, translation in enumerate(translations, done + 1):
-                for warning in translation_warnings(translation):
-                    print_stderr(f"line {number}: {warning}")
+                log.report(translation, name=f"line {number}")
                 out.write(_format(number, translation, options=options))
                 if options.align is not None:
                     out.write(f"{translator.alignment(translation)}\n", stream=1)
@@ -302,8 +306,21 @@ def _translate_lines(
             texts = ((translation.source, translation.text) for translation in translations)
             applied += glossary_report(texts, terms, first_line=done + 1)
             done += len(chunk)
+    log.report_total()
     if terms:
         print_stderr(applied.summary())
+
+
+def _prompted(lines: Iterator[str]) -> Iterator[str]:
+    """Print a prompt before each line is read."""
+    while True:
+        sys.stderr.write("> ")
+        sys.stderr.flush()
+        line = next(lines, None)
+        if line is None:
+            print_stderr("")
+            return
+        yield line
 
 
 @contextmanager

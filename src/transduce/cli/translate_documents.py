@@ -1,7 +1,7 @@
 """transduce translate --format: documents."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Format = Literal["lines", "text", "html", "srt", "vtt", "po"]
 
-_MAX_LISTED = 20  # lost placeholders listed by name
+_MAX_LISTED = 20  # warnings, and lost placeholders
 
 
 def read_input_document(file: Path | None, form: Format, *, text: str | None = None) -> "Document":
@@ -81,18 +81,43 @@ def translate_document(
 
 def _report_sentences(sentences: "Sequence[Translation]") -> None:
     """Report split and repetitive sentences; they have no line number to name."""
+    log = WarningLog()
     for sentence in sentences:
         excerpt = sentence.source if len(sentence.source) <= 40 else f"{sentence.source[:39]}…"
-        for warning in translation_warnings(sentence):
-            print_stderr(f"{warning}: {excerpt}")
+        log.report(sentence, name=excerpt)
+    log.report_total()
 
 
-def translation_warnings(translation: "Translation") -> Iterator[str]:
-    """Say whether a sentence was split, and whether its translation is repetitive."""
-    if translation.parts > 1:
-        yield f"too long, translated in {translation.parts} parts"
-    if translation.flag:
-        yield f"{translation.flag}{', retranslated' if translation.mended else ''}"
+class WarningLog:
+    """Reports split sentences and repetitive translations on stderr: the first few, and a total."""
+
+    def __init__(self) -> None:
+        """Start without warnings."""
+        self._split = self._repetitive = self._retranslated = self._listed = 0
+
+    def report(self, translation: "Translation", *, name: str) -> None:
+        """Report a sentence by name, unless many were already."""
+        warnings: list[str] = []
+        if translation.parts > 1:
+            self._split += 1
+            warnings.append(f"too long, translated in {translation.parts} parts")
+        if translation.flag:
+            self._repetitive += 1
+            self._retranslated += translation.mended
+            warnings.append(f"{translation.flag}{', retranslated' if translation.mended else ''}")
+        for warning in warnings:
+            self._listed += 1
+            if self._listed <= _MAX_LISTED:
+                print_stderr(f"{name}: {warning}")
+
+    def report_total(self) -> None:
+        """Report how many warnings there were, if not all were listed."""
+        if self._listed > _MAX_LISTED:
+            print_stderr(
+                f"{self._listed:,} warnings, of which the first {_MAX_LISTED} are listed: "
+                f"{self._split:,} sentences translated in parts, {self._repetitive:,} translations "
+                f"repetitive or too long, {self._retranslated:,} of them retranslated"
+            )
 
 
 def _report_lost(segments: "Sequence[RestoredText]") -> None:

@@ -1,5 +1,6 @@
 """Inspection of a corpus: from fingerprints of its pairs to findings, each with examples."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -16,7 +17,7 @@ from transduce.corpus_check.fingerprint import (
     profile_corpus,
 )
 from transduce.corpus_check.language import mismatched_language
-from transduce.data.corpus import NumberedPair, Pair
+from transduce.data.corpus import NumberedPair, Pair, held_out_size
 
 DataSplit = Literal["training", "validation", "test"]
 """The part of the corpus that a finding is about."""
@@ -133,6 +134,8 @@ class CorpusReport:
     validation_pairs: int
     test_pairs: int
     findings: tuple[Finding, ...]
+    held_out_pairs: int = 0
+    """Training pairs that `train` would hold out, if there are no validation files."""
     pieces_per_word: float = 0.0
     """Average pieces per word of the text used to probe the vocabulary; 0 if there was none."""
     size_warning: str = ""
@@ -146,7 +149,10 @@ class CorpusReport:
         return any(finding.severe for finding in self.findings)
 
     def __str__(self) -> str:
-        sizes = f"{self.training_pairs:,} pairs to train on, {self.validation_pairs:,} to validate"
+        validation = f"{self.validation_pairs:,} to validate"
+        if self.held_out_pairs:
+            validation = f"about {self.held_out_pairs:,} of them held out to validate"
+        sizes = f"{self.training_pairs:,} pairs to train on, {validation}"
         pieces = f"; {self.pieces_per_word:.2f} pieces per word" if self.pieces_per_word else ""
         lines = [f"{sizes}, {self.test_pairs:,} to test{pieces}"]
         lines += [line for line in (self.size_warning, self.language_warning) if line]
@@ -157,9 +163,13 @@ class CorpusReport:
         return "\n".join([*lines, f"{count or 'no'} finding{'s' * (count != 1)}"])
 
 
+_STRAY_BYTE = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of it
+
+
 def _abbreviate(text: str) -> str:
-    """Text on one line, escaped if it is not UTF-8, and truncated."""
-    shown = " ".join(text.encode(errors="backslashreplace").decode().split())
+    """Text on one line, bytes that are not UTF-8 escaped, and truncated."""
+    escaped = _STRAY_BYTE.sub(lambda match: rf"\x{ord(match[0]) - 0xDC00:02x}", text)
+    shown = " ".join(escaped.encode(errors="backslashreplace").decode().split())
     return shown if len(shown) <= _EXAMPLE_WIDTH else f"{shown[: _EXAMPLE_WIDTH - 1]}…"
 
 
@@ -239,6 +249,7 @@ def inspect_corpus(
         training_pairs=blocks.pairs,
         validation_pairs=len(validation),
         test_pairs=len(test),
+        held_out_pairs=0 if validation else held_out_size(blocks.pairs, recipe.data.held_out),
         findings=tuple(findings),
         size_warning=_size_warning(blocks.pairs, training, script=profile.source_script.name),
         language_warning=_language_warning(recipe),
@@ -412,7 +423,10 @@ def _advice(kind: FindingKind, *, part: DataSplit, most: bool) -> str:
     if kind == "shifted":
         return "look for a missing or additional line just before"
     if kind == "not UTF-8":
-        return "convert the file, or drop such pairs by data.not_utf8 = 'drop'"
+        return (
+            "convert the file, if it is Latin-1 by: iconv -f LATIN1 -t UTF-8 FILE > NEW, or drop "
+            "such pairs by data.not_utf8 = 'drop'"
+        )
     return ""
 
 

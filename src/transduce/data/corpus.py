@@ -146,10 +146,14 @@ def clean(
                 _count(counts, counts.changed, reason=change, line=line)
         yield NumberedPair(line, Pair(source, target)) if normalised else numbered
     if not counts.kept and counts.dropped:
-        raise ValueError(
-            f"cleaning left no pair: {counts.summary()}; check that each line holds a source "
-            f"and its translation, and data.max_ratio"
-        )
+        not_utf8 = 2 * counts.dropped.get("not UTF-8", 0) > sum(counts.dropped.values())
+        advice = "check that each line holds a source and its translation, and data.max_ratio"
+        if not_utf8:
+            advice = (
+                "convert the files to UTF-8, if they are Latin-1 by: iconv -f LATIN1 -t UTF-8 "
+                "FILE > NEW"
+            )
+        raise ValueError(f"cleaning left no pair: {counts.summary()}; {advice}")
 
 
 def tidy(text: str) -> str:
@@ -192,7 +196,7 @@ def hold_out(
     Raises:
         ValueError: if the corpus is too small to hold out a pair, or its sources repeat too often.
     """
-    taken = min(count, len(lines) // _HELD_OUT_SHARE)
+    taken = held_out_size(len(lines), count)
     if count and not taken:
         raise ValueError(
             f"a corpus of {len(lines)} pairs is too small to hold out 5 % for validation: "
@@ -216,6 +220,11 @@ def hold_out(
         )
     held = np.flatnonzero(np.isin(group, list(chosen)))
     return frozenset(int(lines[index]) for index in held.tolist())
+
+
+def held_out_size(pairs: int, count: int) -> int:
+    """Return how many pairs are held out: at most `count`, and at most 5 %."""
+    return min(count, pairs // _HELD_OUT_SHARE)
 
 
 def _count(counts: CleaningCounts, by_reason: dict[str, int], *, reason: str, line: int) -> None:
@@ -336,7 +345,9 @@ def _raw_blocks(path: Path) -> Iterator[bytes]:
     except damage_errors() as error:
         raise ValueError(damage_message(path, error)) from error
     except FileNotFoundError as error:
-        raise ValueError(f"{path} does not exist; check data.folder and the file's name") from error
+        raise ValueError(
+            f"{path} does not exist; check its name (a recipe's files lie in data.folder)"
+        ) from error
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
 
