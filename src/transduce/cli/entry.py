@@ -126,8 +126,8 @@ def _usage_error(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "transduce")
     message = error.format_message().rstrip(".")
-    for wording, ours in _VALIDATION_WORDING.items():
-        message = message.replace(wording, ours)
+    for wording, plain in _VALIDATION_WORDING.items():
+        message = message.replace(wording, plain)
     return f"{message} (try `{command} --help`)"
 
 

@@ -114,7 +114,7 @@ class DeepLDocumentAPI:
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of documents."""
-        one = "/v2/document/{document_id}"
+        path = "/v2/document/{document_id}"
         return (
             Operation(
                 "POST",
@@ -128,7 +128,7 @@ class DeepLDocumentAPI:
             ),
             Operation(
                 "POST",
-                one,
+                path,
                 self.status,
                 operation_id="deepl_document_status",
                 request_model=DocumentKey,
@@ -137,7 +137,7 @@ class DeepLDocumentAPI:
             ),
             Operation(
                 "POST",
-                f"{one}/result",
+                f"{path}/result",
                 self.result,
                 operation_id="deepl_document_result",
                 request_model=DocumentKey,

@@ -86,7 +86,7 @@ def test_a_corpus_is_one_or_two_files(count: int):
 
 
 def test_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"none\.en does not exist; check data\.folder"):
+    with pytest.raises(ValueError, match=r"none\.en does not exist; check its name"):
         list(read_pairs([tmp_path / "none.en", write(tmp_path / "a.de", b"eins\n")]))
 
 

@@ -76,7 +76,7 @@ def test_a_wrong_word_in_the_environment_is_named(
 ) -> None:
     monkeypatch.setenv("LT_CHAR_LIMIT", "many")
 
-    refuses(transduce("serve", tmp_path), "LT_CHAR_LIMIT", "valid integer")
+    refuses(transduce("serve", tmp_path), "LT_CHAR_LIMIT", "not a whole number")
 
 
 def test_without_the_packages_of_a_server_the_command_says_what_to_install(
