@@ -367,3 +367,20 @@ def test_the_header_names_the_languages_in_words(open_page: Open, address: str):
     page = open_page(at(address))
 
     expect(page.locator("#model")).to_contain_text("English → German: a model with")
+
+
+def test_the_sentence_can_be_explored_in_every_number(open_page: Open, address: str):
+    page = open_page(at(address))
+    link = page.get_by_role("link", name="Explore every number")
+    expect(link).to_be_visible()
+
+    page = open_page(f"{address}{link.get_attribute('href')}")
+
+    expect(page.locator("#q")).to_have_value(SENTENCE)
+    expect(page.locator("#output")).not_to_be_empty()
+    expect(page.locator("#explorer-content")).to_be_visible()
+    page.locator("#explorer-part").select_option("cross")
+    assert urlsplit(page.url).fragment.endswith(urlencode({"sentence": SENTENCE}))
+    page.locator("#q").fill("a dog")
+    page.locator("#explorer-part").select_option("encoder")
+    expect(page).not_to_have_url(re.compile("sentence"))

@@ -150,6 +150,14 @@ def serve(
     url_prefix: Annotated[
         str, typer.Option(envvar="LT_URL_PREFIX", help="Path under which everything is served.")
     ] = _DEFAULTS.url_prefix,
+    explorer: Annotated[
+        bool,
+        typer.Option(
+            "--explorer",
+            envvar="LT_EXPLORER",
+            help="Serve a page that shows every number of a model; it contains the weights.",
+        ),
+    ] = False,
     disable_web_ui: Annotated[
         bool,
         typer.Option("--disable-web-ui", envvar="LT_DISABLE_WEB_UI", help="Serve the API only."),
@@ -204,6 +212,7 @@ def serve(
         allow_hosts=tuple(host.lower() for host in allow_host or ()),
         allow_origins=tuple(allow_origin or ()),
         url_prefix=url_prefix,
+        explorer=explorer,
         disable_web_ui=disable_web_ui,
         get_api_key_link=get_api_key_link,
         metrics_auth_token=metrics_auth_token,

@@ -5,6 +5,7 @@ The log has one line per request and never contains its text.
 request → RequestMiddleware → router → Endpoint → handler
 """
 
+import asyncio
 import hashlib
 import hmac
 import itertools
@@ -14,6 +15,7 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -50,6 +52,7 @@ from transduce.serve.routing import (
 )
 from transduce.serve.settings import ServerSettings
 from transduce.visualization.attention_view import SCRIPTS
+from transduce.web.page import single_page
 
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -102,7 +105,9 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
         *NativeAPI(registry, settings).operations(),
         _metrics_operation(metrics, settings),
     )
-    pages = () if settings.disable_web_ui else _page_operations()
+    pages = [] if settings.disable_web_ui else _page_operations()
+    if settings.explorer:
+        pages.append(_explorer_operation(registry, settings.beam))
     operations = (*documented, *_document_operations(documented, registry), *pages)
     app = Starlette(
         routes=[
@@ -399,14 +404,49 @@ def _page_operations() -> list[Operation]:
     ]
 
 
+def _explorer_operation(registry: ModelRegistry, beam: int | None) -> Operation:
+    """Return the operation of the models' exported pages, each made at its first request.
+
+    Args:
+        registry: the loaded models.
+        beam: beam size of the server; None is the models'.
+    """
+    responses: dict[str, Response] = {}
+
+    async def handler(request: HTTPRequest) -> Response:
+        name: str = request.path_params["direction"]
+        directions = {direction.name: direction for direction in registry.directions}
+        if name not in directions:
+            raise HTTPError(404, "Not Found")
+        if name not in responses:
+            search = directions[name].translator.search
+            bundle = replace(
+                directions[name].bundle, search=replace(search, beam=beam or search.beam)
+            )
+            try:
+                page = await asyncio.to_thread(single_page, bundle)
+            except ValueError as error:
+                raise HTTPError(404, f"{name} cannot be shown: {error}") from None
+            # Its own policy, by hashes, is in the page.
+            responses[name] = _page_response(page.encode(), HTML, policy="frame-ancestors 'none'")
+        return _revalidated(request, responses[name])
+
+    return Operation(
+        "GET", "/explore/{direction}", handler, operation_id="explorer", error_statuses=(404, 500)
+    )
+
+
 def _file_response(path: Path) -> Response:
-    content = path.read_bytes()
+    return _page_response(path.read_bytes(), _MEDIA_TYPES[path.suffix], policy=PAGE_POLICY)
+
+
+def _page_response(content: bytes, media_type: str, *, policy: str) -> Response:
     headers = {
         "etag": f'"{hashlib.sha256(content).hexdigest()[:32]}"',
-        "content-security-policy": PAGE_POLICY,
+        "content-security-policy": policy,
         **_PAGE_HEADERS,
     }
-    return Response(content, headers=headers, media_type=_MEDIA_TYPES[path.suffix])
+    return Response(content, headers=headers, media_type=media_type)
 
 
 def _revalidated(request: HTTPRequest, response: Response) -> Response:

@@ -65,6 +65,8 @@ class ModelInfo(StrictModel):
     """An example sentence; empty if there is none."""
     calibrated: bool
     """Whether confidence is calibrated."""
+    explorer: str
+    """Path of the page that shows every number of the model; empty if it is not served."""
     limits: RequestLimits
 
 
@@ -382,6 +384,7 @@ def model_info(direction: Direction, settings: ServerSettings) -> ModelInfo:
         beam=direction.translator.search.beam if settings.beam is None else settings.beam,
         example=_example(direction.bundle),
         calibrated=direction.bundle.confidence is not None,
+        explorer=f"explore/{direction.name}" if settings.explorer else "",
         limits=RequestLimits(characters=settings.char_limit),
     )
 

@@ -85,6 +85,8 @@ class ServerSettings:
     allow_origins: tuple[str, ...] = ()
     """Origins of web pages that may use the server besides its own; "*" is any, the default unless
     the address is a loopback one."""
+    explorer: bool = False
+    """Whether to serve the page with every number of a model, which contains its weights."""
     disable_web_ui: bool = False
     """Whether to serve the API without the page."""
     url_prefix: str = ""

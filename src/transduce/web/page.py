@@ -81,23 +81,18 @@ def write_web(bundle: Bundle, out: Path, *, precision: Precision = "float32") ->
             lacks, a weight is too large for float16, or `out` holds something else.
         OSError: if it cannot be written.
     """
-    weights = save(dict(_stored(bundle.model.state_dict(), precision)))
-    description = _description(bundle, weights, precision)
     if out.suffix.lower() in (".html", ".htm"):
         if out.is_dir():
             raise ValueError(f"{out} is a folder: name a file for the page")
         if out.is_file() and _GENERATOR not in out.read_text(encoding="utf-8", errors="replace"):
             raise ValueError(f"{out} is not a page that was exported here: name another file")
-        if len(weights) > _LARGEST_PAGE:
-            raise ValueError(
-                f"{len(weights) / 1e6:.0f} MB of weights are too many for one page: name a folder "
-                f"instead of {out}, or quantize them with float16 or int8"
-            )
-        page = _page(description, base64.b64encode(weights).decode())
+        page = single_page(bundle, precision=precision)
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(out) as stream:
             stream.write(page.encode())
         return
+    weights = save(dict(_stored(bundle.model.state_dict(), precision)))
+    description = _description(bundle, weights, precision)
     digest = hashlib.sha256(weights).hexdigest()[:8]
     parts = {
         f"weights-{digest}-{number}.bin": weights[start : start + _PART]
@@ -108,6 +103,26 @@ def write_web(bundle: Bundle, out: Path, *, precision: Precision = "float32") ->
             (fresh / name).write_bytes(part)
         description["weights"]["parts"] = list(parts)
         (fresh / INDEX).write_text(_page(description, ""), encoding="utf-8")
+
+
+def single_page(bundle: Bundle, *, precision: Precision = "float32") -> str:
+    """Return a page that contains the weights.
+
+    Args:
+        bundle: the model.
+        precision: type of the weights in the page.
+
+    Raises:
+        ValueError: as `write_web`.
+    """
+    weights = save(dict(_stored(bundle.model.state_dict(), precision)))
+    if len(weights) > _LARGEST_PAGE:
+        raise ValueError(
+            f"{len(weights) / 1e6:.0f} MB of weights are too many for one page: export a folder, "
+            f"or quantize them with float16 or int8"
+        )
+    description = _description(bundle, weights, precision)
+    return _page(description, base64.b64encode(weights).decode())
 
 
 def is_replaceable(folder: Path) -> bool:

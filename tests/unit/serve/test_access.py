@@ -186,3 +186,32 @@ def test_variables_without_effect_are_named(capsys: pytest.CaptureFixture[str]) 
     warn_of_unsupported({"LT_SSL": "true", "LT_HOST": "::", "LT_DEBUG": "", "HOME": "/root"})
 
     assert capsys.readouterr().err == "WARNING: LT_SSL is not supported and has no effect\n"
+
+
+def test_the_explorer_is_served_on_request_alone(serve: Serve) -> None:
+    served = serve("en-de")
+    assert served.ask("GET", "/explore/en-de").status_code == 404
+    assert served.ask("GET", "/api/models").json()[0]["explorer"] == ""
+
+    served = serve("en-de", settings=ServerSettings(explorer=True))
+    (model,) = served.ask("GET", "/api/models").json()
+    page = served.ask("GET", f"/{model['explorer']}")
+
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert '<meta name="generator" content="transduce' in page.text
+    again = {"if-none-match": page.headers["etag"]}
+    assert served.ask("GET", "/explore/en-de", headers=again).status_code == 304
+    assert served.ask("GET", "/explore/de-en").status_code == 404
+
+
+def test_a_model_too_large_for_the_explorer_is_refused(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transduce.web.page._LARGEST_PAGE", 100)
+    served = serve("en-de", settings=ServerSettings(explorer=True))
+
+    refused = served.ask("GET", "/explore/en-de")
+
+    assert refused.status_code == 404
+    assert refused.json()["error"].startswith("en-de cannot be shown: ")

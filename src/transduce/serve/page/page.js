@@ -168,6 +168,10 @@ const showDetails = () => {
   if (!sentences.length) return;
   showSentenceChoice(sentences);
   const sentence = sentences[selected];
+  const { explorer } = currentModel();
+  $("explore").hidden = !explorer;
+  // A browser sends no fragment: the sentence stays on this device.
+  $("explore").href = `${explorer}#sentence=${encodeURIComponent(sentence.source)}`;
   showConfidence($("confidence"), sentence, currentModel().calibrated);
   showAlternatives($("alternatives"), sentence, (text) => revise(selected, text, null));
   $("attention").setAttribute("aria-busy", "true");

@@ -387,6 +387,9 @@
     const { part, layer, head, token, step } = view;
     const address = new URLSearchParams({ part, layer: layer + 1, head: head + 1, token: token + 1 });
     if (step) address.set("step", step);
+    const sentence = new URLSearchParams(location.hash.slice(1)).get("sentence");
+    // A sentence stays in the address only if it came from there.
+    if (sentence && sentence === document.getElementById("q").value) address.set("sentence", sentence);
     history.replaceState(null, "", `#${address}`);
     synchronise();
     if (exploration) render();

@@ -94,7 +94,7 @@
       ...alternatives.map(({ text, score }) => {
         const item = document.createElement("li");
         const line = document.createElement("div");
-        line.className = "best";
+        line.className = "plain";
         const value = document.createElement("span");
         value.className = "score";
         value.textContent = score.toFixed(2).replace("-", "−");
@@ -125,6 +125,11 @@
   beam.addEventListener("change", request);
   element("stop").addEventListener("click", stop);
   addEventListener("keydown", ({ key }) => key === "Escape" && stop());
+  const linked = new URLSearchParams(location.hash.slice(1)).get("sentence");
+  if (linked) {
+    input.value = linked;
+    input.dispatchEvent(new Event("input"));
+  }
   element("clear").addEventListener("click", () => {
     input.value = "";
     input.dispatchEvent(new Event("input"));
