@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.conftest import SHAPE, made
 
-from transduce.model.trace import trace
+from transduce.model.trace import intermediate_results, trace
 from transduce.model.transformer import Transformer
 
 SOURCE, TARGET = (3, 5, 7, 11, 0), (2, 4, 0)
@@ -64,3 +64,31 @@ def test_a_side_without_ids_is_refused(tiny: Transformer, side: str):
 
     with pytest.raises(ValueError, match=f"the {side} has no ids"):
         trace(tiny, sides["source"], sides["target"])
+
+
+def test_every_number_agrees_with_the_weights_and_log_probabilities():
+    model = made(SHAPE).eval()
+    source, target = [5, 6, 7, 0], [9, 8, 0]
+
+    results, expected = intermediate_results(model, source, target), trace(model, source, target)
+
+    for part, name in (("encoder", "self"), ("decoder", "self"), ("decoder", "cross")):
+        weights = getattr(expected, "cross" if name == "cross" else part)
+        for layer, matrix in enumerate(weights):
+            assert torch.equal(results[f"{part}.{layer}.{name}_attention.weights"], matrix)
+    log_probs = results["logits"][:, : SHAPE.pad].log_softmax(-1)
+    torch.testing.assert_close(log_probs[range(3), target], expected.log_probs)
+
+
+def test_the_mean_and_variance_are_those_of_what_is_normalised():
+    model = made(SHAPE).eval()
+
+    results = intermediate_results(model, [5, 6, 0], [9, 0])
+
+    total = results["decoder.0.cross_attention_norm.sum"]
+    mean = results["decoder.0.cross_attention_norm.mean"][:, None]
+    variance = results["decoder.0.cross_attention_norm.variance"][:, None]
+    norm = next(iter(model.decoder)).cross_attention_norm.norm
+    output = (total - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
+    torch.testing.assert_close(output, results["decoder.0.cross_attention_output"])
+    assert results["decoder.0.self_attention.masked_scores"][0, 0, 1] == -torch.inf

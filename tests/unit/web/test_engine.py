@@ -15,7 +15,7 @@ from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.attention import Attention
 from transduce.model.config import ModelConfig
 from transduce.model.layers import Positions
-from transduce.model.trace import trace
+from transduce.model.trace import intermediate_results, trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import Request, SearchConfig
 
@@ -181,6 +181,37 @@ answer({
         tensor = getattr(expected, part)
         recorded = torch.tensor(answer[part]).view_as(tensor)
         torch.testing.assert_close(recorded, tensor, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["paper", "pre-norm", "silu", "learned positions", "local"])
+def test_every_number_is_that_of_torch(name: str, tmp_path: Path):
+    model = model_of(CONFIGS[name])
+    pad = model.config.pad
+    source, target = [5, 6, 7, 2, 11, 0], [9, 8, 4, 0]
+    answer = run_node(
+        LOAD
+        + """
+const { trace } = await import(`${engine}/trace.js`);
+const tensors = trace(model, payload.source, payload.target);
+const numbers = ({ data }) => Array.from(data, (value) => (value === -Infinity ? null : value));
+answer(Object.fromEntries([...tensors].map(([name, value]) =>
+  [name, Array.isArray(value) ? value.flatMap(numbers) : numbers(value)])));
+""",
+        payload_of(model, tmp_path, source=source, target=[pad, *target[:-1]]),
+    )
+    expected = intermediate_results(model, source, target)
+
+    for key, values in answer.items():
+        part, _, output = key.rpartition(".")
+        tensor = expected[f"{part}.feed_forward_output" if output == "output" else key]
+        if output in ("queries", "keys", "values"):
+            tensor = tensor.transpose(0, 1)  # JavaScript keeps the heads side by side
+        numbers = torch.tensor([-torch.inf if value is None else value for value in values])
+        torch.testing.assert_close(
+            numbers.view(tensor.shape), tensor.contiguous(), atol=3e-5, rtol=3e-5, msg=key
+        )
+    missing = {name.rpartition(".")[2] for name in {*expected} - {*answer}}
+    assert missing == {"mean", "variance", "feed_forward_output"}
 
 
 SWITCHES: list[tuple[dict[str, Any], str]] = [
