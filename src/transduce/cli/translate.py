@@ -4,9 +4,10 @@ import json
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
-from itertools import islice
+from itertools import count as count_from
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -14,11 +15,13 @@ import typer
 
 from transduce.cli.app import Device, Ensemble, ModelFolder, Threads, Workers, app, print_stderr
 from transduce.cli.translate_documents import (
-    Format,
+    LINES,
     WarningLog,
+    chosen_format,
     read_input_document,
     translate_document,
 )
+from transduce.documents.registry import FORMAT_NAMES
 from transduce.io.atomic_folder import MANIFEST, sha256
 from transduce.io.machine import VERSION
 from transduce.io.resumable import LineOutput, resumable_output
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from transduce.inference.engines.ct2_runtime import Plan
     from transduce.inference.glossary import Term
     from transduce.inference.translator import Translation, Translator
+    from transduce.memory.store import Match
 
 _PLACES = (
     "text",
@@ -54,6 +58,8 @@ class _OutputOptions(NamedTuple):
     """Whether to translate line by line, for a person who types."""
     settings: Mapping[str, str]
     """What determines the translations, besides the input."""
+    memory: "Callable[[str, str], Match | None] | None" = None
+    """Looks up a line and the one before it."""
 
 
 @app.command()
@@ -69,8 +75,14 @@ def translate(
         typer.Option("--output", "-o", help="Output file, written atomically [default: stdout]."),
     ] = None,
     form: Annotated[
-        Format, typer.Option("--format", help="One sentence per line, or a document format.")
-    ] = "lines",
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help=f"lines (one sentence per line) or a document: {', '.join(FORMAT_NAMES)} "
+            "[default: by the file's ending, else lines].",
+        ),
+    ] = None,
     also: Ensemble = None,
     beam: Annotated[
         int | None, typer.Option(help="Beam size, or number of samples [default: the model's].")
@@ -90,6 +102,14 @@ def translate(
     glossary: Annotated[
         Path | None,
         typer.Option(help="Enforce terms: a file of source TAB target; stderr reports the count."),
+    ] = None,
+    memory: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="STORE|TMX",
+            help="Take lines that a translation memory has from it; stderr reports the count, "
+            '--json marks them ("memory").',
+        ),
     ] = None,
     protect: Annotated[
         list[str] | None,
@@ -126,12 +146,10 @@ def translate(
     ] = 1.0,
     seed: Annotated[int, typer.Option(help="Random seed for sampling.")] = 1,
     nbest: Annotated[
-        int | None,
-        typer.Option(help="Print the N best translations, as: line, rank, score, text."),
+        int | None, typer.Option(help="Print the N best translations, as: line, rank, score, text.")
     ] = None,
     as_json: Annotated[
-        bool,
-        typer.Option("--json", help="One JSON object per line: text, scores, pieces, flags."),
+        bool, typer.Option("--json", help="One JSON object per line: text, scores, pieces, flags.")
     ] = False,
     confidence: Annotated[
         bool,
@@ -165,8 +183,9 @@ def translate(
     """Translate text line by line, or a document.
 
     Every input line gives one output line; empty lines stay empty, and a line too long for the
-    model is translated in parts, which stderr reports. With --format the document is segmented into
-    sentences, and everything else is kept: white space, tags, {name}, addresses, times.
+    model is translated in parts, which stderr reports. A document (--format, or a file's ending
+    other than .txt) is segmented into sentences, and everything else is kept: white space, tags,
+    {name}, addresses, times.
 
     Examples:
 
@@ -188,21 +207,21 @@ def translate(
         raise ValueError(
             "--temperature, --top-k, --top-p and --seed are for sampling: add --sample"
         )
-    if form != "lines":
+    form = chosen_format(form, input, output)
+    if form != LINES:
         per_line = {"nbest": nbest, "json": as_json, "confidence": confidence, "align": align}
-        _check_document_options({**per_line, "prefix": prefix}, form=form)
-    document = None if form == "lines" else read_input_document(input, form, text=text)
+        _check_document_options({**per_line, "prefix": prefix, "memory": memory}, form=form)
+    if memory and (align or prefix or nbest is not None or (confidence and not as_json)):
+        raise ValueError(
+            "--memory replaces translations: leave out --align, --prefix, --nbest and --confidence"
+        )
+    document = None if form == LINES else read_input_document(input, form, text=text)
     # Open the input before torch is imported: a wrong name fails at once.
     opened = open_lines(input) if document is None and text is None else None
     with opened or nullcontext(iter((text or "").split("\n"))) as lines:
         from transduce.inference.engines.parallel import enable_worker_processes
         from transduce.inference.glossary import read_glossary
-        from transduce.inference.translator import (
-            BATCH_TOKENS,
-            Extras,
-            Translator,
-            translate_texts,
-        )
+        from transduce.inference.translator import BATCH_TOKENS, Extras, Translator, translate_texts
         from transduce.search.config import DecodingConstraints, SamplingConfig
         from transduce.train.distributed import find_device
 
@@ -224,6 +243,7 @@ def translate(
             compute_type=compute_type,
             shortlist=shortlist,
         )
+        look_up, memory_state = _open_memory(memory, model) if memory else (None, "")
         if confidence:
             _check_calibrated(translator, model)
         if beam is None and nbest is not None:
@@ -263,7 +283,10 @@ def translate(
             return
         interactive = input is None and text is None and sys.stdin.isatty()
         settings = _output_settings(given, [model, *(also or ())], terms=terms)
-        options = _OutputOptions(output, align, nbest, as_json, confidence, interactive, settings)
+        settings = {**settings, "memory": memory_state}
+        options = _OutputOptions(
+            *(output, align, nbest, as_json, confidence, interactive, settings), memory=look_up
+        )
         _translate_lines(translator, run, lines, terms=terms, options=options)
 
 
@@ -280,6 +303,7 @@ def _translate_lines(
     from transduce.inference.glossary import GlossaryReport, glossary_report
 
     applied, log = GlossaryReport(), WarningLog()
+    previous, taken = "", 0
     chunk_size = 1 if options.interactive else _CHUNK
     # The counter's line and a typed one would overwrite each other.
     counter = nullcontext(lambda lines: None) if options.interactive else line_counter(sys.stderr)
@@ -297,9 +321,17 @@ def _translate_lines(
                 first_line=done + 1,
                 progress=lambda lines_done, before=done: count(before + lines_done),
             )
-            for number, translation in enumerate(translations, done + 1):
+            matches = _matches(options, [previous, *chunk])
+            previous, taken = chunk[-1], taken + sum(match is not None for match in matches)
+            translations = [
+                _remembered(translation, match) if match else translation
+                for translation, match in zip(translations, matches, strict=True)
+            ]
+            for number, translation, match in zip(
+                count_from(done + 1), translations, matches, strict=False
+            ):
                 log.report(translation, name=f"line {number}")
-                out.write(_format(number, translation, options=options))
+                out.write(_format(number, translation, options=options, match=match))
                 if options.align is not None:
                     out.write(f"{translator.alignment(translation)}\n", stream=1)
             out.commit(chunk)
@@ -307,6 +339,8 @@ def _translate_lines(
             applied += glossary_report(texts, terms, first_line=done + 1)
             done += len(chunk)
     log.report_total()
+    if options.memory:
+        print_stderr(f"translation memory: {taken:,} lines")
     if terms:
         print_stderr(applied.summary())
 
@@ -405,12 +439,13 @@ def _check_options(
         )
 
 
-def _check_document_options(options: Mapping[str, object], *, form: Format) -> None:
+def _check_document_options(options: Mapping[str, object], *, form: str) -> None:
     """Refuse options for single lines."""
     for name, value in options.items():
         if value:
             raise ValueError(
-                f"--{name} works on single lines: leave it out, or leave out --format {form}"
+                f"--{name} works on single lines, not with --format {form}: leave it out, or add "
+                f"--format {LINES}"
             )
 
 
@@ -422,10 +457,53 @@ def _check_calibrated(translator: "Translator", model: Path) -> None:
         )
 
 
-def _format(number: int, translation: "Translation", *, options: _OutputOptions) -> str:
+def _open_memory(path: Path, model: Path) -> "tuple[Callable[[str, str], Match | None], str]":
+    """Return what looks up a line and the one before it, and what changes with the memory."""
+    from transduce.bundle.bundle import Bundle, find_bundle
+    from transduce.memory.tmx import open_memory
+
+    named = Bundle.load(find_bundle(model)).languages
+    if named.missing:
+        raise ValueError(f"{model} has no languages for --memory: run `transduce relabel` once")
+    languages = (named.source, named.target)
+    memory = open_memory(path, languages=languages)
+
+    def look_up(line: str, before: str) -> "Match | None":
+        return memory.exact(line, languages=languages, context=before)
+
+    return look_up, sha256(path) if memory.in_memory else memory.state
+
+
+def _matches(options: _OutputOptions, lines: Sequence[str]) -> "list[Match | None]":
+    """Look up all lines but the first, each with the one before it."""
+    look_up = options.memory
+    pairs = pairwise(lines)
+    return [look_up(line, before) if look_up else None for before, line in pairs]
+
+
+def _remembered(translation: "Translation", match: "Match") -> "Translation":
+    """Replace a model's translation by that of the memory, which has no scores."""
+    return replace(
+        translation,
+        text=" ".join(match.entry.target.split()),
+        **{"score": 0.0, "ids": (), "pieces": (), "log_probs": (), "parts": 1, "flag": ""},
+        **{"mended": False, "confidence": None, "unfamiliar": False, "words": ()},
+    )
+
+
+def _format(
+    number: int, translation: "Translation", *, options: _OutputOptions, match: "Match | None"
+) -> str:
     """Format a translation as lines of the output."""
     if options.as_json:
-        return json.dumps({"line": number, **asdict(translation)}, ensure_ascii=False) + "\n"
+        fields: dict[str, object] = {"line": number, **asdict(translation)}
+        if options.memory:
+            fields["memory"] = match and {
+                "score": match.score,
+                "in_context": match.in_context,
+                "origin": match.entry.origin,
+            }
+        return json.dumps(fields, ensure_ascii=False) + "\n"
     if options.nbest is not None:
         return "".join(
             f"{number}\t{rank}\t{candidate.score:.4f}\t{candidate.text}\n"

@@ -3,28 +3,50 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from transduce.cli.app import print_stderr
-from transduce.io.streams import open_output, read_content
+from transduce.documents.registry import FORMAT_NAMES, format_named, format_of_file
+from transduce.io.streams import open_output, read_content, split_compression
 
 if TYPE_CHECKING:
-    from transduce.documents.formats import Document
+    from transduce.documents.document import Document
     from transduce.documents.markup import RestoredText
     from transduce.inference.glossary import Term
     from transduce.inference.translator import Translation
 
-Format = Literal["lines", "text", "html", "srt", "vtt", "po"]
+LINES = "lines"
+"""Name of the format of one sentence per line."""
 
 _MAX_LISTED = 20  # warnings, and lost placeholders
 
 
-def read_input_document(file: Path | None, form: Format, *, text: str | None = None) -> "Document":
+def chosen_format(form: str | None, input: Path | None, output: Path | None) -> str:
+    """Return the name of the format: the option's, or that of the ending of a file's name.
+
+    Text files hold one sentence per line unless `--format text` is given.
+
+    Raises:
+        ValueError: for an unknown name, or a binary format that would be written to a terminal.
+    """
+    if form is not None and form not in (LINES, *FORMAT_NAMES):
+        names = ", ".join((LINES, *FORMAT_NAMES))
+        raise ValueError(f"--format must be one of {names}, not {form!r}")
+    file = output if input is None else input
+    guess = format_of_file(split_compression(file.name)[0]) if file is not None else None
+    name = form or (guess.name if guess is not None and guess.name != "text" else LINES)
+    row = format_named(name)
+    if row is not None and row.binary and output is None and sys.stdout.isatty():
+        raise ValueError(f"a {name} document is binary: name a file for it by --output")
+    return name
+
+
+def read_input_document(file: Path | None, form: str, *, text: str | None = None) -> "Document":
     """Read a document from a file, or from stdin if `file` is None.
 
     Args:
         file: None means stdin.
-        form: its format.
+        form: name of its format.
         text: the document itself, instead of a file.
 
     Raises:
@@ -38,7 +60,7 @@ def read_input_document(file: Path | None, form: Format, *, text: str | None = N
         name, content = "text", text.encode(errors="surrogateescape")
     else:
         content = sys.stdin.buffer.read() if file is None else read_content(file)
-    return read_document(name, content, ending=".txt" if form == "text" else f".{form}")
+    return read_document(name, content, form=form)
 
 
 def translate_document(
@@ -66,7 +88,7 @@ def translate_document(
         print_stderr(engine)
         segments = translate_texts(
             [segment.text for segment in document.segments],
-            markup=document.markup,
+            markup=[segment.markup for segment in document.segments],
             progress=count,
             on_translation=sentences.append,
         )

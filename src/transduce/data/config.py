@@ -62,6 +62,39 @@ class BatchConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AugmentConfig:
+    """Shares of the training pairs that are varied each time they are used; see `augmentation`.
+
+    Raises:
+        ValueError: if a value is out of range; the message names the setting and the value.
+    """
+
+    upper_case: float = 0.0
+    """Both sides in upper case (typically 0.07)."""
+
+    title_case: float = 0.0
+    """Every word of both sides with a capital (typically 0.05)."""
+
+    typing_errors: float = 0.0
+    """Errors in a tenth of the source's words (typically 0.05)."""
+
+    no_end_punctuation: float = 0.0
+    """Both sides without their final punctuation (typically 0.2)."""
+
+    def __post_init__(self) -> None:
+        for name in ("upper_case", "title_case", "typing_errors", "no_end_punctuation"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"augment.{name} must be in [0, 1], not {getattr(self, name)}")
+        if self.upper_case + self.title_case > 1.0:
+            raise ValueError("augment.upper_case and augment.title_case must not exceed 1 together")
+
+    @property
+    def active(self) -> bool:
+        """Whether any pair is varied."""
+        return self != AugmentConfig()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Languages:
     """Translation direction: language codes, and display names.
 
@@ -78,6 +111,12 @@ class Languages:
     source_name: str = ""
     target_name: str = ""
     """Display names ("English", "German"); the code if empty."""
+
+    @property
+    def codes(self) -> tuple[str, str]:
+        """Both codes, or two empty texts if they are the default."""
+        named = (self.source, self.target) != ("source", "target")
+        return (self.source, self.target) if named else ("", "")
 
     def __post_init__(self) -> None:
         for side, code in (("source", self.source), ("target", self.target)):
@@ -115,7 +154,8 @@ class CorpusConfig:
     """Base folder of relative file names (itself relative to the working directory)."""
 
     train: tuple[str, ...] = ()
-    """Two files (source, target), or one TSV file of two columns; plain or compressed."""
+    """Two files (source, target), or one of pairs: TSV of two columns, .tmx, .xlf, .xliff, .jsonl;
+    plain or compressed."""
 
     validation: tuple[str, ...] = ()
     """As `train`. If empty, `held_out` pairs of `train` are held out and never trained on, with all
@@ -145,7 +185,7 @@ class CorpusConfig:
             count = len(getattr(self, name))
             if count > 2:
                 raise ValueError(
-                    f"data.{name} must be two files (source, target) or one TSV file, "
+                    f"data.{name} must be two files (source, target) or one of pairs, "
                     f"not {count} files"
                 )
         if self.not_utf8 not in ("refuse", "drop"):

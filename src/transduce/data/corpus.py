@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
+from transduce.data.pair_files import LanguageCodes, pair_reader
 from transduce.io.streams import damage_errors, damage_message, encoding_error, open_compressed
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
@@ -85,12 +86,18 @@ class CleaningCounts:
 
 
 def read_pairs(
-    files: Sequence[Path], *, not_utf8: Literal["refuse", "drop"] = "refuse"
+    files: Sequence[Path],
+    *,
+    not_utf8: Literal["refuse", "drop"] = "refuse",
+    languages: LanguageCodes = ("", ""),
 ) -> Iterator[NumberedPair]:
-    """Stream the pairs of two parallel files, or of one TSV file of two columns.
+    """Stream the pairs of two parallel files, or of one file: TSV, TMX, XLIFF or JSON lines.
 
     Args:
-        files: source and target, or one TSV; they may be compressed by gzip, xz or Zstandard.
+        files: source and target, or one of pairs, by its ending (.tmx, .xlf, .xliff, .jsonl; others
+            are TSV of two columns); they may be compressed by gzip, xz or Zstandard.
+        languages: codes of source and target, which a file may name; without them the first is the
+            source. Pairs of other languages have empty sides.
         not_utf8: for lines that are not UTF-8, "refuse" raises; "drop" yields them with lone
             surrogates, for `clean` to drop and count.
 
@@ -104,8 +111,13 @@ def read_pairs(
     """
     if len(files) not in (1, 2):
         raise ValueError(
-            f"a corpus is two files (source, target) or one TSV file, not {len(files)} files"
+            "a corpus is two files (source, target) or one of pairs (TSV, TMX, XLIFF, JSON lines), "
+            f"not {len(files)} files"
         )
+    reader = pair_reader(files[0]) if len(files) == 1 else None
+    if reader is not None:
+        units = enumerate(reader(files[0], languages), start=1)
+        return _not_empty((NumberedPair(n, Pair(*pair)) for n, pair in units), files=files)
     strict = not_utf8 == "refuse"
     texts = [itertools.chain.from_iterable(_decoded(path, strict=strict)) for path in files]
     pairs = _columns(files[0], texts[0]) if len(files) == 1 else _sides(files, texts)

@@ -1,9 +1,10 @@
 """The loader: turns planned updates into batches, one update ahead of training.
 
-With subword regularisation a sentence is segmented anew each time it is used: BPE-dropout
-(Provilkov et al. 2020) for BPE, sampling (Kudo 2018) for unigram. The random state depends on seed,
-update and pair only, so a resumed run sees the same pieces as an uninterrupted one, however an
-update is split into micro-batches.
+With augmentation some pairs are varied as text and encoded again. With subword regularisation a
+sentence is segmented anew each time it is used: BPE-dropout (Provilkov et al. 2020) for BPE,
+sampling (Kudo 2018) for unigram. The random state depends on seed, update and pair only, so a
+resumed run sees the same pieces as an uninterrupted one, however an update is split into
+micro-batches.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -14,7 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transduce.data.augmentation import draw_variations
 from transduce.data.batch import Batch, Ids, collate
+from transduce.data.config import AugmentConfig
+from transduce.data.corpus import Pair
 from transduce.data.sampler import Pairs, Sampler, SamplerState, UpdatePlan
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
@@ -43,6 +47,7 @@ class Loader:
         sampler: Sampler,
         tokenizer: Tokenizer,
         sampling: float = 0.0,
+        augment: AugmentConfig | None = None,
         seed: int = 0,
         rank: int = 0,
     ) -> None:
@@ -53,13 +58,15 @@ class Loader:
             sampler: plans the updates.
             tokenizer: the one that encoded the pairs.
             sampling: `BatchConfig.subword_sampling`; 0 uses the stored ids.
-            seed: random seed of subword sampling.
+            augment: variations of the text; None varies nothing.
+            seed: random seed of subword sampling and augmentation.
             rank: this process's rank.
         """
         self._store = store
         self._sampler = sampler
         self._sides = (tokenizer, tokenizer.target)
         self._sampling = sampling
+        self._augment = augment or AugmentConfig()
         self._seed = seed
         self._rank = rank
 
@@ -91,9 +98,12 @@ class Loader:
         targets: list[Ids] = [self._store.target(index) for index in indices]
         source, target = self._sides
         self._check(indices, [*sources, *targets], pad=source.pad)
+        # One generator per pair, for its source first and then its target.
+        rngs = [Random(f"{self._seed}/{state.epoch}/{state.update}/{i}") for i in indices]
+        if self._augment.active:
+            varied = [self._vary(*pair) for pair in zip(sources, targets, rngs, strict=True)]
+            sources, targets = map(list, zip(*varied, strict=True))
         if self._sampling:
-            # One generator per pair, for its source first and then its target.
-            rngs = [Random(f"{self._seed}/{state.epoch}/{state.update}/{i}") for i in indices]
             sources = list(map(partial(self._resample_subwords, source), sources, rngs))
             targets = list(map(partial(self._resample_subwords, target), targets, rngs))
         return collate(sources, targets, pad=source.pad, eos=source.EOS)
@@ -108,6 +118,24 @@ class Loader:
                 f"the prepared corpus has id {wrong} near line {min(lines)}, but the vocabulary's "
                 f"ids end at {pad - 1}: prepare the corpus again"
             )
+
+    def _vary(self, source: Ids, target: Ids, rng: Random) -> tuple[Ids, Ids]:
+        """Vary a pair as text; return it as it is where the text does not tell its pieces."""
+        variations = draw_variations(self._augment, rng)
+        if not variations:
+            return source, target
+        ids = [list(map(int, side)) for side in (source, target)]
+        pair = Pair(*(side.decode(numbers) for side, numbers in zip(self._sides, ids, strict=True)))
+        if self._encode(pair) != ids:
+            return source, target
+        for variation in variations:
+            pair = variation(pair, rng)
+        varied = self._encode(pair)
+        longest = self._store.metadata.max_pieces
+        return (varied[0], varied[1]) if max(map(len, varied)) <= longest else (source, target)
+
+    def _encode(self, pair: Pair) -> list[list[int]]:
+        return [side.encode(text) for side, text in zip(self._sides, pair, strict=True)]
 
     def _resample_subwords(self, tokenizer: Tokenizer, ids: Ids, rng: Random) -> Ids:
         """Resample the segmentation; return the stored one if the new exceeds `max_pieces`."""

@@ -1,12 +1,7 @@
 """SentencePiece model files read directly: their pieces, additional pieces, subword sampling.
 
-SentencePiece stores a model as one protocol buffer message, with one `pieces` field per piece:
-
-    pieces          = 1 {string piece = 1; float score = 2; enum type = 3 [default NORMAL]}
-    trainer_spec    = 2 {...; enum model_type = 3; ...}
-    normalizer_spec = 3 {...; bool add_dummy_prefix = 3; ...}
-
-_PIECES, _TRAINER, _NORMALIZER, _DENORMALIZER, _PROTECTED = 1, 2, 3, 5, 9000
+A file is one protocol buffer message, `ModelProto`. Patterns of protected spans are a field of our
+own in it, which SentencePiece keeps and ignores.
 
 The library can sample subwords, but since 0.2.2 its random numbers differ between processes
 whatever the seed, so a resumed run would see other pieces than an uninterrupted one. Hence
@@ -15,11 +10,14 @@ whatever the seed, so a resumed run would see other pieces than an uninterrupted
 
 import json
 import math
-import struct
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyright: ignore[reportAttributeAccessIssue]
 
 NORMAL: Final = 1
 BYTE: Final = 6
@@ -27,11 +25,7 @@ BYTE: Final = 6
 UNUSED: Final = 5
 """The piece type that segmentation must avoid."""
 
-_PIECES, _TRAINER, _NORMALIZER, _DENORMALIZER, _PROTECTED = 1, 2, 3, 5, 9000
-_TEXT, _SCORE, _TYPE = 1, 2, 3
-_MODEL_TYPE, _SUFFIX, _BYTE_FALLBACK, _UNKNOWN_SURFACE = 3, 24, 35, 44
-_CHARSMAP, _DUMMY_PREFIX, _REMOVE_EXTRA, _ESCAPE = 2, 3, 4, 5
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
+_PROTECTED = 9000  # number of our field
 _MODEL_TYPES: dict[int, Literal["unigram", "bpe", "char"]] = {1: "unigram", 2: "bpe", 4: "char"}
 _DAMAGED = "the tokenizer model is damaged; copy or train it again"
 
@@ -77,20 +71,13 @@ class SegmentationOptions:
     """Whether decoded text is changed by rules."""
 
 
-class _Field(NamedTuple):
-    number: int
-    value: int | bytes
-    end: int
-    """Offset of the next field."""
-
-
 def read_pieces(data: bytes) -> list[VocabularyPiece]:
     """Read the vocabulary of a SentencePiece model, in id order.
 
     Raises:
         ValueError: if `data` is not a SentencePiece model.
     """
-    return [_parse_piece(field.value) for field in _fields(data) if field.number == _PIECES]
+    return [VocabularyPiece(entry.piece, entry.score, entry.type) for entry in _parse(data).pieces]
 
 
 def read_model_type(data: bytes) -> Literal["unigram", "bpe", "char"]:
@@ -99,13 +86,7 @@ def read_model_type(data: bytes) -> Literal["unigram", "bpe", "char"]:
     Raises:
         ValueError: if it is not unigram, BPE or char.
     """
-    model_type = 1  # the format's default
-    for trainer in _fields(data):
-        if trainer.number == _TRAINER and isinstance(trainer.value, bytes):
-            for field in _fields(trainer.value):
-                if field.number == _MODEL_TYPE and isinstance(field.value, int):
-                    model_type = field.value
-                    break
+    model_type = _parse(data).trainer_spec.model_type
     if model_type not in _MODEL_TYPES:
         raise ValueError(f"the tokenizer model is of type {model_type}, not unigram, BPE or char")
     return _MODEL_TYPES[model_type]
@@ -117,28 +98,27 @@ def read_options(data: bytes) -> SegmentationOptions:
     Raises:
         ValueError: if `data` is not a SentencePiece model.
     """
-    trainer, normalizer = _merged_fields(data, _TRAINER), _merged_fields(data, _NORMALIZER)
-    charsmap = normalizer.get(_CHARSMAP, b"")
-    surface = trainer.get(_UNKNOWN_SURFACE, SegmentationOptions().unknown_surface.encode())
-    if isinstance(charsmap, int) or isinstance(surface, int):
-        raise ValueError(_DAMAGED)
+    model = _parse(data)
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
     return SegmentationOptions(
-        charsmap=charsmap,
-        add_dummy_prefix=bool(normalizer.get(_DUMMY_PREFIX, True)),
-        remove_extra_whitespaces=bool(normalizer.get(_REMOVE_EXTRA, True)),
-        escape_whitespaces=bool(normalizer.get(_ESCAPE, True)),
-        whitespace_as_suffix=bool(trainer.get(_SUFFIX, False)),
-        byte_fallback=bool(trainer.get(_BYTE_FALLBACK, False)),
-        unknown_surface=surface.decode(),
-        denormalizes=bool(_merged_fields(data, _DENORMALIZER).get(_CHARSMAP)),
+        charsmap=normalizer.precompiled_charsmap,
+        add_dummy_prefix=normalizer.add_dummy_prefix,
+        remove_extra_whitespaces=normalizer.remove_extra_whitespaces,
+        escape_whitespaces=normalizer.escape_whitespaces,
+        whitespace_as_suffix=trainer.treat_whitespace_as_suffix,
+        byte_fallback=trainer.byte_fallback,
+        unknown_surface=trainer.unk_surface,
+        denormalizes=bool(model.denormalizer_spec.precompiled_charsmap),
     )
 
 
 def append_pieces(data: bytes, pieces: Iterable[VocabularyPiece]) -> bytes:
     """Append pieces to a model; existing ids do not change."""
-    end = max(field.end for field in _fields(data) if field.number == _PIECES)
-    added = b"".join(_message(_PIECES, _serialize_piece(piece)) for piece in pieces)
-    return data[:end] + added + data[end:]
+    model = _parse(data)
+    for text, score, kind in pieces:
+        # NORMAL is the format's default, which SentencePiece does not write.
+        model.pieces.add(piece=text, score=score, type=kind if kind != NORMAL else None)
+    return model.SerializeToString()
 
 
 def read_protected(data: bytes) -> tuple[str, ...]:
@@ -147,12 +127,10 @@ def read_protected(data: bytes) -> tuple[str, ...]:
     Raises:
         ValueError: if `data` is damaged.
     """
-    stored = [field.value for field in _fields(data) if field.number == _PROTECTED]
+    stored = [f.data for f in UnknownFieldSet(_parse(data)) if f.field_number == _PROTECTED]
     try:
-        patterns: object = json.loads(stored[-1]) if isinstance(stored[-1], bytes) else None
-    except IndexError:
-        return ()
-    except (ValueError, RecursionError):
+        patterns: object = json.loads(stored[-1]) if stored else []
+    except (ValueError, TypeError, RecursionError):
         patterns = None
     if not isinstance(patterns, list):
         raise ValueError(_DAMAGED)
@@ -161,13 +139,31 @@ def read_protected(data: bytes) -> tuple[str, ...]:
 
 def with_protected(data: bytes, patterns: Sequence[str]) -> bytes:
     """Store patterns of protected spans in a model file."""
-    return data + _message(_PROTECTED, json.dumps(list(patterns)).encode())
+    text = json.dumps(list(patterns)).encode()
+    return data + _varint(_PROTECTED << 3 | 2) + _varint(len(text)) + text  # 2: bytes follow
 
 
 def without_prefix(data: bytes) -> bytes:
     """Disable the space that the model puts before a text, to encode word-internal strings."""
-    # A later occurrence of a scalar field overrides an earlier one, so appending suffices.
-    return data + _message(_NORMALIZER, _encode_varint(_DUMMY_PREFIX << 3 | _VARINT) + b"\0")
+    model = _parse(data)
+    model.normalizer_spec.add_dummy_prefix = False
+    return model.SerializeToString()
+
+
+def _parse(data: bytes) -> Any:
+    try:
+        return ModelProto.FromString(data)
+    except DecodeError:
+        raise ValueError(_DAMAGED) from None
+
+
+def _varint(value: int) -> bytes:
+    """Seven bits per byte, least significant first; the high bit means that more bytes follow."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
 
 
 class SubwordSampler:
@@ -271,73 +267,3 @@ def _log_sum_exp(weights: Sequence[float]) -> float:
     if largest == -math.inf:
         return largest
     return largest + math.log(math.fsum(math.exp(weight - largest) for weight in weights))
-
-
-def _merged_fields(data: bytes, number: int) -> Mapping[int, int | bytes]:
-    """The fields of a submessage; a later occurrence overrides an earlier one."""
-    return {
-        inner.number: inner.value
-        for field in _fields(data)
-        if field.number == number and isinstance(field.value, bytes)
-        for inner in _fields(field.value)
-    }
-
-
-def _fields(data: bytes) -> Iterator[_Field]:
-    offset = 0
-    while offset < len(data):
-        key, offset = _decode_varint(data, offset)
-        value: int | bytes
-        if key & 7 == _VARINT:
-            value, offset = _decode_varint(data, offset)
-        else:
-            length = {_FIXED64: 8, _FIXED32: 4}.get(key & 7)
-            if key & 7 == _BYTES:
-                length, offset = _decode_varint(data, offset)
-            if length is None or offset + length > len(data):
-                raise ValueError(_DAMAGED)
-            value, offset = data[offset : offset + length], offset + length
-        yield _Field(key >> 3, value, offset)
-
-
-def _decode_varint(data: bytes, offset: int) -> tuple[int, int]:
-    """Seven bits per byte, least significant first; the high bit means that more bytes follow."""
-    value = 0
-    for shift, byte in zip(range(0, 70, 7), data[offset : offset + 10], strict=False):
-        value |= (byte & 0x7F) << shift
-        offset += 1
-        if not byte & 0x80:
-            return value, offset
-    raise ValueError(_DAMAGED)
-
-
-def _parse_piece(value: int | bytes) -> VocabularyPiece:
-    text, score, piece_type = "", 0.0, NORMAL
-    for field in _fields(value if isinstance(value, bytes) else b""):
-        if isinstance(field.value, int):
-            piece_type = field.value if field.number == _TYPE else piece_type
-        elif field.number == _TEXT:
-            text = field.value.decode()
-        elif field.number == _SCORE and len(field.value) == 4:
-            (score,) = struct.unpack("<f", field.value)
-    return VocabularyPiece(text, score, piece_type)
-
-
-def _serialize_piece(piece: VocabularyPiece) -> bytes:
-    score = _encode_varint(_SCORE << 3 | _FIXED32) + struct.pack("<f", piece.score)
-    kind = b""  # NORMAL is the default
-    if piece.type != NORMAL:
-        kind = _encode_varint(_TYPE << 3 | _VARINT) + _encode_varint(piece.type)
-    return _message(_TEXT, piece.text.encode()) + score + kind
-
-
-def _message(field: int, value: bytes) -> bytes:
-    return _encode_varint(field << 3 | _BYTES) + _encode_varint(len(value)) + value
-
-
-def _encode_varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*encoded, value])

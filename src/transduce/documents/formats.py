@@ -14,19 +14,27 @@ uses the plural's.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
-from pathlib import PurePath
 from typing import NamedTuple
 
 from transduce.data.segmentation import has_unspaced_script
-from transduce.documents.markup import Markup
+from transduce.documents.document import Document, Part, Slot
 from transduce.documents.placeholders import mask_placeholders
+from transduce.documents.registry import SUFFIXES, format_named, format_of_file
+from transduce.documents.xml_formats import (
+    ANDROID,
+    DOCX,
+    EPUB,
+    ODF,
+    PPTX,
+    QT,
+    XLSX,
+    archive_reader,
+    read_xliff,
+    xml_reader,
+)
 from transduce.io.streams import encoding_error
-
-FORMATS: tuple[str, ...] = (".txt", ".srt", ".vtt", ".po", ".html", ".htm")
-"""File name suffixes of the supported formats."""
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
@@ -48,23 +56,6 @@ _PO_ESCAPED = str.maketrans(
 )
 
 
-class Segment(NamedTuple):
-    """A text of a document, of any length."""
-
-    text: str
-    markup: Markup
-    """Its markup, for `markup.segment_text`."""
-
-
-class Slot(NamedTuple):
-    """A segment's position in a file."""
-
-    text: str
-    markup: Markup
-    write: Callable[[str], str]
-    """Formats another text for this position."""
-
-
 class RawLine(NamedTuple):
     """A line of a file."""
 
@@ -78,65 +69,33 @@ class RawLine(NamedTuple):
         return self.text + self.end
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Document:
-    """A document, made by `read_document`."""
-
-    parts: tuple[str | Slot, ...]
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """Its texts, in order."""
-        return tuple(
-            Segment(part.text, part.markup) for part in self.parts if isinstance(part, Slot)
-        )
-
-    @property
-    def markup(self) -> Markup:
-        """The markup of its texts, which all have the same."""
-        segments = self.segments
-        return segments[0].markup if segments else "none"
-
-    def rebuild(self, texts: Sequence[str]) -> bytes:
-        """Return the document with other texts, one per segment.
-
-        The same texts give the same bytes, except that empty strings of a .po file are filled.
-        """
-        count = len(self.segments)
-        assert len(texts) == count, f"{len(texts)} texts for {count} segments"
-        following = iter(texts)
-        return "".join(
-            part if isinstance(part, str) else part.write(next(following)) for part in self.parts
-        ).encode()
-
-
-def read_document(name: str, content: bytes, *, ending: str = "") -> Document:
+def read_document(name: str, content: bytes, *, form: str = "") -> Document:
     """Parse a document.
 
     Args:
-        name: file name; its suffix selects the format.
-        content: the file's bytes, UTF-8.
-        ending: format to use instead of the suffix, one of `FORMATS`.
+        name: file name; its ending selects the format.
+        content: the file's bytes; text is UTF-8.
+        form: name of the format, instead of the ending.
 
     Raises:
-        ValueError: if the format is not in `FORMATS`, or for a malformed file; the message names
-            file and line.
+        ValueError: if the format is not in `DOCUMENT_FORMATS`, or for a malformed file; the
+            message names the file, and the line if it has any.
     """
-    ending = ending or PurePath(name).suffix.lower()
-    if ending not in FORMATS:
-        raise ValueError(f"{name}: unsupported format; supported are {', '.join(FORMATS)}")
-    text = _decode(name, content)
-    bom = _BOM if text.startswith(_BOM) else ""
-    text = text.removeprefix(bom)
-    match ending:
-        case ".srt" | ".vtt":
-            parts = tuple(parse_subtitles(text, name=name))
-        case ".po":
-            parts = tuple(parse_po(text, name=name))
-        case _:
-            markup: Markup = "placeholders" if ending == ".txt" else "html"
-            parts = (Slot(text, markup, str),)
-    return Document(parts=(bom, *parts))
+    row = format_named(form) if form else format_of_file(name)
+    if row is None:
+        raise ValueError(f"{name}: unsupported format; supported are {', '.join(SUFFIXES)}")
+    return READERS[row.name](name, content)
+
+
+def _text_reader(parse: Callable[[str, str], Iterable[Part]]) -> Callable[[str, bytes], Document]:
+    """A reader of UTF-8 text, from a function of the file's name and its text."""
+
+    def read(name: str, content: bytes) -> Document:
+        text = _decode(name, content)
+        bom = _BOM if text.startswith(_BOM) else ""
+        return Document(members=((bom, *parse(name, text.removeprefix(bom))),))
+
+    return read
 
 
 def split_lines(text: str) -> list[RawLine]:
@@ -150,7 +109,7 @@ def split_lines(text: str) -> list[RawLine]:
     return lines if lines[-1].raw else lines[:-1]
 
 
-def parse_subtitles(text: str, *, name: str) -> Iterator[str | Slot]:
+def parse_subtitles(name: str, text: str) -> Iterator[str | Slot]:
     """Parse subtitles.
 
     Raises:
@@ -254,7 +213,7 @@ class _PoEntry:
             yield _po_slot(plural if is_plural else singular, lines[0], last=lines[-1])
 
 
-def parse_po(text: str, *, name: str) -> Iterator[str | Slot]:
+def parse_po(name: str, text: str) -> Iterator[str | Slot]:
     """Parse a .po file.
 
     Raises:
@@ -321,3 +280,23 @@ def _decode(name: str, content: bytes) -> str:
         begin = content.rfind(b"\n", 0, error.start) + 1
         error.start -= begin
         raise ValueError(encoding_error(name, line, content[begin:], error)) from None
+
+
+READERS: Mapping[str, Callable[[str, bytes], Document]] = {
+    "text": _text_reader(lambda name, text: (Slot(text, "placeholders", str),)),
+    "html": _text_reader(lambda name, text: (Slot(text, "html", str),)),
+    "srt": _text_reader(parse_subtitles),
+    "vtt": _text_reader(parse_subtitles),
+    "po": _text_reader(parse_po),
+    "xliff": read_xliff,
+    "android": xml_reader(ANDROID),
+    "qt": xml_reader(QT),
+    "docx": archive_reader(DOCX),
+    "pptx": archive_reader(PPTX),
+    "xlsx": archive_reader(XLSX),
+    "odt": archive_reader(ODF),
+    "odp": archive_reader(ODF),
+    "ods": archive_reader(ODF),
+    "epub": archive_reader(EPUB),
+}
+"""What reads each format of the table."""

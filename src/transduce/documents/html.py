@@ -44,7 +44,7 @@ def _name_set(text: str) -> frozenset[str]:
 
 _SPACE = re.compile(r"\s+")
 _VOID = _name_set("area base br col embed hr img input link meta param source track wbr")
-_BLOCK = _name_set(
+BLOCK_ELEMENTS = _name_set(
     """
     address area article aside base blockquote body br button caption center col colgroup datalist
     dd details dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3
@@ -53,7 +53,9 @@ _BLOCK = _name_set(
     textarea tfoot th thead title tr track ul video audio
     """
 )
-_UNTRANSLATED = _name_set(
+"""Elements that separate texts."""
+
+UNTRANSLATED_ELEMENTS = _name_set(
     """
     script style pre code textarea svg math iframe noembed noframes xmp template plaintext
     """
@@ -98,7 +100,9 @@ class TagRules(NamedTuple):
 
     def is_boundary(self, name: str) -> bool:
         """Return whether a tag ends a flow."""
-        return name in self.boundaries or (self.html and name in _BLOCK and name not in self.inline)
+        return name in self.boundaries or (
+            self.html and name in BLOCK_ELEMENTS and name not in self.inline
+        )
 
 
 HTML_RULES = TagRules()
@@ -121,7 +125,8 @@ def tokenize_html(page: str, rules: TagRules = HTML_RULES) -> Iterator[Token]:
         elif match["slash"]:
             yield Token("boundary" if rules.is_boundary(name) else "close", match[0], name=name)
         elif name in rules.untranslated or (
-            name not in _VOID and (name in _UNTRANSLATED or _NO_TRANSLATE.search(match["rest"]))
+            name not in _VOID
+            and (name in UNTRANSLATED_ELEMENTS or _NO_TRANSLATE.search(match["rest"]))
         ):
             may_self_close = name in _FOREIGN or name in rules.untranslated
             self_closing = may_self_close and match["rest"].endswith("/")

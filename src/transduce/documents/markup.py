@@ -29,13 +29,7 @@ from typing import Literal, NamedTuple
 from transduce.data.corpus import one_line
 from transduce.data.segmentation import has_words, sentence_spans
 from transduce.documents import placeholders
-from transduce.documents.html import (
-    HTML_RULES,
-    TagRules,
-    Token,
-    collapse_spaces,
-    segment_html,
-)
+from transduce.documents.html import HTML_RULES, TagRules, Token, collapse_spaces, segment_html
 from transduce.documents.tag_projection import ProjectedTag, Tag, project_tags
 
 Markup = Literal["none", "placeholders", "html"]

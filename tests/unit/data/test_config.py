@@ -49,8 +49,7 @@ def test_bytes_need_room_in_the_vocabulary():
     assert TokenizerConfig(byte_fallback=True, vocab_size=260).vocab_size == 260
 
     with pytest.raises(
-        ValueError,
-        match=r"^tokenizer\.byte_fallback needs a tokenizer\.vocab_size of 260 .* 259$",
+        ValueError, match=r"^tokenizer\.byte_fallback needs a tokenizer\.vocab_size of 260 .* 259$"
     ):
         TokenizerConfig(byte_fallback=True, vocab_size=259)
 

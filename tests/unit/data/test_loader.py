@@ -106,10 +106,7 @@ def test_a_drawing_that_is_over_long_gives_way_to_the_usual_pieces(corpus: Corpu
 def alone(corpus: Corpus, folder: Path, pair: Pair, *, max_pieces: int) -> Corpus:
     """A store of one pair, so that every update is that pair."""
     store = Store.write(
-        folder / "store",
-        [NumberedPair(1, pair)],
-        tokenizer=corpus.tokenizer,
-        max_pieces=max_pieces,
+        folder / "store", [NumberedPair(1, pair)], tokenizer=corpus.tokenizer, max_pieces=max_pieces
     )
     return Corpus(store=store, tokenizer=corpus.tokenizer)
 

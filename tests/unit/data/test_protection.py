@@ -1,13 +1,7 @@
 import pytest
 
 from transduce.data.corpus import Pair
-from transduce.data.protection import (
-    BUILT_IN,
-    PLACEHOLDERS,
-    TIME_LIMIT,
-    Protection,
-    copy_rates,
-)
+from transduce.data.protection import BUILT_IN, PLACEHOLDERS, TIME_LIMIT, Protection, copy_rates
 
 ALL = Protection(BUILT_IN)
 

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.documents.formats import FORMATS, Segment, read_document, wrap_lines
+from transduce.documents.document import Segment
+from transduce.documents.formats import read_document, wrap_lines
+
+FORMATS = (".txt", ".srt", ".vtt", ".po", ".html")
 
 SRT = """1
 00:00:01,000 --> 00:00:02,500
@@ -76,7 +79,7 @@ def rebuilt(name: str, content: str, *others: str) -> str:
     return read_document(name, content.encode()).rebuild(others).decode()
 
 
-@pytest.mark.parametrize("name", [f"a{ending}" for ending in FORMATS if ending != ".po"])
+@pytest.mark.parametrize("name", [f"a{ending}" for ending in (".txt", ".srt", ".vtt", ".html")])
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 @pytest.mark.parametrize("content", [SRT, VTT, SRT.replace("\n", "\r\n"), "", "\n\n"])
 def test_the_same_texts_give_the_same_bytes(name: str, bom: str, content: str):
@@ -274,8 +277,8 @@ def test_a_broken_po_is_refused_by_line(content: str, line: int):
 
 
 def test_an_unknown_ending_is_refused():
-    with pytest.raises(ValueError, match=r"^a\.docx: unsupported format; supported are \.txt, "):
-        read_document("a.docx", b"x")
+    with pytest.raises(ValueError, match=r"^a\.exe: unsupported format; supported are \.txt, "):
+        read_document("a.exe", b"x")
     with pytest.raises(ValueError, match=r"^txt: unsupported format"):
         read_document("txt", b"x")
 

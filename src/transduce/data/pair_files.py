@@ -1,0 +1,158 @@
+"""Pairs from translation memories (TMX), bilingual files (XLIFF) and JSON lines.
+
+XML is parsed as it is read; entity declarations are refused, and nothing but the file is opened.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import cast
+from xml.parsers import expat
+
+from transduce.io.streams import (
+    damage_errors,
+    damage_message,
+    encoding_error,
+    open_compressed,
+    split_compression,
+)
+
+LanguageCodes = tuple[str, str]
+"""Codes of source and target; "" if unknown."""
+
+_BLOCK = 1 << 18  # bytes read at a time
+_UNITS = frozenset(["tu", "trans-unit", "segment"])
+_SIDES = frozenset(["seg", "source", "target"])
+_CODES = frozenset(["bpt", "ept", "ph", "it", "ut", "bx", "ex", "x"])  # their content is no text
+_UNFINISHED = frozenset(["new", "needs-translation"])
+_DECLARATIONS = (("srclang", "srcLang", "source-language"), ("trgLang", "target-language"))
+_JSON_KEYS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
+
+
+def pair_reader(path: Path) -> Callable[[Path, LanguageCodes], Iterator[tuple[str, str]]] | None:
+    """Return what reads the pairs of a file, by its ending; None for other files."""
+    suffix = Path(split_compression(path.name.lower())[0]).suffix
+    if suffix in (".tmx", ".xlf", ".xliff"):
+        return _xml_pairs
+    return _json_pairs if suffix == ".jsonl" else None
+
+
+class _PairParser:
+    """Collects the pairs of units as the XML is fed."""
+
+    def __init__(self, path: Path, languages: LanguageCodes) -> None:
+        self.pairs: list[tuple[str, str]] = []
+        self._path, self._languages = path, languages
+        self._declared: list[str] = ["", ""]
+        self._sides: dict[str, str] = {}
+        self._language = ""
+        self._chunks: list[str] | None = None
+        self._outside = 0  # depth of elements whose text is not of the pair
+        parser = self.parser = expat.ParserCreate()
+        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
+        parser.CharacterDataHandler, parser.EntityDeclHandler = self._characters, self._refuse
+
+    def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        name = tag.rpartition(":")[2]
+        for index, keys in enumerate(_DECLARATIONS):
+            codes = (attributes[key] for key in keys if key in attributes)
+            self._declared[index] = next(codes, self._declared[index])
+        if (
+            self._outside
+            or name in ("alt-trans", "ignorable")
+            or (self._chunks is not None and name in _CODES)
+        ):
+            self._outside += 1
+        elif name in _UNITS:
+            self._sides = {}
+        elif name == "tuv":
+            self._language = attributes.get("xml:lang", attributes.get("lang", ""))
+        elif name in _SIDES and attributes.get("state") not in _UNFINISHED:
+            if name != "seg":
+                self._language = self._declared[name == "target"] or name
+            self._chunks = []
+
+    def _end(self, tag: str) -> None:
+        name = tag.rpartition(":")[2]
+        if self._outside:
+            self._outside -= 1
+        elif name in _SIDES and self._chunks is not None:
+            self._sides.setdefault(self._language, "".join(self._chunks))
+            self._chunks = None
+        elif name in _UNITS and len(self._sides) > 1:
+            self.pairs.append((self._side(0), self._side(1)))
+
+    def _side(self, index: int) -> str:
+        """The text of a side: of its language, else of the position that the file declares."""
+        wanted = self._languages[index]
+        for code, text in self._sides.items():
+            if wanted and _base(code) == _base(wanted):
+                return text
+        if all(self._languages):
+            return ""  # a unit of other languages, which cleaning drops
+        texts = list(self._sides.values())
+        first = next(
+            (i for i, code in enumerate(self._sides) if _base(code) == _base(self._declared[0])), 0
+        )
+        rest = texts[:first] + texts[first + 1 :]
+        return texts[first] if index == 0 else rest[0]
+
+    def _characters(self, text: str) -> None:
+        if self._chunks is not None and not self._outside:
+            self._chunks.append(text)
+
+    def _refuse(self, *_: object) -> None:
+        raise ValueError(f"{self._path}: a file that declares entities is refused")
+
+
+def _base(code: str) -> str:
+    """The language of a code, without its region."""
+    return code.replace("_", "-").partition("-")[0].lower()
+
+
+def _xml_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
+    reader = _PairParser(path, languages)
+    try:
+        with open_compressed(path) as stream:
+            while block := stream.read(_BLOCK):
+                reader.parser.Parse(block, False)
+                yield from reader.pairs
+                reader.pairs.clear()
+        reader.parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        raise ValueError(f"{path}, line {error.lineno}: not well-formed XML: {reason}") from None
+    except damage_errors() as error:
+        raise ValueError(damage_message(path, error)) from error
+
+
+def _json_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
+    keys = (languages, *_JSON_KEYS)
+    try:
+        with open_compressed(path) as stream:
+            for number, line in enumerate(stream, start=1):
+                pair = _json_pair(line, keys, path=path, number=number)
+                yield pair
+    except damage_errors() as error:
+        raise ValueError(damage_message(path, error)) from error
+
+
+def _json_pair(
+    line: bytes, keys: tuple[LanguageCodes, ...], *, path: Path, number: int
+) -> tuple[str, str]:
+    where = f"{path}, line {number}"
+    try:
+        value: object = json.loads(line.decode())
+    except UnicodeDecodeError as error:
+        raise ValueError(encoding_error(str(path), number, line, error)) from None
+    except (ValueError, RecursionError):
+        raise ValueError(f"{where}: not a JSON object") from None
+    table = cast(dict[str, object], value) if isinstance(value, dict) else {}
+    inner = table.get("translation")  # as in data sets of Hugging Face
+    table = cast(dict[str, object], inner) if isinstance(inner, dict) else table
+    for source, target in keys:
+        pair = table.get(source), table.get(target)
+        if isinstance(pair[0], str) and isinstance(pair[1], str):
+            return pair[0], pair[1]
+    wanted = " or ".join(f'"{source}" and "{target}"' for source, target in keys if source)
+    raise ValueError(f"{where}: expected an object with texts {wanted}")

@@ -1,0 +1,282 @@
+"""Formats of XML: message catalogues, and archives of text processors, slides, tables and books."""
+
+import html
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath, PureWindowsPath
+
+from transduce.documents.document import Document, Part
+from transduce.documents.html import BLOCK_ELEMENTS, UNTRANSLATED_ELEMENTS
+from transduce.documents.xml import XMLRules, parse_xml
+
+MAX_ENTRIES = 10_000
+"""Maximum number of files in an archive."""
+
+MAX_UNPACKED = 256 << 20
+"""Maximum bytes of all files of an archive."""
+
+MAX_RATIO = 300
+"""Maximum ratio of an archive's unpacked and packed bytes, above `_SMALL` bytes."""
+
+_SMALL = 16 << 20
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    IndexError,
+    OverflowError,
+)
+_COMPOUND = b"\xd0\xcf\x11\xe0"  # OLE, of encrypted files and of Office before 2007
+_TABLE_COLUMN = re.compile(rb"<(?:\w+:)?tableColumn\s[^>]*?\bname=\"([^\"]*)\"")
+_ANDROID_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))|\"", re.DOTALL)
+_ANDROID_ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\t": "\\t"})
+_ANDROID_REFERENCE = re.compile(r"\s*[@?][\w.+:]*/[\w.]+\s*")
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _android_decode(text: str) -> str:
+    def decode(match: re.Match[str]) -> str:
+        code, letter = match.groups()
+        letters = {"n": "\n", "t": "\t", None: ""}  # quotes only keep white space
+        return chr(int(code, 16)) if code else letters.get(letter, letter)
+
+    return _ANDROID_ESCAPE.sub(decode, text)
+
+
+def _android_encode(text: str) -> str:
+    escaped = text.translate(_ANDROID_ESCAPED)
+    return f"\\{escaped}" if escaped[:1] in ("@", "?") else escaped
+
+
+_XLIFF_VOIDS = _names("x bx ex ph it bpt ept sub sc ec cp sm em")
+XLIFF_12 = XMLRules(
+    units=frozenset(),
+    voids=_XLIFF_VOIDS,
+    pair="trans-unit",
+    target_attributes='state="needs-review-translation" state-qualifier="mt-suggestion"',
+    keep_space=True,
+)
+XLIFF_2 = XMLRules(units=frozenset(), voids=_XLIFF_VOIDS, pair="segment", keep_space=True)
+QT = XMLRules(
+    units=frozenset(),
+    pair="message",
+    target="translation",
+    keep_space=True,
+    placeholder=re.compile(r"%(?:L?[1-9][0-9]?|n)"),
+)
+ANDROID = XMLRules(
+    units=_names("string item"),
+    protected=_names("g"),
+    keep_space=True,
+    is_constant=lambda text: bool(_ANDROID_REFERENCE.fullmatch(text)),
+    decode=_android_decode,
+    encode=_android_encode,
+)
+WORD = XMLRules(
+    units=_names("p"),
+    blocks=_names("fldChar instrText"),
+    runs=_names("r"),
+    texts=_names("t"),
+    breaks=_names("br cr tab"),
+    voids=_names("pPr oMath oMathPara fldSimple moveFrom del"),
+    dropped=_names("proofErr lastRenderedPageBreak"),
+    space_attribute=True,
+)
+SLIDES = XMLRules(
+    units=_names("p"),
+    runs=_names("r"),
+    texts=_names("t"),
+    breaks=_names("br"),
+    voids=_names("pPr endParaRPr fld oMath"),
+)
+CELLS = XMLRules(
+    units=_names("si is"),
+    runs=_names("r"),
+    texts=_names("t"),
+    voids=_names("rPh phoneticPr"),
+    keep_space=True,
+    space_attribute=True,
+)
+OPEN_DOCUMENT = XMLRules(
+    units=_names("p h"),
+    breaks=_names("line-break tab"),
+    voids=_names("tracked-changes annotation note-citation title desc ruby-text forms script"),
+    protected=_names(
+        """
+        page-number page-count date time author-name author-initials creator initial-creator
+        chapter sequence sheet-name file-name bookmark-ref note-ref reference-ref sequence-ref
+        user-field-get variable-get variable-set database-display expression
+        """
+    ),
+)
+XHTML = XMLRules(
+    units=_names("body title"),
+    blocks=BLOCK_ELEMENTS,
+    voids=_names("script style svg math template iframe"),
+    protected=UNTRANSLATED_ELEMENTS,
+)
+NCX = XMLRules(units=_names("text"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArchiveRules:
+    """The files of an archive that have texts."""
+
+    kind: str
+    """What the archive is, for messages."""
+    required: str
+    """A file or folder that every such archive has."""
+    texts: Mapping[str, XMLRules]
+    """Rules by a regular expression of the file's name."""
+
+
+DOCX = ArchiveRules(
+    kind="Word document",
+    required="word/",
+    texts={r"word/(?:document|header|footer|footnotes|endnotes|comments)\d*\.xml": WORD},
+)
+PPTX = ArchiveRules(
+    kind="PowerPoint document",
+    required="ppt/",
+    texts={
+        r"ppt/(?:slides|notesSlides|diagrams)/(?:slide|notesSlide|data|drawing)\d*\.xml": SLIDES
+    },
+)
+XLSX = ArchiveRules(
+    kind="Excel document",
+    required="xl/",
+    texts={r"xl/(?:sharedStrings|worksheets/sheet\d*)\.xml": CELLS},
+)
+ODF = ArchiveRules(
+    kind="OpenDocument file",
+    required="content.xml",
+    texts={r"(?:.*/)?(?:content|styles)\.xml": OPEN_DOCUMENT},
+)
+EPUB = ArchiveRules(
+    kind="EPUB",
+    required="META-INF/container.xml",
+    texts={r".*\.(?:xhtml|html?|xht)": XHTML, r".*\.ncx": NCX},
+)
+
+
+def xml_reader(rules: XMLRules) -> Callable[[str, bytes], Document]:
+    """Return the reader of a format of XML."""
+
+    def read(name: str, content: bytes) -> Document:
+        parts, encode = parse_xml(name, content, rules)
+        return Document(members=(parts,), encode=lambda texts: encode("".join(texts)))
+
+    return read
+
+
+def read_xliff(name: str, content: bytes) -> Document:
+    """Read XLIFF of any version."""
+    version = re.search(
+        rb"<(?:\w+:)?xliff\s[^>]*?\bversion\s*=\s*[\"']2", content.replace(b"\0", b"")
+    )
+    return xml_reader(XLIFF_2 if version else XLIFF_12)(name, content)
+
+
+def archive_reader(rules: ArchiveRules) -> Callable[[str, bytes], Document]:
+    """Return the reader of a format of archives."""
+
+    def read(name: str, content: bytes) -> Document:
+        files = _unpack(name, content, rules)
+        contents = {info.filename: data for info, data in files}
+        columns = b"".join(data for key, data in contents.items() if key.startswith("xl/tables/"))
+        # Excel looks a table's column up by the text of its first cell.
+        names = {html.unescape(match.decode()) for match in _TABLE_COLUMN.findall(columns)}
+        members: list[tuple[Part, ...]] = []
+        encoders: dict[str, Callable[[str], bytes]] = {}
+        for info, data in files:
+            texts = (
+                xml_rules
+                for key, xml_rules in rules.texts.items()
+                if re.fullmatch(key, info.filename)
+            )
+            xml = next(texts, None)
+            if xml is not None and data:
+                xml = replace(xml, is_constant=names.__contains__) if names else xml
+                parts, encode = parse_xml(f"{name}: {info.filename}", data, xml)
+                members.append(parts)
+                encoders[info.filename] = encode
+
+        def pack(texts: Sequence[str]) -> bytes:
+            changed = zip(encoders.items(), texts, strict=True)
+            return _pack(files, {key: encode(text) for (key, encode), text in changed})
+
+        return Document(members=tuple(members), encode=pack)
+
+    return read
+
+
+def _unpack(name: str, content: bytes, rules: ArchiveRules) -> list[tuple[zipfile.ZipInfo, bytes]]:
+    """The files of an archive, in order.
+
+    Raises:
+        ValueError: if it is damaged, encrypted, too large or not such an archive.
+    """
+    if content.startswith(_COMPOUND):
+        raise ValueError(
+            f"{name} is encrypted or of Office before 2007: save it without a password as a "
+            f"{rules.kind}"
+        )
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+        infos = archive.infolist()
+    except _DAMAGE as error:
+        raise ValueError(f"{name} is no {rules.kind}: {error}") from None
+    with archive:
+        _check_entries(name, infos)
+        if not any(info.filename.startswith(rules.required) for info in infos):
+            raise ValueError(f"{name} is no {rules.kind}: it has no {rules.required}")
+        try:
+            files = [(info, archive.read(info)) for info in infos]
+        except _DAMAGE as error:
+            raise ValueError(f"{name} is a damaged {rules.kind}: {error}") from None
+    manifest = next((data for info, data in files if info.filename == "META-INF/manifest.xml"), b"")
+    if b"encryption-data" in manifest:
+        raise ValueError(f"{name} is encrypted: save it without a password")
+    return files
+
+
+def _check_entries(name: str, infos: Sequence[zipfile.ZipInfo]) -> None:
+    unpacked = sum(info.file_size for info in infos)
+    packed = sum(info.compress_size for info in infos)
+    if len(infos) > MAX_ENTRIES:
+        raise ValueError(f"{name} has more than {MAX_ENTRIES:,} files")
+    if unpacked > MAX_UNPACKED or (unpacked > _SMALL and unpacked > MAX_RATIO * packed):
+        raise ValueError(f"{name} unpacks to {unpacked:,} bytes, which is refused")
+    if any(info.flag_bits & 1 for info in infos):
+        raise ValueError(f"{name} is encrypted: save it without a password")
+    names = [info.filename for info in infos]
+    for path in names:
+        outside = ".." in re.split(r"[/\\]", path) or PurePosixPath(path).is_absolute()
+        if outside or PureWindowsPath(path).drive or "\0" in path:
+            raise ValueError(f"{name} has a file outside of its folder, {path!r}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{name} has two files of the same name")
+
+
+def _pack(files: Sequence[tuple[zipfile.ZipInfo, bytes]], changed: Mapping[str, bytes]) -> bytes:
+    """An archive of the same files in the same order, compressed in the same way."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for info, data in files:
+            copy = zipfile.ZipInfo(info.filename, info.date_time)
+            copy.compress_type, copy.external_attr = info.compress_type, info.external_attr
+            copy.create_system, copy.comment = info.create_system, info.comment
+            archive.writestr(copy, changed.get(info.filename, data))
+    return stream.getvalue()

@@ -1,0 +1,1 @@
+"""Translation memory: stored translations, looked up exactly or by similarity."""

@@ -1,0 +1,291 @@
+"""A translation memory in an SQLite file.
+
+A write is committed and synchronised to disk before the call returns. Similar sources are found
+through SQLite's full-text index and compared by Levenshtein distance.
+"""
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+
+CORRECTION = "correction"
+"""Origin of entries that people corrected; other entries have the name of their file."""
+
+_APPLICATION = 0x7472616D  # "tram", in the file's header
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS entries (
+    id INTEGER PRIMARY KEY, source_lang TEXT NOT NULL, target_lang TEXT NOT NULL,
+    source TEXT NOT NULL, target TEXT NOT NULL, context TEXT NOT NULL, origin TEXT NOT NULL,
+    created TEXT NOT NULL, user TEXT NOT NULL, model TEXT NOT NULL,
+    UNIQUE (source_lang, target_lang, source, target, context)
+);
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING
+    fts5(source, content=entries, content_rowid=id, detail=none);
+CREATE TRIGGER IF NOT EXISTS index_words AFTER INSERT ON entries BEGIN
+    INSERT INTO words (rowid, source) VALUES (new.id, new.source);
+END;
+PRAGMA application_id = {_APPLICATION};
+COMMIT;
+"""
+# A pair that is there already is new again if a person gives it; an import changes no correction.
+_INSERT = f"""
+INSERT INTO entries
+    (source, target, source_lang, target_lang, context, origin, created, user, model)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET origin = excluded.origin, created = excluded.created,
+    user = excluded.user, model = excluded.model WHERE excluded.origin = '{CORRECTION}'
+"""
+_COLUMNS = "source, target, source_lang, target_lang, context, origin, created, user, model"
+_NEWEST = f"origin = '{CORRECTION}' DESC, created DESC, id DESC"
+_BATCH = 10_000  # entries of a transaction
+_RARE = 500  # a word of fewer entries selects candidates by itself
+_CANDIDATES = 500  # entries that are compared with a source
+_MAX_WORDS = 40  # of a source, that select candidates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A translation in a memory."""
+
+    source: str
+    target: str
+    source_lang: str
+    """Language code; regions and case make no difference."""
+    target_lang: str
+    context: str = ""
+    """The sentence before the source, if known."""
+    origin: str = CORRECTION
+    created: str = ""
+    """Time, ISO 8601 in UTC; the time of writing if empty."""
+    user: str = ""
+    """Key of the user who gave it."""
+    model: str = ""
+    """Checksum of the model that was corrected."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """An entry found for a source."""
+
+    entry: Entry
+    score: int
+    """Similarity of the sources in percent; 100 only if they are equal."""
+    in_context: bool = False
+    """Whether the sentence before it is the same too."""
+
+
+class TranslationMemory:
+    """A store of translations; may be used by several threads and processes."""
+
+    def __init__(self, path: str | Path, *, create: bool = True) -> None:
+        """Open a store.
+
+        Args:
+            path: file of the store; ":memory:" for one that is not kept.
+            create: whether a missing file is a new store.
+
+        Raises:
+            ValueError: if the file is no translation memory.
+            FileNotFoundError: if it is missing and not to be created.
+        """
+        self._lock = Lock()
+        self.in_memory = str(path) == ":memory:"
+        if not create and not Path(path).exists():
+            raise FileNotFoundError(2, "no such translation memory", str(path))
+        try:
+            self._database = sqlite3.connect(path, timeout=30, check_same_thread=False)
+            self._prepare()
+        except sqlite3.DatabaseError as error:
+            raise ValueError(f"{path}: cannot be opened as a translation memory: {error}") from None
+
+    def _prepare(self) -> None:
+        database = self._database
+        if not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.executescript(_SCHEMA)
+        if database.execute("PRAGMA application_id").fetchone() != (_APPLICATION,):
+            raise sqlite3.DatabaseError("a database of another program")
+        database.execute("PRAGMA synchronous = FULL")
+
+    def __enter__(self) -> "TranslationMemory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return self._database.execute("SELECT count(*) FROM entries").fetchone()[0]
+
+    @property
+    def state(self) -> str:
+        """What changes with every write: the number of entries and the newest time."""
+        with self._lock:
+            rows = self._database.execute("SELECT count(*), max(created) FROM entries")
+            return " ".join(map(str, rows.fetchone()))
+
+    def add(self, entries: Iterable[Entry]) -> int:
+        """Store entries, durably when the call returns; return how many were given.
+
+        Args:
+            entries: those without source or target are left out.
+        """
+        count = 0
+        rows = (_row(entry) for entry in entries if entry.source.strip() and entry.target.strip())
+        while batch := list(islice(rows, _BATCH)):
+            with self._lock, self._database:
+                self._database.executemany(_INSERT, batch)
+            count += len(batch)
+        return count
+
+    def entries(self) -> Iterator[Entry]:
+        """Return all entries in the order of their first writing."""
+        last = 0
+        while True:
+            with self._lock:
+                rows = self._database.execute(
+                    f"SELECT id, {_COLUMNS} FROM entries WHERE id > ? ORDER BY id LIMIT {_BATCH}",
+                    (last,),
+                ).fetchall()
+            if not rows:
+                return
+            last = rows[-1][0]
+            yield from (_entry(row[1:]) for row in rows)
+
+    def exact(self, source: str, *, languages: tuple[str, str], context: str = "") -> Match | None:
+        """Return the best entry of this very source: in context, then corrections, then the newest.
+
+        Args:
+            source: text to look up.
+            languages: codes of source and target language.
+            context: the sentence before the source, if known.
+        """
+        with self._lock:
+            row = self._database.execute(
+                f"SELECT {_COLUMNS} FROM entries WHERE source_lang = ? AND target_lang = ? AND "
+                f"source = ? ORDER BY context = ? AND context != '' DESC, {_NEWEST} LIMIT 1",
+                (*map(base_language, languages), source.strip(), context.strip()),
+            ).fetchone()
+        if row is None:
+            return None
+        entry = _entry(row)
+        return Match(
+            entry, 100, in_context=entry.context != "" and entry.context == context.strip()
+        )
+
+    def lookup(
+        self,
+        source: str,
+        *,
+        languages: tuple[str, str],
+        context: str = "",
+        minimum: int = 70,
+        limit: int = 5,
+    ) -> list[Match]:
+        """Return the most similar entries, best first; of equal sources only the best entry.
+
+        Args:
+            source: text to look up.
+            languages: codes of source and target language.
+            context: the sentence before the source, if known.
+            minimum: least similarity in percent.
+            limit: maximum number of matches.
+
+        Raises:
+            ValueError: if rapidfuzz is not installed.
+        """
+        try:
+            from rapidfuzz import process
+            from rapidfuzz.distance import Levenshtein
+        except ImportError:
+            raise ValueError(
+                "similar matches need rapidfuzz: pip install 'transduce[memory]'"
+            ) from None
+
+        source = source.strip()
+        exact = self.exact(source, languages=languages, context=context)
+        matches = [exact] if exact else []
+        candidates = self._candidates(source, languages=languages)
+        scored = process.extract(
+            source,
+            [entry.source for entry in candidates],
+            scorer=Levenshtein.normalized_similarity,
+            score_cutoff=minimum / 100,
+            limit=None,
+        )
+        texts = {source}
+        for text, similarity, index in scored:
+            if text not in texts:
+                texts.add(text)
+                matches.append(Match(candidates[index], min(int(100 * similarity), 99)))
+        return matches[:limit]
+
+    def _candidates(self, source: str, *, languages: tuple[str, str]) -> list[Entry]:
+        """Entries that share rare words with a source, or else most of its words."""
+        words = list(dict.fromkeys(re.findall(r"\w+", source.lower())))[:_MAX_WORDS]
+        votes: Counter[int] = Counter()
+        frequent: list[str] = []
+        for word in words:
+            ids = self._ids([word], limit=_RARE)
+            if len(ids) == _RARE:
+                frequent.append(word)
+            else:
+                votes.update(ids)
+        if len(frequent) > 1 or not votes:
+            votes.update(self._ids(words, limit=_CANDIDATES))
+            if len(votes) < _CANDIDATES:
+                for left_out in words if 1 < len(words) <= 12 else ():
+                    rest = [word for word in words if word != left_out]
+                    votes.update(self._ids(rest, limit=_CANDIDATES))
+        ids = [number for number, _ in votes.most_common(_CANDIDATES)]
+        with self._lock:
+            rows = self._database.execute(
+                f"SELECT {_COLUMNS} FROM entries WHERE id IN ({','.join('?' * len(ids))}) AND "
+                f"source_lang = ? AND target_lang = ? ORDER BY {_NEWEST}",
+                (*ids, *map(base_language, languages)),
+            ).fetchall()
+        return [_entry(row) for row in rows]
+
+    def _ids(self, words: Sequence[str], *, limit: int) -> list[int]:
+        """The newest entries that have all these words."""
+        query = " AND ".join(f'"{word}"' for word in words)
+        with self._lock:
+            rows = self._database.execute(
+                "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?",
+                (query, limit),
+            )
+            return [row[0] for row in rows]
+
+
+def base_language(code: str) -> str:
+    """Return the language of a code without its region, in lower case.
+
+    Args:
+        code: such as "pt-BR".
+    """
+    return code.replace("_", "-").partition("-")[0].lower()
+
+
+def _row(entry: Entry) -> tuple[str, ...]:
+    return (
+        *(entry.source.strip(), entry.target.strip()),
+        *(base_language(entry.source_lang), base_language(entry.target_lang)),
+        *(entry.context.strip(), entry.origin),
+        *(entry.created or datetime.now(UTC).isoformat(), entry.user, entry.model),
+    )
+
+
+def _entry(row: Sequence[str]) -> Entry:
+    return Entry(**dict(zip(_COLUMNS.split(", "), row, strict=True)))

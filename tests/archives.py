@@ -1,0 +1,57 @@
+"""Small archives, and a translator of documents without a model."""
+
+import io
+import re
+import zipfile
+from collections.abc import Mapping
+
+from transduce.documents.document import Document
+from transduce.documents.markup import UnitTranslation, restore_text, segment_text
+
+
+def archive(files: Mapping[str, str | bytes], *, stored: tuple[str, ...] = ()) -> bytes:
+    """A zip archive of files."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as out:
+        for name, content in files.items():
+            info = zipfile.ZipInfo(name, (2020, 2, 20, 20, 20, 20))
+            info.compress_type = zipfile.ZIP_STORED if name in stored else zipfile.ZIP_DEFLATED
+            out.writestr(info, content)
+    return stream.getvalue()
+
+
+def unpacked(content: bytes) -> dict[str, bytes]:
+    """The files of an archive, in order."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archived:
+        assert archived.testzip() is None
+        return {info.filename: archived.read(info) for info in archived.infolist()}
+
+
+def reversed_words(text: str) -> UnitTranslation:
+    """A translation with the words in upper case and the last first."""
+    words = [word for word in re.split(r"[ \n]+", text) if word]
+    last = len(words) - 1
+    links = " ".join(f"{i}-{last - i}" for i in range(len(words)))
+    return UnitTranslation(" ".join(words[::-1]).upper(), links)
+
+
+def upper_words(text: str) -> UnitTranslation:
+    """A translation with the words in upper case, in the same order."""
+    words = [word for word in re.split(r"[ \n]+", text) if word]
+    return UnitTranslation(" ".join(words).upper(), " ".join(f"{i}-{i}" for i in range(len(words))))
+
+
+def translated(document: Document, translate: object = upper_words) -> bytes:
+    """A document translated by a function of a sentence."""
+    assert callable(translate)
+    texts: list[str] = []
+    for segment in document.segments:
+        segmented = segment_text(segment.text, segment.markup)
+        results = [translate(unit.text) for unit in segmented.units]
+        texts.append(restore_text(segmented, results).text)
+    return document.rebuild(texts)
+
+
+def same(document: Document) -> bytes:
+    """A document with its own texts."""
+    return document.rebuild([segment.text for segment in document.segments])

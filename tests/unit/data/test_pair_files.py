@@ -1,0 +1,74 @@
+"""Pairs from TMX, XLIFF and JSON lines."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from transduce.data.corpus import read_pairs
+
+TMX = """<?xml version="1.0"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="de-DE"><seg>Ein <bpt i="1">&lt;b&gt;</bpt>Hund<ept i="1">x</ept></seg></tuv>
+<tuv xml:lang="en-GB"><seg>A <hi>dog</hi> &amp;</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>only</seg></tuv></tu>
+</body></tmx>"""
+XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de">
+<trans-unit><source>A <g id="1">dog</g></source><target>Ein Hund</target>
+<alt-trans><source>no</source><target>nein</target></alt-trans></trans-unit>
+<trans-unit><source>B</source><target state="new">B</target></trans-unit></file></xliff>"""
+XLIFF_2 = """<xliff version="2.0" srcLang="en" trgLang="de"><file><unit><segment>
+<source>A dog</source><target>Ein Hund</target></segment></unit></file></xliff>"""
+
+
+def pairs(
+    path: Path, content: str | bytes, languages: tuple[str, str] = ("", "")
+) -> list[tuple[str, str]]:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return [tuple(pair) for _, pair in read_pairs([path], languages=languages)]
+
+
+def test_a_translation_memory(tmp_path: Path) -> None:
+    file = tmp_path / "a.tmx"
+
+    assert pairs(file, TMX) == [("A dog &", "Ein Hund")]
+    assert pairs(file, TMX, ("de", "en")) == [("Ein Hund", "A dog &")]
+    assert pairs(file, TMX, ("fr", "en")) == [("", "A dog &")]
+    assert pairs(file, TMX.encode("utf-16")) == [("A dog &", "Ein Hund")]
+    assert pairs(tmp_path / "a.tmx.gz", gzip.compress(TMX.encode())) == [("A dog &", "Ein Hund")]
+
+
+def test_xliff(tmp_path: Path) -> None:
+    assert pairs(tmp_path / "a.xlf", XLIFF) == [("A dog", "Ein Hund")]
+    assert pairs(tmp_path / "a.xlf", XLIFF, ("de", "en")) == [("Ein Hund", "A dog")]
+    assert pairs(tmp_path / "a.xliff", XLIFF_2) == [("A dog", "Ein Hund")]
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+
+    assert pairs(file, '{"source": "A", "target": "B"}\n{"src": "C", "tgt": "D"}') == [
+        ("A", "B"),
+        ("C", "D"),
+    ]
+    hugging_face = '{"translation": {"en": "A", "de": "B"}}\n'
+    assert pairs(file, hugging_face, ("de", "en")) == [("B", "A")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.tmx", "<tmx>\n<tu></tmx>", "line 2: not well-formed XML: mismatched tag"),
+        ("a.tmx", '<!DOCTYPE tmx [<!ENTITY a "b">]><tmx/>', "declares entities is refused"),
+        ("a.tmx", "<tmx/>", "no line to read"),
+        ("a.jsonl", "[1]\n", 'line 1: expected an object with texts "source" and "target" or'),
+        ("a.jsonl", "{\n", "line 1: not a JSON object"),
+        ("a.jsonl", b'{"source": "\xff"}\n', "line 1: not UTF-8"),
+    ],
+)
+def test_a_broken_file_is_refused(
+    tmp_path: Path, name: str, content: str | bytes, reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        pairs(tmp_path / name, content)

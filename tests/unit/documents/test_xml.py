@@ -1,0 +1,338 @@
+"""Text is spliced into XML and into archives of it; everything else stays."""
+
+# ruff: noqa: E501
+
+import io
+import random
+import re
+import time
+import zipfile
+from xml.etree import ElementTree
+
+import pytest
+from tests.archives import archive, reversed_words, same, translated, unpacked
+
+from transduce.documents import xml_formats
+from transduce.documents.formats import read_document
+
+WORD = '<?xml version="1.0"?>\n<w:document xmlns:w="w" xmlns:r="r"><w:body>{}</w:body></w:document>'
+RED = "<w:rPr><w:b/></w:rPr>"
+
+
+def word(body: str, **others: str) -> bytes:
+    files = {"[Content_Types].xml": "<Types/>", "word/document.xml": WORD.format(body), **others}
+    return archive(files)
+
+
+def run(text: str, properties: str = "") -> str:
+    return f'<w:r>{properties}<w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def translated_word(body: str, translate: object = reversed_words) -> str:
+    document = read_document("a.docx", word(body))
+    text = unpacked(translated(document, translate))["word/document.xml"].decode()
+    head, tail = WORD.split("{}")
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    ElementTree.fromstring(text)
+    return text[len(head) : -len(tail)]
+
+
+def texts(name: str, content: str | bytes) -> list[str]:
+    content = content if isinstance(content, bytes) else content.encode()
+    return [segment.text for segment in read_document(name, content).segments]
+
+
+def becomes(name: str, content: str) -> str:
+    document = read_document(name, content.encode())
+    return translated(document, reversed_words).decode()
+
+
+# Word
+
+
+def test_a_paragraph_keeps_its_properties() -> None:
+    body = '<w:p w:rsidR="1"><w:pPr><w:jc/></w:pPr><w:r><w:t>One dog</w:t></w:r></w:p>'
+
+    changed = body.replace("<w:t>One dog", '<w:t xml:space="preserve">DOG ONE')
+    assert translated_word(body) == changed
+
+
+def test_a_bold_word_is_moved_with_its_translation() -> None:
+    body = f"<w:p>{run('A ')}{run('red', RED)}{run(' dog &amp; cat')}</w:p>"
+
+    assert (
+        translated_word(body) == f"<w:p>{run('CAT &amp; DOG ')}{run('RED', RED)}{run(' A')}</w:p>"
+    )
+
+
+def test_runs_that_look_alike_are_one_text() -> None:
+    body = f"<w:p>{run('Wo', RED)}<w:proofErr/>{run('rd', RED)}{run('s here')}</w:p>"
+
+    assert texts("a.docx", word(body)) == ["<g id=0>Word</g>s here"]
+    assert texts("a.docx", word(f"<w:p>{run('a')}<w:proofErr/>{run('b')}</w:p>")) == ["ab"]
+
+
+def test_links_breaks_and_notes_are_kept() -> None:
+    link = '<w:hyperlink r:id="x">{}</w:hyperlink>'
+    note = '<w:r><w:footnoteReference w:id="1"/></w:r>'
+    broken = '<w:r><w:t xml:space="preserve"> now</w:t><w:br/><w:t xml:space="preserve">or so</w:t></w:r>'
+
+    text = translated_word(f"<w:p>{link.format(run('Click'))}{broken}{note}</w:p>")
+
+    line_end = "<w:r><w:br/></w:r>"
+    assert text == (
+        f"<w:p>{run('NOW ')}{link.format(run('CLICK'))}{line_end}{run('SO OR')}{note}</w:p>"
+    )
+
+
+def test_words_outside_of_the_only_link_get_its_formatting() -> None:
+    body = f"<w:p><w:hyperlink>{run('Click', RED)}</w:hyperlink></w:p>"
+    document = read_document("a.docx", word(body))
+
+    content = unpacked(document.rebuild(["<g id=0>Klick</g>!"]))["word/document.xml"].decode()
+
+    link = f"<w:hyperlink>{run('Klick', RED)}</w:hyperlink>{run('!', RED)}"
+    assert f"<w:p>{link}</w:p>" in content
+
+
+def test_fields_text_boxes_and_formulas_end_a_text() -> None:
+    field = "<w:r><w:fldChar/></w:r><w:r><w:instrText>PAGE x</w:instrText></w:r>"
+    box = f"<w:r><w:drawing><w:p>{run('in it')}</w:p></w:drawing></w:r>"
+    body = f"<w:p>{run('Page one')}{field}{run('after')}{box}<w:oMath><w:r><w:t>x</w:t></w:r></w:oMath></w:p>"
+
+    changed = translated_word(body)
+
+    assert texts("a.docx", word(body)) == ["Page one", "after", "in it"]
+    expected = body.replace("Page one", "ONE PAGE").replace("after", "AFTER")
+    assert changed == expected.replace("in it", "IT IN")
+
+
+def test_bookmarks_stay_in_order() -> None:
+    start, end = '<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>'
+    body = f"<w:p>{run('One ')}{start}{run('red ')}{run('big ', RED)}{end}{run('dog')}</w:p>"
+
+    text = translated_word(body)
+
+    assert text.index(start) < text.index(end)
+
+
+def test_parts_of_an_archive_without_text_stay() -> None:
+    content = word(
+        f"<w:p>{run('One dog')}</w:p>", **{"word/media/a.png": "\0x", "word/styles.xml": "<a/>"}
+    )
+
+    before, after = unpacked(content), unpacked(translated(read_document("a.docx", content)))
+
+    assert list(before) == list(after)
+    assert [name for name in before if before[name] != after[name]] == ["word/document.xml"]
+
+
+# Slides, tables, OpenDocument, books
+
+
+def test_slides() -> None:
+    slide = '<p:sld xmlns:a="a" xmlns:p="p"><a:p><a:r><a:rPr b="1"/><a:t>{}</a:t></a:r><a:fld><a:t>3</a:t></a:fld></a:p></p:sld>'
+    content = archive({"ppt/slides/slide1.xml": slide.format("A dog"), "ppt/x.xml": "<a/>"})
+
+    after = unpacked(translated(read_document("a.pptx", content), reversed_words))
+
+    assert after["ppt/slides/slide1.xml"].decode() == slide.format("DOG A")
+
+
+def test_cells_but_not_the_columns_of_tables() -> None:
+    strings = "<sst><si><t>{}</t></si><si><t>Name &amp; no</t></si><si><t>42</t></si></sst>"
+    table = (
+        '<table><tableColumns><tableColumn id="1" name="Name &amp;amp; no"/></tableColumns></table>'
+    )
+    table = table.replace("&amp;amp;", "&amp;")
+    content = archive(
+        {"xl/sharedStrings.xml": strings.format("A dog"), "xl/tables/table1.xml": table}
+    )
+
+    document = read_document("a.xlsx", content)
+
+    assert [segment.text for segment in document.segments] == ["A dog"]
+    changed = unpacked(translated(document))["xl/sharedStrings.xml"].decode()
+    assert changed == strings.format("A DOG").replace("<t>A", '<t xml:space="preserve">A')
+
+
+def test_open_document() -> None:
+    body = "<office:text><text:p>A <text:span>{}</text:span><text:s/> dog, page <text:page-number>one</text:page-number></text:p></office:text>"
+    content = archive(
+        {
+            "mimetype": "x",
+            "content.xml": body.format("red").replace(
+                "<office:text", '<office:text xmlns:office="o" xmlns:text="t"'
+            ),
+        },
+        stored=("mimetype",),
+    )
+
+    (segment,) = read_document("a.odt", content).segments
+    after = unpacked(translated(read_document("a.odt", content)))["content.xml"].decode()
+
+    assert segment.text == "A <g id=0>red</g><img id=1> dog, page <code id=2>one</code>"
+    assert "<text:span>RED</text:span><text:s/> DOG" in after
+    assert "<text:page-number>one</text:page-number>" in after
+
+
+def test_a_book() -> None:
+    page = '<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.1//EN" "x">\n<html><head><title>A&nbsp;b</title><style>p {{}}</style></head><body><p>One<br/>\n <i>{}</i> <a id="1"/>dog</p><pre>no no</pre></body></html>'
+    files = {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": "<x/>",
+        "a.xhtml": page.format("red"),
+    }
+    content = archive(files, stored=("mimetype",))
+    document = read_document("a.epub", content)
+
+    after = translated(document)
+
+    found = [segment.text for segment in document.segments]
+    assert found == ["A\xa0b".replace("\xa0", " "), "One", "<g id=0>red</g> <img id=1>dog"]
+    assert "<i>RED</i>" in unpacked(after)["a.xhtml"].decode()
+    with zipfile.ZipFile(io.BytesIO(after)) as archived:
+        first = archived.infolist()[0]
+    assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)
+
+
+# Catalogues
+
+
+def test_xliff_1_is_filled() -> None:
+    unit = '<trans-unit id="1"{}>\n <source>A <g id="1">red</g> dog<x id="2"/></source>{}\n</trans-unit>'
+    new = '\n <target state="needs-review-translation" state-qualifier="mt-suggestion">{}</target>'
+    wrap = '<xliff version="1.2"><file>{}</file></xliff>'.format
+    text = 'DOG <g id="1">RED</g> A<x id="2"/>'
+
+    assert becomes("a.xlf", wrap(unit.format("", ""))) == wrap(unit.format("", new.format(text)))
+    for kept in (
+        unit.format(' translate="no"', ""),
+        unit.format("", "<target>x</target>"),
+        unit.format(' approved="yes"', "<target/>"),
+    ):
+        assert becomes("a.xlf", wrap(kept)) == wrap(kept)
+    copied = unit.format("", '<target state="needs-translation">A dog</target>')
+    assert f'<target state="needs-translation">{text}</target>' in becomes("a.xlf", wrap(copied))
+
+
+def test_xliff_2_is_filled() -> None:
+    page = '<xliff version="2.0"><file><unit id="1"><segment><source>A <pc id="1">red</pc> dog</source>{}</segment></unit></file></xliff>'
+
+    full = page.format('<target>DOG <pc id="1">RED</pc> A</target>')
+    assert becomes("a.xliff", page.format("")) == full
+    assert becomes("a.xliff", page.format("<target/>")) == full
+    assert becomes("a.xliff", full) == full
+
+
+def test_qt_is_filled() -> None:
+    page = '<!DOCTYPE TS>\n<TS><context><name>x</name><message numerus="yes"><source>Open %n file(s)</source><translation type="unfinished">{}</translation></message></context></TS>'
+
+    after = becomes("a.ts", page.format("<numerusform></numerusform><numerusform/>"))
+
+    form = "<numerusform>OPEN %n FILE(S)</numerusform>"
+    assert after == page.format(form * 2)
+
+
+def test_android_keeps_references_and_escapes() -> None:
+    page = "<resources><string name='a'>It\\'s <b>%1$s</b>\\nok</string><string name='b' translatable='false'>No</string><string name='c'>@string/a</string><plurals name='d'><item quantity='one'>a dog</item></plurals></resources>"
+
+    after = becomes("strings.xml", page)
+
+    assert after == page.replace("It\\'s", "IT\\'S").replace("ok", "OK").replace("a dog", "DOG A")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "iso-8859-1"])
+def test_an_encoding_is_kept(encoding: str) -> None:
+    declared = "utf-8" if encoding == "utf-8-sig" else encoding
+    page = (
+        f"<?xml version='1.0' encoding='{declared}'?><resources><string>{{}}</string></resources>"
+    )
+
+    document = read_document("a.xml", page.format("é dog").encode(encoding))
+
+    assert document.rebuild(["é Hund"]) == page.format("é Hund").encode(encoding)
+
+
+# Untrusted files
+
+BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa">]><resources><string>&a;</string></resources>'
+OUTSIDE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><resources><string>&a;</string></resources>'
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (BOMB, "declares entities is refused"),
+        (OUTSIDE, "declares entities is refused"),
+        ("<resources>\n<string></resources>", "line 2: not well-formed XML: mismatched tag"),
+        ("<a>" * 1000 + "</a>" * 1000, "nested more than"),
+        ("", "no element found"),
+    ],
+)
+def test_hostile_xml_is_refused(content: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=rf"^a\.xml.*{reason}"):
+        read_document("a.xml", content.encode())
+
+
+def encrypted() -> bytes:
+    content = bytearray(word(""))
+    for match in re.finditer(rb"PK\x01\x02", bytes(content)):
+        content[match.start() + 8] |= 1
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"x", "is no Word document"),
+        (b"\xd0\xcf\x11\xe0x", "is encrypted or of Office before 2007: save it without"),
+        (encrypted(), "is encrypted: save it without a password"),
+        (archive({"xl/workbook.xml": "<a/>"}), "is no Word document: it has no word/"),
+        (word("", **{"../x": ""}), r"a file outside of its folder, '\.\./x'"),
+        (word("", **{"/x": ""}), "a file outside of its folder, '/x'"),
+        (word("", **{"C:\\x": ""}), "a file outside of its folder"),
+        (word("", **{"word/a": "0" * (20 << 20)}), "unpacks to 20,[0-9,]+ bytes, which is refused"),
+        (word("")[:-30], "is no Word document: File is not a zip file"),
+    ],
+)
+def test_a_hostile_archive_is_refused(content: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=rf"^a\.docx.*{reason}"):
+        read_document("a.docx", content)
+
+
+def test_too_many_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xml_formats, "MAX_ENTRIES", 1)
+
+    with pytest.raises(ValueError, match="has more than 1 files"):
+        read_document("a.docx", word(""))
+
+
+def test_mutated_files_never_crash() -> None:
+    chance = random.Random(1)
+    originals = {
+        "a.docx": word(f"<w:p>{run('A ')}{run('red', RED)}{run(' dog')}</w:p>"),
+        "a.xlf": b'<xliff version="1.2"><trans-unit><source>A <g id="1">d</g></source></trans-unit></xliff>',
+        "a.ts": b"<TS><message><source>A</source><translation><numerusform/></translation></message></TS>",
+        "a.xml": b"<resources><string>A <b>dog</b> \\u0041</string></resources>",
+    }
+    began = time.perf_counter()
+    reasons: list[str] = []
+    for number in range(200):
+        name = list(originals)[number % 4]
+        content = bytearray(originals[name])
+        for _ in range(chance.randint(1, 8)):
+            place = chance.randrange(len(content))
+            content[place : place + chance.randrange(3)] = chance.randbytes(chance.randrange(3))
+        try:
+            document = read_document(name, bytes(content))
+        except ValueError as error:
+            reasons.append(str(error))
+        else:
+            translated(document)
+            same(document)
+
+    assert 0 < len(reasons) < 200
+    assert not any("\n" in reason for reason in reasons)
+    assert time.perf_counter() - began < 20

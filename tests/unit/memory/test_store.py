@@ -1,0 +1,158 @@
+"""A translation memory gives back what was stored, and similar entries with honest percentages."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.conftest import Transduce
+
+from transduce.memory.store import Entry, TranslationMemory
+from transduce.memory.tmx import open_memory, read_entries, tmx_lines
+
+EN_DE = ("en", "de")
+
+
+def entry(source: str, target: str, context: str = "", origin: str = "correction") -> Entry:
+    return Entry(
+        source=source,
+        target=target,
+        source_lang="en",
+        target_lang="de-AT",
+        context=context,
+        origin=origin,
+    )
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> TranslationMemory:
+    return TranslationMemory(tmp_path / "memory.db")
+
+
+def test_an_exact_match_is_the_newest_of_its_languages(memory: TranslationMemory):
+    memory.add([entry("A dog.", "Ein Hund."), entry("A dog.", "Der Hund.")])
+    memory.add([entry("A dog.", "Ein Hund.")])
+
+    match = memory.exact(" A dog.\n", languages=("en-GB", "de"))
+
+    assert match is not None
+    assert (match.entry.target, match.score, match.in_context) == ("Ein Hund.", 100, False)
+    assert memory.exact("A dog.", languages=("en", "fr")) is None
+    assert memory.exact("a dog.", languages=EN_DE) is None
+
+
+def test_the_same_sentence_before_it_goes_first(memory: TranslationMemory):
+    memory.add([entry("Yes.", "Doch.", context="Don't you?"), entry("Yes.", "Ja.")])
+
+    match = memory.exact("Yes.", languages=EN_DE, context="Don't you?")
+
+    assert match is not None
+    assert (match.entry.target, match.in_context) == ("Doch.", True)
+    assert memory.exact("Yes.", languages=EN_DE) == memory.exact(
+        "Yes.", languages=EN_DE, context="Who?"
+    )
+
+
+def test_a_correction_outranks_later_imports(memory: TranslationMemory):
+    memory.add([entry("Yes.", "Jawohl.")])
+    memory.add([entry("Yes.", "Ja.", origin="a.tmx"), entry("Yes.", "Jawohl.", origin="a.tmx")])
+
+    match = memory.exact("Yes.", languages=EN_DE)
+
+    assert match is not None
+    assert (match.entry.target, match.entry.origin) == ("Jawohl.", "correction")
+
+
+def test_similar_sources_have_their_similarity_in_percent(memory: TranslationMemory):
+    memory.add([entry("The dog runs fast.", "x"), entry("The cat runs fast.", "y")])
+
+    matches = memory.lookup("The dog runs fast!", languages=EN_DE)
+
+    assert [(match.entry.target, match.score) for match in matches] == [("x", 94), ("y", 77)]
+    assert memory.lookup('"; AND OR NOT * \0', languages=EN_DE) == []
+
+
+def test_near_equality_is_below_100_percent(memory: TranslationMemory):
+    memory.add([entry("long " * 200 + "a", "x")])
+
+    assert [m.score for m in memory.lookup("long " * 200 + "b", languages=EN_DE)] == [99]
+
+
+def test_similar_sources_of_frequent_words_only(
+    memory: TranslationMemory, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("transduce.memory.store._RARE", 2)
+    memory.add([entry(f"Tom is here {word} Tom", word) for word in ("a", "b", "c")])
+    memory.add([entry("Tom is at home", "home")])
+    memory.add([entry("Tom said", "1"), entry("he is", "2"), entry("here we are", "3")])
+
+    matches = memory.lookup("Tom is here d Tom", languages=EN_DE)
+
+    assert {match.entry.target for match in matches} == {"a", "b", "c"}
+
+
+def test_tmx_goes_out_and_in_again(memory: TranslationMemory, tmp_path: Path):
+    memory.add([entry('A <b> & "c"\x01', "Ein\nü"), entry("Yes.", "Ja.")])
+    file = tmp_path / "out.tmx"
+    file.write_text("".join(tmx_lines(memory.entries())))
+
+    pairs = [(read.source, read.target) for read in read_entries(file, languages=EN_DE)]
+
+    assert pairs == [('A <b> & "c"', "Ein\nü"), ("Yes.", "Ja.")]
+    assert len(open_memory(file, languages=EN_DE)) == 2
+    assert len(open_memory(file, languages=("en", "fr"))) == 0
+
+
+def test_a_killed_writer_loses_nothing_acknowledged(tmp_path: Path):
+    path = tmp_path / "memory.db"
+    program = (
+        "import sys; from transduce.memory.store import Entry, TranslationMemory\n"
+        "memory = TranslationMemory(sys.argv[1])\n"
+        "for number in range(1000):\n"
+        "    memory.add([Entry(source=str(number), target='x', source_lang='en',"
+        " target_lang='de')])\n"
+        "    print(number, flush=True)\n"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            if line == "300\n":
+                os.kill(writer.pid, signal.SIGKILL)
+                break
+        acknowledged = [300, *map(int, writer.stdout.read().split())]
+
+    with TranslationMemory(path) as memory:
+        stored = {entry.source for entry in memory.entries()}
+        assert {str(number) for number in range(acknowledged[-1] + 1)} <= stored
+        memory.add([entry("after", "danach")])
+        assert memory.exact("after", languages=EN_DE)
+
+
+def test_another_file_is_refused(tmp_path: Path):
+    (tmp_path / "text.db").write_text("no database" * 100)
+
+    with pytest.raises(ValueError, match="cannot be opened as a translation memory"):
+        TranslationMemory(tmp_path / "text.db")
+    with pytest.raises(FileNotFoundError, match="no such translation memory"):
+        TranslationMemory(tmp_path / "missing.db", create=False)
+
+
+def test_the_command_imports_looks_up_and_exports(tmp_path: Path, transduce: Transduce):
+    tmx, store, copy = tmp_path / "a.tmx", tmp_path / "m.db", tmp_path / "b.tmx"
+    tmx.write_text("".join(tmx_lines([entry("A dog runs.", "Ein Hund rennt.")])))
+    languages = ("--source-lang", "en", "--target-lang", "de")
+
+    imported = transduce("memory", "import", str(store), str(tmx), *languages)
+    again = transduce("memory", "import", str(store), str(tmx), *languages)
+    found = transduce("memory", "lookup", str(store), "A dog ran.", *languages)
+    exported = transduce("memory", "export", str(store), "-o", str(copy))
+
+    assert (imported.code, found.code, exported.code) == (0, 0, 0)
+    assert "1 entries, 1 of them new" in imported.err
+    assert "1 entries, 0 of them new" in again.err
+    assert found.out == "81\tA dog runs.\tEin Hund rennt.\n"
+    assert copy.read_text().count("<tu ") == 1
+    assert transduce("memory", "export", str(tmp_path / "none.db")).code == 2
