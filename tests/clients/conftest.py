@@ -6,25 +6,28 @@ makes that a failure. TRANSDUCE_ARTEFACTS names a folder for the screenshots.
 
 import os
 import re
-import shutil
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from tests.chromium import browser as browser  # a fixture
+from tests.chromium import lacking
 from tests.conftest import SHAPE, made
 from tests.unit.conftest import LINES
 
+from transduce.bundle.bundle import Bundle
 from transduce.bundle.calibration import Calibration, Confidence
 from transduce.data.config import TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.translator import Translator
 from transduce.search.config import SearchConfig
+from transduce.web.page import write_web
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -32,32 +35,6 @@ if TYPE_CHECKING:
     from transduce.serve.model_registry import Direction
 
 Open = Callable[..., "Page"]
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
-
-
-def _lacking(what: str) -> NoReturn:
-    if os.environ.get("TRANSDUCE_BROWSER") == "required":
-        pytest.fail(f"no browser test: {what}")
-    pytest.skip(f"no browser test: {what}")
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    """The system's Chromium, without a window.
-
-    Not longer than a file needs it: as long as Playwright runs, no test can run a loop of its own.
-    """
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _lacking("playwright is not installed")
-    found = next(filter(None, map(shutil.which, _NAMES)), None)
-    if found is None:
-        _lacking(f"none of {', '.join(_NAMES)} is on PATH")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +48,7 @@ def address() -> Iterator[str]:
         from transduce.serve.model_registry import ModelRegistry
         from transduce.serve.settings import ServerSettings
     except ImportError as error:
-        _lacking(f"{error.name} is not installed")
+        lacking(f"{error.name} is not installed")
     tokenizer = Tokenizer.train(LINES, TokenizerConfig(vocab_size=97))
     model = made(replace(SHAPE, vocab_size=tokenizer.vocab_size, decoder_layers=2)).eval()
     with torch.no_grad():
@@ -99,6 +76,49 @@ def address() -> Iterator[str]:
         server.should_exit = True
         thread.join()
     registry.close()
+
+
+@pytest.fixture(scope="session")
+def bundle() -> Bundle:
+    """An untrained model of the exported page."""
+    from tests.served import bundle_of
+
+    config = TokenizerConfig(vocab_size=400, byte_fallback=True)
+    tokenizer = Tokenizer.train(LINES, config)
+    shape = replace(SHAPE, vocab_size=tokenizer.vocab_size, d_model=16, d_ff=24, d_k=4, d_v=8)
+    model = made(shape).eval()
+    with torch.no_grad():
+        model.embedding.weight *= 3.0  # it prefers some pieces clearly
+    bundle = bundle_of("en", "de", tokenizer=tokenizer, model=model)
+    bundle.search = replace(bundle.search, extra=8)
+    return bundle
+
+
+@pytest.fixture(scope="session")
+def page_file(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of `export --to web`."""
+    file = tmp_path_factory.mktemp("page") / "translator.html"
+    write_web(bundle, file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def findings() -> "Callable[[Page], list[str]]":
+    """What axe-core calls serious or critical: the rule, and an element that breaks it."""
+    try:
+        from axe_playwright_python.sync_playwright import Axe
+    except ImportError:
+        lacking("axe-playwright-python is not installed")
+    axe = Axe()
+
+    def serious(page: "Page") -> list[str]:
+        return [
+            f"{violation['id']}: {violation['nodes'][0]['html'][:200]}"
+            for violation in axe.run(page).response["violations"]
+            if violation["impact"] in ("serious", "critical")
+        ]
+
+    return serious
 
 
 @pytest.fixture

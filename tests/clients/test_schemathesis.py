@@ -19,10 +19,7 @@ CHECKS = (
 
 @pytest.mark.parametrize(
     ("phases", "examples"),
-    [
-        ("fuzzing", "3"),
-        pytest.param("examples,coverage,fuzzing", "15", marks=pytest.mark.slow),
-    ],
+    [("fuzzing", "3"), pytest.param("examples,coverage,fuzzing", "15", marks=pytest.mark.slow)],
 )
 def test_there_is_no_server_error_and_no_undocumented_answer(
     tmp_path: Path, phases: str, examples: str

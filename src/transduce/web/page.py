@@ -13,6 +13,7 @@ modules neither from disk nor into a worker that a page makes itself.
 
 import base64
 import hashlib
+import html
 import json
 import re
 import subprocess
@@ -62,7 +63,13 @@ _STYLES = (
     "web/page/page.css",
     "web/page/explorer.css",
 )
-_SCRIPTS = ("visualization/theme.js", "web/page/explorer.js", "web/page/page.js")
+_SCRIPTS = (
+    "visualization/theme.js",
+    "web/page/steps.js",
+    "web/page/panels.js",
+    "web/page/explorer.js",
+    "web/page/page.js",
+)
 _IMPORT = re.compile(r'^import .*? from "\./(\w+)\.js";\n', re.MULTILINE | re.DOTALL)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const))", re.MULTILINE)
 _GENERATOR = '<meta name="generator" content="transduce'
@@ -91,8 +98,7 @@ def write_web(bundle: Bundle, out: Path, *, precision: Precision = "float32") ->
         with atomic_file(out) as stream:
             stream.write(page.encode())
         return
-    weights = save(dict(_stored(bundle.model.state_dict(), precision)))
-    description = _description(bundle, weights, precision)
+    weights, description = _description(bundle, precision)
     digest = hashlib.sha256(weights).hexdigest()[:8]
     parts = {
         f"weights-{digest}-{number}.bin": weights[start : start + _PART]
@@ -115,13 +121,12 @@ def single_page(bundle: Bundle, *, precision: Precision = "float32") -> str:
     Raises:
         ValueError: as `write_web`.
     """
-    weights = save(dict(_stored(bundle.model.state_dict(), precision)))
+    weights, description = _description(bundle, precision)
     if len(weights) > _LARGEST_PAGE:
         raise ValueError(
             f"{len(weights) / 1e6:.0f} MB of weights are too many for one page: export a folder, "
             f"or quantize them with float16 or int8"
         )
-    description = _description(bundle, weights, precision)
     return _page(description, base64.b64encode(weights).decode())
 
 
@@ -180,16 +185,16 @@ def _stored(weights: Mapping[str, Tensor], precision: Precision) -> Iterator[tup
             yield f"{name}.scale", scale
 
 
-def _description(bundle: Bundle, weights: bytes, precision: Precision) -> dict[str, Any]:
-    config = bundle.model.config
-    summary = f"{bundle.model.size / 1e6:.1f} million parameters in {precision}"
-    return {
-        "model": asdict(config),
+def _description(bundle: Bundle, precision: Precision) -> tuple[bytes, dict[str, Any]]:
+    """The weights as a file, and what the page says of the model."""
+    weights = save(dict(_stored(bundle.model.state_dict(), precision)))
+    return weights, {
+        "model": asdict(bundle.model.config),
         "search": asdict(bundle.search),
         "languages": asdict(bundle.languages),
         "tokenizer": tokenizer_data(bundle.tokenizer),
         "weights": {"size": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
-        "summary": summary,
+        "summary": f"{bundle.model.size / 1e6:.1f} million parameters in {precision}",
     }
 
 
@@ -212,7 +217,7 @@ def _page(description: Mapping[str, Any], weights: str) -> str:
     values = {
         "policy": "; ".join(policy),
         "version": VERSION,
-        "title": _escaped(f"{sides[0]} → {sides[1]}"),
+        "title": html.escape(f"{sides[0]} → {sides[1]}"),
         "style": style,
         # In a script element only "</script" and "<!--" have a meaning.
         "description": json.dumps(description, ensure_ascii=False).replace("<", "\\u003c"),
@@ -226,10 +231,6 @@ def _page(description: Mapping[str, Any], weights: str) -> str:
 def _hash(text: str) -> str:
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{digest}'"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
 
 
 def _text(path: str) -> str:

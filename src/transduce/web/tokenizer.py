@@ -9,12 +9,7 @@ import base64
 import numpy as np
 
 from transduce.data.pair_tokenizer import SOURCE, TARGET, PairTokenizer
-from transduce.data.sentencepiece_model import (
-    UNUSED,
-    read_model_type,
-    read_options,
-    read_pieces,
-)
+from transduce.data.sentencepiece_model import UNUSED, read_model_type, read_options, read_pieces
 from transduce.data.tokenizer import Tokenizer
 
 

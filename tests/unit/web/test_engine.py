@@ -1,5 +1,7 @@
 """The engine in JavaScript computes what torch computes."""
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,14 +12,14 @@ import torch
 from safetensors.torch import save_file
 from tests.conftest import SHAPE, made
 from tests.node import run_node
+from tests.switched import switched
 
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.model.attention import Attention
 from transduce.model.config import ModelConfig
-from transduce.model.layers import Positions
 from transduce.model.trace import intermediate_results, trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import Request, SearchConfig
+from transduce.web.page import engine
 
 # Multiples of four, which the kernels need; heads of another size than d_model / heads.
 KERNELS = replace(SHAPE, vocab_size=40, d_model=16, d_ff=24, heads=3, d_k=4, d_v=8)
@@ -112,30 +114,36 @@ def test_kernels_multiply_any_number_of_rows():
     answer = run_node(
         """
 const { Kernels } = await import(`${engine}/kernels.js`);
-const { Matrix, linear } = await import(`${engine}/tensor.js`);
-const random = (matrix) => {
-  for (let i = 0; i < matrix.data.length; i++) matrix.data[i] = Math.sin(i * 12.9898) * 43.7 % 1;
-  return matrix;
-};
+const { Int8Matrix, Matrix, linear } = await import(`${engine}/tensor.js`);
+const numbers = (Type, length, scale) =>
+  Type.from({ length }, (_, i) => scale * (Math.sin(i * 12.9898) * 43.7 % 1));
 const gaps = [];
-for (const [inner, outputs] of [[4, 4], [8, 12], [128, 20]]) {
-  const kernels = await Kernels.create(Kernels.length(outputs, inner));
-  const weight = random(kernels.matrix(outputs, inner));
-  const plain = new Matrix(outputs, inner, weight.data.slice());
+const multiply = (weight, plain) => {
   for (let rows = 1; rows <= 9; rows++) {
-    const x = random(new Matrix(rows, inner));
+    const x = new Matrix(rows, plain.columns, numbers(Float32Array, rows * plain.columns, 1));
     const [fast, written] = [linear(x, weight), linear(x, plain)];
     gaps.push(Math.max(...fast.data.map((value, i) => Math.abs(value - written.data[i]))));
   }
+};
+for (const [inner, outputs] of [[8, 4], [8, 12], [128, 20]]) {
+  const plain = new Matrix(outputs, inner, numbers(Float32Array, outputs * inner, 1));
+  const int8 = new Int8Matrix(outputs, inner, {
+    data: numbers(Int8Array, outputs * inner, 127), scales: numbers(Float32Array, outputs, 0.01) });
+  const kernels = await Kernels.create(Kernels.bytes(plain) + Kernels.bytes(int8));
+  multiply(kernels.matrix(plain), plain);
+  multiply(kernels.matrix(int8), int8.toFloat32());
 }
-const odd = (await Kernels.create(100)).matrix(3, 5);
-answer({ gaps, kernel: odd.kernel });
+const kernels = await Kernels.create(1000);
+const odd = [new Matrix(3, 5), new Int8Matrix(4, 4, {
+  data: new Int8Array(16), scales: new Float32Array(4) })];
+answer({ gaps, kernels: odd.map((matrix) => kernels.matrix(matrix).kernel) });
 """,
         None,
     )
 
+    assert len(answer["gaps"]) == 54
     assert max(answer["gaps"]) < 1e-5
-    assert answer["kernel"] is None, "a shape that the kernels lack is multiplied by tensor.js"
+    assert answer["kernels"] == [None, None], "the kernels lack these shapes"
 
 
 def test_half_precision_is_read_as_numpy_reads_it():
@@ -214,21 +222,35 @@ answer(Object.fromEntries([...tensors].map(([name, value]) =>
     assert missing == {"mean", "variance", "feed_forward_output"}
 
 
-SWITCHES: list[tuple[dict[str, Any], str]] = [
-    ({"noScaling": True}, "scaling"),
-    ({"noPositions": True}, "positions"),
-    ({"head": {"attention": "decoder.1.cross_attention", "head": 2}}, "head"),
-    ({"temperature": 2}, "temperature"),
-    ({"residual": "encoder.1"}, "residual"),
-    ({"layer": "decoder.0"}, "layer"),
-]
+def test_no_module_overrides_a_function_of_another():
+    defined = re.findall(
+        r"^(?:async )?(?:function\*?|class|const|let) (\w+)", engine(), re.MULTILINE
+    )
+
+    assert len(defined) > 50
+    assert [name for name, count in Counter(defined).items() if count > 1] == []
 
 
-@pytest.mark.parametrize(("switches", "part"), SWITCHES)
-def test_a_switch_does_what_the_same_change_does_in_torch(
-    switches: dict[str, Any], part: str, tmp_path: Path
-):
-    model = model_of(KERNELS)
+EDIT = {"attention": "encoder.1.self_attention", "head": 1, "query": 2}
+SWITCHES: dict[str, dict[str, Any]] = {
+    "scaling": {"noScaling": True},
+    "positions": {"noPositions": True},
+    "mask": {"noMask": True},
+    "temperature": {"temperature": 2},
+    "head": {"heads": [{"attention": "decoder.1.cross_attention", "head": 2}]},
+    "two heads": {
+        "heads": [{"attention": "encoder.0.self_attention", "head": head} for head in (0, 2)]
+    },
+    "layer": {"layer": "decoder.0"},
+    "residual": {"residual": "encoder.1"},
+    "weights": {"weights": [EDIT | {"memory": 0, "value": 0.7}, EDIT | {"memory": 3, "value": 0}]},
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_switch_does_what_the_same_change_does_in_torch(name: str, tmp_path: Path):
+    model = model_of(replace(KERNELS, decoder_layers=2))
+    switches = SWITCHES[name]
     source, target = [5, 6, 7, 0], [KERNELS.pad, 9, 8]
     answer = run_node(
         LOAD
@@ -239,37 +261,38 @@ answer(Array.from(trace(model, source, target, switches).get("logits").data));
 """,
         payload_of(model, tmp_path, source=source, target=target, switches=switches),
     )
+    batch = torch.tensor([source]), None, torch.tensor([target])
     with torch.inference_mode():
-        unchanged = model(torch.tensor([source]), None, torch.tensor([target]))
-        _switch_off(model, part)
-        expected = model(torch.tensor([source]), None, torch.tensor([target]))
+        unchanged = model(*batch)
+    with switched(model, switches):
+        expected = model(*batch)
     torch.testing.assert_close(
         torch.tensor(answer).view_as(expected), expected, atol=2e-5, rtol=2e-5
     )
     assert not torch.allclose(expected, unchanged, atol=1e-2), "the change has an effect"
 
 
-def _switch_off(model: Transformer, part: str) -> None:
-    """Make the change of a switch by changing weights and modules."""
-    config = model.config
-    attentions = [module for module in model.modules() if isinstance(module, Attention)]
-    if part in ("scaling", "temperature"):
-        factor = config.d_k**0.5 if part == "scaling" else 0.5
-        for attention in attentions:
-            attention.query.weight.mul_(factor)
-    elif part == "positions":
-        assert isinstance(model.positions, Positions)
-        model.positions.table.zero_()
-    elif part == "head":
-        attention = list(model.decoder)[1].cross_attention
-        attention.out.weight[:, 2 * config.d_v : 3 * config.d_v] = 0
-    elif part == "layer":
-        layer = next(iter(model.decoder))
-        for linear in (layer.self_attention.out, layer.cross_attention.out):
-            linear.weight.zero_()
-        layer.feed_forward.outer.weight.zero_()
-        layer.feed_forward.outer.bias.zero_()
-    else:
-        layer = list(model.encoder)[1]
-        for norm in (layer.self_attention_norm, layer.feed_forward_norm):
-            norm.forward = lambda x, sublayer, norm=norm: norm.norm(sublayer(x))
+def test_a_search_with_switches_is_the_usual_search_where_they_change_nothing(tmp_path: Path):
+    model = model_of(KERNELS)
+    answer = run_node(
+        LOAD
+        + """
+const { IncrementalDecoder } = await import(`${engine}/incremental_decoder.js`);
+const { SwitchedDecoder } = await import(`${engine}/trace.js`);
+const { beamSearch } = await import(`${engine}/search.js`);
+const settings = { beam: 3, alpha: 0.6, limit: 12, eos: 0, pad: model.pad };
+const search = (decoder) => {
+  const steps = [...beamSearch(decoder, settings)];
+  return { last: steps.at(-1).candidates, ids: steps.at(-1).finished.map(({ ids }) => ids) };
+};
+answer(payload.sentences.map((ids) => [
+  search(new IncrementalDecoder(model, model.encode([...ids, 0]))),
+  search(new SwitchedDecoder(model, [...ids, 0], { temperature: 1 })),
+]));
+""",
+        payload_of(model, tmp_path, sentences=SENTENCES),
+    )
+
+    for usual, switched_search in answer:
+        assert usual["ids"] == switched_search["ids"]
+        assert any(candidate.get("finished") for candidate in usual["last"]), "the last step shows"

@@ -78,11 +78,14 @@ export class Attention {
   /** q Kᵀ / √d_k, the scores of one query in one head. */
   #scores(query, keys, head) {
     const [first, end] = [head * this.dK, (head + 1) * this.dK];
-    return Float32Array.from(keys, (key) => {
+    const scores = new Float32Array(keys.length);
+    for (let memory = 0; memory < keys.length; memory++) {
+      const key = keys[memory];
       let product = 0;
       for (let i = first; i < end; i++) product += query[i] * key[i];
-      return product / Math.sqrt(this.dK);
-    });
+      scores[memory] = product / Math.sqrt(this.dK);
+    }
+    return scores;
   }
 
   /** The weighted sum of the values of one head, into its part of `output`. */

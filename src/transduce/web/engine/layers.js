@@ -19,7 +19,8 @@ export class FeedForward {
 
   forward(x, hook) {
     const hidden = this.inner(x);
-    for (let i = 0; i < hidden.data.length; i++) hidden.data[i] = this.activation(hidden.data[i]);
+    const { data } = hidden;
+    for (let i = 0; i < data.length; i++) data[i] = this.activation(data[i]);
     hook?.("hidden", hidden);
     return this.outer(hidden);
   }

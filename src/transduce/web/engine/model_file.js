@@ -1,15 +1,15 @@
 /**
  * Reads weights in the safetensors format: the length of a JSON header in 8 bytes, the header, then
- * the tensors. Matrices may be float32, float16, or int8 with a scale for each row in the tensor
- * NAME.scale; all become float32.
+ * the tensors. Matrices may be float32, float16, which becomes float32, or int8 with a scale for each
+ * row in the tensor NAME.scale.
  */
 
 import { Kernels } from "./kernels.js";
-import { Matrix } from "./tensor.js";
+import { Int8Matrix, Matrix } from "./tensor.js";
 
 /**
  * @param {Uint8Array} bytes
- * @returns {Map<string, Matrix>} by name; a vector is a matrix of one row
+ * @returns {Map<string, Matrix | Int8Matrix>} by name; a vector is a matrix of one row
  */
 export function readTensors(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -18,14 +18,16 @@ export function readTensors(bytes) {
   delete header.__metadata__;
   const raw = ({ dtype, data_offsets: [start, end] }) => {
     const data = bytes.slice(headerEnd + start, headerEnd + end); // aligned
-    return toFloat32(dtype, data.buffer);
+    return numbers(dtype, data.buffer);
   };
   const tensors = new Map();
   for (const [name, entry] of Object.entries(header)) {
     if (name.endsWith(".scale")) continue;
     const [rows, columns] = entry.shape.length === 2 ? entry.shape : [1, entry.shape[0]];
-    const matrix = new Matrix(rows, columns, raw(entry));
-    if (header[`${name}.scale`]) scaleRows(matrix, raw(header[`${name}.scale`]));
+    const scale = header[`${name}.scale`];
+    const matrix = scale
+      ? new Int8Matrix(rows, columns, { data: raw(entry), scales: raw(scale) })
+      : new Matrix(rows, columns, raw(entry));
     tensors.set(name, matrix);
   }
   return tensors;
@@ -36,25 +38,27 @@ export function readTensors(bytes) {
  *
  * @param {Uint8Array} bytes
  * @param {{fast?: boolean}} [options] whether to use the kernels
- * @returns {Promise<Map<string, Matrix>>}
+ * @returns {Promise<Map<string, Matrix | Int8Matrix>>}
  */
 export async function loadTensors(bytes, { fast = true } = {}) {
   const tensors = readTensors(bytes);
-  let length = 0;
-  for (const { rows, columns } of tensors.values()) length += Kernels.length(rows, columns);
-  const kernels = fast ? await Kernels.create(length) : null;
-  for (const [name, tensor] of kernels ? tensors : []) {
-    const matrix = kernels.matrix(tensor.rows, tensor.columns);
-    matrix.data.set(tensor.data);
-    tensors.set(name, matrix);
-  }
+  const size = () => [...tensors.values()].reduce((sum, tensor) => sum + Kernels.bytes(tensor), 0);
+  const toFloat32 = (condition) => {
+    for (const [name, tensor] of tensors) {
+      if (tensor.scales && condition(tensor)) tensors.set(name, tensor.toFloat32());
+    }
+  };
+  toFloat32((tensor) => !fast || !Kernels.fits(tensor));
+  const kernels = fast ? await Kernels.create(size()) : null;
+  if (!kernels) toFloat32(() => true);
+  for (const [name, tensor] of kernels ? tensors : []) tensors.set(name, kernels.matrix(tensor));
   return tensors;
 }
 
-function toFloat32(dtype, buffer) {
+function numbers(dtype, buffer) {
   if (dtype === "F32") return new Float32Array(buffer);
   if (dtype === "F16") return Float32Array.from(new Uint16Array(buffer), halfToFloat);
-  if (dtype === "I8") return Float32Array.from(new Int8Array(buffer));
+  if (dtype === "I8") return new Int8Array(buffer);
   throw new Error(`The weights have the type ${dtype}, which this page cannot read.`);
 }
 
@@ -66,11 +70,4 @@ export function halfToFloat(bits) {
   if (exponent === 0) return sign * fraction * 2 ** -24;
   if (exponent === 0x1f) return fraction ? NaN : sign * Infinity;
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-}
-
-function scaleRows(matrix, scales) {
-  for (let row = 0; row < matrix.rows; row++) {
-    const values = matrix.row(row);
-    for (let i = 0; i < values.length; i++) values[i] *= scales[row];
-  }
 }

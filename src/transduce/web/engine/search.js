@@ -29,7 +29,7 @@ export function lengthPenalty(length, alpha) {
  * @param {number} settings.eos id that ends a translation
  * @param {number} settings.pad id that starts a translation; it is never generated
  * @yields {{beams: object[], candidates: object[], finished: object[]}} the unfinished beams, best
- *   first; the candidates they were chosen from; the hypotheses so far
+ *   first; the candidates they were chosen from, `finished` or not; the hypotheses so far
  * @returns {{ids: number[], logProbs: number[], logProb: number, score: number,
  *   finished: boolean}[]} at most `beam` hypotheses, best first
  */
@@ -44,12 +44,15 @@ export function* beamSearch(decoder, { beam, alpha, limit, eos, pad }) {
     }
     for (const candidate of candidates.slice(0, beam)) {
       if (candidate.id === eos || length === limit) {
+        candidate.finished = true;
         finished.push(hypothesis(extend(beams, candidate), { alpha, eos }));
       }
     }
-    if (finished.length >= beam) break;
     const unfinished = candidates.filter(({ id }) => id !== eos).slice(0, beam);
-    if (!unfinished.length) break;
+    if (finished.length >= beam || !unfinished.length) {
+      yield { beams, candidates, finished: [...finished] };
+      break;
+    }
     decoder.reorder(unfinished.map((candidate) => candidate.beam));
     beams = unfinished.map((candidate) => extend(beams, candidate));
     last = unfinished.map(({ id }) => id);

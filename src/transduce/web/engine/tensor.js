@@ -25,6 +25,31 @@ export class Matrix {
   }
 }
 
+/** Weights in int8 with a scale for each row. Only a kernel multiplies by them: see kernels.js. */
+export class Int8Matrix {
+  /**
+   * @param {number} rows
+   * @param {number} columns
+   * @param {{data: Int8Array, scales: Float32Array}} values
+   */
+  constructor(rows, columns, { data, scales }) {
+    Object.assign(this, { rows, columns, data, scales, kernel: null });
+  }
+
+  /** @returns {Float32Array} the numbers of one row */
+  row(index) {
+    const values = this.data.subarray(index * this.columns, (index + 1) * this.columns);
+    return Float32Array.from(values, (value) => value * this.scales[index]);
+  }
+
+  /** @returns {Matrix} the same numbers in single precision */
+  toFloat32() {
+    const matrix = new Matrix(this.rows, this.columns);
+    for (let row = 0; row < this.rows; row++) matrix.row(row).set(this.row(row));
+    return matrix;
+  }
+}
+
 /**
  * y = x Wᵀ + b.
  *

@@ -48,11 +48,12 @@ function setRow(tensors, name, { values, head, query }) {
  * @property {boolean} [noPositions] leave out the positional encodings
  * @property {boolean} [noMask] let the decoder see later target positions
  * @property {number} [temperature] divides the scores of every softmax of an attention
- * @property {{attention: string, head: number}} [head] a head without output
+ * @property {[number, number]} [swap] two words of the sentence, by number, exchange their places
+ * @property {{attention: string, head: number}[]} [heads] heads without output
  * @property {string} [layer] a layer, such as "encoder.1", whose sub-layers add nothing
  * @property {string} [residual] a layer without its residual connections
- * @property {{attention: string, head: number, query: number, memory: number, value: number}}
- *   [weight] one attention weight; the others of its row are scaled so that the sum stays 1
+ * @property {{attention: string, head: number, query: number, memory: number, value: number}[]}
+ *   [weights] attention weights; the others of their rows are scaled so that the sum stays 1
  */
 
 /**
@@ -72,15 +73,21 @@ export function switchHook(model, switches) {
     },
     masked_scores: (scores) => switches.noMask && scores.set(unmasked),
     weights: (weights, name, head, query) => {
-      const edit = switches.weight;
-      if (edit && name.startsWith(`${edit.attention}.`) && edit.head === head && edit.query === query) {
-        setWeight(weights, edit);
-      }
+      const edits = (switches.weights ?? []).filter(
+        (edit) =>
+          name.startsWith(`${edit.attention}.`) &&
+          edit.head === head &&
+          edit.query === query &&
+          edit.memory < weights.length,
+      );
+      if (edits.length) setWeights(weights, edits);
     },
     heads: (output, name) => {
-      if (!switches.head || !name.startsWith(`${switches.head.attention}.`)) return;
-      const first = switches.head.head * dV;
-      for (let row = 0; row < output.rows; row++) output.row(row).fill(0, first, first + dV);
+      for (const { attention, head } of switches.heads ?? []) {
+        if (!name.startsWith(`${attention}.`)) continue;
+        const first = head * dV;
+        for (let row = 0; row < output.rows; row++) output.row(row).fill(0, first, first + dV);
+      }
     },
     sublayer: (output, name) =>
       switches.layer && name.startsWith(`${switches.layer}.`) && output.data.fill(0),
@@ -92,35 +99,50 @@ export function switchHook(model, switches) {
   };
 }
 
-function setWeight(weights, { memory, value }) {
-  const rest = 1 - weights[memory];
-  const factor = rest > 0 ? (1 - value) / rest : 0;
-  for (let i = 0; i < weights.length; i++) weights[i] *= factor;
-  weights[memory] = value;
+/** Set weights of a row, and scale the others so that the sum stays 1; without others it stays. */
+function setWeights(weights, edits) {
+  const edited = new Map(edits.map(({ memory, value }) => [memory, value]));
+  let rest = 0;
+  weights.forEach((weight, memory) => (rest += edited.has(memory) ? 0 : weight));
+  if (rest === 0) return;
+  let left = 1;
+  for (const value of edited.values()) left -= value;
+  for (let i = 0; i < weights.length; i++) weights[i] = edited.get(i) ?? (weights[i] * left) / rest;
 }
 
 /**
- * Translate greedily with parts switched off, each step over the whole target, since hooks see it
- * whole.
- *
- * @param {Transformer} model
- * @param {number[]} source ids with EOS
- * @param {object} options
- * @param {Switches} options.switches
- * @param {number} options.limit maximum length in pieces, EOS included
- * @param {number} options.eos
- * @returns {number[]} ids, EOS included unless the limit cut it
+ * A decoder for `beamSearch` with parts switched off. Each step computes the targets from their
+ * beginnings, since hooks see all positions and a decoder without mask changes the earlier ones.
  */
-export function translateSwitched(model, source, { switches, limit, eos }) {
-  const hook = switchHook(model, switches);
-  const memory = model.encode(source, hook);
-  const ids = [];
-  while (ids.length < limit && ids.at(-1) !== eos) {
-    const hidden = model.decode(memory, [model.pad, ...ids], hook);
-    const last = new Matrix(1, hidden.columns, hidden.row(hidden.rows - 1).slice());
-    const logits = model.logits(last).row(0);
-    logits[model.pad] = -Infinity;
-    ids.push(logits.indexOf(Math.max(...logits)));
+export class SwitchedDecoder {
+  /**
+   * @param {Transformer} model
+   * @param {number[]} source ids with EOS
+   * @param {Switches} switches
+   */
+  constructor(model, source, switches) {
+    this.model = model;
+    this.hook = switchHook(model, switches);
+    this.memory = model.encode(source, this.hook);
+    this.targets = [[]];
   }
-  return ids;
+
+  /**
+   * @param {number[]} ids the next of each beam
+   * @returns {Matrix} the logits of the piece after it, a row for each beam
+   */
+  step(ids) {
+    this.targets = this.targets.map((target, beam) => [...target, ids[beam]]);
+    const last = new Matrix(ids.length, this.memory.columns);
+    this.targets.forEach((target, beam) => {
+      const hidden = this.model.decode(this.memory, target, this.hook);
+      last.row(beam).set(hidden.row(hidden.rows - 1));
+    });
+    return this.model.logits(last);
+  }
+
+  /** Make beam b a copy of the old beam `beams[b]`. */
+  reorder(beams) {
+    this.targets = beams.map((beam) => this.targets[beam]);
+  }
 }

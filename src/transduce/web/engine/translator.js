@@ -26,7 +26,7 @@ export class Translator {
    * @param {number} [options.beam] hypotheses kept at each step
    * @param {number} [options.alpha] exponent of the length penalty
    * @param {number} [options.alternatives] number of further translations, below the beam
-   * @yields {string} the most probable translation so far
+   * @yields {() => string} the most probable translation so far, decoded only if it is to be shown
    * @returns {{text: string, score: number, pieces: string[], logProbs: number[], parts: number,
    *   alternatives: {text: string, score: number}[]}}
    */
@@ -74,7 +74,7 @@ export class Translator {
     for (;;) {
       const { done, value } = search.next();
       if (done) return value;
-      yield before + this.tokenizer.decode(value.beams[0].ids);
+      yield () => before + this.tokenizer.decode(value.beams[0].ids);
     }
   }
 
@@ -117,7 +117,7 @@ function combine(combinations, hypotheses, count) {
  * @param {Translator} translator
  * @param {string} text
  * @param {{beam?: number}} [options]
- * @yields {string}
+ * @yields {() => string}
  * @returns {{text: string, alternatives: {text: string, score: number}[]}} the alternatives of a
  *   single sentence; none of several
  */
@@ -131,7 +131,11 @@ export function* translateText(translator, text, { beam } = {}) {
     if (sentence) {
       const search = translator.translateLine(sentence, options);
       let step = search.next();
-      for (; !step.done; step = search.next()) yield translated + step.value;
+      const before = translated;
+      for (; !step.done; step = search.next()) {
+        const { value } = step;
+        yield () => before + value();
+      }
       translated += step.value.text;
       alternatives = single ? step.value.alternatives : [];
     }
@@ -144,12 +148,16 @@ const ALTERNATIVES = 3;
 
 /** Sentences with the white space behind each; a line end is always a boundary. */
 export function splitSentences(text, language) {
-  const code = /^[a-z]{2,3}(-[a-z0-9]+)*$/i.test(language) ? language : "en";
-  const segmenter = new Intl.Segmenter(code, { granularity: "sentence" });
+  const segmenter = new Intl.Segmenter(languageCode(language), { granularity: "sentence" });
   return text.split(/(\r?\n)/).flatMap((line) =>
     Array.from(segmenter.segment(line), ({ segment }) => {
       const sentence = segment.trim();
       return { sentence, gap: sentence ? segment.slice(segment.trimEnd().length) : segment };
     }),
   );
+}
+
+/** A language as `Intl` knows it: English rules for a name that is no code. */
+export function languageCode(language) {
+  return /^[a-z]{2,3}(-[a-z0-9]+)*$/i.test(language) ? language : "en";
 }

@@ -2,225 +2,97 @@
 
 (() => {
   const element = (id) => document.getElementById(id);
-  const create = (tag, properties = {}, ...children) => {
-    const node = Object.assign(document.createElement(tag), properties);
-    node.append(...children);
-    return node;
-  };
-
-  /** The steps of Figure 1, in its order. `tensor` is its name in the trace; null: not in this part. */
-  const STEPS = [
-    {
-      id: "embedding",
-      title: "Embedding",
-      formula: "x = √d_model · E[piece]",
-      source: "section 3.4",
-      shape: "positions × d_model",
-      note: "Each piece has a learned vector. The same matrix serves source, target and output.",
-      tensor: ({ side }) => `${side}.embedded`,
-    },
-    {
-      id: "positions",
-      title: "Positional encoding",
-      formula: "PE(pos, 2i) = sin(pos / 10000^(2i/d_model))",
-      source: "section 3.5",
-      shape: "positions × d_model",
-      note: "Attention has no order of its own. What is added here says where a piece stands.",
-      tensor: ({ side }) => `${side}.positions`,
-    },
-    {
-      id: "queries",
-      title: "Queries",
-      formula: "Q = X W^Q",
-      source: "section 3.2.2",
-      shape: "positions × d_k, of this head",
-      note: "What each position looks for.",
-      tensor: ({ attention }) => `${attention}.queries`,
-      perHead: true,
-    },
-    {
-      id: "keys",
-      title: "Keys",
-      formula: "K = X W^K",
-      source: "section 3.2.2",
-      shape: "positions × d_k, of this head",
-      note: "What each position offers to be found by.",
-      tensor: ({ attention }) => `${attention}.keys`,
-      perHead: true,
-      memory: true,
-    },
-    {
-      id: "values",
-      title: "Values",
-      formula: "V = X W^V",
-      source: "section 3.2.2",
-      shape: "positions × d_v, of this head",
-      note: "What a position passes on where it is attended to.",
-      tensor: ({ attention }) => `${attention}.values`,
-      perHead: true,
-      memory: true,
-    },
-    {
-      id: "scores",
-      title: "Scores",
-      formula: "Q Kᵀ / √d_k",
-      source: "equation (1)",
-      shape: "queries × keys",
-      note: "The product of a query and a key is large where they agree; √d_k keeps its variance at 1.",
-      tensor: ({ attention }) => `${attention}.scores`,
-      matrixOfHead: true,
-    },
-    {
-      id: "mask",
-      title: "Mask",
-      formula: "−∞ where a query may not look",
-      source: "section 3.2.3",
-      shape: "queries × keys",
-      note: "A target position must not see later ones: they are what it has to predict.",
-      tensor: ({ part, attention }) => (part === "decoder" ? `${attention}.masked_scores` : null),
-      matrixOfHead: true,
-    },
-    {
-      id: "weights",
-      title: "Attention weights",
-      formula: "softmax(Q Kᵀ / √d_k)",
-      source: "equation (1)",
-      shape: "queries × keys",
-      note: "Each row sums to 1: how a position divides its attention.",
-      tensor: ({ attention }) => `${attention}.weights`,
-      matrixOfHead: true,
-    },
-    {
-      id: "heads",
-      title: "Weighted sums, head beside head",
-      formula: "Concat(head_1, …, head_h)",
-      source: "section 3.2.2",
-      shape: "positions × h·d_v",
-      note: "Each head sums the values by its weights; the heads are set side by side.",
-      tensor: ({ attention }) => `${attention}.heads`,
-    },
-    {
-      id: "output",
-      title: "Output projection",
-      formula: "Concat(head_1, …, head_h) W^O",
-      source: "section 3.2.2",
-      shape: "positions × d_model",
-      note: "One matrix mixes what the heads gathered.",
-      tensor: ({ attention }) => `${attention}_norm.sublayer`,
-    },
-    {
-      id: "residual",
-      title: "Residual connection",
-      formula: "x + Sublayer(x)",
-      source: "section 3.1",
-      shape: "positions × d_model",
-      note: "The sub-layer adds to what was there; it need not repeat it.",
-      tensor: ({ attention }) => `${attention}_norm.sum`,
-    },
-    {
-      id: "norm",
-      title: "After the sub-layer",
-      formula: "LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x))",
-      source: "section 3.1",
-      shape: "positions × d_model",
-      note: "Mean 0 and variance 1 for each position, then a learned gain and offset.",
-      tensor: ({ attention }) => `${attention}_output`,
-    },
-    {
-      id: "feed-forward",
-      title: "Feed-forward, inner layer",
-      formula: "max(0, x W_1 + b_1)",
-      source: "equation (2)",
-      shape: "positions × d_ff",
-      note: "The same two layers at every position. Zeros are inner units that do not respond.",
-      tensor: ({ layer }) => `${layer}.feed_forward.hidden`,
-    },
-    {
-      id: "layer",
-      title: "Output of the layer",
-      formula: "the next layer's x",
-      source: "Figure 1",
-      shape: "positions × d_model",
-      note: "After the feed-forward's residual connection and normalisation.",
-      tensor: ({ layer }) => `${layer}.output`,
-    },
-  ];
-
-  const TOUR = [
-    ["embedding", "encoder", "A sentence becomes vectors, all at once: nothing waits for the word before it, as in a recurrent network."],
-    ["positions", "encoder", "Positions are added, since all at once means without order."],
-    ["scores", "encoder", "A query meets every key: the path between any two words is one step long."],
-    ["weights", "encoder", "The softmax turns scores into attention."],
-    ["heads", "encoder", "Several heads look for different things at the same time."],
-    ["residual", "encoder", "Residual connection and layer normalisation keep deep stacks trainable."],
-    ["feed-forward", "encoder", "Each position is then worked on by itself."],
-    ["mask", "decoder", "The decoder must not peek: the mask hides later positions."],
-    ["weights", "cross", "Decoder meets encoder: where each target word looks in the source."],
-    ["search", "cross", "Beam search keeps several translations, and the length penalty chooses."],
-  ];
+  const { create, heatMap, moved, note, number, numberTable, panel, scrolling, shown, signed, typeset } = panels;
 
   let exploration = null;
-  const view = { part: "encoder", layer: 0, head: 0, token: 0, step: "" };
+  let actions = null; // what page.js does for us
+  let edits = []; // weights changed by hand, the newest last
+  let ablation = null; // heads taken away in turn: {number, running, total, probability, heads}
+  const view = { part: "encoder", layer: 0, head: 0, token: 0, target: 0, step: "", cell: null, text: null };
 
   /** Names in the trace for what is selected. */
-  function names() {
+  function names(layerNumber = view.layer) {
     const stack = view.part === "encoder" ? "encoder" : "decoder";
-    const layer = `${stack}.${view.layer}`;
+    const layer = `${stack}.${layerNumber}`;
     const attention = `${layer}.${view.part === "cross" ? "cross" : "self"}_attention`;
     return { part: view.part, side: stack === "encoder" ? "source" : "target", layer, attention };
   }
 
+  const layerCount = () => explorer.model[`${view.part === "encoder" ? "encoder" : "decoder"}_layers`];
   const queries = () => (view.part === "encoder" ? exploration.source : exploration.targetIn);
   const memory = () => (view.part === "decoder" ? exploration.targetIn : exploration.source);
+  const quoted = (piece) => `“${shown(piece)}”`;
 
+  /** Draw everything again; what had the focus keeps it, what was open stays open. */
   function render() {
-    const panels = STEPS.map(renderStep).filter(Boolean);
-    element("steps").replaceChildren(...panels, renderRanking(), renderNext(), renderSearch());
+    const { key } = document.activeElement.dataset;
+    const open = [...document.querySelectorAll("#steps details[open]")].map((node) => node.dataset.key);
+    const shownSteps = EXPLORER_STEPS.map(renderStep).filter(Boolean);
+    element("steps").replaceChildren(...shownSteps, renderRanking(), renderAblation(), renderNext(), renderSearch());
     element("explorer-tokens").replaceChildren(
-      ...queries().map((piece, index) =>
-        create("li", {}, tokenButton(piece, index)),
-      ),
+      ...queries().map((piece, index) => create("li", {}, tokenButton(piece, index))),
     );
     element("explorer-compare").replaceChildren(
       create("dt", { textContent: "Translation" }),
-      create("dd", { textContent: exploration.untouched }),
+      create("dd", { id: "untouched", textContent: exploration.untouched }),
       create("dt", { textContent: "With these switches" }),
       create("dd", { id: "switched", textContent: exploration.text }),
     );
-    if (view.step) element(`step-${view.step}`)?.scrollIntoView();
+    renderEdits();
+    for (const node of document.querySelectorAll("#steps details")) node.open = open.includes(node.dataset.key);
+    if (key) document.querySelector(`#explorer [data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+    showStep();
+  }
+
+  /** Lead to the step of the address, unless someone types. */
+  function showStep() {
+    const title = view.step && element(`title-${view.step}`);
+    view.step = "";
+    if (!title || document.activeElement === element("q")) return;
+    title.parentElement.scrollIntoView();
+    title.focus({ preventScroll: true });
   }
 
   function tokenButton(piece, index) {
-    const button = create("button", { type: "button", textContent: shown(piece) });
+    const button = create("button", { type: "button", textContent: shown(piece), key: `token-${index}` });
     button.setAttribute("aria-pressed", index === view.token);
     button.addEventListener("click", () => select({ token: index }));
     return button;
   }
 
-  const shown = (piece) => piece.replace("▁", "") || "␣";
-
   function renderStep(step) {
     const name = step.tensor(names());
     const tensor = name && exploration.tensors.get(name);
     if (!tensor) return null;
+    const place = create("span", {}, ...typeset(`${step.source} · ${step.shape}`));
+    const formula = create("p", { className: "formula" }, ...typeset(step.formula), " ", place);
     const body = step.matrixOfHead
-      ? numberTable(tensor[view.head])
-      : heatMap(step.perHead ? ofHead(tensor) : tensor, step.memory ? memory() : queries());
-    const formula = create("p", { className: "formula", textContent: `${step.formula} ` });
-    formula.append(create("span", { textContent: `${step.source} · ${step.shape}` }));
-    return panel(step.id, step.title, formula, create("p", { className: "note", textContent: step.note }), body);
+      ? [matrixTable(step, tensor[view.head])]
+      : [
+          heatMap(step.perHead ? ofHead(tensor) : tensor, {
+            labels: step.memory ? memory() : queries(),
+            row: view.token,
+            selected: !step.memory || memory() === queries(),
+            key: `heat-${step.id}`,
+          }),
+        ];
+    if (step.id === "weights") body.push(editHelp());
+    return panel(step.id, step.title, formula, note(step.note), ...body);
   }
 
-  function panel(id, title, ...content) {
-    const section = create("section", { className: "step", id: `step-${id}` });
-    section.setAttribute("aria-labelledby", `title-${id}`);
-    section.append(create("h3", { id: `title-${id}`, textContent: title }), ...content);
-    return section;
+  function matrixTable(step, matrix) {
+    const labels = { queries: queries(), memory: memory(), row: view.token };
+    const editable = step.id === "weights";
+    const table = numberTable(matrix, labels, editable ? (cell, place) => makeEditable(cell, place, matrix) : null);
+    if (!editable) return scrolling(step.title, `scroll-${step.id}`, table);
+    table.setAttribute("role", "grid");
+    table.setAttribute("aria-label", "Attention weights: Enter edits one");
+    return create("div", { className: "scroll" }, table);
   }
 
   /** The columns of the selected head. */
   function ofHead({ rows, columns, data }) {
-    const width = columns / exploration.heads;
+    const width = columns / explorer.model.heads;
     const first = view.head * width;
     const part = new Float32Array(rows * width);
     for (let row = 0; row < rows; row++) {
@@ -229,171 +101,273 @@
     return { rows, columns: width, data: part };
   }
 
-  /** Scores or weights as a table: a row for each query, a column for each key. */
-  function numberTable({ rows, columns, data }) {
-    const largest = Math.max(...Array.from(data).filter(Number.isFinite));
-    const heading = (piece, scope, selected) =>
-      create("th", { scope, textContent: shown(piece), className: selected ? "selected" : "" });
-    const head = create("tr", {}, create("td"), ...memory().map((piece) => heading(piece, "col")));
-    const lines = Array.from({ length: rows }, (_, row) => {
-      const line = create("tr", {}, heading(queries()[row], "row", row === view.token));
-      for (let column = 0; column < columns; column++) {
-        const value = data[row * columns + column];
-        const cell = create("td", { textContent: number(value) });
-        if (value === -Infinity) cell.className = "masked";
-        else cell.style.setProperty("--share", Math.max(0, value / largest).toFixed(3));
-        line.append(cell);
-      }
-      return line;
-    });
-    const table = create("table", { className: "numbers" }, create("tbody", {}, head, ...lines));
-    return create("div", { className: "scroll", tabIndex: 0 }, table);
+  // Attention weights that are edited by hand.
+
+  function editHelp() {
+    const help = create("p", { className: "reading", id: "edit-problem" });
+    help.setAttribute("role", "status");
+    const text = "Select a weight and press Enter, or click it, to change it: the rest of its row makes room.";
+    return create("div", {}, note(text), help);
   }
 
-  const number = (value) =>
-    value === -Infinity ? "−∞" : value.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "−");
+  const sameRow = (edit, { row }) =>
+    edit.attention === names().attention && edit.head === view.head && edit.query === row;
 
-  /** A matrix as an image: a row for each position; the value under the pointer is written below. */
-  function heatMap({ rows, columns, data }, labels) {
-    const [width, height] = [Math.max(2, Math.min(12, Math.floor(900 / columns))), 18];
-    const canvas = create("canvas", { className: "heat", width: columns * width, height: rows * height });
-    canvas.tabIndex = 0;
-    canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", `${rows} × ${columns} numbers; arrow keys read them out below`);
-    const reading = create("p", { className: "reading" });
-    reading.setAttribute("aria-live", "polite");
-    paint(canvas, { rows, columns, data, width, height });
-    const cursor = { row: Math.min(view.token, rows - 1), column: 0 };
-    const read = () => {
-      const value = data[cursor.row * columns + cursor.column];
-      reading.textContent = `${shown(labels[cursor.row])}, dimension ${cursor.column + 1}: ${value.toFixed(4).replace("-", "−")}`;
+  /** One cell is in the tab order, the last that had the focus; arrow keys lead to the others. */
+  function makeEditable(cell, place, matrix) {
+    const { row, column, value } = place;
+    const cursor = view.cell ?? { row: view.token, column: 0 };
+    const current = Math.min(cursor.row, matrix.rows - 1) === row && Math.min(cursor.column, matrix.columns - 1) === column;
+    cell.tabIndex = current ? 0 : -1;
+    cell.dataset.key = `cell-${row}-${column}`;
+    if (edits.some((edit) => sameRow(edit, place) && edit.memory === column)) cell.classList.add("edited");
+    cell.addEventListener("click", () => editCell(cell, place, matrix));
+    cell.addEventListener("focus", () => {
+      view.cell = { row, column };
+      for (const other of cell.closest("table").querySelectorAll("td[tabindex='0']")) other.tabIndex = -1;
+      cell.tabIndex = 0;
+    });
+    cell.addEventListener("keydown", (event) => {
+      if (event.target !== cell) return;
+      const next = moved(place, event.key, matrix);
+      if (next) cell.closest("table").querySelector(`[data-key="cell-${next.row}-${next.column}"]`).focus();
+      if (event.key === "Enter") editCell(cell, { row, column, value }, matrix);
+      if (next || event.key === "Enter") event.preventDefault();
+    });
+  }
+
+  function editCell(cell, place, matrix) {
+    if (cell.firstElementChild) return;
+    const reason = refusal(place, matrix);
+    element("edit-problem").textContent = reason;
+    if (reason) return;
+    const input = create("input", { type: "number", min: 0, max: 1, step: "any", value: place.value.toFixed(4) });
+    input.setAttribute("aria-label", `Weight of ${quoted(memory()[place.column])} for ${quoted(queries()[place.row])}, 0 to 1`);
+    let left = false; // closing takes the focus from the input, which must not close it again
+    const close = (focus) => {
+      left = true;
+      cell.textContent = number(place.value);
+      if (focus) cell.focus();
     };
-    canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => {
-      cursor.row = Math.min(rows - 1, Math.max(0, Math.floor(offsetY / height)));
-      cursor.column = Math.min(columns - 1, Math.max(0, Math.floor(offsetX / width)));
-      read();
+    const commit = (focus) => {
+      if (left) return;
+      const changed = input.value !== input.defaultValue;
+      const text = input.value;
+      close(focus);
+      if (changed) edit(text, place, cell);
+    };
+    input.addEventListener("keydown", (event) => {
+      event.stopPropagation(); // Escape belongs to the edit, arrow keys to the number
+      if (event.key === "Enter") commit(true);
+      if (event.key === "Escape") close(true);
     });
-    canvas.addEventListener("keydown", (event) => {
-      const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-      const move = moves[event.key];
-      if (!move) return;
-      event.preventDefault();
-      cursor.row = Math.min(rows - 1, Math.max(0, cursor.row + move[0]));
-      cursor.column = Math.min(columns - 1, Math.max(0, cursor.column + move[1]));
-      read();
-    });
-    const names = create("div", {});
-    names.append(
-      ...labels.slice(0, rows).map((piece, row) =>
-        create("div", {
-          className: row === view.token && labels === queries() ? "label selected" : "label",
-          textContent: shown(piece),
-        }),
-      ),
-    );
-    const grid = create("div", { className: "rows" }, names, canvas);
-    return create("div", {}, create("div", { className: "scroll" }, grid), reading);
+    input.addEventListener("click", (event) => event.stopPropagation());
+    input.addEventListener("blur", () => commit(false));
+    input.defaultValue = input.value;
+    cell.replaceChildren(input);
+    input.select();
   }
 
-  function paint(canvas, { rows, columns, data, width, height }) {
-    const context = canvas.getContext("2d");
-    let largest = 0;
-    for (const value of data) if (Number.isFinite(value)) largest = Math.max(largest, Math.abs(value));
-    const [positive, negative] = ["--heat", "--warm"].map(colour);
-    for (let index = 0; index < rows * columns; index++) {
-      const share = largest ? data[index] / largest : 0;
-      context.globalAlpha = Math.min(1, Math.abs(share));
-      context.fillStyle = share < 0 ? negative : positive;
-      context.fillRect((index % columns) * width, Math.floor(index / columns) * height, width, height - 1);
+  /** Why a weight cannot be edited; "" if it can. */
+  function refusal({ row, column }, { columns, data }) {
+    if (view.part === "decoder" && column > row) {
+      return "This position is later than the query: the mask hides it.";
     }
+    const others = [...edits.filter((edit) => sameRow(edit, { row })).map((edit) => edit.memory), column];
+    const weights = data.subarray(row * columns, (row + 1) * columns);
+    const room = weights.some((weight, index) => weight > 0 && !others.includes(index));
+    return room ? "" : "The row has no other weight to make room for this one.";
   }
 
-  /** A colour of the current scheme, as the canvas needs it. */
-  function colour(name) {
-    const probe = create("span");
-    probe.style.color = `var(${name})`;
-    document.body.append(probe);
-    const { color } = getComputedStyle(probe);
-    probe.remove();
-    return color;
+  function edit(text, place, cell) {
+    const value = text === "" ? NaN : Number(text);
+    const { row, column } = place;
+    const before = edits.find((other) => sameRow(other, place) && other.memory === column);
+    const sum = edits.reduce((total, other) => total + (sameRow(other, place) && other !== before ? other.value : 0), 0);
+    const problem =
+      !(value >= 0 && value <= 1) ? "A weight is a number from 0 to 1."
+      : sum + value > 1 ? "The edited weights of a row sum to 1 at most."
+      : "";
+    element("edit-problem").textContent = problem;
+    if (problem) return;
+    const was = before?.was ?? place.value;
+    edits = edits.filter((other) => other !== before);
+    edits.push({ attention: names().attention, head: view.head, query: row, memory: column, value, was, label: editLabel(place) });
+    cell.textContent = number(value);
+    request();
+  }
+
+  function editLabel({ row, column }) {
+    const part = { encoder: "Encoder", decoder: "Decoder", cross: "Decoder to encoder" }[view.part];
+    return `${part}, layer ${view.layer + 1}, head ${view.head + 1}: ${quoted(queries()[row])} to ${quoted(memory()[column])}`;
+  }
+
+  function renderEdits() {
+    element("edits").replaceChildren(
+      ...edits.map((edit, index) => {
+        const text = `${edit.label}: ${number(edit.value)}, was ${number(edit.was)} `;
+        const undo = create("button", { type: "button", className: "quiet", textContent: "Undo", key: `undo-${index}` });
+        undo.setAttribute("aria-label", `Undo: ${text.trim()}`);
+        undo.addEventListener("click", () => {
+          edits = edits.filter((other) => other !== edit);
+          element(edits.length ? "reset" : "switch-scaling").focus(); // this button goes
+          request();
+        });
+        return create("li", { textContent: text }, undo);
+      }),
+    );
+    element("edits-title").hidden = !edits.length;
+    element("reset").hidden = !Object.keys(switches()).length;
+  }
+
+  // What a token looks at, and what depends on it.
+
+  function headButton(layer, head, key) {
+    const textContent = `layer ${layer + 1}, head ${head + 1}`;
+    const button = create("button", { type: "button", className: "quiet", textContent, key });
+    button.addEventListener("click", () => select({ layer, head, step: "weights" }));
+    return button;
   }
 
   /** What the selected token looks at, over all layers and heads of this part. */
   function renderRanking() {
-    const kind = view.part === "cross" ? "cross_attention" : "self_attention";
-    const stack = view.part === "encoder" ? "encoder" : "decoder";
     const answers = [];
-    for (const [name, heads] of exploration.tensors) {
-      const match = name.match(/^(\w+)\.(\d+)\.(\w+)\.weights$/);
-      if (!match || match[1] !== stack || match[3] !== kind) continue;
-      heads.forEach(({ columns, data }, head) => {
+    for (let layer = 0; layer < layerCount(); layer++) {
+      exploration.tensors.get(`${names(layer).attention}.weights`).forEach(({ columns, data }, head) => {
         const row = data.subarray(view.token * columns, (view.token + 1) * columns);
         const best = row.indexOf(Math.max(...row));
-        answers.push({ layer: Number(match[2]), head, piece: memory()[best], weight: row[best] });
+        answers.push({ layer, head, piece: memory()[best], weight: row[best] });
       });
     }
     answers.sort((first, second) => second.weight - first.weight);
-    const list = create("ol", { className: "ranking" });
-    list.append(
-      ...answers.map(({ layer, head, piece, weight }) => {
-        const text = `${shown(piece)} ${weight.toFixed(4)}`;
-        const button = create("button", { type: "button", className: "quiet", textContent: `layer ${layer + 1}, head ${head + 1}` });
-        button.addEventListener("click", () => select({ layer, head, step: "weights" }));
-        return create("li", {}, `${text} `, button);
-      }),
-    );
-    const note = create("p", { className: "note", textContent: "Every head's answer, the strongest first. What a head looks at need not decide: switch it off to see." });
-    return panel("ranking", `What does “${shown(queries()[view.token])}” look at?`, note, list);
+    const lines = answers.map(({ layer, head, piece, weight }) => {
+      const cell = create("td", { textContent: weight.toFixed(4) });
+      cell.style.setProperty("--share", weight.toFixed(3));
+      const button = create("th", { scope: "row" }, headButton(layer, head, `ranking-${layer}-${head}`));
+      return create("tr", {}, button, create("td", { textContent: shown(piece) }), cell);
+    });
+    const table = create("table", { className: "numbers heads" }, create("tbody", {}, ...lines));
+    const text = "Every head's answer, the strongest first. What a head looks at need not decide: switch it off to see.";
+    return panel("ranking", `What does ${quoted(queries()[view.token])} look at?`, note(text), table);
+  }
+
+  function renderAblation() {
+    const target = create("select", { id: "ablation-target", key: "ablation-target" });
+    target.append(...exploration.target.map((piece, index) => new Option(shown(piece), index)));
+    target.value = view.target;
+    target.addEventListener("change", () => select({ target: Number(target.value) }));
+    const button = create("button", { type: "button", className: "quiet", id: "ablation-start", key: "ablation-start" });
+    button.addEventListener("click", () => (ablation?.running ? stopAblation() : startAblation()));
+    const controls = create("div", { className: "controls" });
+    controls.append(create("label", { textContent: "Target piece " }, target), button);
+    const state = create("p", { className: "state", id: "ablation-state" });
+    state.setAttribute("role", "status");
+    const text = "What each head looks at, and what becomes of the target piece and of the translation without it. Looking is not deciding.";
+    const section = panel("ablation", "Take a head away", note(text), controls, state, create("div", { id: "ablation" }));
+    queueMicrotask(renderAblationResult); // once the panel is in the page
+    return section;
+  }
+
+  function startAblation() {
+    const layers = Array.from({ length: layerCount() }, (_, layer) => names(layer).attention);
+    const query = view.part === "encoder" ? view.token : view.target;
+    ablation = { number: (ablation?.number ?? 0) + 1, running: true, heads: [], total: 0 };
+    actions.ablate({ number: ablation.number, attentions: layers, query, position: view.target, switches: switches() });
+    renderAblationResult();
+  }
+
+  function stopAblation() {
+    if (!ablation?.running) return;
+    ablation.running = false;
+    actions.cancel();
+    renderAblationResult();
+  }
+
+  /** Results of another token or translation mean nothing now. */
+  function dropAblation() {
+    stopAblation();
+    if (ablation) Object.assign(ablation, { heads: [], total: 0 });
+  }
+
+  function renderAblationResult() {
+    const { running = false, heads = [], total = 0, probability } = ablation ?? {};
+    element("ablation-start").textContent = running ? "Cancel" : "Switch every head off in turn";
+    element("ablation-state").textContent = running
+      ? `${heads.length} of ${total || "…"} heads`
+      : heads.length < total ? `Stopped after ${heads.length} of ${total} heads.` : "";
+    element("ablation").replaceChildren(heads.length ? ablationTable(heads, probability) : "");
+  }
+
+  function ablationTable(heads, probability) {
+    const piece = quoted(exploration.target[view.target]);
+    const titles = ["Without", "It looks at", "Weight", `Probability of ${piece}`, "Change", "Translation"];
+    const head = create("tr", {}, ...titles.map((title) => create("th", { scope: "col", textContent: title })));
+    const change = (result) => result.probability - probability;
+    const ranked = [...heads].sort((first, second) => Math.abs(change(second)) - Math.abs(change(first)));
+    const lines = ranked.map((result) => {
+      const layer = Number(result.attention.split(".")[1]);
+      const button = headButton(layer, result.head, `ablation-${layer}-${result.head}`);
+      const texts = [
+        ...[shown(memory()[result.memory]), result.weight.toFixed(4), result.probability.toFixed(4)],
+        ...[signed(change(result), 4), result.text === exploration.text ? "the same" : result.text],
+      ];
+      const cells = texts.map((textContent) => create("td", { textContent }));
+      return create("tr", {}, create("th", { scope: "row" }, button), ...cells);
+    });
+    const table = create("table", { className: "numbers heads ablation" }, create("tbody", {}, head, ...lines));
+    const text = `With all heads the probability of ${piece} is ${probability.toFixed(4)}.`;
+    return create("div", {}, create("p", { textContent: text }), scrolling("Heads taken away", "scroll-ablation", table));
   }
 
   function renderNext() {
     if (view.part === "encoder") return "";
     const rows = exploration.next[view.token].map(({ piece, probability }) => {
-      const line = create("tr", {}, create("th", { scope: "row", textContent: shown(piece) }));
       const cell = create("td", { textContent: probability.toFixed(4) });
       cell.style.setProperty("--share", probability.toFixed(3));
-      line.append(cell);
-      return line;
+      return create("tr", {}, create("th", { scope: "row", textContent: shown(piece) }), cell);
     });
     const table = create("table", { className: "numbers" }, create("tbody", {}, ...rows));
-    const note = create("p", { className: "note", textContent: "The decoder's output times the embedding matrix, then a softmax over the vocabulary." });
-    return panel("next", `The next piece after “${shown(queries()[view.token])}”`, note, table);
+    const text = "The decoder's output times the embedding matrix, then a softmax over the vocabulary.";
+    return panel("next", `The next piece after ${quoted(queries()[view.token])}`, note(text), table);
   }
 
   function renderSearch() {
     const steps = exploration.steps.map((candidates, index) => {
       const items = candidates.map(({ text, probability, total, finished, kept }) => {
         const state = finished ? "finished" : kept ? "kept" : "dropped";
-        const words = text.replaceAll("▁", " ").replace("</s>", " ⏹");
+        const words = text.replaceAll("▁", " ").replace("</s>", " ■");
         return create("li", {
           textContent: `${words} · probability ${probability.toFixed(3)}, log-probability ${number(total)}: ${state}`,
         });
       });
-      const summary = create("summary", { textContent: `Step ${index + 1}: ${candidates.length} candidates` });
-      return create("details", {}, summary, create("ol", { className: "ranking" }, ...items));
+      const title = `Step ${index + 1}: ${candidates.length} candidates`;
+      const summary = create("summary", { textContent: title, key: `summary-${index}` });
+      return create("details", { key: `search-${index}` }, summary, create("ol", { className: "ranking" }, ...items));
     });
     const results = exploration.hypotheses.map(({ text, logProb, penalty, score }) =>
       create("li", {
         textContent: `${text} · log-probability ${number(logProb)} / length penalty ${penalty.toFixed(2)} = ${number(score)}`,
       }),
     );
-    const note = create("p", { className: "note", textContent: "At each step the best continuations of all beams are kept. At the end the length penalty decides between the finished ones." });
-    return panel("search", "Beam search", note, ...steps, create("ol", { className: "ranking" }, ...results));
+    const text = "At each step the best continuations of all beams are kept. At the end the length penalty decides between the finished ones.";
+    const list = create("ol", { className: "ranking" }, ...results);
+    return panel("search", "Beam search", note(text), ...steps, create("h4", { textContent: "Finished, the best first" }), list);
   }
 
   /** Change what is selected, and the address with it. */
   function select(change) {
+    dropAblation();
+    if ("token" in change && view.part !== "encoder") view.target = change.token;
     Object.assign(view, change);
     const { part, layer, head, token, step } = view;
     const address = new URLSearchParams({ part, layer: layer + 1, head: head + 1, token: token + 1 });
     if (step) address.set("step", step);
     const sentence = new URLSearchParams(location.hash.slice(1)).get("sentence");
     // A sentence stays in the address only if it came from there.
-    if (sentence && sentence === document.getElementById("q").value) address.set("sentence", sentence);
+    if (sentence && sentence === element("q").value) address.set("sentence", sentence);
     history.replaceState(null, "", `#${address}`);
     synchronise();
     if (exploration) render();
-    view.step = "";
   }
 
   function readAddress() {
@@ -406,78 +380,145 @@
   }
 
   function synchronise() {
-    const { model } = explorer;
-    const layers = model[view.part === "encoder" ? "encoder_layers" : "decoder_layers"];
-    view.layer = Math.min(view.layer, layers - 1);
-    view.head = Math.min(view.head, model.heads - 1);
-    if (exploration) view.token = Math.min(view.token, queries().length - 1);
-    fill("explorer-layer", layers, view.layer);
-    fill("explorer-head", model.heads, view.head);
+    const { heads } = explorer.model;
+    view.layer = Math.min(view.layer, layerCount() - 1);
+    view.head = Math.min(view.head, heads - 1);
+    if (exploration) {
+      view.token = Math.min(view.token, queries().length - 1);
+      view.target = Math.min(view.target, exploration.target.length - 1);
+    }
+    fill("explorer-layer", counted(layerCount()), view.layer);
+    fill("explorer-head", counted(heads), view.head);
     element("explorer-part").value = view.part;
   }
 
-  function fill(id, count, selected) {
-    const options = Array.from({ length: count }, (_, index) => new Option(index + 1, index));
+  const counted = (count) => Array.from({ length: count }, (_, index) => new Option(index + 1, index));
+
+  function fill(id, options, selected) {
     element(id).replaceChildren(...options);
     element(id).value = selected;
+  }
+
+  /** Offer the words of the sentence to be swapped. */
+  function fillWords(words) {
+    const options = () => [new Option("—", ""), ...words.map((word, index) => new Option(word, index))];
+    for (const id of ["swap-first", "swap-second"]) fill(id, options(), element(id).value);
   }
 
   function switches() {
     const { layer, attention } = names();
     const on = (id) => element(id).checked;
     const temperature = Number(element("switch-temperature").value);
+    const swap = ["swap-first", "swap-second"].map((id) => element(id).value);
     return {
       ...(on("switch-scaling") && { noScaling: true }),
       ...(on("switch-positions") && { noPositions: true }),
       ...(on("switch-mask") && { noMask: true }),
       ...(temperature > 0 && temperature !== 1 && { temperature }),
-      ...(on("switch-head") && { head: { attention, head: view.head } }),
+      ...(on("switch-head") && { heads: [{ attention, head: view.head }] }),
       ...(on("switch-layer") && { layer }),
       ...(on("switch-residual") && { residual: layer }),
+      ...(swap.every(Boolean) && swap[0] !== swap[1] && { swap: swap.map(Number) }),
+      ...(edits.length && {
+        weights: edits.map(({ attention: of, head, query, memory, value }) => ({ attention: of, head, query, memory, value })),
+      }),
     };
+  }
+
+  /** Undo what belongs to the words of one sentence. */
+  function forgetWords() {
+    edits = [];
+    for (const id of ["swap-first", "swap-second"]) element(id).value = "";
+  }
+
+  function request() {
+    dropAblation();
+    element("explorer-compare").setAttribute("aria-busy", true);
+    actions.explore();
+  }
+
+  function reset() {
+    forgetWords();
+    for (const box of document.querySelectorAll("#switches input[type=checkbox]")) box.checked = false;
+    element("switch-temperature").value = 1;
+    request();
+    element("switch-scaling").focus();
+  }
+
+  function listen() {
+    element("explorer-part").addEventListener("change", ({ target }) => {
+      const before = queries();
+      view.part = target.value;
+      select({ cell: null, ...(queries() !== before && { token: 0 }) });
+      if (Object.keys(switches()).length) request();
+    });
+    for (const key of ["layer", "head"]) {
+      element(`explorer-${key}`).addEventListener("change", ({ target }) => {
+        select({ [key]: Number(target.value) });
+        if (Object.keys(switches()).length) request();
+      });
+    }
+    element("switches").addEventListener("change", ({ target }) => {
+      if (target.id.startsWith("swap-")) edits = []; // their positions have other words now
+      request();
+    });
+    element("reset").addEventListener("click", reset);
+    // Heat maps are painted in the colours of the scheme.
+    const repaint = () => exploration && render();
+    new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+    addEventListener("hashchange", () => {
+      readAddress();
+      synchronise();
+      if (exploration) render();
+    });
   }
 
   /** The part of this page that page.js talks to. */
   const explorer = {
     model: null,
-    /** @param {object} model the model's shape; @param {() => void} request asks for a trace */
-    start(model, request) {
+    /**
+     * @param {object} model the model's shape
+     * @param {{explore: () => void, ablate: (options) => void, cancel: () => void}} callbacks ask for
+     *   the numbers of the sentence, for the effect of every head, or for neither
+     */
+    start(model, callbacks) {
       explorer.model = model;
+      actions = callbacks;
       readAddress();
       synchronise();
       element("explorer").hidden = false;
       element("tour").replaceChildren(
-        ...TOUR.map(([step, part, text]) => {
+        ...EXPLORER_TOUR.map(([step, part, text]) => {
           const link = create("a", { href: `#part=${part}&step=${step}`, textContent: text });
           return create("li", {}, link);
         }),
       );
-      element("explorer-part").addEventListener("change", ({ target }) => {
-        select({ part: target.value, token: 0 });
-        request();
-      });
-      for (const key of ["layer", "head"]) {
-        element(`explorer-${key}`).addEventListener("change", ({ target }) => {
-          select({ [key]: Number(target.value) });
-          if (Object.keys(switches()).length) request();
-        });
-      }
-      element("switches").addEventListener("change", request);
-      addEventListener("hashchange", () => {
-        readAddress();
-        synchronise();
-        if (exploration) render();
-      });
+      listen();
     },
-    switches,
+    /** @param {string} text the sentence that the switches are for */
+    switches(text) {
+      if (text !== view.text) forgetWords();
+      view.text = text;
+      return switches();
+    },
     /** @param {object} result of exploration.js */
     show(result) {
+      element("explorer-compare").removeAttribute("aria-busy");
       element("explorer-state").textContent = result.problem ?? "";
       element("explorer-content").hidden = Boolean(result.problem);
       if (result.problem) return;
-      exploration = { ...result, heads: explorer.model.heads };
+      dropAblation();
+      exploration = result;
+      fillWords(result.words);
       synchronise();
       render();
+    },
+    /** @param {object} result of `ablateHeads` */
+    showAblation({ number, done, ...result }) {
+      if (number !== ablation?.number || !ablation.running) return;
+      Object.assign(ablation, result, { running: !done });
+      renderAblationResult();
     },
   };
   window.explorer = explorer;

@@ -32,13 +32,13 @@
   });
   element("weights").remove(); // the worker has it
 
-  function receive({ progress, total, ready: loaded, partial, answer, exploration, problem }) {
+  function receive({ progress, total, ready: loaded, partial, answer, exploration, ablation, problem }) {
     if (problem) showProblem(problem);
     if (progress) state.textContent = `Loading the model: ${megabytes(progress)} of ${megabytes(total)} MB`;
     if (loaded) {
       ready = true;
       state.textContent = "";
-      explorer.start(description.model, explore);
+      explorer.start(description.model, { explore, ablate, cancel });
       request();
     }
     if (partial?.number === number) show(partial.text, { partial: true });
@@ -50,15 +50,22 @@
       explore();
     }
     if (exploration?.number === number) explorer.show(exploration);
+    if (ablation) explorer.showAblation(ablation);
   }
 
-  /** Ask for the numbers of the first sentence. */
+  /** Ask for the numbers of the first sentence; a translation in progress asks when it is done. */
   function explore() {
-    const [text] = input.value.trim().split("\n");
-    worker.postMessage({
-      exploration: { number, text, switches: explorer.switches(), beam: Number(beam.value) },
-    });
+    if (!element("stop").hidden) return;
+    const switches = explorer.switches(firstLine());
+    worker.postMessage({ exploration: { number, text: firstLine(), switches, beam: Number(beam.value) } });
   }
+
+  function ablate(options) {
+    worker.postMessage({ ablation: { ...options, text: firstLine(), beam: Number(beam.value) } });
+  }
+
+  const cancel = () => worker.postMessage({ cancel: true });
+  const firstLine = () => input.value.trim().split("\n")[0];
 
   function request() {
     clearTimeout(timer);
@@ -83,7 +90,7 @@
   function stop() {
     if (element("stop").hidden) return;
     number += 1;
-    worker.postMessage({ request: { number: -1, text: "", beam: 1 } });
+    cancel();
     busy(false);
     state.textContent = "Stopped.";
   }
@@ -125,11 +132,14 @@
   beam.addEventListener("change", request);
   element("stop").addEventListener("click", stop);
   addEventListener("keydown", ({ key }) => key === "Escape" && stop());
-  const linked = new URLSearchParams(location.hash.slice(1)).get("sentence");
-  if (linked) {
+  function readSentence() {
+    const linked = new URLSearchParams(location.hash.slice(1)).get("sentence");
+    if (!linked || linked === input.value) return;
     input.value = linked;
     input.dispatchEvent(new Event("input"));
   }
+  readSentence();
+  addEventListener("hashchange", readSentence);
   element("clear").addEventListener("click", () => {
     input.value = "";
     input.dispatchEvent(new Event("input"));

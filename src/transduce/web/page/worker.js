@@ -1,23 +1,27 @@
 /**
  * The worker: loads the model, then answers requests. It is the end of a script that begins with
- * the engine. Between the steps of a search it listens, so that a newer request, or one without
- * text, replaces the one in progress.
+ * the engine. Between the steps of its work it listens: a newer request replaces the one in
+ * progress, and `cancel` ends it.
  *
  *   in   {load: {description, weights, base}}, {request: {number, text, beam}},
- *        {exploration: {number, text, switches, beam}}
+ *        {exploration: {number, text, switches, beam}}, {ablation: {number, text, switches, beam,
+ *        attentions, query, position}}, {cancel}
  *   out  {progress, total}, {ready: {seconds}}, {partial: {number, text}},
- *        {answer: {number, text, alternatives, seconds}}, {exploration: {number, …}}, {problem}
+ *        {answer: {number, text, alternatives, seconds}}, {exploration: {number, …}},
+ *        {ablation: {number, total, heads, done, …}}, {problem}
  */
 
 const LISTEN_EVERY = 15; // milliseconds
 let translator = null;
-let newest = 0;
+let newest = null; // what is in progress
 
-self.onmessage = async ({ data: { load, request, exploration } }) => {
+self.onmessage = async ({ data: { load, request, exploration, ablation, cancel } }) => {
   try {
     if (load) await loadModel(load);
     if (request) await answer(request);
-    if (exploration) show(exploration);
+    if (exploration) await show(exploration);
+    if (ablation) await ablate(ablation);
+    if (cancel) newest = null;
   } catch (error) {
     self.postMessage({ problem: error.message });
   }
@@ -36,28 +40,45 @@ async function loadModel({ description, weights, base }) {
 }
 
 async function answer({ number, text, beam }) {
-  newest = number;
   const start = performance.now();
-  const translation = translateText(translator, text, { beam });
-  let listened = start;
-  for (;;) {
-    const { done, value } = translation.next();
-    if (done) {
-      self.postMessage({ answer: { number, ...value, seconds: (performance.now() - start) / 1000 } });
-      return;
-    }
-    if (performance.now() - listened < LISTEN_EVERY) continue;
-    self.postMessage({ partial: { number, text: value } });
-    await nextMessage();
-    if (newest !== number) return;
-    listened = performance.now();
-  }
+  const value = await finish(translateText(translator, text, { beam }), (partial) =>
+    self.postMessage({ partial: { number, text: partial() } }),
+  );
+  if (!value) return;
+  self.postMessage({ answer: { number, ...value, seconds: (performance.now() - start) / 1000 } });
 }
 
-function show({ number, text, switches, beam }) {
-  const [first] = splitSentences(text, translator.languages.source).filter((part) => part.sentence);
-  const result = explore(translator, first?.sentence ?? "", { switches, beam });
-  self.postMessage({ exploration: { number, ...result } });
+async function show({ number, text, switches, beam }) {
+  const result = await finish(explore(translator, firstSentence(text), { switches, beam }));
+  if (result) self.postMessage({ exploration: { number, ...result } });
+}
+
+async function ablate({ number, text, ...options }) {
+  const report = (result, done = false) =>
+    result && self.postMessage({ ablation: { number, ...result, done } });
+  report(await finish(ablateHeads(translator, firstSentence(text), options), report), true);
+}
+
+function firstSentence(text) {
+  const sentences = splitSentences(text, translator.languages.source);
+  return sentences.find(({ sentence }) => sentence)?.sentence ?? "";
+}
+
+/** Run a generator to its end; what it returns, or undefined once something newer is to be done. */
+async function finish(work, report) {
+  newest = work;
+  let listened = performance.now();
+  let latest;
+  for (;;) {
+    const { done, value } = work.next();
+    if (done) return value;
+    latest = value ?? latest;
+    if (performance.now() - listened < LISTEN_EVERY) continue;
+    report?.(latest);
+    await nextMessage();
+    if (newest !== work) return undefined;
+    listened = performance.now();
+  }
 }
 
 /** Let the messages that wait be handled. */
