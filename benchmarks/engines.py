@@ -25,10 +25,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.evaluation.significance import System, compare_systems
 from transduce.inference.engines.ct2_engine import Ct2Engine
-from transduce.inference.engines.ct2_model import (
-    vocabulary,
-    write_ctranslate2,
-)
+from transduce.inference.engines.ct2_model import vocabulary, write_ctranslate2
 from transduce.inference.engines.ct2_runtime import Ct2Model, Plan, Plans
 from transduce.inference.translator import Translation, Translator
 from transduce.search.config import SearchConfig

@@ -160,11 +160,7 @@ def systems(
 def ours(shape: Shape, vocabulary: int, *, device: torch.device, compiled: bool) -> Update:
     """Ours, with Adam as the peers have it."""
     config = TrainConfig(
-        beta1=BETAS[0],
-        beta2=BETAS[1],
-        epsilon=EPSILON,
-        label_smoothing=SMOOTHING,
-        compile=compiled,
+        beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, label_smoothing=SMOOTHING, compile=compiled
     )
     return updating(model_of(shape, vocabulary).to(device).train(), config)
 

@@ -211,11 +211,7 @@ def small_updates(kind: type[Bf16Replica]) -> float:
         targets = [sentence(long - chance.randint(0, 1)) for _ in rows]
         batch = collate(sources, targets, pad=VOCAB - 1, eos=0)
         train_step(
-            model,
-            [batch],
-            optimizers=optimizers,
-            rates=[1e-3] * len(optimizers),
-            replica=working,
+            model, [batch], optimizers=optimizers, rates=[1e-3] * len(optimizers), replica=working
         )
     return (time.perf_counter() - started) / 150 * 1e3
 

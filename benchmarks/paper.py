@@ -42,7 +42,7 @@ def main() -> None:
             "seconds": round(time.perf_counter() - started, 1),
             "found": numbers(out, arguments.name),
         }
-        write(kept_as, record, hide={str(out): "OUT", str(Path.home()): "HOME"})
+        write(kept_as, record, hide={**places(options), str(out): "OUT", str(Path.home()): "HOME"})
         keep(out, RESULTS / kept_as)
     print(f"kept in benchmarks/results/{kept_as}", file=sys.stderr)
 
@@ -54,6 +54,11 @@ def parse(given: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--as", dest="kept_as", help="another name for the record")
     parser.add_argument("--work", type=Path, help="where the command works; else it is thrown away")
     return parser.parse_known_args(given)
+
+
+def places(options: Sequence[str]) -> dict[str, str]:
+    """Words for the files and folders that options name."""
+    return {option: Path(option).name for option in options if Path(option).exists()}
 
 
 def numbers(out: Path, name: str) -> object:

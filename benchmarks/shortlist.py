@@ -181,18 +181,11 @@ def cost(
 ) -> dict[str, object]:
     """BLEU without and with the shortlist, and the p of the difference."""
     systems = [
-        System(
-            name,
-            [bundle.tokenizer.decode(ids).strip() for ids in say(engine, asked, config)],
-        )
+        System(name, [bundle.tokenizer.decode(ids).strip() for ids in say(engine, asked, config)])
         for name, engine in zip(Both._fields, engines, strict=True)
     ]
     table = compare_systems(
-        systems,
-        references,
-        metrics=["bleu"],
-        language=bundle.languages.target,
-        tokenize=tokenize,
+        systems, references, metrics=["bleu"], language=bundle.languages.target, tokenize=tokenize
     ).metrics[0]
     whole, short = table.systems
     return {

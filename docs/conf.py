@@ -21,9 +21,12 @@ extensions = [
     "sphinx_copybutton",
     "commands",
     "docstrings",
+    "exercises",
+    "explorer",
     "mathml",
     "measured",
     "notebook",
+    "values",
 ]
 exclude_patterns = ["_build", "_ext"]
 html_theme = "furo"

@@ -24,11 +24,11 @@ def command_names() -> list[str]:
 
 def help_of(command: str) -> str:
     """What `transduce COMMAND --help` prints."""
-    said = io.StringIO()
-    with patch.dict(os.environ, {"COLUMNS": _WIDTH, "TERM": "dumb"}), redirect_stdout(said):
+    output = io.StringIO()
+    with patch.dict(os.environ, {"COLUMNS": _WIDTH, "TERM": "dumb"}), redirect_stdout(output):
         code = main([*command.split(), "--help"])
     assert code == 0, command
-    return said.getvalue().strip("\n")
+    return output.getvalue().strip("\n")
 
 
 def _below(group: object, above: tuple[str, ...]) -> Iterator[str]:
@@ -48,8 +48,8 @@ class Commands(SphinxDirective):
         section = nodes.section(ids=[nodes.make_id(name)], names=[name])
         self.state.document.note_explicit_target(section)
         section += nodes.title("", f"transduce {name}")
-        said = help_of(name)
-        section += nodes.literal_block(said, said, language="text")
+        output = help_of(name)
+        section += nodes.literal_block(output, output, language="text")
         return section
 
 

@@ -39,7 +39,7 @@ def _after(
 
 
 def _signature(
-    app: Sphinx, what: str, name: str, obj: object, options: object, *said: str | None
+    app: Sphinx, what: str, name: str, obj: object, options: object, *lines: str | None
 ) -> tuple[str, str | None] | None:
     """Fields of a dataclass are told one by one below it, with what each is for."""
     return ("", None) if what == "class" and is_dataclass(obj) else None

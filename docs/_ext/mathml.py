@@ -18,9 +18,9 @@ def mathml(tex: str, *, block: bool) -> str:
     several = block and len(lines) > 1
     # docutils aligns at & within this environment alone.
     text = r"\begin{aligned}" + r"\\".join(lines) + r"\end{aligned}" if several else tex.strip()
-    found = latex2mathml.tex2mathml(" ".join(text.split()), as_block=block)
-    assert isinstance(found, str)
-    return found
+    markup = latex2mathml.tex2mathml(" ".join(text.split()), as_block=block)
+    assert isinstance(markup, str)
+    return markup
 
 
 def _written(writer: HTML5Translator, node: nodes.Element, *, block: bool) -> str:

@@ -1,4 +1,4 @@
-"""`{measured}` and `{drawn}`: what `transduce paper` found and drew; nothing is typed into a page.
+"""`{measured}` and `{drawn}`: results and plots of `transduce paper`; nothing is typed into a page.
 
 Records lie in benchmarks/results/ and are committed; quick figures are drawn while the site is
 built. What is not there yet is said to be missing, with the command that makes it.
@@ -12,7 +12,7 @@ import sys
 from hashlib import sha256
 from os.path import relpath
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -34,8 +34,8 @@ _QUICK = {
 
 def plot_named(name: str) -> Path | None:
     """The SVG of a plot for light pages: as drawn for this site, else as committed."""
-    found = sorted(_DRAWN.glob(f"*/{name}.svg")) or sorted(_RECORDS.glob(f"paper-*/{name}.svg"))
-    return found[0] if found else None
+    plots = sorted(_DRAWN.glob(f"*/{name}.svg")) or sorted(_RECORDS.glob(f"paper-*/{name}.svg"))
+    return plots[0] if plots else None
 
 
 def plots_of(folder: Path) -> list[Path]:
@@ -46,25 +46,44 @@ def plots_of(folder: Path) -> list[Path]:
 def table_of(text: str) -> str:
     """A record's page within another: its title goes, other titles are words, plots come later."""
     kept = [line for line in text.splitlines() if not line.startswith(("# ", "!["))]
-    return "\n".join(re.sub(r"^##+ (.*)$", r"**\1**", line) for line in kept)
+    return "\n".join(re.sub(r"^##+ (.*)$", _strong, line) for line in kept)
 
 
-def found_in(record: Path) -> str:
-    """What a plot's numbers say in words, where its program says so."""
-    if not record.is_file():
-        return ""
-    found = json.loads(record.read_text(encoding="utf-8")).get("found", "")
-    return found if isinstance(found, str) else ""
+def _strong(title: re.Match[str]) -> str:
+    return f"**{title[1].replace('*', chr(92) + '*')}**"
+
+
+class Finding(NamedTuple):
+    """What a figure's program concluded, and where from."""
+
+    text: str
+    source: str
+
+
+def finding_of(plot: Path) -> Finding:
+    """Return what a plot's numbers say in words, and the record that holds them."""
+    drawn, record = plot.with_suffix(".json"), plot.with_name("record.json")
+    if drawn.is_file():
+        figure = json.loads(drawn.read_text(encoding="utf-8"))
+        return Finding(figure["found"], "Computed when this site was built.")
+    content = json.loads(record.read_text(encoding="utf-8"))
+    figure = content["found"][plot.stem]
+    model = f", model `{figure['model'][:12]}`" if figure.get("model") else ""
+    source = (
+        f"Record: `benchmarks/results/{plot.parent.name}`, by `{content['command']}` on "
+        f"{content['date'][:10]}, {content['machine']['processor']}{model}."
+    )
+    return Finding(figure["found"], source)
 
 
 def draw_quick(app: Sphinx) -> None:
     """Let `transduce paper` draw what it draws quickly, unless its code is as it was."""
     from commands import command_names
 
-    rooms = [_ROOT / "src" / "transduce" / room for room in ("paper", "model", "demo", "cli")]
-    code = b"".join(path.read_bytes() for room in rooms for path in sorted(room.glob("*.py")))
+    folders = [_ROOT / "src" / "transduce" / name for name in ("paper", "model", "demo", "cli")]
+    code = b"".join(path.read_bytes() for folder in folders for path in sorted(folder.glob("*.py")))
     made_from = sha256(code).hexdigest()
-    for name in _QUICK.keys() & {one.removeprefix("paper ") for one in command_names()}:
+    for name in _QUICK.keys() & {command.removeprefix("paper ") for command in command_names()}:
         stamp = _DRAWN / f"{name}.stamp"
         if not stamp.is_file() or stamp.read_text() != made_from:
             stamp.write_text(made_from if _draw(name) else "")
@@ -78,15 +97,20 @@ def _draw(name: str) -> bool:
     folder.mkdir(parents=True)
     file, options = _QUICK[name]
     words = [sys.executable, "-m", "transduce", "paper", name, *options, "--out", folder / file]
-    said = subprocess.run(words, capture_output=True, text=True, check=False)
-    if said.returncode:
-        _LOG.warning("transduce paper %s: %s", name, said.stderr.strip()[-500:])
-    (folder / f"{name}.md").write_text(said.stdout, encoding="utf-8")
-    return said.returncode == 0
+    finished = subprocess.run(words, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        _LOG.warning("transduce paper %s: %s", name, finished.stderr.strip()[-500:])
+    (folder / f"{name}.md").write_text(finished.stdout, encoding="utf-8")
+    return finished.returncode == 0
+
+
+def _plain(text: str) -> str:
+    """Escape what a sentence of a record does not mean as markup."""
+    return re.sub(r"([*_$<])", r"\\\1", text)
 
 
 class _Shown(SphinxDirective):
-    """What both directives need: a plot in light and in dark, and a word for what is missing."""
+    """What both directives need: a plot in light and in dark, and a note for what is missing."""
 
     def plot(self, light: Path, alt: str) -> nodes.container:
         """The plot for either kind of page; a click shows it large."""
@@ -100,7 +124,7 @@ class _Shown(SphinxDirective):
         return place
 
     def missing(self, text: str) -> list[nodes.Node]:
-        """Say that it is not there yet."""
+        """Return a note."""
         return [nodes.note("", *self.parse_text_to_nodes(text))]
 
 
@@ -111,12 +135,13 @@ class Measured(_Shown):
     option_spec: ClassVar = {"command": directives.unchanged_required}
 
     def run(self) -> list[nodes.Node]:
-        """Return the record's pages and its plots, or a note that it is to be measured."""
+        """Return the record's pages and its plots, or a note that there are none."""
         name = self.arguments[0]
         folder = _RECORDS / name
         tables = sorted(folder.glob("*.md"))
         if not tables:
-            return self.missing(f"Not measured yet: `{self.options['command']}` does it.")
+            command = self.options["command"]
+            return self.missing(f"No record of this is kept here: `{command}` computes it.")
         shown: list[nodes.Node] = []
         for table in tables:
             self.env.note_dependency(str(table))
@@ -128,25 +153,26 @@ class Measured(_Shown):
 
 
 class Drawn(_Shown):
-    """One plot by its name; the directive's content says what is seen in it."""
+    """One plot by its name: the directive's content, and what the plot's program concluded."""
 
     required_arguments = 1
     has_content = True
     option_spec: ClassVar = {"table": directives.flag}
 
     def run(self) -> list[nodes.Node]:
-        """Return the plot and what is said of it, or a note that it is not drawn yet."""
+        """Return the plot with its text, or a note that there is none."""
         self.assert_has_content()
         light = plot_named(self.arguments[0])
         text = " ".join(self.content)
         if light is None:
-            return self.missing(f"Not measured yet: {text}")
+            return self.missing(f"No record of this plot is kept here: {text}")
         place = self.plot(light, text.replace("`", "").replace("$", "").replace("*", ""))
         place += self.parse_content_to_nodes()
-        said = found_in(light.with_suffix(".json"))
         if "table" in self.options:
-            said += table_of(light.with_suffix(".md").read_text(encoding="utf-8"))
-        return [place, *self.parse_text_to_nodes(said)]
+            shown = table_of(light.with_suffix(".md").read_text(encoding="utf-8"))
+            return [place, *self.parse_text_to_nodes(shown)]
+        finding = finding_of(light)
+        return [place, *self.parse_text_to_nodes(f"{_plain(finding.text)}\n\n{finding.source}")]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.archives import archive
 from tests.conftest import in_a_process
 from tests.docs.blocks import QUICK
 
@@ -62,3 +63,8 @@ def _texts(place: Path) -> None:
     (place / "page.html").write_text(PAGE)
     (place / "letter.txt").write_text("The dog runs. A cat sleeps.\n\nIt rains.\n")
     (place / "film.en.srt").write_text(CUES)
+    word = "<w:document xmlns:w='w'><w:p><w:r><w:t>A dog.</w:t></w:r></w:p></w:document>"
+    (place / "letter.docx").write_bytes(archive({"word/document.xml": word}))
+    (place / "strings.xml").write_text("<resources><string>A dog.</string></resources>")
+    unit = "<trans-unit><source>A dog.</source></trans-unit>"
+    (place / "app_en.xlf").write_text(f'<xliff version="1.2"><file>{unit}</file></xliff>')

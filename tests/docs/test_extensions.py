@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
 import commands  # noqa: E402
 import docstrings  # noqa: E402
+import exercises  # noqa: E402
 import mathml  # noqa: E402
 import measured  # noqa: E402
 import notebook  # noqa: E402
@@ -42,6 +43,17 @@ def test_every_command_has_its_help_on_the_page():
     assert "Usage: transduce train" in commands.help_of("train")
 
 
+def test_every_mutation_is_an_exercise_with_its_solution_folded():
+    every = exercises.mutations().MUTATIONS
+    first = every[0]
+    text = exercises.exercise(first.claim, first.file, (first.old, "a < b"), first.test)
+
+    assert len(every) >= 25
+    assert "<b>Claim 1, the softmax.</b>" in text
+    assert "a &lt; b" in text
+    assert text.index("<details>") < text.index(first.test)
+
+
 def test_a_docstring_is_no_markup():
     assert (
         docstrings.plain("((5 + |Y|) / 6)^α, `a * b` * c") == r"((5 + \|Y\|) / 6)^α, `a * b` \* c"
@@ -52,6 +64,20 @@ def test_a_record_within_a_page_has_no_titles_of_its_own():
     made = measured.table_of("# Table 1\n\n## Times\n\n| n |\n|---|\n\n![a plot](times.svg)\n")
 
     assert made == "\n**Times**\n\n| n |\n|---|\n"
+
+
+def test_a_star_in_a_records_title_is_no_emphasis():
+    made = measured.table_of("## The crossing: from n* on\n")
+
+    assert made == r"**The crossing: from n\* on**"
+
+
+def test_a_committed_plot_has_the_sentence_of_its_record():
+    finding = measured.finding_of(ROOT / "benchmarks/results/paper-figures/heads.svg")
+
+    assert "both right in 100 %" in finding.text
+    assert "by `transduce paper figures" in finding.source
+    assert "2026-" in finding.source
 
 
 def test_a_plot_that_is_not_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -71,7 +71,8 @@ def test_every_link_within_leads_to_a_file_and_a_place_in_it():
     for file in pages():
         for link in page(file).links:
             parts = urlsplit(link)
-            if parts.scheme or parts.netloc:
+            # A fragment of the explorer is a query, which tests/docs/test_explorer.py checks.
+            if parts.scheme or parts.netloc or parts.path.endswith("live.html"):
                 continue
             target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
             place = unquote(parts.fragment)
@@ -89,6 +90,29 @@ def test_no_page_shows_an_equation_as_tex():
 
     assert text.count("<math") > 30
     assert r"\frac" not in text
+
+
+def test_every_plot_says_what_was_found_and_from_which_record():
+    text = " ".join((SITE / "paper" / "attention.html").read_text().split())
+
+    assert "one head has both right in 12 %" in text
+    assert "median loss of 5 seeds" in text
+    assert text.count("Record:") >= 3
+
+
+def test_no_page_calls_a_result_not_measured_yet():
+    assert [file.name for file in pages() if "Not measured yet" in file.read_text()] == []
+
+
+def test_no_heading_or_title_shows_markup():
+    shown = [
+        re.sub(r"<[^>]+>", "", text)
+        for file in (SITE / "paper").glob("*.html")
+        for text in re.findall(r"<(?:h\d|strong)[^>]*>(.*?)</", file.read_text(), re.S)
+    ]
+
+    assert any("from n* on" in text for text in shown)
+    assert [text for text in shown if "**" in text] == []
 
 
 def test_every_plot_has_its_words_and_a_dark_twin():

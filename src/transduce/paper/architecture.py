@@ -1,10 +1,10 @@
 """Figure 1 of a model: its parts, read from the live modules, as a table and as a drawing."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ from transduce.model.transformer import Transformer
 from transduce.paper.report import markdown_table, write_files
 from transduce.visualization.page import Section, escape, page, table, text_width
 
-Kind = Literal["embedding", "positions", "attention", "feed", "norm", "linear", "other"]
+Kind = Literal["embedding", "positions", "attention", "feed", "norm", "linear"]
 
 _ATTENTIONS = {
     ("encoder", "self_attention"): "Self-attention",
@@ -50,18 +50,20 @@ class SubLayer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layers:
-    """Layers that are alike, one above the other."""
+class Stack:
+    """The layers of a side, all alike, one above the other."""
 
-    first: int
-    """Counted from 1."""
-    times: int
+    layers: int
     sublayers: tuple[SubLayer, ...]
+    """Of each layer."""
+    norm: Part | None
+    """On top of all layers, with pre-normalisation."""
 
     @property
     def parameters(self) -> int:
-        """Of all of them together."""
-        return self.times * sum(sub.part.parameters + sub.norm.parameters for sub in self.sublayers)
+        """Of all layers together."""
+        each_layer = sum(sub.part.parameters + sub.norm.parameters for sub in self.sublayers)
+        return self.layers * each_layer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,11 +74,8 @@ class Anatomy:
     dropout: float
     embedding: Part
     positions: Part
-    encoder: tuple[Layers, ...]
-    """From the bottom up."""
-    encoder_norm: Part | None
-    decoder: tuple[Layers, ...]
-    decoder_norm: Part | None
+    encoder: Stack
+    decoder: Stack
     linear: Part
     """Its matrix is the embedding's, and so no parameters of its own."""
 
@@ -89,16 +88,12 @@ class Anatomy:
         """Every box of the figure from the bottom up: where, what, and how often it is there."""
         yield "both", self.embedding, 1
         yield "both", self.positions, 1
-        for side, stack, norm in (
-            ("encoder", self.encoder, self.encoder_norm),
-            ("decoder", self.decoder, self.decoder_norm),
-        ):
-            for layers in stack:
-                for sub in layers.sublayers:
-                    order = (sub.norm, sub.part) if sub.pre else (sub.part, sub.norm)
-                    yield from ((side, part, layers.times) for part in order)
-            if norm:
-                yield side, norm, 1
+        for side, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
+            for sub in stack.sublayers:
+                order = (sub.norm, sub.part) if sub.pre else (sub.part, sub.norm)
+                yield from ((side, part, stack.layers) for part in order)
+            if stack.norm:
+                yield side, stack.norm, 1
         yield "output", self.linear, 1
 
 
@@ -117,10 +112,8 @@ def take_apart(model: Transformer) -> Anatomy:
             parameters=pieces * width,
         ),
         positions=_positions(model.positions),
-        encoder=_layers(model.encoder, side="encoder"),
-        encoder_norm=_norm(model.encoder_norm),
-        decoder=_layers(model.decoder, side="decoder"),
-        decoder_norm=_norm(model.decoder_norm),
+        encoder=_stack_of(model.encoder, model.encoder_norm, side="encoder"),
+        decoder=_stack_of(model.decoder, model.decoder_norm, side="decoder"),
         linear=Part(
             kind="linear",
             name="Linear",
@@ -151,16 +144,15 @@ def parts_table(anatomy: Anatomy) -> str:
     return markdown_table(HEAD, parts_rows(anatomy), numbers=NUMBERS)
 
 
-def _layers(
-    stack: Iterable[nn.Module], *, side: Literal["encoder", "decoder"]
-) -> tuple[Layers, ...]:
-    groups: list[Layers] = []
-    first = 1
-    for sublayers, layers in groupby(tuple(_sublayers(layer, side=side)) for layer in stack):
-        times = len(list(layers))
-        groups.append(Layers(first=first, times=times, sublayers=sublayers))
-        first += times
-    return tuple(groups)
+def _stack_of(
+    layers: Iterable[nn.Module], norm: nn.Module, *, side: Literal["encoder", "decoder"]
+) -> Stack:
+    first, *others = layers
+    return Stack(
+        layers=1 + len(others),
+        sublayers=tuple(_sublayers(first, side=side)),
+        norm=_norm(norm) if isinstance(norm, nn.LayerNorm) else None,
+    )
 
 
 def _sublayers(layer: nn.Module, *, side: Literal["encoder", "decoder"]) -> Iterator[SubLayer]:
@@ -168,11 +160,9 @@ def _sublayers(layer: nn.Module, *, side: Literal["encoder", "decoder"]) -> Iter
     children = list(layer.named_children())
     for (what, inside), (name, around) in zip(children[::2], children[1::2], strict=True):
         assert isinstance(around, AddNorm), f"{name} of {type(layer).__name__} is no AddNorm"
-        norm = _norm(around.norm)
-        assert norm is not None
         yield SubLayer(
-            part=_part(inside, _ATTENTIONS.get((side, what), type(inside).__name__)),
-            norm=norm,
+            part=_part(inside, _ATTENTIONS.get((side, what), "Feed-forward")),
+            norm=_norm(around.norm),
             pre=around.pre_norm,
             from_encoder=what == "cross_attention",
         )
@@ -185,17 +175,14 @@ def _part(module: nn.Module, name: str) -> Part:
         heads = "head" if module.heads == 1 else "heads"
         shape = f"{module.heads} {heads} · d_k {d_k} · d_v {d_v}{near}"
         return Part(kind="attention", name=name, shape=shape, parameters=_size(module))
-    if isinstance(module, FeedForward):
-        inner, outer = module.inner, module.outer
-        function = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU"}[module.activation.__name__]
-        shape = f"{inner.in_features} → {inner.out_features} → {outer.out_features} · {function}"
-        return Part(kind="feed", name="Feed-forward", shape=shape, parameters=_size(module))
-    return Part(kind="other", name=name, shape="", parameters=_size(module))
+    assert isinstance(module, FeedForward)
+    inner, outer = module.inner, module.outer
+    function = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU"}[module.activation.__name__]
+    shape = f"{inner.in_features} → {inner.out_features} → {outer.out_features} · {function}"
+    return Part(kind="feed", name=name, shape=shape, parameters=_size(module))
 
 
-def _norm(module: nn.Module) -> Part | None:
-    if not isinstance(module, nn.LayerNorm):
-        return None
+def _norm(module: nn.LayerNorm) -> Part:
     shape = f"gain and offset of {module.normalized_shape[0]}"
     return Part(kind="norm", name="LayerNorm", shape=shape, parameters=_size(module))
 
@@ -315,9 +302,11 @@ LEFT, RIGHT, TRUNK, TIE = 286, 634, 460, 902
 _PADDING, _AROUND = 26, 14
 
 _NAMES = {
-    "embedding": "embedding", "attention": "attention", "feed": "feed-forward",
-    "norm": "norms", "other": "other",
-}  # fmt: skip
+    "embedding": "embedding",
+    "attention": "attention",
+    "feed": "feed-forward",
+    "norm": "norms",
+}
 
 
 def model_svg(anatomy: Anatomy, *, title: str, ink: Ink = "both") -> str:
@@ -331,8 +320,8 @@ def model_svg(anatomy: Anatomy, *, title: str, ink: Ink = "both") -> str:
     left, right = Tower(middle=LEFT, outer=-1), Tower(middle=RIGHT, outer=1)
     _bottom(left, anatomy, reads="source")
     _bottom(right, anatomy, reads="target, shifted right")
-    _stack(left, anatomy.encoder, anatomy.encoder_norm)
-    _stack(right, anatomy.decoder, anatomy.decoder_norm)
+    _stack(left, anatomy.encoder)
+    _stack(right, anatomy.decoder)
     _crossing(left, right)
     _top(right, anatomy)
     _ties(right)
@@ -388,33 +377,31 @@ def _bottom(tower: Tower, anatomy: Anatomy, *, reads: str) -> None:
     tower.y += radius
 
 
-def _stack(tower: Tower, stack: Sequence[Layers], norm: Part | None) -> None:
-    """All layers of a side, those that are alike in one frame."""
-    for layers in stack:
-        tower.wire(20, head=False)
-        begin = tower.y
-        tower.wire(8, head=False)
-        for sub in layers.sublayers:
-            _sublayer(tower, sub)
-        tower.wire(14, head=False)
-        x = tower.middle - BOX / 2 - _PADDING
-        tower.back.insert(
-            0,
-            f'<rect class="stack" x="{x:g}" y="{-tower.y:g}" width="{BOX + 2 * _PADDING}" '
-            f'height="{tower.y - begin:g}" rx="16"/>',
-        )
-        margin, look = tower.middle + tower.outer * (BOX / 2 + _PADDING + 14), tower.anchor
-        middle = (begin + tower.y) / 2
-        last = layers.first + layers.times - 1
-        which = f"layers {layers.first}–{last}" if layers.times > 1 else f"layer {last}"
-        tower.front += [
-            text(margin, middle, f"{layers.times} ×", f"times {look}"),
-            text(margin, middle - 22, which, f"soft {look}"),
-            text(margin, middle - 40, f"{layers.parameters:,}", f"soft {look}"),
-        ]
-    if norm:
+def _stack(tower: Tower, stack: Stack) -> None:
+    """The layers of a side in one frame."""
+    tower.wire(20, head=False)
+    begin = tower.y
+    tower.wire(8, head=False)
+    for sub in stack.sublayers:
+        _sublayer(tower, sub)
+    tower.wire(14, head=False)
+    x = tower.middle - BOX / 2 - _PADDING
+    tower.back.insert(
+        0,
+        f'<rect class="stack" x="{x:g}" y="{-tower.y:g}" width="{BOX + 2 * _PADDING}" '
+        f'height="{tower.y - begin:g}" rx="16"/>',
+    )
+    margin, look = tower.middle + tower.outer * (BOX / 2 + _PADDING + 14), tower.anchor
+    middle = (begin + tower.y) / 2
+    which = f"layers 1–{stack.layers}" if stack.layers > 1 else "layer 1"
+    tower.front += [
+        text(margin, middle, f"{stack.layers} ×", f"times {look}"),
+        text(margin, middle - 22, which, f"soft {look}"),
+        text(margin, middle - 40, f"{stack.parameters:,}", f"soft {look}"),
+    ]
+    if stack.norm:
         tower.wire(18)
-        tower.box("norm", ["Norm"], aside=f"{norm.parameters:,}")
+        tower.box("norm", ["Norm"], aside=f"{stack.norm.parameters:,}")
 
 
 def _sublayer(tower: Tower, sub: SubLayer) -> None:
@@ -493,17 +480,17 @@ def _ties(right: Tower) -> None:
 
 def _shares(anatomy: Anatomy, *, top: Number) -> list[str]:
     """Where the parameters are, as bars below the title."""
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for _, part, times in anatomy.parts():
         kind = "embedding" if part.kind in ("positions", "linear") else part.kind
-        counts[kind] = counts.get(kind, 0) + times * part.parameters
+        counts[kind] += times * part.parameters
     most, drawn = max(counts.values()), list[str]()
-    for number, kind in enumerate(kind for kind in _NAMES if kind in counts):
+    for number, (kind, name) in enumerate(_NAMES.items()):
         count = counts[kind]
         y, long = top - 24 * number, 150 * count / most
         share = f"{100 * count / anatomy.parameters:.1f} %"
         drawn += [
-            text(24, y - 12, _NAMES[kind], "soft start"),
+            text(24, y - 12, name, "soft start"),
             f'<rect class="{kind}" x="124" y="{-y:g}" width="{max(long, 2):.1f}" height="16" '
             f'rx="3"/>',
             text(124 + long + 8, y - 12, f"{count:,}", "soft start", aside=share),
@@ -529,18 +516,11 @@ def _count(part: Part) -> str:
 ENDINGS = (".svg", ".html", ".md")
 
 
-class Named(NamedTuple):
-    """A model's parts, and what it is called."""
+def named_model(model: str) -> tuple[str, Anatomy]:
+    """Take a model apart: one in a model's or a run's folder, else that of a recipe's name or file.
 
-    name: str
-    anatomy: Anatomy
-
-
-def named_model(model: str) -> Named:
-    """Take a model apart: a trained one by its folder, else the one that a recipe describes.
-
-    Args:
-        model: a model's folder or a run's; or a recipe, such as "base" or a file of TOML.
+    Returns:
+        Its name and its parts.
 
     Raises:
         ValueError: if it is none of these, or the folder's model cannot be loaded.
@@ -548,14 +528,19 @@ def named_model(model: str) -> Named:
     if Path(model).is_dir():
         folder = Path(model).resolve()
         name = folder.parent.name if folder.name == "model" else folder.name  # a run's
-        return Named(name, take_apart(Bundle.load(folder).model))
+        return name, take_apart(Bundle.load(folder).model)
     recipe = load_recipe(model)
     with torch.device("meta"):  # shapes without numbers
-        return Named(recipe.name, take_apart(Transformer(recipe.model)))
+        return recipe.name, take_apart(Transformer(recipe.model))
 
 
-def write_model(file: Path, named: Named) -> list[Path]:
+def write_model(file: Path, name: str, anatomy: Anatomy) -> list[Path]:
     """Write the drawing as SVG (for light pages, and FILE-dark.svg), or a page, or a table.
+
+    Args:
+        file: its ending, one of `ENDINGS`, selects the format.
+        name: of the model.
+        anatomy: its parts.
 
     Returns:
         The files that were written.
@@ -563,21 +548,21 @@ def write_model(file: Path, named: Named) -> list[Path]:
     Raises:
         ValueError: if the file's ending is none of `ENDINGS`.
     """
-    title = f"Figure 1 of {named.name}"
+    title = f"Figure 1 of {name}"
     match file.suffix:
         case ".svg":
             texts = {
-                file.name: model_svg(named.anatomy, title=title, ink="light"),
-                f"{file.stem}-dark.svg": model_svg(named.anatomy, title=title, ink="dark"),
+                file.name: model_svg(anatomy, title=title, ink="light"),
+                f"{file.stem}-dark.svg": model_svg(anatomy, title=title, ink="dark"),
             }
         case ".html":
             sections = [
-                Section("Drawn", model_svg(named.anatomy, title=title)),
-                Section("Parts", table(HEAD, parts_rows(named.anatomy), numbers=NUMBERS)),
+                Section("Drawn", model_svg(anatomy, title=title)),
+                Section("Parts", table(HEAD, parts_rows(anatomy), numbers=NUMBERS)),
             ]
             texts = {file.name: page(title, sections)}
         case ".md":
-            texts = {file.name: f"# {title}\n\n{parts_table(named.anatomy)}\n"}
+            texts = {file.name: f"# {title}\n\n{parts_table(anatomy)}\n"}
         case _:
             raise ValueError(f"--out takes a file that ends in {', '.join(ENDINGS)}, not {file}")
     write_files(file.parent, texts)

@@ -1,7 +1,6 @@
 """Plots as files: for light pages and for dark ones, as SVG and as PNG. matplotlib draws them.
 
-Lines have the colours of Okabe and Ito, which people who see few colours tell apart; maps are
-drawn in cividis, made for the same eyes, or from blue to red where there is a middle.
+Lines have the colours of Okabe and Ito, which people who see few colours tell apart.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,10 +24,6 @@ class Ink:
     faint: str
     """Grid lines, and what is only there to compare with."""
     lines: tuple[str, ...]
-    map: str = "cividis"
-    """Colours of what goes from little to much."""
-    around_zero: str = "RdBu_r"
-    """Colours of what has a middle."""
 
 
 LIGHT = Ink(
@@ -100,7 +95,7 @@ def save_plot(folder: Path, name: str, draw: Draw, *, height: float = 4.2) -> No
         raise ValueError("plots need matplotlib: pip install 'transduce[plot]'") from None
     folder.mkdir(parents=True, exist_ok=True)
     for ink, ending in ((LIGHT, ""), (DARK, "-dark")):
-        with rc_context(_style(ink)):
+        with rc_context(_colours(ink), fname=Path(__file__).with_suffix(".mplstyle")):
             figure = Figure(figsize=(6.8, height), layout="constrained")
             draw(figure, ink)
             for kind in ("svg", "png"):
@@ -109,35 +104,11 @@ def save_plot(folder: Path, name: str, draw: Draw, *, height: float = 4.2) -> No
                 figure.savefig(folder / f"{name}{ending}.{kind}", dpi=144, metadata=metadata)
 
 
-def _style(ink: Ink) -> "dict[RcKeyType, object]":
+def _colours(ink: Ink) -> "dict[RcKeyType, object]":
     from cycler import cycler
 
-    return {
-        "figure.facecolor": ink.paper,
-        "savefig.facecolor": ink.paper,
-        "axes.facecolor": ink.paper,
-        "axes.edgecolor": ink.text,
-        "axes.labelcolor": ink.text,
-        "axes.titlecolor": ink.text,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.prop_cycle": cycler(color=ink.lines, marker=MARKERS[: len(ink.lines)]),
-        "axes.titlesize": 11,
-        "axes.labelsize": 10,
-        "xtick.labelsize": 9,
-        "ytick.labelsize": 9,
-        "legend.fontsize": 9,
-        "legend.frameon": False,
-        "grid.color": ink.faint,
-        "grid.linewidth": 0.6,
-        "lines.linewidth": 1.8,
-        "lines.markersize": 4.5,
-        "text.color": ink.text,
-        "xtick.color": ink.text,
-        "ytick.color": ink.text,
-        "font.family": "DejaVu Sans",
-        "svg.hashsalt": "transduce",
-        "svg.fonttype": "path",
-    }
+    paper = dict.fromkeys(("figure.facecolor", "savefig.facecolor", "axes.facecolor"), ink.paper)
+    marks = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
+    text = dict.fromkeys((*marks, "text.color"), ink.text)
+    cycle = cycler(color=ink.lines, marker=MARKERS[: len(ink.lines)])
+    return {**paper, **text, "grid.color": ink.faint, "axes.prop_cycle": cycle}

@@ -8,7 +8,6 @@ import torch
 from tests.conftest import SHAPE
 
 from transduce.model.config import ModelConfig
-from transduce.model.layers import FeedForward
 from transduce.model.transformer import Transformer
 from transduce.paper.architecture import model_svg, parts_table, take_apart
 
@@ -45,16 +44,6 @@ def test_the_drawing_is_xml_that_holds_every_part(config: ModelConfig):
     assert "2 ×" in said
     assert "3 ×" in said
     assert f"{anatomy.parameters:,} parameters" in said
-
-
-def test_layers_that_are_alike_are_told_once_and_another_apart():
-    model = on_paper(replace(SHAPE, encoder_layers=5))
-    model.encoder[3].feed_forward = FeedForward(14, 29)
-
-    stack = take_apart(model).encoder
-
-    assert [(layers.first, layers.times) for layers in stack] == [(1, 3), (4, 1), (5, 1)]
-    assert "14 → 29 → 14" in model_svg(take_apart(model), title="odd")
 
 
 def test_pre_norm_stands_before_its_part_and_once_more_on_top():

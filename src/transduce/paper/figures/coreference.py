@@ -14,6 +14,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import Pair
 from transduce.data.tokenizer import Tokenizer
 from transduce.demo.corpus import UnseenCombinations, unseen_combinations
+from transduce.demo.journey import IT_PIECES, PRONOUN_PIECES, last_index
 from transduce.demo.lexicon import Noun
 from transduce.demo.sentences import SCENES, It, reference, unambiguous_its
 from transduce.model.trace import trace
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05
 """Error probability of an interval, or of all intervals together (Bonferroni)."""
-PRONOUNS = ("▁er", "▁sie", "▁es")
 
 
 class Proportion(NamedTuple):
@@ -122,8 +122,6 @@ class CoreferenceResult:
     """All heads, and the best head on held-out sentences."""
 
     pairs: int
-    fresh: Literal[True]
-    """No referent occurred with its adjective in training."""
     heads: tuple[HeadAccuracy, ...]
     best: HeadAccuracy
     """Selected on every other pair; its numbers cover all pairs."""
@@ -131,10 +129,6 @@ class CoreferenceResult:
     """That head on the other half, with a 95 % interval."""
     held_out_both: Proportion
     """Pairs of the other half with both sentences right."""
-
-    def of(self, side: Side) -> list[HeadAccuracy]:
-        """Return the heads of one side, layer by layer."""
-        return [head for head in self.heads if head.side == side]
 
 
 def measure_coreference(bundle: Bundle, *, count: int = 250) -> CoreferenceResult:
@@ -160,7 +154,6 @@ def measure_coreference(bundle: Bundle, *, count: int = 250) -> CoreferenceResul
     others = right[1::2].flatten(2)[..., best]
     return CoreferenceResult(
         pairs=len(preferences),
-        fresh=True,
         heads=heads,
         best=heads[best],
         held_out=wilson(int(others.sum()), others.numel()),
@@ -202,17 +195,13 @@ def _noun_preference(bundle: Bundle, pair: TwoReadings) -> Float[Tensor, "2 laye
         )
         pieces, target_pieces = bundle.tokenizer.pieces(ids), bundle.tokenizer.pieces(target_ids)
         nouns = [piece_positions(pieces, noun.english) for noun in (pair.doer, pair.thing)]
-        it, pronoun = _last_index(pieces, ("▁it",)), _last_index(target_pieces, PRONOUNS)
+        it, pronoun = last_index(pieces, IT_PIECES), last_index(target_pieces, PRONOUN_PIECES)
         if it is None or pronoun is None or not all(nouns):
             return None
         traced = trace(bundle.model, ids, target_ids)
         weights = torch.cat([traced.encoder[:, :, it], traced.cross[:, :, pronoun]])
         leans.append(weights[..., nouns[0]].sum(-1) - weights[..., nouns[1]].sum(-1))
     return torch.stack(leans)
-
-
-def _last_index(pieces: Sequence[str], wanted: Sequence[str]) -> int | None:
-    return max((place for place, piece in enumerate(pieces) if piece in wanted), default=None)
 
 
 def piece_positions(pieces: Sequence[str], word: str) -> list[int]:
@@ -252,7 +241,7 @@ def _draw(result: CoreferenceResult, figure: "Figure", ink: Ink) -> None:
     del ink  # the map's colours are for both kinds of page
     axes = figure.subplots(2, 2)
     for row, side in enumerate(("encoder", "cross")):
-        heads = result.of(side)
+        heads = [head for head in result.heads if head.side == side]
         _draw_head_map(axes[row, 0], heads, [head.sentences for head in heads])
         _draw_head_map(axes[row, 1], heads, [head.moves for head in heads])
     axes[0, 0].set(ylabel="encoder, from “it”\nlayer")

@@ -329,7 +329,7 @@ def _draw_waves(result: SinusoidProperties, figure: "Figure", ink: Ink) -> None:
         axes[name].imshow(
             table[:, odd::2].numpy(),
             aspect="auto",
-            cmap=ink.around_zero,
+            cmap="RdBu_r",
             vmin=-1,
             vmax=1,
             interpolation="nearest",

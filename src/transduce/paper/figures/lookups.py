@@ -5,10 +5,10 @@ single-head attention with full dimensionality." "With a single attention head, 
 attending "to information from different representation subspaces at different positions".
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
+from timeit import repeat
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -107,15 +107,6 @@ def _storages(tree: object) -> dict[StorageWeakRef, int]:
     return {StorageWeakRef(storage): storage.nbytes() for storage in storages}
 
 
-def _median_seconds(compute: Callable[[], object], *, repeats: int) -> float:
-    spent: list[float] = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        compute()
-        spent.append(time.perf_counter() - started)
-    return median(spent)
-
-
 ScoreFunction = Literal["scaled", "dot", "additive"]
 SCORE_FUNCTIONS: tuple[ScoreFunction, ...] = ("scaled", "dot", "additive")
 LABELS = {"scaled": "q · k / √d_k", "dot": "q · k", "additive": "vᵀ tanh(W q + U k)"}
@@ -136,9 +127,7 @@ class ScoreModule(nn.Module):
         self.v = nn.Parameter(torch.randn(d_k) / d_k**0.5) if kind == "additive" else None
 
     def forward(
-        self,
-        x: Float[Tensor, "batch query d_model"],
-        memory: Float[Tensor, "batch memory d_model"],
+        self, x: Float[Tensor, "batch query d_model"], memory: Float[Tensor, "batch memory d_model"]
     ) -> Float[Tensor, "batch query memory"]:
         """Return the scores before the softmax."""
         queries, keys = self.query(x), self.key(memory)
@@ -232,14 +221,16 @@ def measure_compatibility(
         for length in lengths
         for kind in SCORE_FUNCTIONS
     )
-    learned: list[LookupLosses] = []
-    for d_k in widths:
-        for kind in SCORE_FUNCTIONS:
-            losses = tuple(_loss_of(kind, d_k, updates=updates, seed=s) for s in range(seeds))
-            learned.append(LookupLosses(kind=kind, d_k=d_k, losses=losses))
-    return Compatibility(
-        width=width, batch=batch, costs=costs, updates=updates, learned=tuple(learned)
+    learned = tuple(
+        LookupLosses(
+            kind=kind,
+            d_k=d_k,
+            losses=tuple(_loss_of(kind, d_k, updates=updates, seed=seed) for seed in range(seeds)),
+        )
+        for d_k in widths
+        for kind in SCORE_FUNCTIONS
     )
+    return Compatibility(width=width, batch=batch, costs=costs, updates=updates, learned=learned)
 
 
 def compatibility_figure(*, quick: bool = False) -> PaperFigure:
@@ -283,8 +274,12 @@ def _cost(kind: ScoreFunction, *, batch: int, length: int, d_k: int, repeats: in
         scores.zero_grad(set_to_none=True)
         scores(x, x).softmax(-1).square().sum().backward()
 
-    peak, seconds = peak_bytes(forward_backward), _median_seconds(forward_backward, repeats=repeats)
-    return ScoreCost(kind=kind, length=length, seconds=seconds, peak_bytes=peak)
+    return ScoreCost(
+        kind=kind,
+        length=length,
+        peak_bytes=peak_bytes(forward_backward),
+        seconds=median(repeat(forward_backward, number=1, repeat=repeats)),
+    )
 
 
 def _loss(module: nn.Module, draws: torch.Generator) -> Tensor:
@@ -385,9 +380,8 @@ class HeadCost:
     heads: int
     parameters: int
     operations: int
-    """Floating-point operations of the matrix products of one sentence, counted by torch."""
-    softmaxed: int
-    """Scores passed to the softmax; they grow with the heads and are not in `operations`."""
+    """Floating-point operations of the matrix products of one sentence, counted by torch; without
+    the softmax of heads · length² scores."""
     seconds: float
     """Forward and backward, median of the repetitions."""
 
@@ -433,14 +427,12 @@ def measure_heads(
         updates: optimizer steps per run.
         repeats: timed repetitions.
     """
-    costs = [_head_cost(heads, d_model, length=length, repeats=repeats) for heads in cuts]
-    answers = [_measure_accuracy(heads, seeds=seeds, updates=updates) for heads in cuts]
     return HeadComparison(
         length=length,
         d_model=d_model,
-        costs=tuple(costs),
+        costs=tuple(_head_cost(n, d_model, length=length, repeats=repeats) for n in cuts),
         updates=updates,
-        answers=tuple(answers),
+        answers=tuple(_measure_accuracy(n, seeds=seeds, updates=updates) for n in cuts),
     )
 
 
@@ -487,8 +479,7 @@ def _head_cost(heads: int, d_model: int, *, length: int, repeats: int) -> HeadCo
         heads=heads,
         parameters=sum(weight.numel() for weight in attention.parameters()),
         operations=counter.get_total_flops(),
-        softmaxed=heads * length**2,
-        seconds=_median_seconds(forward_backward, repeats=repeats),
+        seconds=median(repeat(forward_backward, number=1, repeat=repeats)),
     )
 
 
@@ -535,13 +526,12 @@ def _draw_heads(result: HeadComparison, figure: "Figure", ink: Ink) -> None:
     left.plot(places, operations, label="operations", **line_style(0, ink))
     left.plot(places, seconds, label="time", **line_style(1, ink))
     left.set(title="cost, as a share of one head's", ylim=(0, 1.15 * max(operations + seconds)))
-    for number, (label, by_seed) in enumerate(
-        (
-            ("both values", [accuracy.both_right for accuracy in result.answers]),
-            ("single values", [accuracy.values_right for accuracy in result.answers]),
-        )
-    ):
-        percents = [[100 * share for share in shares] for shares in by_seed]
+    by_seed = {
+        "both values": [accuracy.both_right for accuracy in result.answers],
+        "single values": [accuracy.values_right for accuracy in result.answers],
+    }
+    for number, (label, accuracies) in enumerate(by_seed.items()):
+        percents = [[100 * share for share in shares] for shares in accuracies]
         _plot_seeds(right, places, percents, mean, label=label, style=line_style(number, ink))
     right.set(title="right, %", ylim=(0, 105))
     for axes in (left, right):

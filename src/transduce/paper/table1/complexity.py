@@ -11,22 +11,22 @@ position's input is not zero: a hop is a layer, or for a recurrence one step, wh
 take at once.
 """
 
-import math
 import os
 import platform
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import count, islice, product
+from time import thread_time
+from timeit import timeit
 from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.graph import Node
+from torch.nn import functional as F
 
 from transduce.inference.engines.parallel import single_thread
 from transduce.io.machine import processor_name
@@ -41,6 +41,7 @@ from transduce.paper.table1.layers import (
     Recall,
     Recalled,
     Recurrent,
+    States,
     layer,
     learn_all,
 )
@@ -84,13 +85,11 @@ def measure_seconds(jobs: Sequence[Callable[[], object]], *, rounds: int) -> lis
     Returns:
         the minimum CPU time of each, in seconds.
     """
-    best = [_time_per_call(call, times=1) for call in jobs]  # and warm up
-    times = [
-        max(1, round(_MIN_SECONDS / max(_time_per_call(call, times=1), 1e-9))) for call in jobs
-    ]
+    best = [_seconds(call, times=1) for call in jobs]  # and warm up
+    times = [max(1, round(_MIN_SECONDS / max(_seconds(call, times=1), 1e-9))) for call in jobs]
     still = 0
     for _ in range(rounds):
-        elapsed = [_time_per_call(call, times=n) for call, n in zip(jobs, times, strict=True)]
+        elapsed = [_seconds(call, times=n) for call, n in zip(jobs, times, strict=True)]
         pairs = list(zip(elapsed, best, strict=True))
         still = 0 if any(new < (1 - _STABLE) * old for new, old in pairs) else still + 1
         best = [min(pair) for pair in pairs]
@@ -99,11 +98,8 @@ def measure_seconds(jobs: Sequence[Callable[[], object]], *, rounds: int) -> lis
     return best
 
 
-def _time_per_call(call: Callable[[], object], *, times: int) -> float:
-    started = time.thread_time()
-    for _ in range(times):
-        call()
-    return (time.thread_time() - started) / times
+def _seconds(call: Callable[[], object], *, times: int) -> float:
+    return timeit(call, timer=thread_time, number=times) / times
 
 
 def exponent(sizes: Sequence[int | float], values: Sequence[int | float]) -> float:
@@ -131,17 +127,14 @@ def crossing(
     >>> crossing([10, 100, 1000], [1, 10, 100], [5, 50, 50])
     500.0
     """
-    gaps = [math.log(a / b) for a, b in zip(first, second, strict=True)]
-    for last in range(len(gaps) - 1, -1, -1):
-        if gaps[last] <= 0:
-            break
-    else:
+    gaps, logs = np.log(first) - np.log(second), np.log(lengths)
+    lower = np.flatnonzero(gaps <= 0)
+    if not len(lower):
         return float(lengths[0])
+    last = lower[-1]
     if last == len(gaps) - 1:
         return None
-    share = gaps[last] / (gaps[last] - gaps[last + 1])
-    low, high = math.log(lengths[last]), math.log(lengths[last + 1])
-    return round(math.exp(low + share * (high - low)), 6)
+    return round(float(np.exp(np.interp(0.0, gaps[last : last + 2], logs[last : last + 2]))), 6)
 
 
 Tell = Callable[[str], None]
@@ -208,9 +201,7 @@ class Growth:
     part: Part
     along: Along
     seconds: float
-    """The exponent of the time."""
     operations: float
-    """The exponent of the operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,14 +275,6 @@ def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
         crossings = tuple(_crossings(sizes, tell))
         tell("following gradients")
         lengths, reach = sizes.path_lengths, sizes.reach
-        chains = [
-            PathLengths(k, lengths, tuple(sequential_operations(k, n, reach) for n in lengths))
-            for k in KINDS
-        ]
-        paths = [
-            PathLengths(k, lengths, tuple(path_length(k, n, reach) for n in lengths))
-            for k in STACKS
-        ]
         packages = {name: version(name) for name in ("transduce", "torch", "numpy")}
         return Table1(
             sizes=sizes,
@@ -302,8 +285,14 @@ def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
             by_width=by_width,
             growths=(*_growths(by_length, "n"), *_growths(by_width, "d")),
             crossings=crossings,
-            sequential=tuple(chains),
-            paths=tuple(paths),
+            sequential=tuple(
+                PathLengths(k, lengths, tuple(sequential_operations(k, n, reach) for n in lengths))
+                for k in KINDS
+            ),
+            paths=tuple(
+                PathLengths(k, lengths, tuple(path_length(k, n, reach) for n in lengths))
+                for k in STACKS
+            ),
             learned=tuple(learn_all(recall, tell)) if recall else (),
         )
 
@@ -441,19 +430,16 @@ def _stacked(kind: Stack, x: Tensor, reach: Reach) -> Iterator[Tensor]:
         yield x
 
 
-def in_parallel(
-    recurrent: Recurrent, x: Float[Tensor, "batch length width"]
-) -> Iterator[Float[Tensor, "batch length width"]]:
+def in_parallel(recurrent: Recurrent, x: States) -> Iterator[States]:
     """Update all positions at once from their predecessors' states, repeatedly.
 
     After n steps, n positions hold the states of the sequential recurrence.
     """
-    gates = recurrent.project(x)
-    state = recurrent.start(gates)
+    state = x.new_zeros(2, *x.shape)
     while True:
-        before = torch.cat([recurrent.start(gates[:, :1]), state[:, :-1]], 1)
-        state = recurrent.cell(gates, before)
-        yield state[..., : recurrent.width]
+        before = F.pad(state[:, :, :-1], (0, 0, 1, 0))
+        state = recurrent.step(x.flatten(0, 1), before.flatten(1, 2)).view_as(state)
+        yield state[0]
 
 
 def _first_to_arrive(x: Tensor, hops: Iterator[Tensor]) -> int:

@@ -34,6 +34,8 @@ KINDS: tuple[Kind, ...] = ("self-attention", "restricted", "GRU", "LSTM", "convo
 Part = Literal["mixing", "whole"]
 PARTS: tuple[Part, ...] = ("mixing", "whole")
 
+States = Float[Tensor, "batch length width"]
+
 D_K = 64
 """How wide a head is: the paper's base and big models have more heads, not wider ones."""
 
@@ -59,9 +61,7 @@ class SelfAttention(nn.Module):
             for projection in ("query", "key", "value", "out"):
                 setattr(self.attention, projection, nn.Identity())
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: States) -> States:
         """Attend from each position to all others, or to its neighbourhood."""
         return self.attention(x, self.attention.project_kv(x))
 
@@ -78,60 +78,28 @@ class Recurrent(nn.Module):
         self.inputs = 1 if part == "mixing" else width
         rnn = {"GRU": nn.GRU, "LSTM": nn.LSTM}[kind]
         self.kernel = rnn(self.inputs, width, batch_first=True)
-        self.cell = {"GRU": self._gru, "LSTM": self._lstm}[kind]
-        self.states = {"GRU": 1, "LSTM": 2}[kind]
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: States) -> States:
         """Run torch's fused recurrence."""
         return self.kernel(x[..., : self.inputs])[0]
 
-    def written_out(
-        self, x: Float[Tensor, "batch length width"]
-    ) -> Float[Tensor, "batch length width"]:
+    def written_out(self, x: States) -> States:
         """Compute the same step by step, so that operations and gradients can be traced."""
-        return self.steps(self.project(x))
+        state = x.new_zeros(2, len(x), self.width)
+        outputs: list[Tensor] = []
+        for inputs in x.unbind(1):
+            state = self.step(inputs, state)
+            outputs.append(state[0])
+        return torch.stack(outputs, 1)
 
-    def project(
-        self, x: Float[Tensor, "batch length width"]
-    ) -> Float[Tensor, "batch length gates"]:
-        """Project the inputs of all positions to the gates."""
-        return self._linear(x[..., : self.inputs], "ih")
-
-    def steps(
-        self, gates: Float[Tensor, "batch length gates"]
-    ) -> Float[Tensor, "batch length width"]:
-        """Run the recurrence: each state depends on the previous one."""
-        state, states = self.start(gates[:, 0]), list[Tensor]()
-        for gate in gates.unbind(1):
-            state = self.cell(gate, state)
-            states.append(state)
-        return torch.stack(states, 1)[..., : self.width]
-
-    def start(self, gates: Float[Tensor, "*batch gates"]) -> Float[Tensor, "*batch states"]:
-        """The initial state, zeros; an LSTM's is its output and its cell."""
-        return gates.new_zeros(*gates.shape[:-1], self.states * self.width)
-
-    def _linear(self, x: Tensor, which: Literal["ih", "hh"]) -> Tensor:
-        weight, bias = (
-            self.kernel.get_parameter(f"{part}_{which}_l0") for part in ("weight", "bias")
-        )
-        return F.linear(x, weight, bias)
-
-    def _gru(self, gates: Tensor, state: Tensor) -> Tensor:
-        recurrent = self._linear(state, "hh")
-        both, width = 2 * self.width, self.width
-        reset, keep = (gates[..., :both] + recurrent[..., :both]).sigmoid().split(width, -1)
-        new = (gates[..., both:] + reset * recurrent[..., both:]).tanh()
-        return new + keep * (state - new)
-
-    def _lstm(self, gates: Tensor, state: Tensor) -> Tensor:
-        output, cell = state.split(self.width, -1)
-        recurrent = gates + self._linear(output, "hh")
-        input_gate, forget, new, output_gate = recurrent.split(self.width, -1)
-        cell = forget.sigmoid() * cell + input_gate.sigmoid() * new.tanh()
-        return torch.cat([output_gate.sigmoid() * cell.tanh(), cell], -1)
+    def step(
+        self, x: Float[Tensor, "rows width"], state: Float[Tensor, "2 rows width"]
+    ) -> Float[Tensor, "2 rows width"]:
+        """Compute the next output and, of an LSTM, the next cell from the previous ones."""
+        inputs, weights = x[:, : self.inputs], self.kernel.parameters()
+        if isinstance(self.kernel, nn.LSTM):
+            return torch.stack(torch.lstm_cell(inputs, [*state], *weights))
+        return torch.stack([torch.gru_cell(inputs, state[0], *weights), state[1]])
 
 
 class Convolution(nn.Module):
@@ -142,9 +110,7 @@ class Convolution(nn.Module):
         self.before = (kernel - 1) * dilation
         self.kernel = nn.Conv1d(width, width, kernel, dilation=dilation)
 
-    def forward(
-        self, x: Float[Tensor, "batch length width"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, x: States) -> States:
         """Convolve each position with itself and earlier ones, `dilation` apart."""
         return self.kernel(F.pad(x.mT, (self.before, 0))).mT
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -200,70 +201,54 @@ def _join(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def draw_all(result: Table1, out: Path) -> None:
-    """Write every plot."""
-    sizes = result.sizes
-    save_plot(out, "table1-length", _costs_plot(result.by_length, "n", f"d = {sizes.width}"))
-    save_plot(out, "table1-width", _costs_plot(result.by_width, "d", f"n = {sizes.length}"))
-    save_plot(out, "table1-paths", _paths_plot(result))
-    if result.recall:
-        save_plot(out, "table1-recall", _recall_plot(result.learned, result.recall))
-
-
-def _costs_plot(costs: Sequence[LayerCost], along: Along, fixed: str) -> Draw:
+def _draw_costs(
+    figure: "Figure", ink: Ink, *, costs: Sequence[LayerCost], along: Along, fixed: str
+) -> None:
     name = "length" if along == "n" else "width"
-
-    def draw(figure: "Figure", ink: Ink) -> None:
-        panels = figure.subplots(1, 2, sharey=True)
-        for axes, part in zip(panels, PARTS, strict=True):
-            for kind in KINDS:
-                some = [cost for cost in costs if (cost.kind, cost.part) == (kind, part)]
-                scale = [cost.n if along == "n" else cost.d for cost in some]
-                _line(axes, kind, scale, [1000 * cost.seconds for cost in some], ink)
-            _logarithmic(axes, sorted({cost.n if along == "n" else cost.d for cost in costs}))
-            what = "the whole layer" if part == "whole" else "the mixing"
-            axes.set(title=f"{what}, {fixed}", xlabel=f"{name} {along}")
-        panels[0].set_ylabel("milliseconds a batch")
-        lines = panels[0].get_legend_handles_labels()
-        figure.legend(*lines, loc="outside lower center", ncols=len(KINDS))
-
-    return draw
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, part in zip(panels, PARTS, strict=True):
+        for kind in KINDS:
+            some = [cost for cost in costs if (cost.kind, cost.part) == (kind, part)]
+            scale = [cost.n if along == "n" else cost.d for cost in some]
+            _line(axes, kind, scale, [1000 * cost.seconds for cost in some], ink)
+        _logarithmic(axes, sorted({cost.n if along == "n" else cost.d for cost in costs}))
+        what = "the whole layer" if part == "whole" else "the mixing"
+        axes.set(title=f"{what}, {fixed}", xlabel=f"{name} {along}")
+    panels[0].set_ylabel("milliseconds a batch")
+    lines = panels[0].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside lower center", ncols=len(KINDS))
 
 
-def _paths_plot(result: Table1) -> Draw:
-    def draw(figure: "Figure", ink: Ink) -> None:
-        axes = figure.subplots()
-        for path in result.paths:
-            if path.kind != "LSTM":
-                label = "GRU, LSTM" if path.kind == "GRU" else None
-                _line(axes, path.kind, path.lengths, path.values, ink, label=label)
-        reach = result.sizes.reach
-        _logarithmic(axes, result.sizes.path_lengths)
-        axes.set(xlabel="length n", ylabel="hops from the first position to the last")
-        axes.legend(title=f"k = {reach.kernel}, r = {reach.radius}")
-
-    return draw
+def _draw_paths(figure: "Figure", ink: Ink, *, result: Table1) -> None:
+    axes = figure.subplots()
+    for path in result.paths:
+        if path.kind != "LSTM":
+            label = "GRU, LSTM" if path.kind == "GRU" else None
+            _line(axes, path.kind, path.lengths, path.values, ink, label=label)
+    reach = result.sizes.reach
+    _logarithmic(axes, result.sizes.path_lengths)
+    axes.set(xlabel="length n", ylabel="hops from the first position to the last")
+    axes.legend(title=f"k = {reach.kernel}, r = {reach.radius}")
 
 
-def _recall_plot(learned: Sequence[Recalled], recall: Recall) -> Draw:
-    def draw(figure: "Figure", ink: Ink) -> None:
-        axes = figure.subplots()
-        for kind in LEARNERS:
-            means = [fmean(_percents(learned, kind, n)) for n in recall.distances]
-            far = reached(kind, recall)
-            label = kind if far is None else f"{kind} (sees {far} far)"
-            _line(axes, kind, recall.distances, means, ink, label=label)
-            # Each thinner than those before: many lines lie at all right, or at chance.
-            axes.lines[-1].set(linewidth=5.0 - len(axes.lines), markersize=11 - 2 * len(axes.lines))
-        axes.axhline(100 / recall.symbols, color=ink.text, linewidth=1.0, linestyle=":")
-        below, point = (0, -11), (recall.distances[0], 100 / recall.symbols)
-        axes.annotate("chance", point, below, textcoords="offset points", fontsize=9)
-        log_axis(axes, recall.distances)
-        axes.set(xlabel="distance of what is asked for, in positions", ylabel="right answers, %")
-        axes.set_ylim(0, 104)
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-
-    return draw
+def _draw_recall(
+    figure: "Figure", ink: Ink, *, learned: Sequence[Recalled], recall: Recall
+) -> None:
+    axes = figure.subplots()
+    for kind in LEARNERS:
+        means = [fmean(_percents(learned, kind, n)) for n in recall.distances]
+        far = reached(kind, recall)
+        label = kind if far is None else f"{kind} (sees {far} far)"
+        _line(axes, kind, recall.distances, means, ink, label=label)
+        # Each thinner than those before: many lines lie at all right, or at chance.
+        axes.lines[-1].set(linewidth=5.0 - len(axes.lines), markersize=11 - 2 * len(axes.lines))
+    axes.axhline(100 / recall.symbols, color=ink.text, linewidth=1.0, linestyle=":")
+    below, point = (0, -11), (recall.distances[0], 100 / recall.symbols)
+    axes.annotate("chance", point, below, textcoords="offset points", fontsize=9)
+    log_axis(axes, recall.distances)
+    axes.set(xlabel="distance of what is asked for, in positions", ylabel="right answers, %")
+    axes.set_ylim(0, 104)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 
 def _line(
@@ -313,5 +298,17 @@ def table1(out: Path, sizes: Sizes, recall: Recall | None, *, tell: Tell) -> str
             for row in record[name]
         ]
     write_files(out, {"table1.json": json_text(record, indent=1), "table1.md": page})
-    draw_all(result, out)
+    plots: dict[str, Draw] = {
+        "length": partial(
+            _draw_costs, costs=result.by_length, along="n", fixed=f"d = {sizes.width}"
+        ),
+        "width": partial(
+            _draw_costs, costs=result.by_width, along="d", fixed=f"n = {sizes.length}"
+        ),
+        "paths": partial(_draw_paths, result=result),
+    }
+    if recall:
+        plots["recall"] = partial(_draw_recall, learned=result.learned, recall=recall)
+    for name, draw in plots.items():
+        save_plot(out, f"table1-{name}", draw)
     return page

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU
 
-from transduce.evaluation.metrics import Score, bleu
+from transduce.evaluation.metrics import Score
 from transduce.paper.report import json_text, markdown_table, provenance, write_files
 from transduce.paper.table2.run import P100, Account, Table2, TrainingCost
 
@@ -83,25 +83,6 @@ def paper_bleu(
     )
 
 
-def score_both(
-    hypotheses: Sequence[str], references: Sequence[str], *, language: str = "de"
-) -> tuple[Score, Score]:
-    """Score translations by sacreBLEU, then as the paper did.
-
-    Args:
-        hypotheses: translations, not tokenised.
-        references: one per translation.
-        language: code of the target language.
-
-    Raises:
-        ValueError: as `paper_bleu`.
-    """
-    return (
-        bleu(hypotheses, references, language=language),
-        paper_bleu(hypotheses, references, language=language),
-    )
-
-
 class PublishedScore(NamedTuple):
     """A line of the paper's Table 2."""
 
@@ -154,9 +135,9 @@ def markdown(result: Table2) -> str:
         "",
         "## Counted",
         "",
-        f"Matrix products of training, for pairs of {assumed.source_length} source and "
-        f"{assumed.target_length} target pieces, {result.costs[0].account.tokens:,} target pieces "
-        "an update and as many source pieces.",
+        f"Matrix products of training, for pairs of {assumed.mean_length} source and as many "
+        f"target pieces, {result.costs[0].account.tokens:,} target pieces an update and as many "
+        "source pieces.",
         "",
         _counted(result.costs),
         "",

@@ -6,9 +6,9 @@ backward pass has two products for each of the forward pass, so training is thre
 pass. Softmax, norms, dropout and Adam are left out: they take time but few FLOPs.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from timeit import repeat
 from typing import Final, NamedTuple
 
 import torch
@@ -155,38 +155,34 @@ def account(run: Run, config: ModelConfig, *, tokens: int, lengths: SentenceLeng
     )
 
 
-def project_on_gpu(counted: Account, *, tflops: float, hour_price: float) -> Projected:
-    """Project a run on one GPU.
-
-    Args:
-        counted: the run.
-        tflops: sustained rate.
-        hour_price: price per hour.
-
-    Raises:
-        ValueError: if the rate is not above 0, or the price below.
-    """
-    if not (tflops > 0 and hour_price >= 0):
-        raise ValueError(
-            f"--gpu-tflops must be above 0 and --gpu-hour-price not below, not {tflops} and "
-            f"{hour_price}"
-        )
-    hours = counted.total / (tflops * 1e12) / 3600
-    return Projected("one modern GPU", f"{tflops:g} TFLOPS, assumed", hours, hours * hour_price)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Assumed:
-    """Assumptions of the projections."""
+    """Assumptions of the projections.
 
-    source_length: int = 28
-    target_length: int = 28
-    """Pieces of an average pair with EOS, about those of WMT 2014 at 37,000 pieces."""
-    gpu_tflops: float = 400.0
+    Raises:
+        ValueError: for lengths below 2, or a price or rate that cannot be.
+    """
+
+    mean_length: int = 28
+    """Pieces of an average sentence with EOS, about those of WMT 2014 at 37,000 pieces."""
+    gpu_tflops: float = 100.0
     """What one modern GPU sustains in training, in bfloat16."""
     gpu_hour_price: float = 3.0
     hour_price: float = 0.1
     """Of this machine."""
+
+    def __post_init__(self) -> None:
+        if self.mean_length < 2:
+            raise ValueError(
+                f"a sentence has 2 pieces or more, EOS counted, not {self.mean_length}"
+            )
+        if not (self.gpu_tflops > 0 and self.gpu_hour_price >= 0):
+            raise ValueError(
+                f"--gpu-tflops must be above 0 and --gpu-hour-price not below, not "
+                f"{self.gpu_tflops} and {self.gpu_hour_price}"
+            )
+        if not self.hour_price >= 0:
+            raise ValueError(f"--hour-price must be 0 or more, not {self.hour_price}")
 
 
 class Speed(NamedTuple):
@@ -234,19 +230,13 @@ def table2(
         threads: of one matrix product; 0 takes torch's choice.
         scores: of translations, both ways.
         on_event: called with each event of the run.
-
-    Raises:
-        ValueError: for lengths below 2, or a price or rate that cannot be.
     """
-    lengths = SentenceLengths(assumed.source_length, assumed.target_length)
-    if min(lengths) < 2:
-        raise ValueError(f"a sentence has 2 pieces or more, EOS counted, not {min(lengths)}")
+    lengths = SentenceLengths(assumed.mean_length, assumed.mean_length)
     keep_freed_memory()
     costs: list[TrainingCost] = []
     for run in RUNS:
         recipe = load_recipe(run.recipe)
         counted = account(run, recipe.model, tokens=recipe.batch.tokens, lengths=lengths)
-        gpu = project_on_gpu(counted, tflops=assumed.gpu_tflops, hour_price=assumed.gpu_hour_price)
         on_event(LogMessage(text=f"timing {run.name}: {counted.parameters:,} parameters"))
         speed = measure(
             recipe.model,
@@ -255,8 +245,8 @@ def table2(
             updates=1 if quick else 3,
             threads=threads,
         )
-        local = project_here(counted, speed, hour_price=assumed.hour_price)
-        costs.append(TrainingCost(counted, speed, (local, gpu)))
+        places = (project_here(counted, speed, assumed), project_on_gpu(counted, assumed))
+        costs.append(TrainingCost(counted, speed, places))
     return Table2(assumed=assumed, costs=tuple(costs), scores=tuple(scores))
 
 
@@ -286,44 +276,39 @@ def measure(
         model = Transformer(config).to(device).train()
         device_batch = batch.to(device)
         optimizers = make_optimizers(model, regime)
-        spent: list[float] = []
-        for _ in range(updates + 1):
+
+        def compute_gradients() -> None:
             model.zero_grad()
-            started = time.perf_counter()
             done = train_step(model, [device_batch], optimizers=(), rates=())
             assert float(done.loss_sum) > 0.0  # synchronizes an asynchronous device
-            spent.append(time.perf_counter() - started)
-        steps: list[float] = []
-        for _ in range(2):  # the first one makes room for the moments
-            started = time.perf_counter()
+
+        def step() -> None:
             for optimizer in optimizers:
                 optimizer.step()
             float(model.embedding.weight.detach()[0, 0])  # synchronizes an asynchronous device
-            steps.append(time.perf_counter() - started)
+
+        _, *spent = repeat(compute_gradients, number=1, repeat=updates + 1)
+        _, step_seconds = repeat(step, number=1, repeat=2)  # the first makes room for the moments
         return Speed(
-            tokens_per_second=batch.target_tokens * updates / sum(spent[1:]),
-            step_seconds=steps[-1],
+            tokens_per_second=batch.target_tokens * updates / sum(spent),
+            step_seconds=step_seconds,
             threads=torch.get_num_threads(),
             device=str(device),
         )
 
 
-def project_here(counted: Account, speed: Speed, *, hour_price: float) -> Projected:
-    """Project a whole run on this machine.
-
-    Args:
-        counted: the run.
-        speed: measured on this machine.
-        hour_price: price per hour.
-
-    Raises:
-        ValueError: for a price below 0.
-    """
-    if not hour_price >= 0:
-        raise ValueError(f"--hour-price must be 0 or more, not {hour_price}")
+def project_here(counted: Account, speed: Speed, assumed: Assumed) -> Projected:
+    """Project a whole run on this machine, by the speed that was measured."""
     an_update = counted.tokens / speed.tokens_per_second + speed.step_seconds
     hours = counted.run.updates * an_update / 3600
     threads = f"{speed.threads} thread{'s' if speed.threads > 1 else ''}"
     where = "this machine" + (f" ({speed.device})" if speed.device != "cpu" else f", {threads}")
     rate = f"{speed.tokens_per_second:,.0f} target tokens/s, measured"
-    return Projected(where, rate, hours, hours * hour_price)
+    return Projected(where, rate, hours, hours * assumed.hour_price)
+
+
+def project_on_gpu(counted: Account, assumed: Assumed) -> Projected:
+    """Project a run on one GPU of the assumed rate and price."""
+    hours = counted.total / (assumed.gpu_tflops * 1e12) / 3600
+    rate = f"{assumed.gpu_tflops:g} TFLOPS, assumed"
+    return Projected("one modern GPU", rate, hours, hours * assumed.gpu_hour_price)

@@ -9,13 +9,14 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
 
-from transduce.evaluation.significance import System, compare_systems
-from transduce.paper.plot import MARKERS, Draw, Ink, save_plot
+from transduce.evaluation.significance import bootstrap_margins
+from transduce.paper.plot import MARKERS, Ink, save_plot
 from transduce.paper.report import json_text, provenance, write_files
 from transduce.paper.table3.run import Outcome, ScoredRow, Settings, perplexity_of
 from transduce.recipes import table3
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 Side = Literal["better", "worse", "unclear", "base"]
 
+LEAST_SEEDS: Final = 3
+"""Seeds below which no row is called better or worse than another."""
 _SAMPLES: Final = 1000
 _T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t at 95 %, for 2 seeds, 3 seeds and so on."""
@@ -61,7 +64,7 @@ class Measured:
     perplexity: Estimate
     bleu: Estimate
     perplexity_side: Side
-    """Compared with the base row; "unclear" if the difference is not significant."""
+    """Compared with the base row: by Student's t over seeds, corrected for all rows (Holm)."""
     bleu_side: Side
 
 
@@ -141,26 +144,25 @@ def report(
         name: [outcome.test for outcome in seeds if outcome.test] for name, seeds in rows.items()
     }
     test = _measured(tests, references["test"]) if all(tests.values()) else {}
-    lines: list[Line] = []
-    for name, seeds in rows.items():
-        row = table3.find(name)
-        line = Line(
+    lines = tuple(
+        Line(
             row=row.name,
             differs=row.differs,
-            seeds=len(seeds),
-            parameters=seeds[0].parameters,
-            seconds=statistics.mean(outcome.seconds for outcome in seeds),
+            seeds=len(rows[row.name]),
+            parameters=rows[row.name][0].parameters,
+            seconds=statistics.mean(outcome.seconds for outcome in rows[row.name]),
             published_perplexity=row.perplexity,
             published_bleu=row.bleu,
             published_millions=row.millions,
-            validation=validation[name],
-            test=test.get(name),
+            validation=validation[row.name],
+            test=test.get(row.name),
         )
-        lines.append(line)
+        for row in map(table3.find, rows)
+    )
     return Table3Report(
         settings=settings,
         signature=outcomes[0].validation.signature,
-        lines=tuple(lines),
+        lines=lines,
         agreements=_agreements(lines),
     )
 
@@ -173,7 +175,8 @@ def _measured(
         perplexities = _over_seeds(rows, perplexity_of)
         bleus = _over_seeds(rows, lambda score: score.bleu, more_is_better=True)
     else:
-        perplexities, bleus = _perplexity_over_lines(rows), _bleu_over_lines(rows, references)
+        first = {name: seeds[0] for name, seeds in rows.items()}
+        perplexities, bleus = _over_lines(first, references)
     return {
         name: Measured(
             perplexity=perplexities[name][0],
@@ -197,59 +200,86 @@ def _over_seeds(
     """Means over seeds, and the sides by the differences from the base row seed by seed."""
     values = {name: [measure(score) for score in seeds] for name, seeds in rows.items()}
     base = values.get("base", [])
-    results: _Estimates = {}
-    for name, row in values.items():
-        difference = None
-        if len(base) == len(row):
-            difference = _mean([value - other for value, other in zip(row, base, strict=True)])
-        results[name] = (_mean(row), _side(name, difference, more_is_better=more_is_better))
-    return results
+    sides: dict[str, Side] = {name: "base" if name == "base" else "unclear" for name in values}
+    if len(base) >= LEAST_SEEDS:
+        differences = {
+            name: [value - other for value, other in zip(row, base, strict=True)]
+            for name, row in values.items()
+            if name != "base" and len(row) == len(base)
+        }
+        for name in holm({name: _p_of_mean(row) for name, row in differences.items()}):
+            better = (statistics.mean(differences[name]) > 0) == more_is_better
+            sides[name] = "better" if better else "worse"
+    return {name: (_mean(row), sides[name]) for name, row in values.items()}
 
 
-def _perplexity_over_lines(rows: Mapping[str, Sequence[ScoredRow]]) -> _Estimates:
-    """Perplexities of the first seed, with bootstrap margins over lines."""
-    scores = {name: seeds[0] for name, seeds in rows.items()}
+def holm(p_values: Mapping[str, float]) -> list[str]:
+    """Return the hypotheses rejected at 5 % by Holm's step-down procedure.
+
+    >>> holm({"A1": 0.02, "A2": 0.04, "A3": 0.01})
+    ['A3', 'A1', 'A2']
+    >>> holm({"A1": 0.03, "A2": 0.04, "A3": 0.01})
+    ['A3']
+    """
+    rejected: list[str] = []
+    for name in sorted(p_values, key=lambda name: p_values[name]):
+        if p_values[name] > 0.05 / (len(p_values) - len(rejected)):
+            break
+        rejected.append(name)
+    return rejected
+
+
+def student_p(t: float, *, freedom: int) -> float:
+    """Return the two-sided p-value of Student's t.
+
+    Args:
+        t: the statistic.
+        freedom: degrees of freedom.
+
+    >>> [round(student_p(t, freedom=n), 3) for t, n in ((12.706, 1), (4.303, 2), (2.776, 4))]
+    [0.05, 0.05, 0.05]
+    """
+    angle = math.atan(abs(t) / math.sqrt(freedom))
+    odd = freedom % 2
+    # The finite series for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+    term = math.cos(angle) if odd else 1.0
+    series = term if freedom > 1 else 0.0
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= (k - 1) / k * math.cos(angle) ** 2
+        series += term
+    inside = math.sin(angle) * series
+    return 1 - (2 / math.pi * (angle + inside) if odd else inside)
+
+
+def _p_of_mean(differences: Sequence[float]) -> float:
+    """The p-value of a mean difference of zero."""
+    deviation = statistics.stdev(differences) / math.sqrt(len(differences))
+    mean = statistics.mean(differences)
+    if not deviation:
+        return 0.0 if mean else 1.0
+    return student_p(mean / deviation, freedom=len(differences) - 1)
+
+
+def _over_lines(
+    scores: Mapping[str, ScoredRow], references: Sequence[str]
+) -> tuple[_Estimates, _Estimates]:
+    """Perplexities and BLEU of one seed, with bootstrap margins over lines.
+
+    Lines of a test set say nothing of another seed, so no row is better or worse.
+    """
     lines = len(next(iter(scores.values())).nats)
     drawn = np.random.default_rng(12345).integers(lines, size=(_SAMPLES, lines))
-    values = {name: perplexity_of(score) for name, score in scores.items()}
-    samples = {
-        name: np.exp(
-            np.array(score.nats)[drawn].sum(axis=1) / np.array(score.pieces)[drawn].sum(axis=1)
-        )
-        for name, score in scores.items()
-    }
-    results: _Estimates = {}
-    for name, value in values.items():
-        difference = None
-        if "base" in values:
-            margin = 1.96 * float((samples[name] - samples["base"]).std())
-            difference = Estimate(value - values["base"], margin)
-        estimate = Estimate(value, 1.96 * float(samples[name].std()))
-        results[name] = (estimate, _side(name, difference, more_is_better=False))
-    return results
-
-
-def _bleu_over_lines(
-    rows: Mapping[str, Sequence[ScoredRow]], references: Sequence[str]
-) -> _Estimates:
-    """BLEU with sacreBLEU's margin, and its paired bootstrap against the base row."""
-    names = sorted(rows, key=lambda name: name != "base")
-    systems = [System(name, rows[name][0].hypotheses) for name in names]
-    signature = rows[names[0]][0].signature.split("|")
-    compared = compare_systems(
-        systems * 2 if len(systems) == 1 else systems,  # a test needs two
-        references,
-        metrics=["bleu"],
-        tokenize=next(part[4:] for part in signature if part.startswith("tok:")),
-        samples=_SAMPLES,
-    )
-    results: _Estimates = {}
-    for result in compared.metrics[0].systems[: len(systems)]:
-        side: Side = "base" if result.system == "base" else "unclear"
-        if names[0] == "base" and result.verdict != "baseline":
-            side = result.verdict
-        results[result.system] = (Estimate(result.value, result.margin), side)
-    return results
+    perplexities: _Estimates = {}
+    bleus: _Estimates = {}
+    for name, score in scores.items():
+        side: Side = "base" if name == "base" else "unclear"
+        nats, pieces = np.array(score.nats)[drawn], np.array(score.pieces)[drawn]
+        margin = 1.96 * float(np.exp(nats.sum(axis=1) / pieces.sum(axis=1)).std())
+        perplexities[name] = (Estimate(perplexity_of(score), margin), side)
+        tokenize = score.signature.partition("tok:")[2].partition("|")[0]
+        margin = bootstrap_margins(score.hypotheses, references, tokenize=tokenize)["BLEU"]
+        bleus[name] = (Estimate(score.bleu, margin), side)
+    return perplexities, bleus
 
 
 def _mean(values: Sequence[float]) -> Estimate:
@@ -257,14 +287,6 @@ def _mean(values: Sequence[float]) -> Estimate:
     assert len(values) > 1, "one seed has no spread"
     t = _T[len(values) - 2] if len(values) - 2 < len(_T) else 1.96
     return Estimate(statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values)))
-
-
-def _side(row: str, difference: Estimate | None, *, more_is_better: bool) -> Side:
-    if row == "base":
-        return "base"
-    if difference is None or not abs(difference.value) > difference.margin:
-        return "unclear"
-    return "better" if (difference.value > 0) == more_is_better else "worse"
 
 
 class _Point(NamedTuple):
@@ -287,6 +309,7 @@ def _bleus(lines: Sequence[Line]) -> list[_Point]:
 
 def _agreements(lines: Sequence[Line]) -> tuple[Agreement, ...]:
     """Every group of which a row was measured besides the base row, taken with the base row."""
+    enough = all(line.seeds >= LEAST_SEEDS for line in lines)
     results: list[Agreement] = []
     for group in ("all", "A", "B", "C", "D", "E"):
         members = [line for line in lines if group in ("all", line.row[0]) or line.row == "base"]
@@ -298,8 +321,8 @@ def _agreements(lines: Sequence[Line]) -> tuple[Agreement, ...]:
             rows=tuple(line.row for line in members),
             perplexity=_correlation(perplexities),
             bleu=_correlation(bleus),
-            perplexity_against=_contradictions(perplexities),
-            bleu_against=_contradictions(bleus),
+            perplexity_against=_contradictions(perplexities) if enough else (),
+            bleu_against=_contradictions(bleus) if enough else (),
         )
         results.append(agreement)
     return tuple(results)
@@ -325,18 +348,18 @@ def compare(first: Sequence[float], second: Sequence[float]) -> RankCorrelation:
     >>> compare([1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 40.0, 30.0])
     RankCorrelation(agree=5, disagree=1, tied=0, spearman=0.8, kendall=0.6666666666666666)
     """
-    signs = [
-        (_sign(a[0] - b[0]), _sign(a[1] - b[1]))
+    differences = [
+        (a[0] - b[0], a[1] - b[1])
         for a, b in itertools.combinations(zip(first, second, strict=True), 2)
     ]
-    agree = sum(a * b > 0 for a, b in signs)
-    disagree = sum(a * b < 0 for a, b in signs)
-    untied = math.sqrt(sum(a != 0 for a, _ in signs) * sum(b != 0 for _, b in signs))
+    agree = sum(a * b > 0 for a, b in differences)
+    disagree = sum(a * b < 0 for a, b in differences)
+    untied = math.sqrt(math.prod(sum(map(bool, side)) for side in zip(*differences, strict=True)))
     return RankCorrelation(
         agree=agree,
         disagree=disagree,
-        tied=len(signs) - agree - disagree,
-        spearman=_pearson(ranks(first), ranks(second)),
+        tied=len(differences) - agree - disagree,
+        spearman=statistics.correlation(ranks(first), ranks(second)) if untied else None,
         kendall=(agree - disagree) / untied if untied else None,
     )
 
@@ -353,29 +376,24 @@ def ranks(values: Sequence[float]) -> list[float]:
     ]
 
 
-def _pearson(first: Sequence[float], second: Sequence[float]) -> float | None:
-    first_mean, second_mean = sum(first) / len(first), sum(second) / len(second)
-    x, y = [a - first_mean for a in first], [b - second_mean for b in second]
-    spread = math.sqrt(sum(a**2 for a in x) * sum(b**2 for b in y))
-    return sum(a * b for a, b in zip(x, y, strict=True)) / spread if spread else None
-
-
-def _sign(number: float) -> int:
-    return (number > 0) - (number < 0)
-
-
 def markdown(report: Table3Report) -> str:
     """Format the report as Markdown: the rows, the ranks, and the contradictions."""
     shared = report.settings
     seeds = report.lines[0].seeds
     over = f"over {seeds} seeds" if seeds > 1 else "over the lines of the set, of one seed"
+    marks = (
+        "▲ better and ▼ worse than the base row in a t-test over the seeds, corrected for the "
+        "number of rows (Holm)."
+        if seeds >= LEAST_SEEDS
+        else f"No row is marked as better or worse: that takes {LEAST_SEEDS} seeds."
+    )
     parts = [
         "# Table 3, scaled down",
         f"Widths divided by {shared.width_divisor}, depths by {shared.depth_divisor}; "
         f"{shared.vocab_size:,} pieces, {shared.updates:,} updates of {shared.tokens:,} target "
         f"tokens, warmup {shared.warmup:,}. No checkpoint is averaged; beam 4, α 0.6. "
-        f"± is a 95 % interval {over}. ▲ better and ▼ worse than the base row by more than "
-        "chance. Published figures are of newstest2013 and of the paper's sizes: only the "
+        f"± is a 95 % interval {over}. {marks} Published figures are of newstest2013 and of "
+        "the paper's sizes: only the "
         "order can be compared.",
         _table(report.lines),
         f"BLEU: `{report.signature}`. Perplexity: per piece, without label smoothing.",
@@ -384,18 +402,23 @@ def markdown(report: Table3Report) -> str:
         "rank correlations with the published figures (validation set). Every group is taken "
         "with the base row.",
         _rank_table(report.agreements),
-        "".join(
-            f"- {agreement.group}, {metric}: against the paper beyond the margins: "
-            f"{', '.join(pairs) or 'nothing'}.\n"
-            for agreement in report.agreements
-            if agreement.group != "all"
-            for metric, pairs in (
-                ("PPL", agreement.perplexity_against),
-                ("BLEU", agreement.bleu_against),
-            )
-        ),
     ]
+    if seeds >= LEAST_SEEDS:
+        parts.append(_contradictions_list(report.agreements))
     return "\n\n".join(parts)
+
+
+def _contradictions_list(agreements: Sequence[Agreement]) -> str:
+    return "".join(
+        f"- {agreement.group}, {metric}: against the paper beyond the margins: "
+        f"{', '.join(pairs) or 'nothing'}.\n"
+        for agreement in agreements
+        if agreement.group != "all"
+        for metric, pairs in (
+            ("PPL", agreement.perplexity_against),
+            ("BLEU", agreement.bleu_against),
+        )
+    )
 
 
 def _table(lines: Sequence[Line]) -> str:
@@ -447,30 +470,26 @@ def write(report: Table3Report, out: Path) -> None:
     """
     record = {**provenance(), **asdict(report)}
     write_files(out, {"table3.json": json_text(record), "table3.md": markdown(report)})
-    save_plot(out, "table3", plot(report), height=5.6)
+    save_plot(out, "table3", partial(_draw, report=report), height=5.6)
 
 
-def plot(report: Table3Report) -> Draw:
+def _draw(figure: "Figure", ink: Ink, *, report: Table3Report) -> None:
     """Plot the measured scores, with rows in the published order."""
-
-    def draw(figure: "Figure", ink: Ink) -> None:
-        left, right = figure.subplots(1, 2)
-        perplexities = sorted(_perplexities(report.lines), key=lambda point: point.published)
-        bleus = sorted(_bleus(report.lines), key=lambda point: -point.published)
-        for axes, name, points, decimals in (
-            (left, "perplexity", perplexities, 2),
-            (right, "BLEU", bleus, 1),
-        ):
-            _panel(axes, points, ink)
-            labels = [f"{point.row}  {point.published:.{decimals}f}" for point in points]
-            axes.set_yticks(range(len(points)), labels)
-            axes.invert_yaxis()
-            axes.set_xlabel(f"measured {name} (validation)")
-            axes.set_ylabel(f"row, and its published {name}; the best on top")
-        handles, names = left.get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside upper center", ncols=3)
-
-    return draw
+    left, right = figure.subplots(1, 2)
+    perplexities = sorted(_perplexities(report.lines), key=lambda point: point.published)
+    bleus = sorted(_bleus(report.lines), key=lambda point: -point.published)
+    for axes, name, points, decimals in (
+        (left, "perplexity", perplexities, 2),
+        (right, "BLEU", bleus, 1),
+    ):
+        _panel(axes, points, ink)
+        labels = [f"{point.row}  {point.published:.{decimals}f}" for point in points]
+        axes.set_yticks(range(len(points)), labels)
+        axes.invert_yaxis()
+        axes.set_xlabel(f"measured {name} (validation)")
+        axes.set_ylabel(f"row, and its published {name}; the best on top")
+    handles, names = left.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=3)
 
 
 def _panel(axes: "Axes", points: Sequence[_Point], ink: Ink) -> None:

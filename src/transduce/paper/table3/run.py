@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -46,6 +47,8 @@ from transduce.train.distributed import compute_device
 from transduce.train.events import Event, EventHandler, LogMessage, Progress
 from transduce.train.loop import Validation, train
 
+_LEAST_D_K: Final = 16
+"""Keys of fewer numbers are no heads any more."""
 _VALIDATIONS: Final = 4
 _MONITORED_LINES: Final = 100
 """Validation lines translated during training."""
@@ -68,8 +71,10 @@ class Settings:
     """Warmup updates of equation (3)."""
     big_times: int = 3
     """Factor on the updates of the row big, as in the paper."""
-    width_divisor: int = 8
+    width_divisor: int = 4
     depth_divisor: int = 2
+    lines: int = 1_000_000
+    """Lines of each set that are scored at most."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -138,9 +143,9 @@ class Job(NamedTuple):
         return made == wanted
 
     @property
-    def cost(self) -> float:
+    def cost(self) -> int:
         """Approximate relative cost: updates times the weights that each token passes."""
-        return float(self.recipe.train.updates * (parameters(self.recipe.model) + 500_000))
+        return self.recipe.train.updates * (parameters(self.recipe.model) + 500_000)
 
 
 def measure(
@@ -184,6 +189,11 @@ def measure(
     with exclusive_lock(out):
         _keep_settings(out, settings)
         prepared = _prepared(jobs[0].recipe, out / "corpus", on_event=on_event)
+        prepared = replace(
+            prepared,
+            validation=prepared.validation[: settings.lines],
+            test=prepared.test[: settings.lines],
+        )
         keep_freed_memory()
         clock = _Clock(jobs, on_event)
         for job in jobs:
@@ -196,25 +206,37 @@ def measure(
     return [_read(job.result) for job in jobs]
 
 
-def named_rows(text: str) -> tuple[str, ...]:
+def named_rows(text: str, *, width_divisor: int = 4) -> tuple[str, ...]:
     """Parse row names into the paper's order, without duplicates.
 
     Args:
-        text: names separated by commas or blanks; "all" for all, empty for all but big.
+        text: names separated by commas or blanks; "all" for all, empty for all but big whose keys
+            keep at least 16 numbers.
+        width_divisor: divisor of d_k.
 
     Raises:
         ValueError: for an unknown row.
 
     >>> named_rows("c5, base"), len(named_rows("")), len(named_rows("all"))
-    (('base', 'C5'), 19, 20)
+    (('base', 'C5'), 14, 20)
     """
     every = [row.name for row in table3.ROWS]
     if not text.strip():
-        return tuple(name for name in every if name != "big")
+        wide = [
+            row.name
+            for row in table3.ROWS
+            if int(row.model.get("d_k", 64)) >= _LEAST_D_K * width_divisor and row.name != "big"
+        ]
+        return tuple(wide or every)
     if text.strip() == "all":
         return tuple(every)
     wanted = {table3.find(name).name for name in text.replace(",", " ").split()}
     return tuple(name for name in every if name in wanted)
+
+
+def quick_settings(settings: Settings) -> Settings:
+    """Make settings whose rows take seconds and learn next to nothing."""
+    return replace(settings, updates=4, warmup=2, tokens=256, vocab_size=500, big_times=1, lines=20)
 
 
 def named_seeds(text: str) -> tuple[int, ...]:
@@ -283,7 +305,7 @@ def scaled(model: ModelConfig, settings: Settings, *, row: table3.Row) -> ModelC
     >>> row = table3.find("A4")
     >>> small = scaled(ModelConfig(heads=32, d_k=16, d_v=16), Settings(), row=row)
     >>> small.d_model, small.heads, small.d_k, small.encoder_layers
-    (64, 32, 2, 3)
+    (128, 32, 4, 3)
     """
 
     sizes: dict[str, int] = {}
@@ -302,30 +324,22 @@ def scaled(model: ModelConfig, settings: Settings, *, row: table3.Row) -> ModelC
     return replace(model, **sizes)
 
 
+@cache
 def parameters(config: ModelConfig) -> int:
-    """Count the parameters of a model of the paper's kind, without building it.
-
-    Attention has four matrices, a feed-forward layer two with biases, a norm gain and bias; all
-    embeddings are shared, and learned positions add a table.
+    """Count the parameters of a model, from shapes alone.
 
     >>> parameters(ModelConfig())
     63045632
     """
-    d = config.d_model
-    attention = 2 * d * config.heads * (config.d_k + config.d_v)
-    feed_forward = 2 * d * config.d_ff + config.d_ff + d
-    norm = 2 * d
-    encoder = attention + feed_forward + 2 * norm
-    decoder = 2 * attention + feed_forward + 3 * norm
-    rows = config.vocab_size + (config.max_positions if config.positions == "learned" else 0)
-    return rows * d + config.encoder_layers * encoder + config.decoder_layers * decoder
+    with torch.device("meta"):
+        return Transformer(config).size
 
 
-def references(out: Path) -> Mapping[str, Sequence[str]]:
-    """Read the reference translations of the sets "validation" and "test"."""
+def references(out: Path, *, lines: int) -> Mapping[str, Sequence[str]]:
+    """Read the first reference translations of the sets "validation" and "test"."""
     prepared = open_prepared(out / "corpus")
     sets = {"validation": prepared.validation, "test": prepared.test}
-    return {name: [pair.target for pair in pairs] for name, pairs in sets.items()}
+    return {name: [pair.target for pair in pairs[:lines]] for name, pairs in sets.items()}
 
 
 def _keep_settings(out: Path, settings: Settings) -> None:
@@ -336,7 +350,7 @@ def _keep_settings(out: Path, settings: Settings) -> None:
         return
     stored = json.loads(file.read_text(encoding="utf-8"))
     for name, value in current.items():
-        if name != "updates" and stored.get(name) != value:
+        if name != "updates" and stored.get(name, value) != value:
             option = f"--{name.replace('_', '-')}"
             raise ValueError(
                 f"{out} holds rows with {option} {stored.get(name)}, not {value}: give that, or "
@@ -439,8 +453,8 @@ class _Clock:
 
     def __init__(self, jobs: Sequence[Job], on_event: EventHandler) -> None:
         self._on_event, self._jobs = on_event, jobs
-        self._cost_left = sum((job.cost for job in jobs if not job.finished), 0.0)
-        self._seconds = self._cost_done = 0.0
+        self._cost_left = sum(job.cost for job in jobs if not job.finished)
+        self._seconds, self._cost_done = 0.0, 0
         self._job, self._started = jobs[0], time.perf_counter()
 
     def begin(self, job: Job) -> None:
@@ -462,8 +476,8 @@ class _Clock:
         self._seconds += outcome.seconds
         self._cost_done += job.cost
         score = outcome.validation
-        perplexity = f"perplexity {perplexity_of(score):.2f}"
-        self._on_event(LogMessage(text=f"row {job.row.name}: {perplexity}, BLEU {score.bleu:.2f}"))
+        scores = f"perplexity {perplexity_of(score):.2f}, BLEU {score.bleu:.2f}"
+        self._on_event(LogMessage(text=f"row {job.row.name}: {scores}"))
 
     def __call__(self, event: Event) -> None:
         """Forward an event, with the time of later rows added to that of the current one."""
@@ -477,7 +491,7 @@ class _Clock:
             event = replace(event, seconds_left=event.seconds_left + later)
         self._on_event(event)
 
-    def _estimate(self, cost: float) -> float:
+    def _estimate(self, cost: int) -> float:
         return self._seconds / self._cost_done * cost
 
 

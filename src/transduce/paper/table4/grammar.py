@@ -20,8 +20,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from transduce.data.corpus import Pair
 from transduce.io.atomic_folder import atomic_folder
 from transduce.paper.table4.trees import Tree, linearise, parse_trees, read_trees
+from transduce.pipeline.prepare import write_pairs
 
 _PEOPLE = "man woman boy girl thief teacher farmer doctor sailor painter neighbour guard"
 _ANIMALS = "dog cat horse goat bird fox cow duck"
@@ -85,16 +87,13 @@ class _Grammar:
         return f"(S {self._choose(rules)()} (. .))"
 
     def _statement(self) -> str:
-        verb_phrase = self._choose(
-            {
-                self._verb_phrase: 5.0,
-                lambda: (
-                    f"(VP {self._short_verb_phrase()} (CC and) {self._short_verb_phrase()})"
-                ): 1.5,
-                self._saying: 1.5,
-                self._because: 1.0,
-            }
-        )
+        rules: _Rules = {
+            self._verb_phrase: 5.0,
+            lambda: f"(VP {self._short_verb_phrase()} (CC and) {self._short_verb_phrase()})": 1.5,
+            self._saying: 1.5,
+            self._because: 1.0,
+        }
+        verb_phrase = self._choose(rules)
         day = f"(PP (IN on) (NP (NNP {self._any(_DAYS)}))) (, ,) "
         return f"{day if self._chance(0.1) else ''}{self._noun_phrase()} {verb_phrase()}"
 
@@ -222,9 +221,6 @@ class _Grammar:
         clause = self._clause()
         return f"(VP (VBD {self._any(_SAYING)}) (SBAR (IN that) {clause}))"
 
-    def _two_verb_phrases(self) -> str:
-        return f"(VP {self._short_verb_phrase()} (CC and) {self._short_verb_phrase()})"
-
     def _because(self) -> str:
         """A verb phrase with a reason; it has no other clause that the reason could attach to."""
         reason = self._reason()
@@ -285,13 +281,7 @@ def generated(
         validation: number of validation trees.
         test: number of test trees.
         seed: random seed.
-
-    Raises:
-        ValueError: if one of the sets is empty.
     """
-    for name, count in (("train", train), ("validation", validation), ("test", test)):
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, not {count}")
     rng = Random(seed)
     known: dict[tuple[str, ...], Tree] = {}
     while len(known) < train + validation + test:
@@ -307,10 +297,7 @@ def generated(
 
 
 def read_treebank(folder: Path) -> Treebank:
-    """Read the WSJ part of the Penn Treebank: `.mrg` files in folders named by their section.
-
-    Args:
-        folder: searched for the folders 02 to 23; other sections are not read.
+    """Read the WSJ part of the Penn Treebank: the `.mrg` files in its folders 02 to 23.
 
     Raises:
         ValueError: if a section is missing, or a file holds no trees.
@@ -338,10 +325,7 @@ def read_treebank(folder: Path) -> Treebank:
 
 
 def read_parsed(files: Iterable[Path]) -> Iterator[Tree]:
-    """Stream additional training trees, such as another parser's.
-
-    Args:
-        files: each a file of trees, or a folder of `.mrg` files.
+    """Stream additional training trees, from files of trees or folders of `.mrg` files.
 
     Raises:
         ValueError: if a file holds no trees.
@@ -366,13 +350,8 @@ def write_corpus(bank: Treebank, folder: Path, *, also: Iterable[Tree] = ()) -> 
             ("validation", bank.validation),
             ("test", bank.test),
         ):
-            with (
-                (fresh / f"{name}.{SOURCE}").open("w", encoding="utf-8", newline="\n") as words,
-                (fresh / f"{name}.{TARGET}").open("w", encoding="utf-8", newline="\n") as targets,
-            ):
-                for tree in trees:
-                    words.write(f"{' '.join(tree.words)}\n")
-                    targets.write(f"{linearise(tree, tags=True)}\n")
+            pairs = (Pair(" ".join(tree.words), linearise(tree, tags=True)) for tree in trees)
+            write_pairs(fresh, (f"{name}.{SOURCE}", f"{name}.{TARGET}"), pairs)
         gold = "".join(f"( {tree})\n" for tree in bank.test)
         (fresh / _GOLD).write_text(gold, encoding="utf-8", newline="\n")
         (fresh / ORIGIN).write_text(f"{bank.origin}\n", encoding="utf-8", newline="\n")

@@ -147,15 +147,12 @@ def score_tree(gold: Tree, test: Tree | None) -> BracketScore:
     )
 
 
-def score_trees(
-    golds: Sequence[Tree], tests: Sequence[Tree | None], *, seed: int = 12345
-) -> Brackets:
+def score_trees(golds: Sequence[Tree], tests: Sequence[Tree | None]) -> Brackets:
     """Score the trees of a test set.
 
     Args:
         golds: reference trees.
         tests: parse trees in the same order; None for a sentence without one.
-        seed: random seed of the bootstrap.
 
     Raises:
         ValueError: for unequal numbers of trees or none.
@@ -169,7 +166,7 @@ def score_trees(
     states = Counter(score.state for score in scores)
     counts = np.array([score[1:] for score in scores if score.state == "scored"], dtype=np.int64)
     counts = counts.reshape(-1, 3)
-    low, high = _interval(counts, seed=seed)
+    low, high = _interval(counts)
     return Brackets(
         sentences=len(scores),
         errors=states["error"],
@@ -212,11 +209,11 @@ def _sums(counts: np.ndarray) -> Sums:
     return Sums(gold=gold, test=test, matched=matched)
 
 
-def _interval(counts: np.ndarray, *, seed: int) -> tuple[float, float]:
+def _interval(counts: np.ndarray) -> tuple[float, float]:
     """The middle 95 % of F1 over resampled sentences."""
     if not len(counts):
         return 0.0, 0.0
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(12345)
     samples = [
         _sums(counts[rng.integers(len(counts), size=len(counts))]).f1 for _ in range(_RESAMPLED)
     ]
@@ -261,15 +258,6 @@ PUBLISHED: Final = (
 )
 
 
-class Example(NamedTuple):
-    """A sentence of the test set with the model's output; trees are in bracket notation."""
-
-    words: str
-    output: str
-    parsed: str
-    gold: str
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parsed:
     """Result of `transduce paper table4`."""
@@ -289,7 +277,8 @@ class Parsed:
     """Repairs of all outputs, summed."""
     tagged: float
     """Tagging accuracy, in percent."""
-    examples: tuple[Example, ...]
+    examples: tuple[tuple[str, str, str, str], ...]
+    """Sentence, model output, its tree and the reference tree, in bracket notation."""
     published: tuple[PublishedParser, ...] = PUBLISHED
 
     def __str__(self) -> str:
@@ -444,7 +433,7 @@ def table4(
             faults=summed(parses),
             tagged=tagged(outputs, golds),
             examples=tuple(
-                Example(" ".join(golds[n].words), outputs[n], str(parses[n].tree), str(golds[n]))
+                (" ".join(golds[n].words), outputs[n], str(parses[n].tree), str(golds[n]))
                 for n in shown(parses, golds)
             ),
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run, Transduce, refuses
 
-from transduce.paper.figures.run import make_figure, select_figures
+from transduce.paper.figures.run import FIGURES, select_figures
 
 
 def test_figures_are_written_with_their_numbers(transduce: Transduce, tmp_path: Path):
@@ -29,7 +29,7 @@ def test_figures_are_written_with_their_numbers(transduce: Transduce, tmp_path: 
 
 @pytest.mark.parametrize("name", ["order", "waves", "rate"])
 def test_figures_say_the_same_twice(name: str):
-    first, second = (make_figure(name, quick=True) for _ in range(2))
+    first, second = (FIGURES[name](quick=True) for _ in range(2))
 
     assert first.numbers == second.numbers
     assert first.finding == second.finding
@@ -37,11 +37,14 @@ def test_figures_say_the_same_twice(name: str):
 
 def test_the_figure_of_it_comes_last_and_with_a_model_alone():
     assert "it" not in select_figures([], model=False)
-    assert select_figures([], model=True)[-1] == "it"
+    assert "ablation" not in select_figures([], model=False)
+    assert select_figures([], model=True)[-2:] == ("it", "ablation")
     assert select_figures(["it", "scaling"], model=True) == ("scaling", "it")
 
 
-@pytest.mark.parametrize(("only", "part"), [("nosuch", "'nosuch'"), ("it", "--model")])
+@pytest.mark.parametrize(
+    ("only", "part"), [("nosuch", "'nosuch'"), ("it", "--model"), ("ablation", "--model")]
+)
 def test_a_figure_that_cannot_be_made_is_refused(
     transduce: Transduce, tmp_path: Path, only: str, part: str
 ):

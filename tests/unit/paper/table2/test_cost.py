@@ -9,7 +9,14 @@ from transduce.config import load_recipe
 from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
 from transduce.model.loss import cross_entropy
-from transduce.paper.table2.run import RUNS, SentenceLengths, account, count, project_on_gpu
+from transduce.paper.table2.run import (
+    RUNS,
+    Assumed,
+    SentenceLengths,
+    account,
+    count,
+    project_on_gpu,
+)
 
 LENGTHS = SentenceLengths(source=11, target=7)
 ROWS = 5
@@ -89,7 +96,7 @@ def test_all_updates_cost_their_target_pieces():
 def test_a_gpu_takes_the_hours_of_its_rate():
     counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
 
-    found = project_on_gpu(counted, tflops=2.0, hour_price=3.0)
+    found = project_on_gpu(counted, Assumed(gpu_tflops=2.0, gpu_hour_price=3.0))
 
     assert found.hours == pytest.approx(counted.total / 2e12 / 3600)
     assert found.price == pytest.approx(3 * found.hours)
@@ -97,7 +104,5 @@ def test_a_gpu_takes_the_hours_of_its_rate():
 
 @pytest.mark.parametrize(("tflops", "price"), [(0.0, 3.0), (400.0, -1.0)])
 def test_a_gpu_without_a_rate_or_with_a_price_below_zero_is_refused(tflops: float, price: float):
-    counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
-
     with pytest.raises(ValueError, match="--gpu-tflops must be above 0"):
-        project_on_gpu(counted, tflops=tflops, hour_price=price)
+        Assumed(gpu_tflops=tflops, gpu_hour_price=price)

@@ -33,7 +33,7 @@ def test_hours_here_are_those_of_all_updates():
     counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
     speed = Speed(tokens_per_second=35.0, step_seconds=0.5, threads=2, device="cpu")
 
-    found = project_here(counted, speed, hour_price=0.2)
+    found = project_here(counted, speed, Assumed(hour_price=0.2))
 
     assert found.hours == pytest.approx(100_000 * (70 / 35.0 + 0.5) / 3600)
     assert found.price == pytest.approx(0.2 * found.hours)
@@ -41,10 +41,8 @@ def test_hours_here_are_those_of_all_updates():
 
 
 def test_a_price_below_zero_is_refused():
-    counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
-
     with pytest.raises(ValueError, match="--hour-price must be 0 or more"):
-        project_here(counted, Speed(35.0, 0.5, 2, "cpu"), hour_price=-1.0)
+        Assumed(hour_price=-1.0)
 
 
 @pytest.fixture
@@ -54,8 +52,8 @@ def found() -> Table2:
         counted = account(run, SHAPE, tokens=70, lengths=LENGTHS)
         speed = Speed(35.0, 0.5, 2, "cpu")
         places = (
-            project_here(counted, speed, hour_price=0.2),
-            project_on_gpu(counted, tflops=4.0, hour_price=3.0),
+            project_here(counted, speed, Assumed(hour_price=0.2)),
+            project_on_gpu(counted, Assumed(gpu_tflops=4.0)),
         )
         costs.append(TrainingCost(counted, speed, places))
     scores = (
@@ -101,3 +99,14 @@ def test_a_sentence_of_one_piece_is_refused(transduce: Transduce, tmp_path: Path
     said = transduce("paper", "table2", "--mean-length", 1, "--out", tmp_path)
 
     refuses(said, "2 pieces or more")
+
+
+def test_translations_are_scored_both_ways(transduce: Transduce, tmp_path: Path):
+    pytest.importorskip("sacremoses")
+    (tmp_path / "a.de").write_text("Der Zug fährt ab.\n", encoding="utf-8")
+
+    files = ("--hypotheses", tmp_path / "a.de", "--references", tmp_path / "a.de")
+    said = transduce("paper", "table2", "--quick", *files, "--out", tmp_path / "out")
+
+    assert "| BLEU | 100.00 |" in said.out
+    assert "| tokenised BLEU | 100.00 |" in said.out

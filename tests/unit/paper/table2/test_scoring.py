@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from transduce.evaluation.metrics import bleu
-from transduce.paper.table2.report import paper_bleu, score_both, split_compounds
+from transduce.paper.table2.report import paper_bleu, split_compounds
 
 REFERENCES = [
     "Das Rich-Text-Format ist ein Datei-Format für alte Programme .",
@@ -66,15 +66,6 @@ def test_without_sacremoses_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(ValueError, match="the tokeniser of Moses: pip install"):
         paper_bleu(HYPOTHESES, REFERENCES)
-
-
-def test_both_ways_stand_side_by_side():
-    pytest.importorskip("sacremoses")
-
-    ours, papers = score_both(HYPOTHESES, REFERENCES)
-
-    assert (ours.name, papers.name) == ("BLEU", "tokenised BLEU")
-    assert "tok:13a" in ours.signature
 
 
 def test_the_tokeniser_of_moses_cuts_punctuation_off():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from transduce.paper.table3.report import Line, Table3Report, markdown, report
+from transduce.paper.table3.report import Line, Table3Report, holm, markdown, report, student_p
 from transduce.paper.table3.run import Outcome, ScoredRow, Settings
 
 LINES = 41
@@ -49,22 +49,60 @@ def found() -> Table3Report:
     """C5 better than the base row, C1 worse, A1 the same; D1 better, which the paper denies."""
     return reported(
         [
-            outcome("base", nats=2.0, right=20),
-            outcome("A1", nats=2.0, right=20),
-            outcome("C1", nats=2.5, right=3),
-            outcome("C5", nats=1.5, right=39),
-            outcome("D1", nats=1.6, right=38),
+            outcome(row, nats=nats + 0.01 * seed, right=right + seed % 3, seed=seed)
+            for row, nats, right in (
+                ("base", 2.0, 18),
+                ("A1", 2.0, 18),
+                ("C1", 2.5, 2),
+                ("C5", 1.5, 37),
+                ("D1", 1.6, 36),
+            )
+            for seed in (1, 2, 3)
         ]
     )
+
+
+@pytest.fixture(scope="module")
+def one_seed() -> Table3Report:
+    return reported([outcome("base", nats=2.0, right=20), outcome("D1", nats=1.6, right=38)])
+
+
+def test_one_seed_calls_no_row_better(one_seed: Table3Report):
+    validation = line(one_seed, "D1").validation
+
+    assert (validation.perplexity_side, validation.bleu_side) == ("unclear", "unclear")
+    assert one_seed.agreements[-1].bleu_against == ()
+
+
+def test_the_page_of_one_seed_has_no_arrow_and_says_why(one_seed: Table3Report):
+    page = markdown(one_seed)
+
+    assert not {"▲", "▼"} & {*page}
+    assert "takes 3 seeds" in page
+    assert "against the paper" not in page
+
+
+def test_a_difference_has_to_outweigh_the_number_of_rows():
+    """p is 0.03 for each: enough for one row, not for four (Holm)."""
+    assert holm({"C1": 0.03}) == ["C1"]
+    assert holm({"C1": 0.03, "C2": 0.03, "C3": 0.03, "C5": 0.03}) == []
+
+
+@pytest.mark.parametrize(
+    ("freedom", "t"), [(1, 12.7062), (2, 4.3027), (3, 3.1824), (5, 2.5706), (6, 2.4469)]
+)
+def test_students_t_has_its_printed_quantiles(freedom: int, t: float):
+    assert student_p(t, freedom=freedom) == pytest.approx(0.05, abs=1e-5)
+    assert student_p(-t, freedom=freedom) == student_p(t, freedom=freedom)
 
 
 def test_a_perplexity_is_e_to_the_nats_a_piece(found: Table3Report):
     assert line(found, "base").validation.perplexity.value == pytest.approx(math.exp(2.0), rel=0.06)
 
 
-def test_a_margin_is_that_of_a_mean_over_the_lines(found: Table3Report):
+def test_a_margin_is_that_of_a_mean_over_the_lines(one_seed: Table3Report):
     """Nats of 0.1 around 2 a piece on 41 lines: e² · 1.96 · 0.1 / √41."""
-    margin = line(found, "base").validation.perplexity.margin
+    margin = line(one_seed, "base").validation.perplexity.margin
 
     assert margin == pytest.approx(math.exp(2.0) * 1.96 * 0.1 / math.sqrt(LINES), rel=0.3)
 

@@ -1,9 +1,8 @@
 import pytest
-from tests.conftest import made
 
 from transduce.config import load_recipe
 from transduce.model.config import ModelConfig
-from transduce.paper.table3.run import Settings, parameters, scaled
+from transduce.paper.table3.run import Settings, named_rows, quick_settings, scaled
 from transduce.recipes.table3 import PREFIX, ROWS, Row, find
 
 
@@ -19,9 +18,23 @@ def test_widths_and_depths_are_divided_and_heads_stay():
 
 
 def test_a_rows_own_sizes_are_divided_like_the_others():
-    assert small(find("B1"), Settings()).d_k == 2
+    assert small(find("B1"), Settings()).d_k == 4
     assert small(find("C1"), Settings()).encoder_layers == 1
-    assert small(find("C7"), Settings()).d_ff == 512
+    assert small(find("C7"), Settings()).d_ff == 1024
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 4])
+def test_by_default_no_head_has_fewer_than_16_numbers_and_dropout_and_smoothing_are_in(
+    divisor: int,
+):
+    names = named_rows("", width_divisor=divisor)
+
+    assert {"base", "D1", "D2", "D3", "D4", "E"} <= {*names}
+    assert all(small(find(name), Settings(width_divisor=divisor)).d_k >= 16 for name in names)
+
+
+def test_quick_rows_take_a_few_updates():
+    assert quick_settings(Settings(updates=20_000)).updates == 4
 
 
 def test_what_is_no_size_stays():
@@ -49,12 +62,3 @@ def test_a_size_that_does_not_divide_is_refused_with_its_row():
 def test_a_depth_that_does_not_divide_is_refused():
     with pytest.raises(ValueError, match=r"row C1 has N 2, which --depth-divisor 3 does not"):
         small(find("C1"), Settings(depth_divisor=3))
-
-
-def test_parameters_are_those_of_a_model_that_is_built():
-    config = ModelConfig(
-        vocab_size=19, encoder_layers=2, decoder_layers=3, d_model=14, d_ff=23, heads=3, d_k=5,
-        d_v=7, positions="learned", max_positions=11,
-    )  # fmt: skip
-
-    assert parameters(config) == made(config).size

@@ -125,15 +125,14 @@ def test_labels_have_sums_of_their_own_the_commonest_first():
     assert found.labels["QP"] == Sums(gold=0, test=1, matched=0)
 
 
-def test_the_interval_holds_the_score_and_is_the_same_for_the_same_seed():
+def test_the_interval_holds_the_score_and_is_the_same_every_time():
     tests = [one(parse) for parse, *_ in PARSES]
     golds = [one(GOLD)] * len(tests)
 
-    found = score_trees(golds, tests, seed=5)
+    found = score_trees(golds, tests)
 
     assert found.low < found.sums.f1 < found.high
-    assert score_trees(golds, tests, seed=5) == found
-    assert score_trees(golds, tests, seed=6).low != found.low
+    assert score_trees(golds, tests) == found
 
 
 def test_equal_sentences_leave_nothing_to_chance():

@@ -105,11 +105,6 @@ def test_the_grammar_makes_this_phrase(label: str, made_of: tuple[str, ...]):
     assert parts(label)[made_of] > 0
 
 
-def test_a_set_without_trees_is_refused():
-    with pytest.raises(ValueError, match="test must be at least 1, not 0"):
-        generated(train=1, validation=1, test=0)
-
-
 def test_the_sections_are_the_papers(wsj: Path):
     bank = read_treebank(wsj)
 

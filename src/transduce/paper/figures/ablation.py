@@ -1,0 +1,272 @@
+"""Head ablation: what each head attends to when "it" is due, and what is lost without it."""
+
+import math
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from transduce.bundle.bundle import Bundle
+from transduce.data.batch import collate
+from transduce.data.tokenizer import Tokenizer
+from transduce.demo.journey import PRONOUN_PIECES, last_index
+from transduce.model.attention import Attention
+from transduce.model.transformer import Transformer
+from transduce.paper.figures.coreference import (
+    LEVEL,
+    HeadAccuracy,
+    Proportion,
+    measure_coreference,
+    two_readings,
+)
+from transduce.paper.plot import Ink, PaperFigure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_RESAMPLES = 10_000
+_KINDS = ("encoder", "decoder", "cross")
+
+
+class Interval(NamedTuple):
+    """A mean with its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        value, low, high = (100 * number for number in self)
+        return f"{value:.1f} points ({low:.1f} to {high:.1f})"
+
+
+class HeadName(NamedTuple):
+    """A head of the model; layers and heads count from 1."""
+
+    kind: Literal["encoder", "decoder", "cross"]
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.layer}.{self.head}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadAblation:
+    """One head, or several together."""
+
+    heads: tuple[HeadName, ...]
+    attends: Proportion | None
+    """Sentences with more attention on the referent than on the other noun; None for the decoder's
+    self-attention, which sees no source, and for several heads."""
+    accuracy: float
+    """Sentences with the right pronoun without these heads."""
+    lost: Interval
+    """Accuracy of the complete model minus this one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AblationResult:
+    """All heads of a model, alone and those that attend to the referent together."""
+
+    pairs: int
+    intact: float
+    """Sentences with the right pronoun with all heads."""
+    heads: tuple[HeadAblation, ...]
+    together: HeadAblation | None
+    """All heads that attend more to the referent, beyond chance; None if there are none."""
+
+
+def measure_ablation(bundle: Bundle, *, count: int = 250) -> AblationResult:
+    """Remove every head in turn and count right pronouns, with the reference up to the pronoun.
+
+    A head is removed by zeroing its columns of the output projection. The pronoun is the most
+    probable of er, sie and es. Intervals resample the pairs; those of single heads are corrected
+    for the number of heads (Bonferroni).
+
+    Args:
+        bundle: a model of the demo.
+        count: pairs of sentences at most.
+
+    Raises:
+        ValueError: if the model is not of the demo.
+    """
+    looks = {
+        HeadName("encoder" if head.side == "encoder" else "cross", head.layer, head.head): head
+        for head in measure_coreference(bundle, count=count).heads
+    }
+    right = _pronoun_test(bundle, count)
+    intact = right(())
+    names = [name for kind in _KINDS for name in _head_names(bundle.model, kind)]
+    heads = tuple(
+        _ablate(right, (name,), intact, level=LEVEL / len(names), looks=looks) for name in names
+    )
+    sure = tuple(name for name, head in looks.items() if head.sentences.low > 0.5)
+    return AblationResult(
+        pairs=len(intact),
+        intact=float(intact.double().mean()),
+        heads=heads,
+        together=_ablate(right, sure, intact, level=LEVEL) if sure else None,
+    )
+
+
+def _pronoun_test(
+    bundle: Bundle, count: int
+) -> Callable[[Iterable[HeadName]], Bool[Tensor, "pairs 2"]]:
+    """Return what tells where the model, without some heads, prefers the right pronoun."""
+    model, tokenizer = bundle.model, bundle.tokenizer
+    pairs = [pair for reading in two_readings(count) for pair in (reading.first, reading.second)]
+    targets = [tokenizer.encode(pair.target) for pair in pairs]
+    places: list[int] = []
+    pronouns: list[str] = []
+    for pieces in map(tokenizer.pieces, targets):
+        place = last_index(pieces, PRONOUN_PIECES)
+        assert place is not None, "measure_coreference refuses other tokenizers"
+        places.append(place)
+        pronouns.append(pieces[place])
+    ids = {
+        piece: target[place] for piece, target, place in zip(pronouns, targets, places, strict=True)
+    }
+    known = [piece for piece in PRONOUN_PIECES if piece in ids]
+    choices = [ids[piece] for piece in known]
+    answers = torch.tensor([known.index(piece) for piece in pronouns])
+    sources = [tokenizer.encode(pair.source) for pair in pairs]
+    batch = collate(sources, targets, pad=model.config.pad, eos=Tokenizer.EOS)
+
+    def right(heads: Iterable[HeadName]) -> Bool[Tensor, "pairs 2"]:
+        with _without(model, heads), torch.inference_mode():
+            logits = model(batch.source, batch.source_mask, batch.target_in)
+        preferred = logits[torch.arange(len(places)), places][:, choices].argmax(-1)
+        return (preferred == answers).view(-1, 2)
+
+    return right
+
+
+def _attention(model: Transformer, name: HeadName) -> Attention:
+    if name.kind == "encoder":
+        return list(model.encoder)[name.layer - 1].self_attention
+    layer = list(model.decoder)[name.layer - 1]
+    return layer.self_attention if name.kind == "decoder" else layer.cross_attention
+
+
+def _head_names(model: Transformer, kind: Literal["encoder", "decoder", "cross"]) -> list[HeadName]:
+    layers = len(model.encoder if kind == "encoder" else model.decoder)
+    heads = model.config.heads
+    return [HeadName(kind, n + 1, head + 1) for n in range(layers) for head in range(heads)]
+
+
+@contextmanager
+def _without(model: Transformer, heads: Iterable[HeadName]) -> Generator[None]:
+    """Zero what these heads add while the context is open."""
+    saved: list[tuple[Tensor, Tensor]] = []
+    for name in heads:
+        attention = _attention(model, name)
+        columns = attention.out.weight.data.view(attention.out.out_features, attention.heads, -1)
+        part = columns[:, name.head - 1]
+        saved.append((part, part.clone()))
+        part.zero_()
+    try:
+        yield
+    finally:
+        for part, weights in reversed(saved):
+            part.copy_(weights)
+
+
+def _ablate(
+    right: Callable[[Iterable[HeadName]], Bool[Tensor, "pairs 2"]],
+    heads: tuple[HeadName, ...],
+    intact: Bool[Tensor, "pairs 2"],
+    *,
+    level: float,
+    looks: Mapping[HeadName, HeadAccuracy] | None = None,
+) -> HeadAblation:
+    kept = right(heads).double()
+    attended = (looks or {}).get(heads[0]) if len(heads) == 1 else None
+    return HeadAblation(
+        heads=heads,
+        attends=attended.sentences if attended else None,
+        accuracy=float(kept.mean()),
+        lost=bootstrap_mean((intact.double() - kept).mean(1), level=level),
+    )
+
+
+def bootstrap_mean(values: Float[Tensor, " pairs"], *, level: float) -> Interval:
+    """Return the mean with its percentile bootstrap interval.
+
+    Args:
+        values: one per pair.
+        level: probability that the interval misses the true mean.
+    """
+    draws = torch.Generator().manual_seed(1)
+    drawn = torch.randint(len(values), (_RESAMPLES, len(values)), generator=draws)
+    means = values[drawn].mean(1)
+    ends = torch.tensor([level / 2, 1 - level / 2], dtype=means.dtype)
+    low, high = means.quantile(ends).tolist()
+    return Interval(float(values.mean()), low, high)
+
+
+def ablation_figure(bundle: Bundle, *, quick: bool = False) -> PaperFigure:
+    """Measure, and plot attention and loss of every head side by side."""
+    result = measure_ablation(bundle, count=6 if quick else 250)
+    return PaperFigure(
+        title="Looking is not deciding: heads removed",
+        numbers=result,
+        finding=_finding(result),
+        draw=lambda figure, ink: _draw(result, figure, ink),
+        height=1.6 + 0.2 * len(result.heads),
+    )
+
+
+def _finding(result: AblationResult) -> str:
+    looking = max(
+        (head for head in result.heads if head.attends), key=lambda head: _share(head.attends)
+    )
+    needed = max(result.heads, key=lambda head: head.lost.value)
+    costly = [head for head in result.heads if head.lost.low > 0]
+    idle = [
+        head for head in result.heads
+        if head.attends and head.attends.low > 0.5 and head.lost.low <= 0
+    ]  # fmt: skip
+    text = (
+        f"With all heads, the right pronoun of er, sie and es is the most probable in "
+        f"{100 * result.intact:.1f} % of {2 * result.pairs} sentences (the reference given up to "
+        f"it). Head {looking.heads[0]} (layer.head) attends most often to the referent, in "
+        f"{looking.attends} of them; without it {100 * looking.accuracy:.1f} % are right. The head "
+        f"that is missed most is {needed.heads[0]}, with {needed.lost} lost. {len(costly)} of "
+        f"{len(result.heads)} heads cost anything beyond chance when they are removed alone; "
+        f"{len(idle)} that attend to the referent beyond chance are among those that do not."
+    )
+    if result.together:
+        text += (
+            f" Without all {len(result.together.heads)} heads that attend to it, together, "
+            f"{100 * result.together.accuracy:.1f} % are right, {result.together.lost} lost."
+        )
+    return text
+
+
+def _share(attends: Proportion | None) -> float:
+    return attends.right / attends.of if attends else math.nan
+
+
+def _draw(result: AblationResult, figure: "Figure", ink: Ink) -> None:
+    left, right = figure.subplots(1, 2, sharey=True)
+    rows = range(len(result.heads))
+    for row, head in zip(rows, result.heads, strict=True):
+        if head.attends:
+            share, low, high = (100 * x for x in (_share(head.attends), *head.attends[2:]))
+            left.plot([low, high], [row, row], color=ink.lines[0], marker="", linewidth=1.4)
+            left.plot([share], [row], "o", color=ink.lines[0])
+        low, high = 100 * head.lost.low, 100 * head.lost.high
+        colour = ink.lines[1] if head.lost.low > 0 else ink.lines[0]
+        right.plot([low, high], [row, row], color=colour, marker="", linewidth=1.4)
+        right.plot([100 * head.lost.value], [row], "s", color=colour)
+    left.axvline(50, color=ink.text, linestyle=":", linewidth=0.8)
+    right.axvline(0, color=ink.text, linestyle=":", linewidth=0.8)
+    left.set_yticks(rows, [str(head.heads[0]) for head in result.heads])
+    left.invert_yaxis()
+    left.set(xlabel="more attention on the referent,\n% of sentences", xlim=(0, 100))
+    right.set(xlabel="right pronouns lost without it,\npercentage points")

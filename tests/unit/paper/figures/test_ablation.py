@@ -1,0 +1,66 @@
+"""Heads removed: what is zeroed, that it comes back, and what is counted."""
+
+import pytest
+import torch
+from tests.unit.paper.figures.test_resolve import COUNT
+from tests.unit.paper.figures.test_resolve import bundle as bundle  # a fixture
+
+from transduce.bundle.bundle import Bundle
+from transduce.paper.figures import ablation
+from transduce.paper.figures.ablation import HeadName, bootstrap_mean, measure_ablation
+
+
+def test_every_head_of_every_attention_is_removed_and_comes_back(bundle: Bundle):
+    before = {name: weights.clone() for name, weights in bundle.model.state_dict().items()}
+
+    result = measure_ablation(bundle, count=COUNT)
+
+    assert len(result.heads) == 3 * (2 + 1 + 1)
+    assert {head.heads[0].kind for head in result.heads} == {"encoder", "decoder", "cross"}
+    assert all(torch.equal(before[name], now) for name, now in bundle.model.state_dict().items())
+
+
+def test_a_removed_head_adds_nothing(bundle: Bundle):
+    attention = bundle.model.decoder[0].cross_attention
+    x, memory = torch.randn(1, 4, 8), torch.randn(1, 5, 8)
+
+    with torch.no_grad(), ablation._without(bundle.model, [HeadName("cross", 1, 2)]):
+        found = attention(x, attention.project_kv(memory))
+        columns = attention.out.weight.view(8, 3, 2)
+        assert not columns[:, 1].any()
+        assert columns[:, [0, 2]].any()
+    with torch.no_grad():
+        assert not torch.allclose(found, attention(x, attention.project_kv(memory)))
+
+
+def test_only_heads_that_see_the_source_attend_to_the_referent(bundle: Bundle):
+    result = measure_ablation(bundle, count=COUNT)
+
+    assert all((head.attends is None) == (head.heads[0].kind == "decoder") for head in result.heads)
+
+
+def test_what_is_lost_is_the_difference_of_the_accuracies(bundle: Bundle):
+    result = measure_ablation(bundle, count=COUNT)
+
+    for head in result.heads:
+        assert head.lost.value == pytest.approx(result.intact - head.accuracy)
+        assert head.lost.low <= head.lost.value <= head.lost.high
+
+
+def test_an_interval_narrows_with_more_pairs_and_widens_with_certainty():
+    values = (torch.arange(100) % 4 == 0).double()
+
+    few, many = (bootstrap_mean(values.repeat(n), level=0.05) for n in (1, 9))
+    sure = bootstrap_mean(values, level=0.001)
+
+    assert few.value == 0.25
+    assert few.high - few.low == pytest.approx(2 * 1.96 * (0.1875 / 100) ** 0.5, rel=0.15)
+    assert many.high - many.low < 0.5 * (few.high - few.low)
+    assert sure.high - sure.low > few.high - few.low
+
+
+def test_the_figure_says_what_came_out(bundle: Bundle):
+    figure = ablation.ablation_figure(bundle, quick=True)
+
+    assert "% of 12 sentences" in figure.finding
+    assert "of 12 heads cost anything" in figure.finding
