@@ -8,6 +8,7 @@
 #                   TRANSDUCE_MULTI30K=FOLDER uses that corpus instead of a generated one
 # make faults       kill a training run at fifty points, resume it, compare the bytes (minutes)
 # make docs         build the site in docs/_build/html with warnings as errors, and test its pages
+# make records     list the pages' numbers that differ from their records, and write the records' values
 # make mutations    break the line behind each claim of the paper; its test must fail (minutes)
 # make check        check format, lint, types, import layers, doctests (make fix repairs the first two)
 # make clean        remove everything that these commands created, except runs/ and data/
@@ -26,7 +27,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-interop test-clients test-wheel faults mutations docs check fix clean
+.PHONY: help demo test test-long test-interop test-clients test-wheel faults mutations docs records check fix clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -59,6 +60,9 @@ docs: $(VENV)/.docs
 
 mutations: $(VENV)/.test
 	$(BIN)/python tests/paper/mutations.py
+
+records: $(VENV)/.core
+	$(BIN)/python docs/_ext/values.py --write
 
 check: $(VENV)/.dev $(VENV)/.test
 	$(BIN)/ruff format --check
@@ -100,7 +104,7 @@ $(VENV)/.docs: $(VENV)/.test
 
 # Includes the optional packages: the type checker reads the code that uses them.
 $(VENV)/.dev: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[dev,detect,moses,plot]"
+	@$(INSTALL) --quiet -e ".[dev,detect,memory,moses,plot]"
 	@touch $@
 
 # venv installs pip last: if it is missing, .venv is missing or incomplete.

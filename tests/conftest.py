@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from transduce.cli import main
-from transduce.data.config import BatchConfig, TokenizerConfig
+from transduce.data.config import AugmentConfig, BatchConfig, TokenizerConfig
 from transduce.data.corpus import NumberedPair, Pair
 from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
@@ -91,6 +91,7 @@ class Corpus:
         tokens: int = 101,
         micro_tokens: int = 4096,
         sampling: float = 0.0,
+        augment: AugmentConfig | None = None,
         rank: int = 0,
         world: int = 1,
     ) -> Loader:
@@ -101,6 +102,7 @@ class Corpus:
             sampler=Sampler(self.store.lengths, config=batches, seed=1, world=world),
             tokenizer=self.tokenizer,
             sampling=sampling,
+            augment=augment,
             seed=1,
             rank=rank,
         )

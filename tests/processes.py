@@ -57,8 +57,7 @@ def together(
     }
     started = [
         _CONTEXT.Process(
-            target=_begin,
-            args=(there | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, work, given),
+            target=_begin, args=(there | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, work, given)
         )
         for rank in range(world)
     ]

@@ -20,6 +20,7 @@ import tomlkit
 from pydantic import TypeAdapter, ValidationError
 
 from transduce.data.config import (
+    AugmentConfig,
     BatchConfig,
     CorpusConfig,
     Languages,
@@ -38,7 +39,7 @@ Table = dict[str, object]
 _Settings = TypeVar("_Settings")
 
 _REASONS: Mapping[str, str] = {
-    "model.positions=none": "without positions the model would be a bag of words",
+    "model.positions=none": "without positions the model would be a bag of words"
 }
 """Reasons why plausible settings do not exist."""
 
@@ -69,6 +70,7 @@ class Recipe:
     model: ModelConfig = field(default_factory=ModelConfig)
     """Its `vocab_size` is the tokenizer's setting; training takes the size of the trained one."""
 
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
@@ -307,6 +309,8 @@ def _find(recipe: str | Path) -> Path:
     path = Path(recipe)
     if path.is_file():
         return path
+    if (path / "recipe.toml").is_file():
+        raise ValueError(f"{path} is a run, not a recipe: to resume it, --resume --out {path}")
     if path.exists():
         raise ValueError(f"{path} is not a recipe but a folder: name a TOML file")
     if path.suffix == ".toml":

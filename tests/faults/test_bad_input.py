@@ -189,6 +189,12 @@ def test_a_recipe_that_is_not_shipped_gets_the_nearest_name(transduce: Transduce
     refuses(transduce("train", "multi3k"), "multi3k", "did you mean multi30k")
 
 
+def test_a_run_in_place_of_a_recipe_says_how_to_resume_it(transduce: Transduce, tmp_path: Path):
+    (tmp_path / "recipe.toml").touch()
+
+    refuses(transduce("train", "--resume", tmp_path), "--resume --out", str(tmp_path))
+
+
 def test_a_recipe_file_with_a_fault_is_named_with_its_line(transduce: Transduce, tmp_path: Path):
     (tmp_path / "mine.toml").write_text("[train]\nupdates = \n")
 

@@ -214,8 +214,7 @@ def in_a_child(work: Callable[[], int], log: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    "most",
-    [9_000, *(pytest.param(most, marks=pytest.mark.slow) for most in (700, 40_000))],
+    "most", [9_000, *(pytest.param(most, marks=pytest.mark.slow) for most in (700, 40_000))]
 )
 def test_a_run_whose_files_may_not_grow_stops_with_one_line_and_can_be_gone_on_with(
     tmp_path: Path, most: int

@@ -15,6 +15,7 @@ COMMANDS = (
     *("", "demo", "check", "prepare", "train", "average", "distill"),
     *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
     *("serve", "view", "export", "import", "relabel", "doctor"),
+    *("memory import", "memory export", "memory lookup"),
     *(
         "paper table1",
         "paper table2",

@@ -83,8 +83,7 @@ def test_the_logits_are_equal(made: Made):
     with torch.no_grad():
         ours = made.bundle.model(source, None, target)
         theirs = made.model(
-            torch.tensor(made.theirs)[source],
-            decoder_input_ids=torch.tensor(made.theirs)[target],
+            torch.tensor(made.theirs)[source], decoder_input_ids=torch.tensor(made.theirs)[target]
         ).logits[..., made.theirs]
 
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)

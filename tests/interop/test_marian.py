@@ -1,4 +1,4 @@
-"""MarianMTModel and MarianTokenizer load what we write, and say what we say."""
+"""Transformers loads what we write, as Marian or as Pegasus, and computes what we compute."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +9,8 @@ from tests.exports import CONFIG, ODD, SENTENCES, bundle_of, one_vocabulary, two
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
-from transduce.export.marian import write_marian
-from transduce.export.proof import prove_marian
+from transduce.export.marian import write_huggingface
+from transduce.export.proof import prove_huggingface
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed: pip install -e .[test-interop]"
@@ -23,6 +23,8 @@ pytest.importorskip(
 def made(kind: str) -> Bundle:
     if kind == "plain":
         return bundle_of(CONFIG, one_vocabulary())
+    if kind == "pre-norm":
+        return bundle_of(replace(CONFIG, norm="pre"), one_vocabulary())
     if kind == "bytes":
         spelled = one_vocabulary(byte_fallback=True)
         return bundle_of(replace(CONFIG, vocab_size=spelled.vocab_size), spelled)
@@ -30,11 +32,15 @@ def made(kind: str) -> Bundle:
         characters = one_vocabulary(kind="char")
         return bundle_of(replace(CONFIG, vocab_size=characters.vocab_size), characters)
     tokenizer = two_vocabularies()
-    config = replace(CONFIG, vocab_size=tokenizer.vocab_size, activation="silu")
+    norm = "pre" if kind == "pre-norm as imported" else "post"
+    config = replace(CONFIG, vocab_size=tokenizer.vocab_size, activation="silu", norm=norm)
     return bundle_of(replace(config, attention_bias=True, output_bias=True), tokenizer)
 
 
-@pytest.fixture(scope="module", params=["plain", "bytes", "characters", "as imported"])
+@pytest.fixture(
+    scope="module",
+    params=["plain", "pre-norm", "bytes", "characters", "as imported", "pre-norm as imported"],
+)
 def bundle(request: pytest.FixtureRequest) -> Bundle:
     return made(request.param)
 
@@ -42,7 +48,7 @@ def bundle(request: pytest.FixtureRequest) -> Bundle:
 @pytest.fixture(scope="module")
 def folder(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("export") / "marian"
-    write_marian(bundle, path)
+    write_huggingface(bundle, path)
     return path
 
 
@@ -71,7 +77,7 @@ def test_the_tokenizers_join_pieces_to_the_same_text(bundle: Bundle, folder: Pat
 
 
 def test_the_logits_are_equal(bundle: Bundle, folder: Path):
-    model = transformers.MarianMTModel.from_pretrained(folder).eval()
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     source = torch.tensor([[5, 7, 11, 0, bundle.tokenizer.pad], [13, 17, 19, 23, 0]])
     target = torch.tensor([[bundle.tokenizer.pad, 2, 3, 5], [bundle.tokenizer.pad, 7, 0, 11]])
     kept = source != bundle.tokenizer.pad
@@ -85,7 +91,7 @@ def test_the_logits_are_equal(bundle: Bundle, folder: Path):
 
 
 def test_greedy_search_says_the_same(bundle: Bundle, folder: Path):
-    proof = prove_marian(bundle, folder, SENTENCES)
+    proof = prove_huggingface(bundle, folder, SENTENCES)
 
     assert proof.holds, proof
     assert proof.sentences == len(SENTENCES)
@@ -98,9 +104,9 @@ def test_another_model_is_found_out(tmp_path: Path):
     with torch.no_grad():
         theirs.model.embedding.weight[:-1].roll(1, 0)
         theirs.model.embedding.weight[:-1] *= -1.0
-    write_marian(theirs, tmp_path / "marian")
+    write_huggingface(theirs, tmp_path / "marian")
 
-    proof = prove_marian(ours, tmp_path / "marian", SENTENCES)
+    proof = prove_huggingface(ours, tmp_path / "marian", SENTENCES)
 
     assert not proof.holds
     assert proof.gap is not None

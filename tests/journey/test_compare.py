@@ -29,7 +29,7 @@ def test_a_table_says_which_is_better(folder: Path, transduce: Transduce):
 
     assert (said.code, said.err) == (0, "")
     assert [line.split()[0] for line in said.out.split("\n") if line[:1].isalpha()] == [
-        *("BLEU", "chrF2", "TER"),
+        *("BLEU", "chrF2", "TER")
     ]
     assert said.out.count("  better\n") == 3
 

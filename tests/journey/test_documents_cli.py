@@ -102,4 +102,17 @@ def test_a_broken_file_is_refused_before_the_model_is_loaded(transduce: Transduc
 
 
 def test_an_unknown_format_is_refused(translated: Transduce):
-    assert translated("--format", "docx").code == 2
+    refuses(translated("--format", "exe"), "--format must be one of lines, text, html, ", "'exe'")
+
+
+def test_the_ending_of_a_file_is_its_format(
+    translated: Transduce, lines: list[str], tmp_path: Path
+):
+    page = tmp_path / "a.htm"
+    page.write_text("<p>1 2 3</p>")
+
+    assert translated("-i", page).out == f"<p>{lines[0]}</p>"
+    assert translated("-o", tmp_path / "b.html", stdin="<p>1 2 3</p>").code == 0
+    assert (tmp_path / "b.html").read_text() == f"<p>{lines[0]}</p>"
+    refuses(translated("-i", page, "--json"), "--json works on single lines, not with --format")
+    assert translated("-i", page, "--format", "lines", "--json").out.startswith("{")

@@ -65,7 +65,7 @@ def test_results_hold_scores_of_both_sets(run: Run):
     assert results["validation"]["pairs"] == 19
     assert results["test"]["pairs"] == 40
     assert [score["name"] for score in results["test"]["scores"]] == [
-        *("BLEU", "chrF2", "TER", "exact match", "copied number"),
+        *("BLEU", "chrF2", "TER", "exact match", "copied number")
     ]
     assert len((run.folder / "hypotheses.target").read_text().split("\n")) == 40 + 1
 

@@ -100,7 +100,7 @@ def test_translations_alone_have_a_report(folder: Path, transduce: Transduce):
     )
 
     assert [line.split()[0] for line in said.out.splitlines()] == [
-        *("BLEU", "chrF2", "TER", "exact"),
+        *("BLEU", "chrF2", "TER", "exact")
     ]
     assert page.read_text().startswith("<!doctype html>")
 

@@ -98,6 +98,34 @@ def test_a_glossary_is_honoured_and_reported(translated: Transduce, tmp_path: Pa
     assert said.err.endswith("glossary: 3 of 3 terms applied\n")
 
 
+def test_lines_of_a_memory_replace_the_models(run: Run, transduce: Transduce, tmp_path: Path):
+    from transduce.memory.store import Entry, TranslationMemory
+    from transduce.memory.tmx import tmx_lines
+
+    model, codes = tmp_path / "model", {"source_lang": "en", "target_lang": "de"}
+    shutil.copytree(run.folder / "model", model)
+    assert transduce("relabel", model, "--source-lang", "en", "--target-lang", "de").code == 0
+    pairs = (("1 2 3", "stored", ""), ("0 3", "plain", ""), ("0 3", "in context", "4 0 1 2"))
+    store, tmx = tmp_path / "memory.db", tmp_path / "memory.tmx"
+    with TranslationMemory(store) as memory:
+        memory.add(Entry(source=s, target=t, context=c, **codes) for s, t, c in pairs)
+        tmx.write_text("".join(tmx_lines(list(memory.entries())[:1])))
+
+    def translated(*words: object) -> Said:
+        return transduce("translate", model, *words, stdin=LINES.encode())
+
+    plain, said = texts(translated()), translated("--memory", store)
+    rows = objects(translated("--memory", store, "--json"))
+
+    assert texts(said) == ["stored", "", plain[2], "in context"]
+    assert said.err.endswith("translation memory: 2 lines\n")
+    assert rows[0]["memory"] == {"score": 100, "in_context": False, "origin": "correction"}
+    assert (rows[0]["pieces"], rows[2]["memory"]) == ([], None)
+    assert texts(translated("--memory", tmx)) == ["stored", *plain[1:]]
+    refuses(translated("--memory", store, "--nbest", 2), "--memory replaces translations")
+    refuses(translated("--memory", tmp_path / "no.db"), "no such translation memory")
+
+
 def test_a_glossary_that_applies_nowhere_changes_nothing(translated: Transduce, tmp_path: Path):
     (tmp_path / "terms.tsv").write_text("dog\t4\n")
 

@@ -70,10 +70,7 @@ def test_a_folder_that_is_not_there_is_named(run: Run, tmp_path: Path, transduce
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [
-        (("",), "the sentence is blank"),
-        (("1 2", "--translation", " "), "the target is blank"),
-    ],
+    [(("",), "the sentence is blank"), (("1 2", "--translation", " "), "the target is blank")],
 )
 def test_blank_text_is_refused_and_an_older_page_kept(
     run: Run, tmp_path: Path, transduce: Transduce, words: tuple[str, ...], told: str

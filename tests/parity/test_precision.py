@@ -99,13 +99,7 @@ def moved(model: Transformer, working: Bf16Replica | None) -> dict[str, Tensor]:
     before = copy.deepcopy(model.state_dict())
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.0)]
     for _ in range(10):
-        train_step(
-            model,
-            batches(CUTS[0]),
-            optimizers=optimizers,
-            rates=[1e-4],
-            replica=working,
-        )
+        train_step(model, batches(CUTS[0]), optimizers=optimizers, rates=[1e-4], replica=working)
     return {name: weight - before[name] for name, weight in model.state_dict().items()}
 
 

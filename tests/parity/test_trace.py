@@ -32,9 +32,7 @@ def noted(model: Transformer, attentions: Iterable[Attention]) -> list[tuple[Ten
     """The values that each attention was given and what it answered, in one reading."""
     found: list[tuple[Tensor, Tensor]] = []
     for one in attentions:
-        one.register_forward_hook(
-            lambda _, given, answer: found.append((given[1].values, answer)),
-        )
+        one.register_forward_hook(lambda _, given, answer: found.append((given[1].values, answer)))
     with torch.inference_mode():
         read(model)
     return found

@@ -16,6 +16,7 @@ from transduce.cli import (
     evaluate,
     export,
     import_,
+    memory,
     paper,
     prepare,
     relabel,
@@ -37,4 +38,5 @@ _HELP_ORDER = (
     *(import_.import_, relabel.relabel, doctor.doctor),
 )
 app.registered_commands.sort(key=lambda command: _HELP_ORDER.index(command.callback))
+app.add_typer(memory.memory)
 app.add_typer(paper.paper)

@@ -63,12 +63,10 @@ TestCorpus = Annotated[
     typer.Option("--test", metavar="SOURCE TARGET", help="Test pairs, two files, for a score."),
 ]
 SourceLanguage = Annotated[
-    str | None,
-    typer.Option("--source-lang", metavar="CODE", help='Source language, such as "en".'),
+    str | None, typer.Option("--source-lang", metavar="CODE", help='Source language, such as "en".')
 ]
 TargetLanguage = Annotated[
-    str | None,
-    typer.Option("--target-lang", metavar="CODE", help='Target language, such as "de".'),
+    str | None, typer.Option("--target-lang", metavar="CODE", help='Target language, such as "de".')
 ]
 SourceText = Annotated[
     Path, typer.Option("--source", "-i", help="Source text, one sentence per line.")

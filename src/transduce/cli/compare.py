@@ -7,13 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from transduce.cli.app import (
-    BleuTokenizer,
-    JsonObject,
-    ReferenceText,
-    app,
-    print_stdout,
-)
+from transduce.cli.app import BleuTokenizer, JsonObject, ReferenceText, app, print_stdout
 from transduce.data.languages import file_language
 from transduce.io.streams import read_lines
 
@@ -35,8 +29,7 @@ def compare(
         Literal["bootstrap", "randomization"], typer.Option(help="Paired significance test.")
     ] = "bootstrap",
     samples: Annotated[
-        int | None,
-        typer.Option(help="Number of resamples [default: 1000; randomization: 10000]."),
+        int | None, typer.Option(help="Number of resamples [default: 1000; randomization: 10000].")
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of the test.")] = 12345,
     as_json: JsonObject = False,

@@ -17,10 +17,7 @@ import typer
 from transduce.cli.app import app, print_stderr
 from transduce.io.machine import out_of_memory
 
-_LESS_MEMORY = {
-    "train": "lower batch.micro_tokens",
-    "translate": "lower --batch-tokens or --beam",
-}
+_LESS_MEMORY = {"train": "lower batch.micro_tokens", "translate": "lower --batch-tokens or --beam"}
 """How a command needs less memory."""
 
 _FORMER = {

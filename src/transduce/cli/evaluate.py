@@ -31,8 +31,7 @@ class _Inputs(NamedTuple):
 @app.command()
 def evaluate(
     model: Annotated[
-        Path | None,
-        typer.Argument(help="Folder of a model or of a run; none with --hypotheses."),
+        Path | None, typer.Argument(help="Folder of a model or of a run; none with --hypotheses.")
     ] = None,
     source: Annotated[
         Path | None, typer.Option("--source", "-i", help="Source text, one sentence per line.")
@@ -202,11 +201,7 @@ def _write_report(
     references, sources = texts[inputs.target], texts.get(inputs.source)
     with open_output(file) as page:
         from transduce.evaluation.breakdown import check_line_counts
-        from transduce.evaluation.report import (
-            ScoringOptions,
-            build_report,
-            to_html,
-        )
+        from transduce.evaluation.report import ScoringOptions, build_report, to_html
         from transduce.evaluation.scoring import select_metrics
         from transduce.evaluation.significance import System, distinct_names
 

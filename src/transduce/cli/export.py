@@ -31,10 +31,10 @@ _MEAN_PIECES = 9  # mean length of random sentences
 def export(
     model: ModelFolder,
     to: Annotated[
-        Literal["ctranslate2", "marian", "argos", "web"],
+        Literal["ctranslate2", "huggingface", "marian", "argos", "web"],
         typer.Option(
-            help="Output format; marian is Hugging Face's MarianMTModel, web a page that "
-            "translates in a browser."
+            help="Output format; huggingface is a MarianMTModel, or Pegasus for a pre-norm "
+            "model; web a page that translates in a browser."
         ),
     ],
     out: Annotated[
@@ -47,8 +47,7 @@ def export(
         ),
     ],
     quantize: Annotated[
-        str | None,
-        typer.Option(help="Quantize the weights: int8, int16, float16 or bfloat16."),
+        str | None, typer.Option(help="Quantize the weights: int8, int16, float16 or bfloat16.")
     ] = None,
     shortlist: Annotated[
         bool,
@@ -72,12 +71,12 @@ def export(
     \b
       transduce export runs/mine --to ctranslate2 --out mine.ct2 --quantize int8
       transduce export runs/mine --to ctranslate2 --out mine.ct2 --shortlist
-      transduce export runs/mine --to marian --out opus-mt-en-de
+      transduce export runs/mine --to huggingface --out opus-mt-en-de
       transduce export runs/mine --to argos --out en_de.argosmodel
       transduce export runs/mine --to web --out translator.html --quantize float16
     """
-    if quantize is not None and to == "marian":
-        raise ValueError("a Marian folder holds float32 weights: leave out --quantize")
+    if quantize is not None and to in ("huggingface", "marian"):
+        raise ValueError(f"a {to} folder holds float32 weights: leave out --quantize")
     if to == "web" and quantize not in (None, "float16", "int8"):
         raise ValueError(f"a page can hold float16 or int8 weights, not {quantize}")
     if shortlist and to != "ctranslate2":
@@ -92,8 +91,8 @@ def export(
 
     from transduce.bundle.bundle import Bundle
     from transduce.export.argos import write_argos
-    from transduce.export.marian import check_replaceable, write_marian
-    from transduce.export.proof import prove_argos, prove_ctranslate2, prove_marian, prove_web
+    from transduce.export.marian import check_replaceable, write_huggingface, write_marian
+    from transduce.export.proof import prove_argos, prove_ctranslate2, prove_huggingface, prove_web
     from transduce.inference.engines.ct2_model import FILES, write_ctranslate2
     from transduce.web.page import is_replaceable, write_web
 
@@ -105,9 +104,9 @@ def export(
             "programs do not use: there it translates such text as plain text"
         )
     sentences = lines if lines is not None else _proof_sentences(model, bundle)
-    if to == "marian":
-        write_marian(bundle, out)
-        proof = prove_marian(bundle, out, sentences)
+    if to in ("huggingface", "marian"):
+        (write_marian if to == "marian" else write_huggingface)(bundle, out)
+        proof = prove_huggingface(bundle, out, sentences, format=to)
     elif to == "ctranslate2":
         check_replaceable(out, FILES)
         allowed = _learn_shortlist(model, bundle) if shortlist else None

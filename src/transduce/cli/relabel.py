@@ -12,9 +12,7 @@ from transduce.cli.app import (
 
 @app.command()
 def relabel(
-    model: ModelFolder,
-    source_lang: SourceLanguage = None,
-    target_lang: TargetLanguage = None,
+    model: ModelFolder, source_lang: SourceLanguage = None, target_lang: TargetLanguage = None
 ) -> None:
     """Correct the languages of a model; weights and vocabulary stay as they are.
 

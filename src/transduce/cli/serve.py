@@ -48,18 +48,15 @@ def serve(
         typer.Option(envvar="LT_ENGINE", help="Inference engine; auto: the fastest available."),
     ] = "auto",
     compute_type: Annotated[
-        str,
-        typer.Option(envvar="LT_COMPUTE_TYPE", help="CTranslate2: float32, int8 or auto."),
+        str, typer.Option(envvar="LT_COMPUTE_TYPE", help="CTranslate2: float32, int8 or auto.")
     ] = "float32",
     workers: Workers = None,
     threads: Threads = None,
     char_limit: Annotated[
-        int,
-        typer.Option(envvar="LT_CHAR_LIMIT", help="Maximum characters per text (-1 = any)."),
+        int, typer.Option(envvar="LT_CHAR_LIMIT", help="Maximum characters per text (-1 = any).")
     ] = _DEFAULTS.char_limit,
     batch_limit: Annotated[
-        int,
-        typer.Option(envvar="LT_BATCH_LIMIT", help="Maximum texts per request (-1 = any)."),
+        int, typer.Option(envvar="LT_BATCH_LIMIT", help="Maximum texts per request (-1 = any).")
     ] = _DEFAULTS.batch_limit,
     work_limit: Annotated[
         int,
@@ -98,8 +95,7 @@ def serve(
         float, typer.Option(envvar="LT_WAIT_MS", help="Maximum wait for a batch to fill, in ms.")
     ] = _DEFAULTS.wait_ms,
     client_time: Annotated[
-        float,
-        typer.Option(envvar="LT_CLIENT_TIME", help="Request body timeout in seconds."),
+        float, typer.Option(envvar="LT_CLIENT_TIME", help="Request body timeout in seconds.")
     ] = _DEFAULTS.body_timeout_s,
     head_time: Annotated[
         float, typer.Option(envvar="LT_HEAD_TIME", help="Request header timeout in seconds.")

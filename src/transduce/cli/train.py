@@ -46,8 +46,7 @@ def train(
         ),
     ] = False,
     dry: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Say what training would take, and write nothing."),
+        bool, typer.Option("--dry-run", help="Say what training would take, and write nothing.")
     ] = False,
 ) -> None:
     """Train a model: preprocess, train, average checkpoints, evaluate, bundle.

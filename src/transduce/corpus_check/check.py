@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -22,7 +22,7 @@ from transduce.corpus_check.inspection import (
     PairReader,
     inspect_corpus,
 )
-from transduce.data.corpus import CleaningCounts, Pair, clean, read_pairs, tidy
+from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, read_pairs, tidy
 from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.io.atomic_folder import atomic_folder
 from transduce.io.streams import open_compressed
@@ -100,10 +100,12 @@ def check_corpus(
         )
     if write is not None:
         check_output_folder(write)
-    train = partial(read_pairs, data.paths(data.train), not_utf8="drop")
+    train = partial(
+        read_pairs, data.paths(data.train), not_utf8="drop", languages=recipe.languages.codes
+    )
     held = [_read(recipe, names) for names in (data.validation, data.test)]
     inspection = inspect_corpus(recipe, train, validation=held[0], test=held[1], progress=progress)
-    report = _add_vocabulary_probe(recipe, inspection.report, held=held)
+    report = _add_vocabulary_probe(recipe, inspection.report, pairs=train(), held=held)
     if write is None:
         return CheckResult(report=report)
     inspection = inspection._replace(report=report)
@@ -223,19 +225,21 @@ def write_cleaned(
 
 
 def _add_vocabulary_probe(
-    recipe: Recipe, report: CorpusReport, *, held: Sequence[Sequence[Pair]]
+    recipe: Recipe,
+    report: CorpusReport,
+    *,
+    pairs: Iterable[NumberedPair],
+    held: Sequence[Sequence[Pair]],
 ) -> CorpusReport:
     """Add the findings of a tokenizer trained for the check."""
     stride = -(-report.training_pairs // _TOKENIZER_SAMPLE)
-    data = recipe.data
-    every_pair = read_pairs(data.paths(data.train), not_utf8="drop")
-    cleaned = clean(every_pair, max_ratio=data.max_ratio, counts=CleaningCounts())
-    pairs = list(itertools.islice(cleaned, 0, None, stride))
-    texts = (text for numbered in pairs for text in numbered.pair)
+    cleaned = clean(pairs, max_ratio=recipe.data.max_ratio, counts=CleaningCounts())
+    some = list(itertools.islice(cleaned, 0, None, stride))
+    texts = (text for numbered in some for text in numbered.pair)
     tokenizer = Tokenizer.train(texts, recipe.tokenizer)
-    sample = pairs[:: -(-len(pairs) // _PROBE_SAMPLE)]
+    sample = some[:: -(-len(some) // _PROBE_SAMPLE)]
     lines, training = [line for line, _ in sample], [pair for _, pair in sample]
-    probe = partial(probe_vocabulary, tokenizer, max_pieces=data.max_pieces)
+    probe = partial(probe_vocabulary, tokenizer, max_pieces=recipe.data.max_pieces)
     probes = [
         probe(training, part="training", lines=lines),
         probe(held[0], part="validation"),
@@ -250,7 +254,10 @@ def _add_vocabulary_probe(
 
 
 def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:
-    return tuple(pair for _, pair in read_pairs(recipe.data.paths(names))) if names else ()
+    if not names:
+        return ()
+    numbered = read_pairs(recipe.data.paths(names), languages=recipe.languages.codes)
+    return tuple(pair for _, pair in numbered)
 
 
 def _kept_pairs(inspection: Inspection, *, reason: np.ndarray, pairs: PairReader) -> Iterator[Pair]:

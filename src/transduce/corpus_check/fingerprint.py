@@ -49,7 +49,10 @@ class Fingerprints(NamedTuple):
     """Not in the script of its side."""
 
 
-_NUMBERS = _FLAGS = 7  # fields of each type
+_NUMBERS = 7  # fields; the others are flags
+_ROW = np.dtype(
+    [(name, "?" if index >= _NUMBERS else "q") for index, name in enumerate(Fingerprints._fields)]
+)
 
 
 class CorpusProfile(NamedTuple):
@@ -140,26 +143,19 @@ def fingerprint_pairs(
         profile: profile of the training pairs.
         progress: called with the line number, now and then.
     """
-    columns = [array("q") for _ in range(_NUMBERS)]
-    flag_columns = [array("b") for _ in range(_FLAGS)]
-    for line, raw in pairs:
-        if not line % 1000:
-            progress(line)
-        numbers, flags = _fingerprint(line, raw, profile)
-        for column, number in zip(columns, numbers, strict=True):
-            column.append(number)
-        for column, flag in zip(flag_columns, flags, strict=True):
-            column.append(flag)
-    return Fingerprints(
-        *(np.frombuffer(column, dtype=np.int64) for column in columns),
-        *(np.frombuffer(column, dtype=np.bool_) for column in flag_columns),
-    )
+
+    def rows() -> Iterator[tuple[int, ...]]:
+        for line, raw in pairs:
+            if not line % 1000:
+                progress(line)
+            yield _fingerprint(line, raw, profile)
+
+    table = np.fromiter(rows(), dtype=_ROW)
+    return Fingerprints(*(table[name] for name in Fingerprints._fields))
 
 
-def _fingerprint(
-    line: int, raw: Pair, profile: CorpusProfile
-) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """The numbers and the flags of a row of `Fingerprints`."""
+def _fingerprint(line: int, raw: Pair, profile: CorpusProfile) -> tuple[int, ...]:
+    """A row of `Fingerprints`."""
     source, target = tidy(raw.source), tidy(raw.target)
     swapped = profile.sides.swapped(Pair(source, target))
     foreign = profile.source_script.foreign(source) or profile.target_script.foreign(target)
@@ -167,7 +163,7 @@ def _fingerprint(
         source, target = target, source
     folded = fold(source)
     complete = bool(source and target)
-    numbers = (
+    return (
         line,
         hash((source, target)),
         hash(source),
@@ -175,10 +171,12 @@ def _fingerprint(
         hash((folded, fold(target))),
         len(source) - source.count(" "),
         len(target) - target.count(" "),
+        complete and source == target,
+        swapped,
+        not complete,
+        *_damage(f"{raw.source}\n{raw.target}"),
+        foreign and not swapped,
     )
-    damage = _damage(f"{raw.source}\n{raw.target}")
-    copy, foreign = complete and source == target, foreign and not swapped
-    return numbers, (copy, swapped, not complete, *damage, foreign)
 
 
 def fold(text: str) -> str:

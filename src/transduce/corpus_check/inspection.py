@@ -42,41 +42,37 @@ FindingKind = Literal[
     "over-long",
 ]
 
-# Predicates for one pair and for several.
-_PREDICATES: dict[FindingKind, tuple[str, str]] = {
-    "language": ("is not in the recipe's languages", "are not in the recipe's languages"),
-    "swapped": ("has its sides swapped", "have their sides swapped"),
-    "shifted": ("seems to be misaligned by one line", "seem to be misaligned by one line"),
-    "copy": ("has a target identical to its source", "have targets identical to their sources"),
-    "duplicate": ("is a duplicate", "are duplicates"),
+# Predicates, with the words for one pair and for several between braces.
+_PREDICATES: dict[FindingKind, str] = {
+    "language": "{is|are} not in the recipe's languages",
+    "swapped": "{has its|have their} sides swapped",
+    "shifted": "{seems|seem} to be misaligned by one line",
+    "copy": "{has a target identical to its source|have targets identical to their sources}",
+    "duplicate": "{is a duplicate|are duplicates}",
     "several targets": (
-        "has several targets (not an error, but BLEU compares with one of them)",
-        "have several targets (not an error, but BLEU compares with one of them)",
+        "{has|have} several targets (not an error, but BLEU compares with one of them)"
     ),
-    "leaked pair": (
-        "also occurs in training (ignoring case, spaces and punctuation)",
-        "also occur in training (ignoring case, spaces and punctuation)",
-    ),
-    "leaked source": (
-        "also occurs in training, with another target",
-        "also occur in training, with another target",
-    ),
-    "length ratio": ("has an unusual length ratio", "have unusual length ratios"),
-    "empty": ("has an empty side", "have an empty side"),
-    "not UTF-8": ("is not UTF-8", "are not UTF-8"),
-    "control character": ("contains control characters", "contain control characters"),
-    "mojibake": (
-        "contains wrongly decoded text, such as Ã¤ for ä",
-        "contain wrongly decoded text, such as Ã¤ for ä",
-    ),
-    "script": ("is not in the script of its side", "are not in the script of their side"),
-    "unknown piece": (
-        "contains characters missing from the vocabulary",
-        "contain characters missing from the vocabulary",
-    ),
-    "round trip": ("changes when encoded and decoded", "change when encoded and decoded"),
-    "over-long": ("has more pieces than data.max_pieces", "have more pieces than data.max_pieces"),
+    "leaked pair": "also {occurs|occur} in training (ignoring case, spaces and punctuation)",
+    "leaked source": "also {occurs|occur} in training, with another target",
+    "length ratio": "{has an unusual length ratio|have unusual length ratios}",
+    "empty": "{has|have} an empty side",
+    "not UTF-8": "{is|are} not UTF-8",
+    "control character": "{contains|contain} control characters",
+    "mojibake": "{contains|contain} wrongly decoded text, such as Ã¤ for ä",
+    "script": "{is not in the script of its side|are not in the script of their side}",
+    "unknown piece": "{contains|contain} characters missing from the vocabulary",
+    "round trip": "{changes|change} when encoded and decoded",
+    "over-long": "{has|have} more pieces than data.max_pieces",
 }
+_REVERSED = "exchange the two files of data.{}, which are reversed compared with training"
+_ADVICE: dict[FindingKind, str] = {
+    "shifted": "look for a missing or additional line just before",
+    "not UTF-8": (
+        "convert the file, if it is Latin-1 by: iconv -f LATIN1 -t UTF-8 FILE > NEW, or drop such "
+        "pairs by data.not_utf8 = 'drop'"
+    ),
+}
+_NUMBER = re.compile(r"{(.*)\|(.*)}")
 _SUBJECTS: dict[FindingKind, str] = {
     "several targets": "sources",
     "leaked source": "sources",
@@ -119,7 +115,8 @@ class Finding:
 
     def __str__(self) -> str:
         subject = _SUBJECTS.get(self.kind, "pairs")
-        predicate = _PREDICATES[self.kind][self.count != 1]
+        number = r"\1" if self.count == 1 else r"\2"
+        predicate = _NUMBER.sub(number, _PREDICATES[self.kind])
         text = f"{self.part}: {self.count:,} of {self.of:,} {subject} {predicate}"
         advice = f"; {self.advice}" if self.advice else ""
         example = f", such as {self.examples[0]}" if self.examples else ""
@@ -258,13 +255,7 @@ def inspect_corpus(
 
 
 def _size_warning(pairs: int, prints: Fingerprints, *, script: str) -> str:
-    """A line if so few pairs rarely train a usable model; benchmarks/results/sweep-multi30k-5000.
-
-    Args:
-        pairs: training pairs.
-        prints: of those that were inspected.
-        script: of the sources.
-    """
+    """A line if so few pairs rarely train a good model; benchmarks/results/sweep-multi30k-5000."""
     longest = _WORD // 3 if script.startswith("Chinese") else _WORD
     words = len(prints.line) > 0 and np.median(prints.source_length) <= longest
     few = _FEW_WORDS if words else _FEW_SENTENCES
@@ -413,21 +404,10 @@ def _findings(
                 count=count,
                 of=len(mark),
                 examples=tuple(PairExample(line, *text[line]) for line in map(int, first[kind])),
-                advice=_advice(kind, part=part, most=2 * count > len(mark)),
+                advice=_REVERSED.format(part)
+                if kind == "swapped" and 2 * count > len(mark)
+                else _ADVICE.get(kind, ""),
             )
-
-
-def _advice(kind: FindingKind, *, part: DataSplit, most: bool) -> str:
-    if kind == "swapped" and most:
-        return f"exchange the two files of data.{part}, which are reversed compared with training"
-    if kind == "shifted":
-        return "look for a missing or additional line just before"
-    if kind == "not UTF-8":
-        return (
-            "convert the file, if it is Latin-1 by: iconv -f LATIN1 -t UTF-8 FILE > NEW, or drop "
-            "such pairs by data.not_utf8 = 'drop'"
-        )
-    return ""
 
 
 def _line_reader(pairs: PairReader) -> LineReader:

@@ -7,6 +7,7 @@ resembles the other one. If all pairs are wrong, only a word list can tell.
 
 import math
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -25,68 +26,21 @@ _MAX_WORD_EVIDENCE = 3.0  # nats that one word may give
 _MIN_SHARE = 0.02  # share of listed words below which a list is not conclusive
 _MIN_FACTOR = 2.0  # times as many words of another language
 
-_COMMON: Final[Mapping[str, str]] = {
-    "en": "the of and to is was that it with for you he she this are a in on at",
-    "de": "der die und das ist nicht ein eine einem einen den mit ich sie zu auf im sich",
-    "fr": "le les et des est une dans pas que il du je vous au pour",
-    "es": "el los y una por con que las no es lo se su del un",
-    "it": "il di che è non una per della gli sono mi ho con le",
-    "nl": "het een van en de niet dat ik zijn op te voor hij met",
-    "pt": "os que não uma em um da do eu com para é se as",
-    "sv": "och att det är en som på inte jag för han med av den ett",
-    "pl": "nie się na że jest jak w z do po czy tak ale dla",
-    "cs": "se na že v jsem si není ale jak co jsou byl bych",
-    "tr": "bir ve bu için çok ne ben var mı değil ile ama daha gibi",
-}
+_TABLES: Final = tomllib.loads(Path(__file__).with_name("languages.toml").read_text("utf-8"))
+_COMMON: Final[Mapping[str, str]] = _TABLES["common"]
 """Frequent words of languages that share a script."""
-
-_NEIGHBOURS: Final[Mapping[str, str]] = {
-    "da": "og det er ikke jeg en som på til med af at mig vi",
-    "nb": "og det er ikke jeg en som på til med av å meg vi",
-    "ca": "que el la els i és amb no per una al del les però",
-    "gl": "que os non unha un da do é eu con para se as máis",
-    "ro": "și nu este în cu pe un o să mai din că la sunt",
-    "sk": "sa na že v je som si nie ale ako čo sú bol s",
-    "af": "die het nie en is van ek sy in om te vir wat hy",
-    "ru": "это что как он она но был так его мне мы все только",
-    "uk": "це що як він вона але був так його мені ми є та",
-    "bg": "това че като той тя но беше ще се да сме е са",
+_LISTS: Final[Mapping[str, str]] = _COMMON | _TABLES["neighbours"]
+_SCRIPTS: Final[Mapping[str, str]] = _TABLES["scripts"]
+_SCRIPT_OF: Final[Mapping[str, str]] = dict.fromkeys(_COMMON, "Latin") | {
+    code: script for script, codes in _TABLES["script_languages"].items() for code in codes
 }
-"""Frequent words of languages that a guess must not confuse with others."""
 
 _GUESS_SAMPLE = 20_000  # pairs to guess languages from
 _GUESS_SHARE = 0.06  # of listed words
 _GUESS_FACTOR = 1.2  # times as many as of any other language
 _GUESS_WORDS = 5  # distinct listed words
-_SOLE_LANGUAGE: Final[Mapping[str, str]] = {
-    "Greek": "el",
-    "Armenian": "hy",
-    "Hebrew": "he",
-    "Thai": "th",
-    "Georgian": "ka",
-}
-
 _SCRIPT_SAMPLE = 2000  # sentences to detect a script from
 
-_SCRIPTS: Final[Mapping[str, str]] = {
-    "Latin": "A-Za-zÀ-ÖØ-öø-ɏḀ-ỿ",
-    "Greek": "Ͱ-Ͽἀ-῿",
-    "Cyrillic": "Ѐ-ԯ",
-    "Armenian": "Ա-֏",
-    "Hebrew": "\u0590-\u05ff",
-    "Arabic": "\u0600-\u06ff\u0750-\u077f",
-    "Devanagari": "\u0900-\u097f",
-    "Thai": "\u0e00-\u0e7f",
-    "Georgian": "Ⴀ-ჿ",
-    "Chinese, Japanese or Korean": "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af",
-}
-_SCRIPT_OF: Final[Mapping[str, str]] = {
-    **dict.fromkeys(_COMMON, "Latin"),
-    **dict.fromkeys(("ru", "uk", "bg", "be"), "Cyrillic"),
-    **dict.fromkeys(("ar", "fa", "ur"), "Arabic"),
-    **dict.fromkeys(("zh", "ja", "ko"), "Chinese, Japanese or Korean"),
-    **{"el": "Greek", "he": "Hebrew", "hi": "Devanagari", "th": "Thai"},
-}
 _MIN_FOREIGN_LETTERS = 4  # fewer may be a name or a formula
 
 
@@ -100,11 +54,7 @@ def words_of(text: str) -> list[str]:
 
 
 def guess_languages(files: Sequence[Path]) -> tuple[str, str]:
-    """Return the languages of a corpus, each "" unless the text is clear.
-
-    Args:
-        files: source and target, or one TSV file.
-    """
+    """Return the languages of a corpus, two files or a TSV file; each "" unless it is clear."""
     pairs = [pair for _, pair in islice(read_pairs(files, not_utf8="drop"), _GUESS_SAMPLE)]
     return guess_language([pair.source for pair in pairs]), guess_language(
         [pair.target for pair in pairs]
@@ -118,18 +68,18 @@ def guess_language(texts: Sequence[str]) -> str:
     ('de', '')
     """
     script = Script(texts).name
-    if script in _SOLE_LANGUAGE:
-        return _SOLE_LANGUAGE[script]
+    if sole := _TABLES["sole_languages"].get(script):
+        return sole
     text = " ".join(texts)
     if script.startswith("Chinese"):
         kana, hangul = (len(re.findall(span, text)) for span in ("[ぁ-ヺ]", "[가-힣]"))
         letters = len(_WORD.findall(text))
         return "ja" if kana > 0.1 * letters else "ko" if hangul > 0.5 * letters else "zh"
-    words, lists = Counter(words_of(text)), {**_COMMON, **_NEIGHBOURS}
-    shares = _shares(words, lists)
+    words = Counter(words_of(text))
+    shares = _shares(words, _LISTS)
     second, first = sorted(shares, key=shares.__getitem__)[-2:]
     clear = shares[first] > max(_GUESS_SHARE, _GUESS_FACTOR * shares[second])
-    distinct = words.keys() & lists[first].split()
+    distinct = words.keys() & _LISTS[first].split()
     return first if clear and len(distinct) >= _GUESS_WORDS else ""
 
 

@@ -7,28 +7,8 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
+from transduce.demo import lexicon
 from transduce.demo.lexicon import (
-    BARE,
-    BE,
-    CLAUSE_VERBS,
-    FOR,
-    HABITS,
-    LATER,
-    MANNERS,
-    NAMES,
-    NOW,
-    NUMBERS,
-    POSSESSIVES,
-    PRONOUNS,
-    THE,
-    THIS,
-    TODAY,
-    VERBS,
-    WHERE,
-    WHITHER,
-    WITH,
-    YESTERDAY,
-    A,
     Adjective,
     Adverb,
     Aspect,
@@ -37,10 +17,6 @@ from transduce.demo.lexicon import (
     Preposition,
     Pronoun,
     Verb,
-    adjective,
-    adjectives,
-    matches,
-    nouns,
 )
 from transduce.demo.realization import (
     Clause,
@@ -54,10 +30,10 @@ from transduce.demo.realization import (
     is_plural,
 )
 
-_I, _YOU, _HE, _SHE, _WE, _THEY = PRONOUNS
+_I, _YOU, _HE, _SHE, _WE, _THEY = lexicon.PRONOUNS
 # Verbs that separate, and the forms of ich and du, are many and deserve their practice.
-_VERBS = (*VERBS, *(verb for verb in VERBS if verb.prefix))
-_SUBJECTS = (*PRONOUNS, _I, _YOU)
+_VERBS = (*lexicon.VERBS, *(verb for verb in lexicon.VERBS if verb.prefix))
+_SUBJECTS = (*lexicon.PRONOUNS, _I, _YOU)
 
 _OWNED = (
     "dog cat horse pony cow food drink text car bicycle container furniture clothes dish machine "
@@ -83,12 +59,12 @@ FORMS_OF: dict[Aspect, tuple[Form, ...]] = {
     "copula": ("present", "past"),
 }
 _TIMES: dict[Form, tuple[Adverb, ...]] = {
-    "progressive": (NOW, TODAY),
-    "past": (*YESTERDAY, TODAY),
-    "future": LATER,
-    "can": LATER,
-    "must": LATER,
-    "want": LATER,
+    "progressive": (lexicon.NOW, lexicon.TODAY),
+    "past": (*lexicon.YESTERDAY, lexicon.TODAY),
+    "future": lexicon.LATER,
+    "can": lexicon.LATER,
+    "must": lexicon.LATER,
+    "want": lexicon.LATER,
 }
 
 
@@ -112,7 +88,7 @@ def clause(
             break
     time = None
     if form == "present" and verb.aspect == "action":
-        time = rng.choice(HABITS)
+        time = rng.choice(lexicon.HABITS)
     elif not plain and form in _TIMES and verb.aspect != "state" and rng.random() < 0.35:
         time = rng.choice(_TIMES[form])
     complements = _complements(rng, verb, subject, negated=negated)
@@ -165,16 +141,16 @@ def subject_of(rng: Random, verb: Verb, *, negated: bool, plain: bool) -> Phrase
         if draw < 0.24:
             return rng.choice(_SUBJECTS)
         if draw < 0.36:
-            return rng.choice(NAMES)
+            return rng.choice(lexicon.NAMES)
         if draw < 0.39:
-            first, second = rng.sample(NAMES, 2)
+            first, second = rng.sample(lexicon.NAMES, 2)
             return Coordination(first, second)
     return noun_phrase(rng, verb.subjects, known=negated, counted=True, plain=plain)
 
 
 def definite_person(rng: Random) -> Phrase:
     """Draw one or several definite persons."""
-    return subject_of(rng, CLAUSE_VERBS[0], negated=True, plain=True)
+    return subject_of(rng, lexicon.CLAUSE_VERBS[0], negated=True, plain=True)
 
 
 def _complements(
@@ -202,7 +178,7 @@ def _complements(
     # "nicht mit ihm" and "kein Buch im Garten" are clear, "das Buch nicht im Garten" is not.
     clear = not (negated and verb.objects)
     if verb.partner and clear and rng.random() < 0.25:
-        with_or_for = WITH if verb.partner == "with" else FOR
+        with_or_for = lexicon.WITH if verb.partner == "with" else lexicon.FOR
         whom = _receiver(rng, with_or_for.nouns, subject)
         parts.append(Complement(whom, with_or_for.case, with_or_for.english, with_or_for.german))
     if verb.motion or (verb.where and (verb.needs_place or (clear and rng.random() < 0.4))):
@@ -215,7 +191,7 @@ def _manner(rng: Random, verb: Verb, complements: tuple[Complement, ...]) -> Adv
     full = any(part.scene or part.english in ("with", "for") for part in complements)
     if not verb.manner or full or rng.random() < 0.7:
         return None
-    return MANNERS[rng.choice(verb.manner.split())]
+    return lexicon.MANNERS[rng.choice(verb.manner.split())]
 
 
 def _place(rng: Random, verb: Verb, *, known: bool, others: list[Complement]) -> Complement:
@@ -235,9 +211,11 @@ def _places(verb: Verb) -> tuple[tuple[Preposition, str], ...]:
     """The prepositions that fit the verb, each with its nouns that do."""
     candidates = {
         preposition: [
-            noun.english for noun in nouns(preposition.nouns) if noun in nouns(verb.where)
+            noun.english
+            for noun in lexicon.nouns(preposition.nouns)
+            if noun in lexicon.nouns(verb.where)
         ]
-        for preposition in (WHITHER if verb.motion else WHERE)
+        for preposition in (lexicon.WHITHER if verb.motion else lexicon.WHERE)
     }
     return tuple((preposition, " ".join(fit)) for preposition, fit in candidates.items() if fit)
 
@@ -247,7 +225,7 @@ def _receiver(rng: Random, wanted: str, subject: Phrase) -> Phrase:
     if draw < 0.3:
         return _other_pronoun(rng, subject)
     if draw < 0.45:
-        name = rng.choice(NAMES)
+        name = rng.choice(lexicon.NAMES)
         if subject != name and not isinstance(subject, Coordination):
             return name
     return noun_phrase(rng, wanted, known=True, but=subject, plain=True)
@@ -256,7 +234,7 @@ def _receiver(rng: Random, wanted: str, subject: Phrase) -> Phrase:
 def _other_pronoun(rng: Random, subject: Phrase) -> Pronoun:
     """A pronoun that does not overlap the subject: no "I see me", no "we see me"."""
     while True:
-        pronoun = rng.choice(PRONOUNS)
+        pronoun = rng.choice(lexicon.PRONOUNS)
         both_first = isinstance(subject, Pronoun) and subject.person == pronoun.person == 1
         if pronoun is not subject and not both_first:
             return pronoun
@@ -286,7 +264,7 @@ def noun_phrase(
         but: a phrase whose noun must not be repeated.
     """
     taken = but.noun if isinstance(but, NounPhrase) else None
-    choices = nouns(wanted)
+    choices = lexicon.nouns(wanted)
     noun = rng.choice(choices)
     while noun is taken and len(choices) > 1:
         noun = rng.choice(choices)
@@ -295,7 +273,7 @@ def noun_phrase(
         determiner = definite_determiner(rng, noun)
     else:
         determiner = _determiner(rng, noun, plural=plural, counted=counted, countless=countless)
-    some = adjectives(noun)
+    some = lexicon.adjectives(noun)
     described = bool(some) and rng.random() < (0.1 if plain else 0.3)
     adjective = rng.choice(some) if described else None
     return NounPhrase(noun=noun, determiner=determiner, adjective=adjective, plural=plural)
@@ -304,11 +282,11 @@ def noun_phrase(
 def definite_determiner(rng: Random, noun: Noun) -> Determiner:
     """Draw a definite determiner; relatives always have a possessive."""
     if noun.kind == "kin":
-        return rng.choice(POSSESSIVES)
+        return rng.choice(lexicon.POSSESSIVES)
     draw = rng.random()
-    if draw < 0.15 and matches(noun, _OWNED):
-        return rng.choice(POSSESSIVES)
-    return THIS if draw > 0.92 else THE
+    if draw < 0.15 and lexicon.matches(noun, _OWNED):
+        return rng.choice(lexicon.POSSESSIVES)
+    return lexicon.THIS if draw > 0.92 else lexicon.THE
 
 
 def _determiner(
@@ -318,22 +296,23 @@ def _determiner(
     if draw < 0.5:
         return definite_determiner(rng, noun)
     if not plural:
-        return A if noun.english_plural else BARE
+        return lexicon.A if noun.english_plural else lexicon.BARE
     if counted and countless:
-        return THE
-    return BARE if countless or (not counted and draw < 0.65) else rng.choice(NUMBERS)
+        return lexicon.THE
+    uncounted = countless or (not counted and draw < 0.65)
+    return lexicon.BARE if uncounted else rng.choice(lexicon.NUMBERS)
 
 
 def copula_clause(rng: Random, *, form: Form) -> Clause:
     """Draw a clause with "to be" and an adjective."""
     subject, possible = _copula_parts(rng)
-    times = {"past": YESTERDAY[0], "present": TODAY}
+    times = {"past": lexicon.YESTERDAY[0], "present": lexicon.TODAY}
     predicate = rng.choice(possible)
     very = predicate.english not in _PLAIN.split() and rng.random() < 0.3
     passing = predicate.english in _MOODS.split() and rng.random() < 0.3
     return Clause(
         subject=subject,
-        verb=BE,
+        verb=lexicon.BE,
         form=form,
         quality=Quality(predicate, "very" if very else ""),
         negated=rng.random() < 0.25,
@@ -347,11 +326,11 @@ def _copula_parts(rng: Random) -> tuple[Phrase, tuple[Adjective, ...]]:
     """A subject and the adjectives that fit it; for persons at least moods."""
     if rng.random() < 0.4:
         subject = definite_person(rng)
-        fitting = adjectives(subject.noun) if isinstance(subject, NounPhrase) else ()
-        possible = fitting or tuple(map(adjective, _MOODS.split()))
+        fitting = lexicon.adjectives(subject.noun) if isinstance(subject, NounPhrase) else ()
+        possible = fitting or tuple(map(lexicon.adjective, _MOODS.split()))
     else:
         subject = noun_phrase(rng, _DESCRIBED, known=True)
-        while not (possible := adjectives(subject.noun)):
+        while not (possible := lexicon.adjectives(subject.noun)):
             subject = noun_phrase(rng, _DESCRIBED, known=True)
     if isinstance(subject, NounPhrase):
         subject = replace(subject, adjective=None)
@@ -370,8 +349,3 @@ def pronoun_for(phrase: Phrase) -> Pronoun | None:
     if isinstance(phrase, NounPhrase) and phrase.noun.kind not in ("person", "kin"):
         return None
     return {"m": _HE, "f": _SHE}.get(gender_of(phrase) or "n")
-
-
-def is_vague(phrase: Phrase) -> bool:
-    """Whether the phrase is indefinite: "a dog", "dogs", "two dogs"."""
-    return isinstance(phrase, NounPhrase) and phrase.determiner in (A, BARE, *NUMBERS)

@@ -7,7 +7,7 @@ with training, and in half of the cases even the referent and the adjective are 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from transduce.demo.sentences import (
     sentence,
     unambiguous_its,
 )
+from transduce.pipeline.prepare import write_pairs
 
 _FILE = "pronouns.jsonl"
 _PRONOUN = re.compile(r"\bweil (er|sie|es)\b")
@@ -71,21 +72,6 @@ class PronounScore(NamedTuple):
     majority_pronoun: str
 
 
-class CorpusSizes(NamedTuple):
-    """Numbers of sentences that `write_corpus` wrote."""
-
-    pairs: int
-    """Training sentences."""
-
-    validation: int
-    test: int
-    cases: int
-    """Test sentences with "it"."""
-
-    open_reference: int
-    """Sentences discarded because "it" could refer to either noun."""
-
-
 class UnseenCombinations(NamedTuple):
     """Combinations of a noun and a reason that training must not show."""
 
@@ -125,7 +111,7 @@ class _Sampler:
         """Draw new sentences of one sort; None draws the training mixture."""
         taken: list[_Drawn] = []
         while len(taken) < count:
-            drawn = self._draw(sort or self._training_sort())
+            drawn = self._draw(sort or ("seen" if self.rng.random() < _IT_SHARE else "without"))
             if sort and drawn.it and drawn.it.of_doer != (len(taken) % 2 == 0):
                 continue  # in the test set every other "it" refers to the first noun
             source, target = drawn.pair
@@ -142,9 +128,6 @@ class _Sampler:
         self.targets |= {drawn.pair.target for drawn in sentences}
         self.triples |= {drawn.it.triple for drawn in sentences if drawn.it}
 
-    def _training_sort(self) -> _Sort:
-        return "seen" if self.rng.random() < _IT_SHARE else "without"
-
     def _draw(self, sort: _Sort) -> _Drawn:
         if sort == "without":
             return _Drawn(sentence(self.rng), None)
@@ -160,7 +143,7 @@ class _Sampler:
 
 def write_corpus(
     folder: Path, *, pairs: int = 80_000, held_out: int = 500, cases: int = 240, seed: int = 1
-) -> CorpusSizes:
+) -> int:
     """Write train, validation and test as `.en` and `.de` files, and the test's `pronouns.jsonl`.
 
     The sets share no source and no target sentence, so that a held-out sentence is not a training
@@ -176,6 +159,9 @@ def write_corpus(
             set without "it".
         cases: additional test sentences with "it"; in half of them it refers to the first noun.
         seed: random seed; the same seed writes identical files.
+
+    Returns:
+        The number of sentences discarded because "it" could refer to either noun.
 
     Raises:
         ValueError: if `pairs`, `held_out` or `cases` is below 1.
@@ -195,35 +181,26 @@ def write_corpus(
     sampler.complete(validation)
     train = sampler.take(pairs)
     for name, drawn in (("train", train), ("validation", validation), ("test", test)):
-        _write(folder / name, [sentence.pair for sentence in drawn])
+        write_pairs(folder, (f"{name}.en", f"{name}.de"), [sentence.pair for sentence in drawn])
     write_cases(folder, _cases(test, train=train, unseen=sampler.unseen))
-    return CorpusSizes(len(train), len(validation), len(test), cases, sampler.open_reference)
+    return sampler.open_reference
 
 
 def _cases(test: list[_Drawn], *, train: list[_Drawn], unseen: UnseenCombinations) -> list[Case]:
-    def pronoun(noun: Noun) -> str:
-        return pronoun_of(noun).nominative
-
-    pronouns = [pronoun(drawn.it.referent) for drawn in train if drawn.it]
+    pronouns = [pronoun_of(drawn.it.referent).nominative for drawn in train if drawn.it]
     majority = max(("er", "sie", "es"), key=pronouns.count)
     return [
         Case(
             line=line,
-            pronoun=pronoun(it.referent),
-            first=pronoun(it.doer),
-            second=pronoun(it.thing),
+            pronoun=pronoun_of(it.referent).nominative,
+            first=pronoun_of(it.doer).nominative,
+            second=pronoun_of(it.thing).nominative,
             unseen=it.pair in unseen.pairs,
             majority=majority,
         )
         for line, (_, it) in enumerate(test)
         if it is not None
     ]
-
-
-def _write(stem: Path, pairs: list[Pair]) -> None:
-    for side, suffix in enumerate(("en", "de")):
-        text = "".join(f"{pair[side]}\n" for pair in pairs)
-        stem.with_suffix(f".{suffix}").write_text(text, encoding="utf-8", newline="\n")
 
 
 def unseen_combinations(rng: Random) -> UnseenCombinations:
@@ -298,24 +275,16 @@ def read_cases(folder: Path) -> tuple[Case, ...]:
 
 
 def score_pronouns(hypotheses: Sequence[str], cases: Sequence[Case]) -> PronounScore:
-    """Compare the pronoun after "weil" with the reference's; a missing one is wrong.
-
-    Args:
-        hypotheses: translations of the full test set, in order.
-        cases: the test sentences with "it", at least one.
-    """
-    unseen = [case for case in cases if case.unseen]
-
-    def correct(case: Case) -> bool:
-        return pronoun_in(hypotheses[case.line]) == case.pronoun
-
+    """Compare the pronoun after "weil" of the test set's translations; a missing one is wrong."""
+    right = [pronoun_in(hypotheses[case.line]) == case.pronoun for case in cases]
+    unseen = [is_right for is_right, case in zip(right, cases, strict=True) if case.unseen]
     return PronounScore(
         cases=len(cases),
-        accuracy=_share(cases, correct),
+        accuracy=_share(right),
         unseen_cases=len(unseen),
-        unseen_accuracy=_share(unseen, correct),
-        always_first=_share(cases, lambda case: case.first == case.pronoun),
-        majority=_share(cases, lambda case: case.majority == case.pronoun),
+        unseen_accuracy=_share(unseen),
+        always_first=_share([case.first == case.pronoun for case in cases]),
+        majority=_share([case.majority == case.pronoun for case in cases]),
         majority_pronoun=cases[0].majority,
     )
 
@@ -330,5 +299,5 @@ def pronoun_in(sentence: str) -> str | None:
     return match and match[1]
 
 
-def _share(cases: Sequence[Case], holds: Callable[[Case], bool]) -> float:
-    return sum(map(holds, cases)) / len(cases) if cases else 0.0
+def _share(right: Sequence[bool]) -> float:
+    return sum(right) / len(right) if right else 0.0

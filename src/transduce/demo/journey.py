@@ -9,13 +9,7 @@ from typing import NamedTuple
 
 from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe, to_toml
-from transduce.demo.corpus import (
-    CorpusSizes,
-    PronounScore,
-    read_cases,
-    score_pronouns,
-    write_corpus,
-)
+from transduce.demo.corpus import PronounScore, read_cases, score_pronouns, write_corpus
 from transduce.evaluation.scoring import RunResult
 from transduce.io.lock import LOCK_FILE, exclusive_lock
 from transduce.io.streams import open_output
@@ -35,7 +29,7 @@ TIRED = "The animal didn't cross the street because it was too tired."
 WIDE = "The animal didn't cross the street because it was too wide."
 """The example by which the paper's authors explained attention."""
 
-_PRONOUNS, _IT_PIECES = ("▁er", "▁sie", "▁es"), ("▁it",)
+PRONOUN_PIECES, IT_PIECES = ("▁er", "▁sie", "▁es"), ("▁it",)
 _MAX_SHOWN, _MAX_ERRORS = 6, 30
 
 _EXACT = "The grammar has exactly one translation per sentence, so each is either right or wrong."
@@ -64,7 +58,8 @@ class DemoResult:
     """The results of the demo."""
 
     run: RunResult
-    sizes: CorpusSizes
+    open_reference: int
+    """Generated sentences discarded because "it" could refer to either noun."""
     examples: tuple[ExampleTranslation, ...]
     """The full test set."""
     shown: tuple[ExampleTranslation, ...]
@@ -72,10 +67,14 @@ class DemoResult:
     pronouns: PronounScore
 
     @property
+    def wrong(self) -> tuple[ExampleTranslation, ...]:
+        """The test translations that differ from the reference."""
+        return tuple(e for e in self.examples if e.translation != e.reference)
+
+    @property
     def exact(self) -> float:
         """Share of test translations identical to the reference."""
-        correct = sum(example.translation == example.reference for example in self.examples)
-        return correct / len(self.examples)
+        return (len(self.examples) - len(self.wrong)) / len(self.examples)
 
     def __str__(self) -> str:
         """Format exact match and pronoun accuracy, with two baselines."""
@@ -108,7 +107,7 @@ def run_demo(out: Path, *, on_event: EventHandler) -> DemoResult:
         with open_output(out / "recipe.toml") as file:
             file.write(to_toml(recipe).encode())
         on_event(LogMessage(text=f"writing English and German sentences to {corpus}"))
-        sizes = write_corpus(corpus)
+        open_reference = write_corpus(corpus)
         run = run_recipe(recipe, out, on_event=on_event)
         files = (corpus / "test.en", out / "hypotheses.de", corpus / "test.de")
         sides = [file.read_text(encoding="utf-8").split("\n")[:-1] for file in files]
@@ -116,7 +115,7 @@ def run_demo(out: Path, *, on_event: EventHandler) -> DemoResult:
         cases = read_cases(corpus)
         result = DemoResult(
             run=run,
-            sizes=sizes,
+            open_reference=open_reference,
             examples=examples,
             shown=_select_shown(examples, with_it=[case.line for case in cases]),
             pronouns=score_pronouns([example.translation for example in examples], cases),
@@ -169,7 +168,7 @@ def render_report(result: DemoResult, *, bundle: Bundle, metrics: Path) -> str:
         metrics: the run's metrics.jsonl.
     """
     traces = {sentence: trace_attention(bundle, sentence) for sentence in (TIRED, WIDE)}
-    wrong = [example for example in result.examples if example.translation != example.reference]
+    wrong = result.wrong
     shown = f"; the first {_MAX_ERRORS}" if len(wrong) > _MAX_ERRORS else ""
     return page(
         "transduce demo: er, sie or es?",
@@ -195,8 +194,8 @@ def render_report(result: DemoResult, *, bundle: Bundle, metrics: Path) -> str:
 def _scores(result: DemoResult) -> str:
     test = result.run.test
     assert test is not None, "the demo has a test set"
-    correct = sum(example.translation == example.reference for example in result.examples)
-    rows = [["exact match", _percent(result.exact), f"{correct} of {len(result.examples)}"]]
+    total = len(result.examples)
+    rows = [["exact match", _percent(result.exact), f"{total - len(result.wrong)} of {total}"]]
     rows += [[score.name, f"{score.value:.1f}", score.signature] for score in test.scores]
     rows += [["perplexity", f"{test.perplexity:.3f}", "per piece, EOS included"]]
     return table(["metric", "test set", ""], rows, numbers={1})
@@ -211,7 +210,7 @@ def _pronouns(result: DemoResult) -> str:
         [f"baseline: always {score.majority_pronoun}", _percent(score.majority), f"{score.cases}"],
     ]
     discarded = (
-        f"<p>{result.sizes.open_reference:,} generated sentences were discarded because “it” could "
+        f"<p>{result.open_reference:,} generated sentences were discarded because “it” could "
         f"have referred to either noun.</p>\n"
     )
     return table(["", "correct pronoun", "sentences"], rows, numbers={1, 2}) + discarded
@@ -245,7 +244,7 @@ def _attention(traces: Mapping[str, AttentionTrace]) -> str:
     for side in ("target", "source"):
         for sentence, trace in traces.items():
             pieces = trace.target_pieces if side == "target" else trace.source_pieces
-            position = _last_index(pieces, _PRONOUNS if side == "target" else _IT_PIECES)
+            position = last_index(pieces, PRONOUN_PIECES if side == "target" else IT_PIECES)
             if position is not None:
                 title = f"{pieces[position][1:]}: {sentence}"
                 figure = word_attention_figure(trace, position=position, side=side, title=title)
@@ -253,8 +252,8 @@ def _attention(traces: Mapping[str, AttentionTrace]) -> str:
     return "".join(figures) or "<p>The translations contain no pronoun.</p>"
 
 
-def _last_index(pieces: Sequence[str], wanted: Collection[str]) -> int | None:
-    """Index of the last of the wanted pieces, if any."""
+def last_index(pieces: Sequence[str], wanted: Collection[str]) -> int | None:
+    """Return the index of the last of the wanted pieces, if any."""
     return max((index for index, piece in enumerate(pieces) if piece in wanted), default=None)
 
 

@@ -198,17 +198,9 @@ ADJECTIVES = tuple(Adjective(*row) for row in _WORDS["adjectives"])
 VERBS = tuple(_verb(**row) for row in _WORDS["verbs"])
 
 PRONOUNS = tuple(Pronoun(*row) for row in _WORDS["pronouns"])
-IT = {
-    "m": Pronoun("it", "it", "er", "ihn", "ihm", 3, False),
-    "f": Pronoun("it", "it", "sie", "sie", "ihr", 3, False),
-    "n": Pronoun("it", "it", "es", "es", "ihm", 3, False),
-}
+IT = dict(zip("mfn", (Pronoun(*row) for row in _WORDS["it"]), strict=True))
 
-THE = Determiner("the", "the", "", "der")
-THIS = Determiner("this", "these", "dies", "dieser")
-A = Determiner("a", "", "ein", "ein")
-NO = Determiner("no", "no", "kein", "ein")
-BARE = Determiner("", "", "", "bare")
+THE, THIS, A, NO, BARE = (Determiner(*row) for row in _WORDS["determiners"])
 POSSESSIVES = tuple(Determiner(*row) for row in _WORDS["possessives"])
 NUMBERS = tuple(Determiner(*row) for row in _WORDS["numbers"])
 
@@ -224,24 +216,11 @@ LATER = (TODAY, *(Adverb(*row) for row in _WORDS["later"]))
 HABITS = tuple(Adverb(*row) for row in _WORDS["habits"])
 MANNERS = {row[0]: Adverb(*row) for row in _WORDS["manners"]}
 
-HABEN = Conjugation("habe hast hat haben", "hatte", "gehabt")
-SEIN = Conjugation("bin bist ist sind", "war", "gewesen", infinitive="sein")
-WERDEN = Conjugation("werde wirst wird werden", "wurde", "geworden")
-KÖNNEN = Conjugation("kann kannst kann können", "konnte", "gekonnt")
-MÜSSEN = Conjugation("muss musst muss müssen", "musste", "gemusst")
-WOLLEN = Conjugation("will willst will wollen", "wollte", "gewollt")
+HABEN, SEIN, WERDEN, KÖNNEN, MÜSSEN, WOLLEN = (Conjugation(*row) for row in _WORDS["auxiliaries"])
 
 BE = Verb("be is was been being", SEIN, auxiliary="sein", aspect="copula")
 RAIN = Verb("rain rains rained rained raining", weak("regn"))
-CLAUSE_VERBS = (
-    Verb(
-        "know knows knew known knowing",
-        Conjugation("weiß weißt weiß wissen", "wusste", "gewusst"),
-        aspect="state",
-    ),
-    Verb("say says said said saying", weak("sag"), aspect="state"),
-    Verb("think thinks thought thought thinking", weak("glaub"), aspect="state"),
-)
+CLAUSE_VERBS = tuple(_verb(**row) for row in _WORDS["clause_verbs"])
 
 
 @cache

@@ -10,16 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, NamedTuple
 
+from transduce.demo import lexicon
 from transduce.demo.lexicon import (
-    BARE,
-    HABEN,
-    KÖNNEN,
-    MÜSSEN,
-    NO,
-    SEIN,
-    WERDEN,
-    WOLLEN,
-    A,
     Adjective,
     Adverb,
     Case,
@@ -105,9 +97,7 @@ def german_phrase(phrase: Phrase, case: Case) -> str:
     """A phrase in German: article, adjective and noun agree in gender, number and case."""
     match phrase:
         case Pronoun():
-            if case == "nominative":
-                return phrase.nominative
-            return phrase.accusative if case == "accusative" else phrase.dative
+            return getattr(phrase, case)
         case Name():
             return phrase.text
         case Coordination():
@@ -193,7 +183,7 @@ def gender_of(phrase: Phrase) -> Gender | None:
 def is_new(phrase: Phrase) -> bool:
     """Whether the phrase is indefinite: "a dog", "dogs", "two dogs", "milk"."""
     return isinstance(phrase, NounPhrase) and (
-        phrase.determiner is A or phrase.determiner.pattern == "bare"
+        phrase.determiner is lexicon.A or phrase.determiner.pattern == "bare"
     )
 
 
@@ -231,13 +221,13 @@ FORMS: dict[Form, Rule] = {
     "progressive": Rule("am", "gerund", None),
     "past": Rule("did", "base", None, german_past=True),
     "past progressive": Rule("was", "gerund", None, german_past=True),
-    "perfect": Rule("have", "participle", HABEN),  # or SEIN, as the verb says
-    "future": Rule("will", "base", WERDEN),
-    "can": Rule("can", "base", KÖNNEN),
-    "could": Rule("could", "base", KÖNNEN, german_past=True),
-    "must": Rule("must", "base", MÜSSEN),
-    "want": Rule("do", "to", WOLLEN),
-    "wanted": Rule("did", "to", WOLLEN, german_past=True),
+    "perfect": Rule("have", "participle", lexicon.HABEN),  # or SEIN, as the verb says
+    "future": Rule("will", "base", lexicon.WERDEN),
+    "can": Rule("can", "base", lexicon.KÖNNEN),
+    "could": Rule("could", "base", lexicon.KÖNNEN, german_past=True),
+    "must": Rule("must", "base", lexicon.MÜSSEN),
+    "want": Rule("do", "to", lexicon.WOLLEN),
+    "wanted": Rule("did", "to", lexicon.WOLLEN, german_past=True),
 }
 
 # First person, third person, and all others.
@@ -364,7 +354,7 @@ def _german_verbs(clause: Clause) -> tuple[str, str]:
     rule, verb = FORMS[clause.form], clause.verb
     helper = rule.german
     if clause.form == "perfect":
-        helper = SEIN if verb.auxiliary == "sein" else HABEN
+        helper = lexicon.SEIN if verb.auxiliary == "sein" else lexicon.HABEN
     finite = conjugate(
         helper or verb.german,
         person=person_of(clause.subject),
@@ -409,8 +399,8 @@ def _middle_field(clause: Clause) -> list[str]:
 
 def _with_no(part: Complement) -> Complement:
     assert isinstance(part.phrase, NounPhrase)
-    assert part.phrase.determiner in (A, BARE), "a number is not negated by kein"
-    return replace(part, phrase=replace(part.phrase, determiner=NO))
+    assert part.phrase.determiner in (lexicon.A, lexicon.BARE), "a number is not negated by kein"
+    return replace(part, phrase=replace(part.phrase, determiner=lexicon.NO))
 
 
 def _english_complement(part: Complement) -> str:

@@ -8,39 +8,23 @@ reference ambiguous; `corpus` discards such sentences, and holds some of the oth
 set.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import accumulate
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from transduce.data.corpus import Pair
+from transduce.demo import lexicon
 from transduce.demo.clauses import (
     FORMS_OF,
     clause,
     copula_clause,
     definite_determiner,
     definite_person,
-    is_vague,
     pronoun_for,
 )
-from transduce.demo.lexicon import (
-    BE,
-    CLAUSE_VERBS,
-    IT,
-    RAIN,
-    Noun,
-    Preposition,
-    Pronoun,
-    Verb,
-    adjective,
-    adjectives,
-    load_table,
-    matches,
-    nouns,
-    verb,
-)
+from transduce.demo.lexicon import Noun, Preposition, Pronoun, Verb
 from transduce.demo.realization import (
     Clause,
     Complement,
@@ -49,6 +33,7 @@ from transduce.demo.realization import (
     Quality,
     english,
     german,
+    is_new,
 )
 
 SHORTEST, LONGEST = 4, 16
@@ -83,7 +68,7 @@ class Scene:
 def _scene(row: dict[str, Any]) -> Scene:
     """A scene of the table."""
     return Scene(
-        verb(row["verb"], subject=row.get("subject", "")),
+        lexicon.verb(row["verb"], subject=row.get("subject", "")),
         row["doers"],
         row["things"],
         _FORMS[row.get("forms", "willed")],
@@ -101,11 +86,11 @@ def reasons(scene: Scene, noun: Noun, *, doer: bool) -> tuple[str, ...]:
         doer: which of both.
     """
     table = scene.doers if doer else scene.things
-    fitting = [words for wanted, words in table.items() if matches(noun, wanted)]
+    fitting = [words for wanted, words in table.items() if lexicon.matches(noun, wanted)]
     return tuple(dict.fromkeys(" ".join(fitting).split()))
 
 
-SCENES = tuple(map(_scene, load_table("scenes.toml")["scenes"]))
+SCENES = tuple(map(_scene, lexicon.load_table("scenes.toml")["scenes"]))
 
 
 class It(NamedTuple):
@@ -184,16 +169,16 @@ def clauses(rng: Random, it: It) -> tuple[Clause, Clause]:
     )
     why = Clause(
         subject=pronoun_of(it.referent),
-        verb=BE,
+        verb=lexicon.BE,
         form="past" if form in ("past", "could", "wanted") else "present",
-        quality=Quality(adjective(it.reason), "very" if rng.random() < 0.15 else "too"),
+        quality=Quality(lexicon.adjective(it.reason), "very" if rng.random() < 0.15 else "too"),
     )
     return event, why
 
 
 def pronoun_of(noun: Noun) -> Pronoun:
     """The pronoun of a thing or an animal: "it", and *er*, *sie* or *es*."""
-    return IT[noun.gender]
+    return lexicon.IT[noun.gender]
 
 
 @cache
@@ -204,29 +189,22 @@ def _all_reasons() -> frozenset[str]:
 
 
 def _nouns_of(table: dict[str, str]) -> tuple[Noun, ...]:
-    return nouns(" ".join(table))
+    return lexicon.nouns(" ".join(table))
 
 
 def _definite_phrase(rng: Random, noun: Noun) -> NounPhrase:
     """A definite phrase, occasionally with an adjective, but none that is used as a reason."""
     determiner = definite_determiner(rng, noun)
-    choices = [word for word in adjectives(noun) if word.english not in _all_reasons()]
+    choices = [word for word in lexicon.adjectives(noun) if word.english not in _all_reasons()]
     neutral = rng.choice(choices) if choices and rng.random() < 0.15 else None
     return NounPhrase(noun=noun, determiner=determiner, adjective=neutral)
-
-
-class SentenceKind(NamedTuple):
-    """A kind of sentence and its share in per cent of those without "it"."""
-
-    share: int
-    make: Callable[[Random], Pair]
 
 
 def sentence(rng: Random) -> Pair:
     """Draw an English sentence of 4 to 16 words and its one German translation."""
     while True:
-        (kind,) = rng.choices(KINDS, cum_weights=_SHARES)
-        pair = kind.make(rng)
+        (make,) = rng.choices(list(KINDS), weights=list(KINDS.values()))
+        pair = make(rng)
         if _fits(pair):
             return pair
 
@@ -255,7 +233,7 @@ def question(rng: Random) -> Pair:
         if (
             main.form != "must"
             and not (isinstance(subject, Pronoun) and subject.person == 1)
-            and not is_vague(subject)
+            and not is_new(subject)
         ):
             break
     why = main.verb.aspect == "action" and main.form != "present" and rng.random() < 0.35
@@ -280,10 +258,10 @@ def reason(rng: Random) -> Pair:
         and rng.random() < 0.25
     ):
         raining = "past progressive" if form == "past" else "progressive"
-        why = Clause(subject=IT["n"], verb=RAIN, form=raining)
+        why = Clause(subject=lexicon.IT["n"], verb=lexicon.RAIN, form=raining)
     else:
-        mood = adjective(rng.choice(because.split()))
-        why = Clause(subject=subject, verb=BE, form=form, quality=Quality(mood))
+        mood = lexicon.adjective(rng.choice(because.split()))
+        why = Clause(subject=subject, verb=lexicon.BE, form=form, quality=Quality(mood))
     return _because(main, why)
 
 
@@ -291,12 +269,13 @@ def reported_speech(rng: Random) -> Pair:
     """Reported speech: "She knew that the dog was sleeping." """
     past = rng.random() < 0.35
     speaker = definite_person(rng)
-    matrix_verb = rng.choice(CLAUSE_VERBS)
+    matrix_verb = rng.choice(lexicon.CLAUSE_VERBS)
+    negatable = matrix_verb is lexicon.CLAUSE_VERBS[0] and not is_new(speaker)
     outer = Clause(
         subject=speaker,
         verb=matrix_verb,
         form="past" if past else "present",
-        negated=matrix_verb is CLAUSE_VERBS[0] and not is_vague(speaker) and rng.random() < 0.25,
+        negated=negatable and rng.random() < 0.25,
         contracted=rng.random() < 0.5,
     )
     if rng.random() < 0.25:
@@ -337,15 +316,15 @@ def reference(rng: Random, it: It) -> Pair:
             return pair
 
 
-KINDS = (
-    SentenceKind(52, statement),
-    SentenceKind(11, description),
-    SentenceKind(13, question),
-    SentenceKind(12, reason),
-    SentenceKind(9, reported_speech),
-    SentenceKind(3, coordination),
-)
-_SHARES = tuple(accumulate(kind.share for kind in KINDS))
+KINDS: Final[Mapping[Callable[[Random], Pair], int]] = {
+    statement: 52,
+    description: 11,
+    question: 13,
+    reason: 12,
+    reported_speech: 9,
+    coordination: 3,
+}
+"""Kinds of sentence, with their shares in per cent of those without "it"."""
 
 
 def _fits(pair: Pair) -> bool:

@@ -113,11 +113,7 @@ def ter_metric(*, language: str = "") -> TER:
 
 
 def bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    language: str = "",
-    tokenize: str = "",
+    hypotheses: Sequence[str], references: Sequence[str], *, language: str = "", tokenize: str = ""
 ) -> Score:
     """Corpus BLEU; it has a note where references have fewer than one 4-gram in two lines.
 
@@ -250,11 +246,7 @@ def perplexity(model: Transformer, batches: Iterable[Batch]) -> Perplexity:
 
 
 def _corpus_score(
-    name: str,
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    metric: Callable[[], Metric],
+    name: str, hypotheses: Sequence[str], references: Sequence[str], *, metric: Callable[[], Metric]
 ) -> Score:
     _check_lines(hypotheses, references)
     scorer = metric()

@@ -31,12 +31,7 @@ from transduce.evaluation.scoring import (
     translate_with,
     translation_texts,
 )
-from transduce.evaluation.significance import (
-    Comparison,
-    System,
-    bootstrap_margins,
-    compare_systems,
-)
+from transduce.evaluation.significance import Comparison, System, bootstrap_margins, compare_systems
 from transduce.io.machine import VERSION
 from transduce.visualization.page import BarSeries, Section, bar_chart, escape, page, table
 
@@ -255,12 +250,7 @@ def build_report(
 def _details(output: SystemOutput, files: Mapping[str, Path | None]) -> tuple[tuple[str, str], ...]:
     direction = (("Direction", output.direction),) if output.direction else ()
     named = ((purpose, str(file)) for purpose, file in files.items() if file)
-    return (
-        *direction,
-        *output.details,
-        *named,
-        ("Date", f"{date.today()}, transduce {VERSION}"),
-    )
+    return (*direction, *output.details, *named, ("Date", f"{date.today()}, transduce {VERSION}"))
 
 
 def _training_of(model: Path, bundle: Bundle) -> TrainingText | None:

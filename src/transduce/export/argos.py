@@ -28,6 +28,7 @@ SUFFIX = ".argosmodel"
 MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")
 """Files that CTranslate2 reads from a model's folder."""
 
+_LONGEST = 1024  # CTranslate2's default, which Argos keeps
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # ZIP's earliest: equal bundles give identical files
 _CODE = re.compile("[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 
@@ -36,7 +37,12 @@ def why_not(bundle: Bundle) -> str:
     """Return the first feature of a model that Argos lacks; empty if it has all."""
     if reason := why_not_ctranslate2(bundle.model.config):
         return reason
-    tokenizer = bundle.tokenizer
+    config, tokenizer = bundle.model.config, bundle.tokenizer
+    if config.positions == "learned" and config.max_positions <= _LONGEST:
+        return (
+            f"model.max_positions {config.max_positions}, where Argos has sentences of up to "
+            f"{_LONGEST:,} pieces"
+        )
     if isinstance(tokenizer, PairTokenizer):
         codes = [piece for piece in tokenizer.table if re.fullmatch(">>.+<<", piece)]
         if codes:

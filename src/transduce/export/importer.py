@@ -1,4 +1,4 @@
-"""Convert a Hugging Face Marian model, such as OPUS-MT's, to a bundle.
+"""Convert a Hugging Face Marian model, such as OPUS-MT's, or our own Pegasus export, to a bundle.
 
 Unsupported features are refused by name before anything is written; departures from the paper
 (attention biases, SiLU, an output bias) become model settings. d_model is permuted to our order
@@ -138,8 +138,7 @@ class _IdMap:
         ordinary = [number for number in range(size) if number not in special]
         pieces = [names[number] for number in ordinary]
         return cls(
-            order=(eos, unk, *ordinary, pad),
-            pieces=(EOS_PIECE, UNK_PIECE, *pieces, PAD_PIECE),
+            order=(eos, unk, *ordinary, pad), pieces=(EOS_PIECE, UNK_PIECE, *pieces, PAD_PIECE)
         )
 
 
@@ -157,6 +156,7 @@ def _model(
         d_k=marian.d_model // marian.encoder_attention_heads,
         d_v=marian.d_model // marian.encoder_attention_heads,
         dropout=marian.dropout,
+        norm=marian.norm,
         activation=marian.activation,
         attention_bias=True,
         output_bias=True,
@@ -252,7 +252,8 @@ def _state_dict(
 def _scale_embeddings(state: dict[str, Tensor], config: ModelConfig) -> None:
     """Convert embeddings without the factor √d_model to embeddings with it."""
     root = math.sqrt(config.d_model)
-    last = f"decoder.{config.decoder_layers - 1}.feed_forward_norm.norm"
+    top = f"decoder.{config.decoder_layers - 1}.feed_forward_norm.norm"
+    last = "decoder_norm" if config.norm == "pre" else top
     state["embedding.weight"] = state["embedding.weight"] / root
     for name in (f"{last}.weight", f"{last}.bias"):
         state[name] = state[name] * root
@@ -265,7 +266,7 @@ def _drop_zero_biases(
     attention = {
         name
         for name in state
-        if name.endswith(".bias") and name.split(".")[2] in ("self_attention", "cross_attention")
+        if name.endswith(".bias") and {"self_attention", "cross_attention"} & {*name.split(".")}
     }
     config = replace(
         config,

@@ -1,4 +1,6 @@
-"""Write a bundle as a Hugging Face Marian folder, for MarianMTModel and MarianTokenizer.
+"""Write a bundle as a Hugging Face folder: MarianMTModel, or for a pre-norm model Pegasus.
+
+PegasusForConditionalGeneration is the same model with pre-norm layers. Both have MarianTokenizer.
 
     config.json               architecture
     generation_config.json    search settings, as far as Marian has them
@@ -23,7 +25,13 @@ from torch import Tensor
 from transduce.bundle.bundle import CONFIG, WEIGHTS, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import EOS, UNK
-from transduce.export.marian_files import OUTPUT_BIAS, interleaved_to_halves, tensor_map
+from transduce.export.marian_files import (
+    MARIAN,
+    OUTPUT_BIAS,
+    PEGASUS,
+    interleaved_to_halves,
+    tensor_map,
+)
 from transduce.inference.engines.ct2_model import unsupported_feature as why_not_ctranslate2
 from transduce.inference.engines.ct2_model import vocabulary
 from transduce.io.atomic_folder import MANIFEST, atomic_folder
@@ -34,18 +42,23 @@ FILES = (CONFIG, GENERATION, WEIGHTS, SOURCE, TARGET, TABLE, TOKENIZER_CONFIG)
 
 def why_not(bundle: Bundle) -> str:
     """Return the first feature of a model that Marian lacks; empty if it has all."""
+    if (norm := bundle.model.config.norm) != "post":
+        return f'model.norm "{norm}": the layers of Marian are post-norm'
+    return why_not_huggingface(bundle)
+
+
+def why_not_huggingface(bundle: Bundle) -> str:
+    """Return the first feature that both Marian and Pegasus lack; empty if one has all."""
     shape = bundle.model.config
-    if shape.norm != "post":
-        return f'model.norm "{shape.norm}": the layers of Marian are post-norm'
     if shape.positions != "sinusoid":
-        return f'model.positions "{shape.positions}": the positions of Marian are sinusoids'
+        return f'model.positions "{shape.positions}": their positions are sinusoids'
     if not shape.heads * shape.d_k == shape.heads * shape.d_v == shape.d_model:
         return (
             f"model.d_k {shape.d_k} and model.d_v {shape.d_v}: both must be d_model / heads, "
             f"{shape.d_model} / {shape.heads}"
         )
     if shape.radius:
-        return f"model.radius {shape.radius}: Marian's self-attention is not local"
+        return f"model.radius {shape.radius}: their self-attention is not local"
     return ""
 
 
@@ -71,16 +84,27 @@ def check_replaceable(folder: Path, own: Collection[str]) -> None:
 
 
 def write_marian(bundle: Bundle, folder: Path) -> None:
-    """Write the folder atomically, replacing an earlier export.
+    """Write a MarianMTModel; see `write_huggingface`.
 
     Raises:
         ValueError: if Marian cannot express the model, or `folder` is not an export.
         OSError: if it cannot be written; an earlier export is kept.
     """
     if reason := why_not(bundle):
-        supported = not why_not_ctranslate2(bundle.model.config)
-        advice = "; export to ctranslate2 instead" if supported else ""
-        raise ValueError(f"Marian cannot express {reason}{advice}")
+        other = "" if why_not_huggingface(bundle) else "; export to huggingface instead"
+        raise ValueError(f"Marian cannot express {reason}{other or _advice(bundle)}")
+    write_huggingface(bundle, folder)
+
+
+def write_huggingface(bundle: Bundle, folder: Path) -> None:
+    """Write the folder atomically, replacing an earlier export.
+
+    Raises:
+        ValueError: if neither class can express the model, or `folder` is not an export.
+        OSError: if it cannot be written; an earlier export is kept.
+    """
+    if reason := why_not_huggingface(bundle):
+        raise ValueError(f"Marian and Pegasus cannot express {reason}{_advice(bundle)}")
     check_replaceable(folder, FILES)
     pieces = vocabulary(bundle.tokenizer)
     with atomic_folder(folder) as fresh:
@@ -91,6 +115,11 @@ def write_marian(bundle: Bundle, folder: Path) -> None:
             (fresh / name).write_bytes(data)
         _write_json(fresh / TABLE, {piece: number for number, piece in enumerate(pieces)})
         _write_json(fresh / TOKENIZER_CONFIG, _tokenizer(bundle, pieces[-1]))
+
+
+def _advice(bundle: Bundle) -> str:
+    supported = not why_not_ctranslate2(bundle.model.config)
+    return "; export to ctranslate2 instead" if supported else ""
 
 
 def _weights(bundle: Bundle) -> dict[str, Tensor]:
@@ -114,9 +143,10 @@ _Json = Mapping[str, object]
 
 def _config(bundle: Bundle) -> _Json:
     shape, pad = bundle.model.config, bundle.model.config.pad
+    pre_norm = shape.norm == "pre"
     return {
-        "architectures": ["MarianMTModel"],
-        "model_type": "marian",
+        "architectures": ["PegasusForConditionalGeneration" if pre_norm else "MarianMTModel"],
+        "model_type": PEGASUS if pre_norm else MARIAN,
         "is_encoder_decoder": True,
         "vocab_size": shape.vocab_size,
         "decoder_vocab_size": shape.vocab_size,
@@ -135,9 +165,9 @@ def _config(bundle: Bundle) -> _Json:
         "activation_dropout": 0.0,
         "scale_embedding": True,
         "static_position_embeddings": True,
-        "normalize_before": False,
+        "normalize_before": pre_norm,
         "normalize_embedding": False,
-        "add_final_layer_norm": False,
+        "add_final_layer_norm": pre_norm,
         "max_position_embeddings": _max_positions(bundle),
         "pad_token_id": pad,
         "decoder_start_token_id": pad,

@@ -29,14 +29,13 @@ GENERATION, TOKENIZER_CONFIG, PICKLE = (
     "tokenizer_config.json",
     "pytorch_model.bin",
 )
+MARIAN, PEGASUS = "marian", "pegasus"
 _MARIAN = "only models of Marian's architecture, such as those of OPUS-MT, can be imported"
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 _REQUIRED_FLAGS = {
-    "normalize_before": False,
     "normalize_embedding": False,
-    "add_final_layer_norm": False,
     "static_position_embeddings": True,
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
@@ -88,6 +87,11 @@ class MarianConfig:
             raise ValueError("d_model, encoder_attention_heads and num_beams must be above 0")
 
     @property
+    def norm(self) -> Literal["pre", "post"]:
+        """Where the layers normalise: Pegasus has pre-norm layers and a norm at the top."""
+        return "pre" if self.model_type == PEGASUS else "post"
+
+    @property
     def activation(self) -> Literal["relu", "gelu", "silu"]:
         """The activation under our name."""
         return "silu" if self.activation_function == "swish" else self.activation_function
@@ -96,7 +100,9 @@ class MarianConfig:
         """Return the first feature that our model lacks; empty if it has all."""
         if not self.is_encoder_decoder or "MarianForCausalLM" in (self.architectures or ()):
             return "a decoder without encoder"
-        for name, required in _REQUIRED_FLAGS.items():
+        pre_norm = self.norm == "pre"
+        flags = {"normalize_before": pre_norm, "add_final_layer_norm": pre_norm}
+        for name, required in (_REQUIRED_FLAGS | flags).items():
             if (flag := getattr(self, name)) != required:
                 return f"{name} {str(flag).lower()}"
         for name, other in _EQUAL_FIELDS:
@@ -135,7 +141,7 @@ def read_settings(folder: Path) -> MarianConfig:
     path = folder / CONFIG
     values = read_json(path)
     model_type = values.get("model_type")
-    if model_type != "marian":
+    if model_type not in (MARIAN, PEGASUS):
         raise ValueError(f"{path} has model_type {model_type!r}: {_MARIAN}")
     for key in ("rope_theta", "rope_parameters", "rope_scaling"):
         if values.get(key) is not None:
@@ -270,6 +276,9 @@ def tensor_map(config: ModelConfig) -> Iterator[TensorMapping]:
             prefix, marian_prefix = f"{side}.{number}", f"model.{side}.layers.{number}"
             for name, marian_name, axis in _layer(side):
                 yield TensorMapping(f"{prefix}.{name}", f"{marian_prefix}.{marian_name}", axis)
+        if config.norm == "pre":  # Pegasus
+            for part in ("weight", "bias"):
+                yield TensorMapping(f"{side}_norm.{part}", f"model.{side}.layer_norm.{part}", 0)
 
 
 def _layer(side: str) -> Iterator[TensorMapping]:

@@ -40,7 +40,7 @@ ARGOS_BEAM, ARGOS_PENALTY = 4, 0.2
 
 _LOGIT_SENTENCES = 5  # whose logits are compared with those of a page
 
-ExportFormat = Literal["marian", "ctranslate2", "argos", "web"]
+ExportFormat = Literal["huggingface", "marian", "ctranslate2", "argos", "web"]
 
 
 class Difference(NamedTuple):
@@ -145,19 +145,27 @@ class _Sample(NamedTuple):
     limit: int
 
 
-def prove_marian(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:
-    """Compare MarianMTModel and MarianTokenizer with our torch engine.
+def prove_huggingface(
+    bundle: Bundle,
+    folder: Path,
+    sentences: Sequence[str],
+    *,
+    format: Literal["huggingface", "marian"] = "huggingface",
+) -> Proof:
+    """Compare the model and tokenizer that Transformers loads with our torch engine.
 
     Args:
         bundle: the exported model.
-        folder: the output of `write_marian`.
+        folder: the output of `write_huggingface` or `write_marian`.
         sentences: the sample; blank and overlong ones are skipped.
+        format: the name in the proof.
     """
-    if proof := missing_packages("marian", "transformers"):
+    if proof := missing_packages(format, "transformers"):
         return proof
     with _quiet_transformers() as transformers:
-        model = transformers.MarianMTModel.from_pretrained(folder, local_files_only=True).eval()
-        tokenize = transformers.MarianTokenizer.from_pretrained(folder, local_files_only=True)
+        models, tokenizers = transformers.AutoModelForSeq2SeqLM, transformers.AutoTokenizer
+        model = models.from_pretrained(folder, local_files_only=True).eval()
+        tokenize = tokenizers.from_pretrained(folder, local_files_only=True)
         gap = 0.0
         pairs: list[PiecePair] = []
         for sample in _samples(bundle, sentences):
@@ -172,7 +180,7 @@ def prove_marian(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proo
             )
             pairs.append(_piece_pair(bundle, sample, source[0].tolist(), output[0, 1:].tolist()))
             gap = max(gap, _logit_gap(bundle, model, sample))
-    return compare_pieces("marian", pairs, gap=gap)
+    return compare_pieces(format, pairs, gap=gap)
 
 
 def prove_ctranslate2(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:

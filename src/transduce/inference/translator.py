@@ -41,8 +41,7 @@ from transduce.inference.decode import (
     encode_prefix,
     total_score,
 )
-from transduce.inference.engines.base import Engine, EngineName, select_engines
-from transduce.inference.engines.ct2_runtime import Plan
+from transduce.inference.engines.base import Engine, EngineOptions, select_engines
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.glossary import Term, match_terms
 from transduce.inference.keywords import FormerKeywords, api_names, check_keywords
@@ -185,10 +184,7 @@ class Translator:
         *,
         ensemble: Sequence[str | Path] = (),
         device: torch.device | str = "cpu",
-        engine: EngineName = "auto",
-        compute_type: str = "float32",
-        plan: Plan | None = None,
-        shortlist: Path | None = None,
+        **options: Unpack[EngineOptions],
     ) -> "Translator":
         """Load a bundle, or the best bundle of a run folder.
 
@@ -197,27 +193,21 @@ class Translator:
             ensemble: further models with the same vocabulary, whose probabilities are averaged
                 with the first one's (torch engine only).
             device: where to compute.
-            engine: "auto" is the fastest that supports the model.
-            compute_type: number format of CTranslate2; only "float32" equals torch's output.
-            plan: workers and threads of CTranslate2; None measures them.
-            shortlist: file with the target pieces that CTranslate2 may generate; None is all.
+            options: `engine`, `compute_type`, `plan` and `shortlist`; see `EngineOptions`.
 
         Raises:
             ValueError: one line that names the file at fault, or why an engine is unavailable.
         """
         bundle = Bundle.load(path, device=device)
         if not ensemble:
-            translator = cls.from_bundle(
-                bundle,
-                device=device,
-                engine=engine,
-                compute_type=compute_type,
-                plan=plan,
-                shortlist=shortlist,
-            )
-        elif shortlist is not None:
+            translator = cls.from_bundle(bundle, device=device, **options)
+        elif options.get("shortlist") is not None:
             raise ValueError("an ensemble cannot use a shortlist: leave it out")
-        elif engine == "ctranslate2" or compute_type != "float32" or plan is not None:
+        elif (
+            options.get("engine") == "ctranslate2"
+            or options.get("compute_type", "float32") != "float32"
+            or options.get("plan") is not None
+        ):
             raise ValueError(
                 "an ensemble needs the torch engine: choose engine auto or torch, and leave "
                 "out compute types and plans"
@@ -229,10 +219,7 @@ class Translator:
             Path(path).resolve(),
             ensemble=[Path(other).resolve() for other in ensemble],
             device=device,
-            engine=engine,
-            compute_type=compute_type,
-            plan=plan,
-            shortlist=shortlist,
+            **options,
         )
         return translator
 
@@ -260,36 +247,19 @@ class Translator:
 
     @classmethod
     def from_bundle(
-        cls,
-        bundle: Bundle,
-        *,
-        device: torch.device | str = "cpu",
-        engine: EngineName = "auto",
-        compute_type: str = "float32",
-        plan: Plan | None = None,
-        shortlist: Path | None = None,
+        cls, bundle: Bundle, *, device: torch.device | str = "cpu", **options: Unpack[EngineOptions]
     ) -> "Translator":
         """Make a translator from a bundle.
 
         Args:
             bundle: the model, loaded on `device`.
             device: where to compute.
-            engine: as for `load`, like all that follow.
-            compute_type: number format of CTranslate2.
-            plan: workers and threads of CTranslate2.
-            shortlist: file with the target pieces that CTranslate2 may generate.
+            options: see `EngineOptions`.
 
         Raises:
             ValueError: if the engine is unavailable.
         """
-        selection = select_engines(
-            bundle,
-            engine=engine,
-            device=str(device),
-            compute_type=compute_type,
-            plan=plan,
-            shortlist=shortlist,
-        )
+        selection = select_engines(bundle, device=str(device), **options)
         return cls(
             selection.engines,
             bundle.tokenizer,
@@ -709,7 +679,7 @@ def translate_texts(
     translator: Translator,
     texts: Sequence[str],
     *,
-    markup: Markup = "placeholders",
+    markup: Markup | list[Markup] = "placeholders",
     beam: int | None = None,
     alpha: float | None = None,
     constraints: DecodingConstraints = UNCONSTRAINED,
@@ -726,7 +696,7 @@ def translate_texts(
     Args:
         translator: for the language of the texts.
         texts: any number of sentences each.
-        markup: what is preserved verbatim (`segment_text`).
+        markup: what is preserved verbatim (`segment_text`), in all texts or in each.
         beam, alpha, constraints, extras, batch_tokens: as for `Translator.decode`.
         progress: called with the number of translated segments.
         on_translation: called with the translation of each segment, in order.
@@ -737,7 +707,8 @@ def translate_texts(
     Raises:
         ValueError: as `Translator.translate` does.
     """
-    segmented = [segment_text(text, markup) for text in texts]
+    markups: list[Markup] = markup if isinstance(markup, list) else [markup] * len(texts)
+    segmented = [segment_text(text, kept) for text, kept in zip(texts, markups, strict=True)]
     segments = [segment for parts in segmented for segment in parts.units]
     translations = translator.decode(
         [segment.text for segment in segments],

@@ -17,11 +17,7 @@ from transduce.io.atomic_folder import atomic_file, naming
 
 Compression = Literal["", ".gz", ".xz", ".zst"]
 
-_MAGIC: dict[bytes, Compression] = {
-    b"\x1f\x8b": ".gz",
-    b"\xfd7zXZ\0": ".xz",
-    b"(\xb5/\xfd": ".zst",
-}
+_MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"(\xb5/\xfd": ".zst"}
 _ZSTD = ("compression.zstd", "backports.zstd")  # the first since Python 3.14
 _FORMATS = {".gz": "gzip", ".xz": "xz", ".zst": "Zstandard"}
 

@@ -26,6 +26,7 @@ from transduce.config import Recipe, warnings
 from transduce.corpus_check.check import probe_vocabulary
 from transduce.corpus_check.fingerprint import CorpusProfile, EvenSample, fold, profile_pairs
 from transduce.corpus_check.inspection import DataSplit, inspect_corpus
+from transduce.data.augmentation import vary
 from transduce.data.corpus import (
     CleaningCounts,
     NumberedPair,
@@ -162,7 +163,13 @@ def prepare(
     on_event(LogMessage(_vocabulary_message(recipe, start, given=vocabulary is not None)))
     with atomic_folder(out / PREPARED_FOLDER) as folder:
         protection = protection_of(recipe.tokenizer.protect)
-        masked = (protection.mask_pair(pair) for _, pair in survey.vocabulary_sample())
+        augment, seed = recipe.augment, recipe.train.seed
+        masked = (
+            vary(protection.mask_pair(pair), augment, Random(f"{seed}/{line}"))
+            if augment.active
+            else protection.mask_pair(pair)
+            for line, pair in survey.vocabulary_sample()
+        )
         characters = set[str]()
         texts = _noting(characters, itertools.chain.from_iterable(masked))
         tokenizer = vocabulary or _tokenizer(recipe, texts, start=start)
@@ -380,14 +387,18 @@ def _cleaned(
 ) -> Iterator[NumberedPair]:
     """The cleaned pairs of the training files, or of some of their lines."""
     data = recipe.data
-    pairs = read_pairs(data.paths(data.train), not_utf8=data.not_utf8)
+    pairs = read_pairs(
+        data.paths(data.train), not_utf8=data.not_utf8, languages=recipe.languages.codes
+    )
     if only is not None:
         pairs = (pair for pair in pairs if only(pair.line))
     return clean(pairs, max_ratio=data.max_ratio, counts=counts)
 
 
 def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:
-    return tuple(pair for _, pair in read_pairs(recipe.data.paths(names)))
+    return tuple(
+        pair for _, pair in read_pairs(recipe.data.paths(names), languages=recipe.languages.codes)
+    )
 
 
 def corpus_sha256(recipe: Recipe) -> dict[str, str]:

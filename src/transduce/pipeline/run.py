@@ -82,7 +82,7 @@ _MACHINE = frozenset(
 
 _TRIAL_UPDATES = 4  # of a dry run
 
-_CORPUS = ("data.", "tokenizer.", "train.seed")
+_CORPUS = ("data.", "tokenizer.", "augment.", "train.seed")
 """Settings that preparing depends on."""
 
 
@@ -515,6 +515,7 @@ class _Run(NamedTuple):
             sampler=Sampler(store.lengths, config=batch, seed=seed, world=self.process.world_size),
             tokenizer=self.prepared.tokenizer,
             sampling=batch.subword_sampling,
+            augment=self.recipe.augment,
             seed=seed,
             rank=self.process.rank,
         )
@@ -524,10 +525,9 @@ class _Run(NamedTuple):
         batch, store, process = self.recipe.batch, self.prepared.store, self.process
         if batch.micro_tokens != "auto":
             return batch.micro_tokens
-        # Sampled segmentations are longer than the stored ones, up to what a pair may have.
-        longest = (
-            store.metadata.max_pieces if batch.subword_sampling > 0 else int(store.lengths.max())
-        )
+        # Varied pairs and sampled segmentations are longer than the stored ones, up to the limit.
+        varied = batch.subword_sampling > 0 or self.recipe.augment.active
+        longest = store.metadata.max_pieces if varied else int(store.lengths.max())
         measure = partial(
             estimate_batch_size,
             model,
@@ -751,10 +751,7 @@ def _select(
     """Select by BLEU, ties by chrF2, then perplexity; the name says by what, and against what.
 
     BLEU does not decide where it is 0.00 for all, or the references are too short for its 4-grams.
-
-    Args:
-        candidates: the first of equals is selected.
-        perplexity: measures a model on the validation pairs; called only for a tie.
+    Of equals the first is selected.
     """
     blind = all(round(candidate.bleu.value, 2) == 0 for candidate in candidates)
     blind = blind or bool(candidates[0].bleu.note)

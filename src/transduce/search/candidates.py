@@ -48,9 +48,7 @@ def masked_log_softmax(
     return logits.log_softmax(-1, dtype=torch.float32)
 
 
-def mean_log_probs(
-    members: Sequence[Float[Tensor, "*rows vocab"]],
-) -> Float[Tensor, "*rows vocab"]:
+def mean_log_probs(members: Sequence[Float[Tensor, "*rows vocab"]]) -> Float[Tensor, "*rows vocab"]:
     """Return the logarithm of the members' mean probability, from their log-probabilities."""
     return torch.stack(list(members)).logsumexp(0) - math.log(len(members))
 

@@ -41,10 +41,13 @@ class AccessPolicy(NamedTuple):
         """Return why a request is refused, in one line; "" if it is not."""
         host = headers.get("host", "")
         name = _without_port(host.lower())
-        if host and ANY not in self.hosts and not self._is_own(name):
+        own = name in self.hosts or name.endswith(".localhost")
+        if host and ANY not in self.hosts and not own:
             return f"Host {name[:100]!r} is not allowed: start the server with --allow-host"
         origin = headers.get("origin")
-        if origin is not None and not self._allows(origin, host):
+        if origin is None or origin in self.origins or ANY in self.origins:
+            return ""
+        if origin.partition("://")[2].lower() != host.lower():
             return f"Origin {origin[:100]!r} is not allowed: start the server with --allow-origin"
         return ""
 
@@ -56,13 +59,6 @@ class AccessPolicy(NamedTuple):
         if origin not in self.origins:
             return {"vary": "Origin"} if self.origins else {}
         return {"access-control-allow-origin": origin, "vary": "Origin", **CORS_HEADERS}
-
-    def _is_own(self, name: str) -> bool:
-        return name in self.hosts or name.endswith(".localhost")
-
-    def _allows(self, origin: str, host: str) -> bool:
-        same = origin.partition("://")[2].lower() == host.lower()
-        return same or origin in self.origins or ANY in self.origins
 
 
 def _is_loopback(host: str) -> bool:

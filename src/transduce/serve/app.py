@@ -32,7 +32,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transduce import visualization
 from transduce.serve.access import AccessPolicy
-from transduce.serve.api_reference import REFERENCE_POLICY, api_reference
 from transduce.serve.batcher import BatchStats
 from transduce.serve.client_limits import ClientLimits
 from transduce.serve.deepl import DeepLAPI
@@ -49,6 +48,7 @@ from transduce.serve.routing import (
     error_response,
     internal_error,
     openapi_document,
+    operations_of,
 )
 from transduce.serve.settings import ServerSettings
 from transduce.visualization.attention_view import SCRIPTS
@@ -88,21 +88,16 @@ _MEDIA_TYPES = {
 
 
 def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
-    """Make the application.
-
-    Args:
-        registry: the loaded models; the caller closes it.
-        settings: limits and keys.
-    """
+    """Make the application of some models, which the caller closes."""
     # Malformed forms are the clients' fault and answered with 400: not worth a log line.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     documents = DocumentAPI(registry, settings)
     metrics, clients = Metrics(registry), ClientLimits(settings)
     documented = (
-        *LibreTranslateAPI(registry, settings).operations(),
-        *documents.operations(),
+        *operations_of(LibreTranslateAPI(registry, settings)),
+        *operations_of(documents),
         *DeepLAPI(registry, settings, documents=documents).operations(),
-        *NativeAPI(registry, settings).operations(),
+        *operations_of(NativeAPI(registry, settings)),
         _metrics_operation(metrics, settings),
     )
     pages = [] if settings.disable_web_ui else _page_operations()
@@ -333,28 +328,25 @@ def _metrics_operation(metrics: Metrics, settings: ServerSettings) -> Operation:
             raise HTTPError(401, "Unauthorized")
         return Response(metrics.text(), media_type=METRICS_TYPE)
 
-    return Operation("GET", "/metrics", handler, media_type=METRICS_TYPE, error_statuses=(401, 500))
+    return Operation(
+        "GET", "/metrics", handler=handler, media_type=METRICS_TYPE, error_statuses=(401,)
+    )
 
 
 def _document_operations(
     documented: Sequence[Operation], registry: ModelRegistry
 ) -> list[Operation]:
-    """Return the OpenAPI document's operations: its usual path, LibreTranslate's, and a page."""
+    """Return the OpenAPI document's operations: its usual path, and LibreTranslate's."""
 
     async def handler(request: HTTPRequest) -> Response:
         """Return this document."""
         return response
 
-    async def reference_handler(request: HTTPRequest) -> Response:
-        """Return this document as a page for readers."""
-        return reference
-
     # The document describes these operations too, so they exist before the response.
     operations = [
-        Operation("GET", path, handler, operation_id=name)
+        Operation("GET", path, handler=handler, operation_id=name)
         for path, name in (("/openapi.json", "openapi"), ("/spec", "spec"))
     ]
-    operations.append(Operation("GET", "/docs", reference_handler, media_type=HTML))
     sources = [language.code for language in registry.sources()]
     targets = [language.code for language in registry.targets()]
     languages = {
@@ -365,11 +357,6 @@ def _document_operations(
     }
     document = openapi_document([*documented, *operations], languages)
     response = Response(json.dumps(document, ensure_ascii=False), media_type=JSON)
-    reference = Response(
-        api_reference(document),
-        headers={**_PAGE_HEADERS, "content-security-policy": REFERENCE_POLICY},
-        media_type=HTML,
-    )
     return operations
 
 
@@ -378,7 +365,7 @@ def page_responses() -> dict[str, Response]:
     page, view = Path(__file__).parent / "page", Path(visualization.__file__).parent
     shared = ("colours.css", "translation.css", "attention.css", "theme.js", *SCRIPTS)
     return {
-        path.name: _file_response(path)
+        path.name: _page_response(path.read_bytes(), _MEDIA_TYPES[path.suffix], policy=PAGE_POLICY)
         for path in [*page.iterdir(), *(view / name for name in shared)]
         if path.suffix in _MEDIA_TYPES
     }
@@ -399,18 +386,13 @@ def _page_operations() -> list[Operation]:
         return _revalidated(request, response)
 
     return [
-        Operation("GET", path, handler, operation_id=name, error_statuses=(404, 500))
+        Operation("GET", path, handler=handler, operation_id=name, error_statuses=(404,))
         for path, name in (("/", "page"), ("/page/{name}", "page_file"))
     ]
 
 
 def _explorer_operation(registry: ModelRegistry, beam: int | None) -> Operation:
-    """Return the operation of the models' exported pages, each made at its first request.
-
-    Args:
-        registry: the loaded models.
-        beam: beam size of the server; None is the models'.
-    """
+    """Return the operation of the models' exported pages, each made at its first request."""
     responses: dict[str, Response] = {}
 
     async def handler(request: HTTPRequest) -> Response:
@@ -432,12 +414,12 @@ def _explorer_operation(registry: ModelRegistry, beam: int | None) -> Operation:
         return _revalidated(request, responses[name])
 
     return Operation(
-        "GET", "/explore/{direction}", handler, operation_id="explorer", error_statuses=(404, 500)
+        "GET",
+        "/explore/{direction}",
+        handler=handler,
+        operation_id="explorer",
+        error_statuses=(404,),
     )
-
-
-def _file_response(path: Path) -> Response:
-    return _page_response(path.read_bytes(), _MEDIA_TYPES[path.suffix], policy=PAGE_POLICY)
 
 
 def _page_response(content: bytes, media_type: str, *, policy: str) -> Response:

@@ -119,10 +119,6 @@ class BatchStats(NamedTuple):
     seconds: float
 
 
-def _new_future() -> asyncio.Future[None]:
-    return asyncio.get_running_loop().create_future()
-
-
 @dataclass(eq=False, kw_only=True, slots=True)
 class BatchJob:
     """A request while it is queued and computed: sentences, or another function to run."""
@@ -132,7 +128,9 @@ class BatchJob:
     function: Callable[[], None] | None = None
     work: int = 0
     """As `estimate_work` computes it; that of the sentences is computed here."""
-    future: asyncio.Future[None] = field(default_factory=_new_future)
+    future: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
     """What the client waits for, in its event loop."""
     results: list[SentenceResult] = field(default_factory=list[SentenceResult])
     function_called: bool = False
@@ -302,11 +300,7 @@ class Batcher:
             )
 
     async def run(self, function: Callable[[], T], *, work: int = 1) -> T:
-        """Run another function in the worker thread, between batches.
-
-        Args:
-            function: what to run.
-            work: its work, as `estimate_work` computes it.
+        """Run a function of some work (`estimate_work`) in the worker thread, between batches.
 
         Raises:
             HTTPError: as `check_work` and `translate`.

@@ -164,8 +164,8 @@ def client_network(address: str) -> str:
 
 
 def _daily_limit(key: APIKey) -> RateLimitItemPerDay:
-    no_limit = key.daily_characters in (None, NO_LIMIT)
-    return RateLimitItemPerDay(UNLIMITED_CHARACTERS if no_limit else key.daily_characters)
+    limit = key.daily_characters
+    return RateLimitItemPerDay(UNLIMITED_CHARACTERS if limit == NO_LIMIT else limit)
 
 
 def _seconds_until_reset(limiter: RateLimiter, item: RateLimitItem, client: str) -> int:

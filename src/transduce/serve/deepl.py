@@ -7,27 +7,38 @@ X-Ignored-Parameters.
 """
 
 import re
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, RootModel
 from starlette.responses import Response
 
 from transduce.documents.html import TagRules
-from transduce.serve.deepl_documents import DeepLDocumentAPI, TextOptions, with_ignored
+from transduce.serve.deepl_documents import (
+    DeepLDocumentAPI,
+    DocumentUpload,
+    TextOptions,
+    with_ignored,
+)
 from transduce.serve.deepl_glossaries import GlossaryAPI
 from transduce.serve.deepl_parameters import (
-    boolean,
-    choice,
+    Lowered,
+    Names,
     language_code,
-    names,
-    text_parameter,
-    unsupported,
+    parsed_request,
+    reject_unsupported,
 )
 from transduce.serve.documents import DocumentAPI
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import AUTO, ModelRegistry
 from transduce.serve.requests import HTTPRequest, RequestData
-from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
+from transduce.serve.routing import (
+    LenientModel,
+    Operation,
+    StrictModel,
+    json_response,
+    operations_of,
+)
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import options_for_alternatives, translate_texts
 
@@ -37,13 +48,6 @@ MAX_BODY_BYTES = 128 * 1024
 LATENCY: Final = "latency_optimized"
 """Model type that translates greedily."""
 
-QUALITY: Final = "quality_optimized"
-"""Model type that translates with the server's beam."""
-
-_UNSUPPORTED = (
-    *("glossary_ids", "style_id", "custom_instructions"),
-    *("translation_memory_id", "translation_memory_threshold"),
-)
 _COMMON = frozenset({"text", "target_lang", "source_lang", "glossary_id", "auth_key"})
 _TEXT_ONLY = _COMMON | {"show_billed_characters", "preserve_formatting", "model_type"}
 _DOCUMENT_ONLY = _COMMON | {"filename", "output_format"}
@@ -60,27 +64,28 @@ class DeepLTranslateRequest(LenientModel):
     """Code of the target language; a variant such as EN-GB selects the loaded one."""
     source_lang: str | None = None
     """Code of the source language; detected if omitted."""
-    tag_handling: Literal["html", "xml"] | None = None
+    tag_handling: Annotated[Literal["html", "xml"] | None, Lowered] = None
     """Preserves tags."""
-    split_sentences: Literal["0", "1", "nonewlines"] | None = None
+    split_sentences: Annotated[Literal["0", "1", "nonewlines"] | None, Lowered] = None
     """Without an effect: the model translates one sentence at a time."""
     preserve_formatting: bool | None = None
     """White space is always preserved."""
     show_billed_characters: bool | None = None
     """Whether to return the number of characters; nothing is billed."""
-    formality: Literal["default", "prefer_more", "prefer_less"] | None = None
+    formality: Annotated[Literal["default", "prefer_more", "prefer_less"] | None, Lowered] = None
     """A preference without an effect; "more" and "less" are rejected."""
     glossary_id: str | None = None
     """Requires `source_lang`."""
-    model_type: (
-        Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"] | None
-    ) = None
+    model_type: Annotated[
+        Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"] | None,
+        Lowered,
+    ] = None
     """"latency_optimized" translates greedily, the others with the server's beam."""
-    ignore_tags: list[str] = Field(default=[])
+    ignore_tags: Names = Field(default=[])
     """Elements whose text is not translated."""
-    splitting_tags: list[str] = Field(default=[])
+    splitting_tags: Names = Field(default=[])
     """Tags that separate sentences."""
-    non_splitting_tags: list[str] = Field(default=[])
+    non_splitting_tags: Names = Field(default=[])
     """Tags that do not separate sentences."""
     outline_detection: bool | None = None
     """False: only `splitting_tags` separate sentences."""
@@ -91,7 +96,7 @@ class DeepLTranslateRequest(LenientModel):
 class DeepLLanguagesRequest(LenientModel):
     """Which languages to list."""
 
-    type: Literal["source", "target"] = "source"
+    type: Annotated[Literal["source", "target"], Lowered] = "source"
 
 
 class DeepLTranslation(StrictModel):
@@ -141,73 +146,55 @@ class DeepLAPI:
         self._registry = registry
         self._settings = settings
         self._glossaries = GlossaryAPI(registry)
-        self._documents = DeepLDocumentAPI(documents, settings, options=self._document_options)
+        self._documents = DeepLDocumentAPI(documents, settings, options=self._text_options)
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of this API."""
-        return (
-            Operation(
-                "POST",
-                "/v2/translate",
-                self.translate,
-                operation_id="deepl_translate",
-                request_model=DeepLTranslateRequest,
-                response_model=DeepLTranslateResponse,
-                max_body_bytes=MAX_BODY_BYTES,
-                time_limits=1,
-            ),
-            *self._glossaries.operations(),
-            *self._documents.operations(),
-            *(
-                Operation(
-                    method,
-                    "/v2/languages",
-                    self.languages,
-                    operation_id=f"deepl_languages_{method.lower()}",
-                    request_model=DeepLLanguagesRequest,
-                    response_model=DeepLLanguageList,
-                    error_statuses=(400, 413, 500),
-                    max_body_bytes=MAX_BODY_BYTES,
-                )
-                for method in ("GET", "POST")
-            ),
-            Operation(
-                "GET",
-                "/v2/usage",
-                self.usage,
-                operation_id="deepl_usage",
-                response_model=DeepLUsage,
-            ),
-        )
+        translate, languages, usage = operations_of(self)
+        post = replace(languages, method="POST", operation_id="deepl_languages_post")
+        others = (*self._glossaries.operations(), *operations_of(self._documents))
+        return (translate, *others, languages, post, usage)
 
+    @Operation(
+        "POST",
+        "/v2/translate",
+        operation_id="deepl_translate",
+        request=DeepLTranslateRequest,
+        response=DeepLTranslateResponse,
+        max_body_bytes=MAX_BODY_BYTES,
+        time_limits=1,
+    )
     async def translate(self, request: HTTPRequest) -> Response:
         """Translate texts, with DeepL's request and response format."""
-        data = request.data()
-        texts = request.check_texts(_texts(data))
-        options = self._text_options(request, data, known=_TEXT_ONLY)
-        tag_handling = choice(data, "tag_handling", ("html", "xml"))
-        choice(data, "split_sentences", ("0", "1", "nonewlines"))
-        boolean(data, "preserve_formatting")
-        show_billed = boolean(data, "show_billed_characters")
-        model_type = choice(data, "model_type", (QUALITY, f"prefer_{QUALITY}", LATENCY))
-        beam = 1 if model_type == LATENCY else self._settings.beam
+        reject_unsupported(request.data())
+        fields = parsed_request(DeepLTranslateRequest, request.data())
+        texts = request.check_texts(fields.text)
+        options = self._text_options(request, fields)
+        beam = 1 if fields.model_type == LATENCY else self._settings.beam
         results = await translate_texts(
             self._registry,
             texts,
             source=options.source,
             target=options.target,
-            markup="html" if tag_handling else "placeholders",
+            markup="html" if fields.tag_handling else "placeholders",
             options=options_for_alternatives(1, 0, beam=beam)._replace(glossary=options.glossary),
-            rules=_tag_rules(data),
+            rules=TagRules(
+                boundaries=frozenset(fields.splitting_tags),
+                inline=frozenset(fields.non_splitting_tags),
+                untranslated=frozenset(fields.ignore_tags),
+                html=fields.outline_detection is not False,
+            ),
         )
         # An optional field that is not set is omitted from the response.
-        used = {"model_type_used": model_type.removeprefix("prefer_")} if model_type else {}
+        used = {}
+        if fields.model_type:
+            used = {"model_type_used": fields.model_type.removeprefix("prefer_")}
         translations = [
             DeepLTranslation.model_validate(
                 {
                     "detected_source_language": result.source.upper(),
                     "text": result.translation.text,
-                    **({"billed_characters": len(text)} if show_billed else {}),
+                    **({"billed_characters": len(text)} if fields.show_billed_characters else {}),
                     **used,
                 }
             )
@@ -216,9 +203,18 @@ class DeepLAPI:
         response = json_response(DeepLTranslateResponse(translations=translations))
         return with_ignored(response, options.ignored)
 
+    @Operation(
+        "GET",
+        "/v2/languages",
+        operation_id="deepl_languages_get",
+        request=DeepLLanguagesRequest,
+        response=DeepLLanguageList,
+        error_statuses=(400,),
+        max_body_bytes=MAX_BODY_BYTES,
+    )
     async def languages(self, request: HTTPRequest) -> Response:
         """List the source or target languages."""
-        is_target = choice(request.data(), "type", ("source", "target")) == "target"
+        is_target = parsed_request(DeepLLanguagesRequest, request.data()).type == "target"
         languages = self._registry.targets() if is_target else self._registry.sources()
         formality = {"supports_formality": False} if is_target else {}
         entries = [
@@ -227,6 +223,7 @@ class DeepLAPI:
         ]
         return json_response(DeepLLanguageList(entries))
 
+    @Operation("GET", "/v2/usage", operation_id="deepl_usage", response=DeepLUsage)
     async def usage(self, request: HTTPRequest) -> Response:
         """Return the number of characters of the key's requests on the current day."""
         usage = request.usage()
@@ -234,54 +231,25 @@ class DeepLAPI:
             DeepLUsage(character_count=usage.characters, character_limit=usage.limit)
         )
 
-    def _document_options(self, request: HTTPRequest) -> TextOptions:
-        return self._text_options(request, request.data(), known=_DOCUMENT_ONLY)
-
     def _text_options(
-        self, request: HTTPRequest, data: RequestData, *, known: frozenset[str]
+        self, request: HTTPRequest, fields: DeepLTranslateRequest | DocumentUpload
     ) -> TextOptions:
         """Read the parameters that texts and documents share; list those without an effect."""
-        target = language_code(
-            text_parameter(data, "target_lang"), self._registry.targets(), field="target_lang"
-        )
-        requested = text_parameter(data, "source_lang", required=False)
-        source = AUTO
-        if requested:
-            source = language_code(requested, self._registry.sources(), field="source_lang")
-        _reject_unsupported(data)
-        glossary_id = text_parameter(data, "glossary_id", required=False)
-        if glossary_id and not requested:
+        registry, source = self._registry, AUTO
+        target = language_code(fields.target_lang, registry.targets(), field="target_lang")
+        if fields.source_lang:
+            source = language_code(fields.source_lang, registry.sources(), field="source_lang")
+        glossary_id = fields.glossary_id
+        if glossary_id and not fields.source_lang:
             raise HTTPError(400, "Parameter 'source_lang' is required with 'glossary_id'.")
         glossary = self._glossaries.find(request.api_key, glossary_id) if glossary_id else None
+        known = _TEXT_ONLY if isinstance(fields, DeepLTranslateRequest) else _DOCUMENT_ONLY
         return TextOptions(
             source=source,
             target=target,
             glossary=glossary.terms(source, target) if glossary else (),
-            ignored=_without_effect(data, known=known),
+            ignored=_without_effect(request.data(), known=known),
         )
-
-
-def _texts(data: RequestData) -> list[str]:
-    if data.json is None:
-        texts = list(data.texts.get("text", ()))
-    else:
-        value = data.json.get("text")
-        value = [value] if isinstance(value, str) else value
-        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-            raise HTTPError(400, "Parameter 'text' must be a list of texts.")
-        texts = [text for text in value if isinstance(text, str)]
-    if not texts:
-        raise HTTPError(400, "Parameter 'text' not specified.")
-    return texts
-
-
-def _tag_rules(data: RequestData) -> TagRules:
-    return TagRules(
-        boundaries=names(data, "splitting_tags"),
-        inline=names(data, "non_splitting_tags"),
-        untranslated=names(data, "ignore_tags"),
-        html=boolean(data, "outline_detection") is not False,
-    )
 
 
 def _without_effect(data: RequestData, *, known: frozenset[str]) -> tuple[str, ...]:
@@ -297,16 +265,3 @@ def _without_effect(data: RequestData, *, known: frozenset[str]) -> tuple[str, .
         for name in ignored
         if data.value(name) != defaults.get(name) and _PARAMETER.fullmatch(name)
     )
-
-
-def _reject_unsupported(data: RequestData) -> None:
-    for name in _UNSUPPORTED:
-        if data.value(name):
-            raise HTTPError(400, f"Parameter '{name}' is not supported by this server: remove it.")
-    formality = choice(data, "formality", ("default", "prefer_more", "prefer_less", "more", "less"))
-    if formality in ("more", "less"):
-        raise unsupported(
-            "formality",
-            "Target languages of this server have no formality; remove it, or use prefer_more or "
-            "prefer_less",
-        )

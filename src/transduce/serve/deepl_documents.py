@@ -5,15 +5,21 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from starlette.responses import Response
 
-from transduce.documents.formats import Document
+from transduce.documents.document import Document
 from transduce.inference.glossary import Term
 from transduce.serve.client_limits import QUOTA_EXCEEDED
-from transduce.serve.deepl_parameters import base_code, text_parameter, unsupported
+from transduce.serve.deepl_parameters import (
+    Lowered,
+    base_code,
+    parsed_request,
+    reject_unsupported,
+    unsupported,
+)
 from transduce.serve.documents import (
     BINARY,
     MAX_DOCUMENTS,
@@ -42,7 +48,7 @@ class DocumentUpload(LenientModel):
     glossary_id: str | None = None
     output_format: str | None = None
     """Only that of the file."""
-    formality: Literal["default", "prefer_more", "prefer_less"] | None = None
+    formality: Annotated[Literal["default", "prefer_more", "prefer_less"] | None, Lowered] = None
 
 
 class DocumentHandle(StrictModel):
@@ -99,7 +105,7 @@ class DeepLDocumentAPI:
         documents: DocumentAPI,
         settings: ServerSettings,
         *,
-        options: Callable[[HTTPRequest], TextOptions],
+        options: Callable[[HTTPRequest, DocumentUpload], TextOptions],
     ) -> None:
         """Store how documents are translated.
 
@@ -112,47 +118,25 @@ class DeepLDocumentAPI:
         self._options = options
         self._jobs: dict[str, DocumentJob] = {}
 
-    def operations(self) -> tuple[Operation, ...]:
-        """Return the operations of documents."""
-        path = "/v2/document/{document_id}"
-        return (
-            Operation(
-                "POST",
-                "/v2/document",
-                self.upload,
-                operation_id="deepl_document_upload",
-                request_model=DocumentUpload,
-                request_format="file",
-                response_model=DocumentHandle,
-                error_statuses=(400, 404, 413, 429, QUOTA_EXCEEDED, 500),
-            ),
-            Operation(
-                "POST",
-                path,
-                self.status,
-                operation_id="deepl_document_status",
-                request_model=DocumentKey,
-                response_model=DocumentStatus,
-                error_statuses=(400, 404, 413, 500),
-            ),
-            Operation(
-                "POST",
-                f"{path}/result",
-                self.result,
-                operation_id="deepl_document_result",
-                request_model=DocumentKey,
-                media_type=BINARY,
-                error_statuses=(400, 404, 413, 500, 503),
-            ),
-        )
-
+    @Operation(
+        "POST",
+        "/v2/document",
+        operation_id="deepl_document_upload",
+        request=DocumentUpload,
+        request_format="file",
+        response=DocumentHandle,
+        error_statuses=(400, 404, 429, QUOTA_EXCEEDED),
+    )
     async def upload(self, request: HTTPRequest) -> Response:
         """Accept a document, and translate it in the background."""
-        data, options = request.data(), self._options(request)
+        data = request.data()
+        reject_unsupported(data)
+        fields = parsed_request(DocumentUpload, data)
+        options = self._options(request, fields)
         try:
-            file = data.files.get("file")
-            name = text_parameter(data, "filename", required=False)
-            files = {"file": Upload(name, file.content)} if file and name else data.files
+            files = data.files
+            if fields.filename:
+                files = {"file": Upload(fields.filename, fields.file)}
             upload = uploaded_document(data._replace(files=files))
             document = await self._documents.read(request, upload)
         except HTTPError as error:
@@ -160,7 +144,7 @@ class DeepLDocumentAPI:
                 raise
             reason = error.message.removeprefix("Invalid request: ")
             raise HTTPError(400, f"Invalid file: {reason}") from None
-        output_format = text_parameter(data, "output_format", required=False).lower()
+        output_format = (fields.output_format or "").lower()
         if output_format and not upload.name.lower().endswith(f".{output_format}"):
             raise unsupported("output_format", "the translation has the format of the file")
         characters = sum(len(segment.text) for segment in document.segments)
@@ -171,6 +155,14 @@ class DeepLDocumentAPI:
         handle = DocumentHandle(document_id=document_id, document_key=job.key)
         return with_ignored(json_response(handle), options.ignored)
 
+    @Operation(
+        "POST",
+        "/v2/document/{document_id}",
+        operation_id="deepl_document_status",
+        request=DocumentKey,
+        response=DocumentStatus,
+        error_statuses=(400, 404),
+    )
     async def status(self, request: HTTPRequest) -> Response:
         """Return the state of a document."""
         document_id, job = self._requested(request)
@@ -182,6 +174,14 @@ class DeepLDocumentAPI:
         fields = {"document_id": document_id, "status": job.status, **extra}
         return json_response(DocumentStatus.model_validate(fields))
 
+    @Operation(
+        "POST",
+        "/v2/document/{document_id}/result",
+        operation_id="deepl_document_result",
+        request=DocumentKey,
+        media_type=BINARY,
+        error_statuses=(400, 404, 503),
+    )
     async def result(self, request: HTTPRequest) -> Response:
         """Return a translated document, for ten minutes."""
         _, job = self._requested(request)
@@ -194,7 +194,7 @@ class DeepLDocumentAPI:
 
     def _requested(self, request: HTTPRequest) -> tuple[str, DocumentJob]:
         document_id = request.path_params["document_id"]
-        key = text_parameter(request.data(), "document_key").encode()
+        key = parsed_request(DocumentKey, request.data()).document_key.encode()
         job = self._jobs.get(document_id.upper())
         if job is None or not secrets.compare_digest(job.key.encode(), key.upper()):
             raise HTTPError(404, "Document not found")

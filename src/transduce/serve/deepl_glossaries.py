@@ -234,14 +234,14 @@ class GlossaryAPI:
             Operation(
                 method,
                 path,
-                handler,
+                handler=handler,
                 operation_id=f"deepl_{path[1:3]}_{handler.__name__}",
-                request_model=request,
+                request=request,
                 request_format="any" if path.startswith("/v2/") else "json",
-                response_model=response,
+                response=response,
                 media_type=TSV if handler == self.entries_v2 else JSON,
                 success_status={"POST": 201, "DELETE": 204}.get(method, 200),
-                error_statuses=(400, 404, 413, 500),
+                error_statuses=(400, 404, 413),
             )
             for method, path, handler, request, response in table
         )

@@ -1,9 +1,9 @@
 """Parameters of DeepL's API: parsed from JSON, a form or a query string, rejected by name."""
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Annotated, TypeVar, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import Language, same_code
@@ -11,54 +11,26 @@ from transduce.serve.requests import RequestData
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
+Lowered = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+"""Accepts a choice in any case."""
+
+
+def _split(texts: list[str]) -> list[str]:
+    return [name.strip() for text in texts for name in text.lower().split(",") if name.strip()]
+
+
+Names = Annotated[list[str], AfterValidator(_split)]
+"""Names in a list, or in texts that separate them by commas."""
+
+_UNSUPPORTED = (
+    *("glossary_ids", "style_id", "custom_instructions"),
+    *("translation_memory_id", "translation_memory_threshold"),
+)
 
 
 def unsupported(name: str, reason: str) -> HTTPError:
     """Return the error for an invalid value."""
     return HTTPError(400, f"Value for '{name}' not supported: {reason}.")
-
-
-def text_parameter(data: RequestData, name: str, *, required: bool = True) -> str:
-    """Return a text; "" if it is optional and missing."""
-    value = data.value(name)
-    if value is None or value == "":
-        if required:
-            raise HTTPError(400, f"Parameter '{name}' not specified.")
-        return ""
-    if not isinstance(value, str):
-        raise unsupported(name, "it must be a text")
-    return value
-
-
-def choice(data: RequestData, name: str, choices: tuple[str, ...]) -> str:
-    """Return a text of a few; "" if it is missing."""
-    value = text_parameter(data, name, required=False).lower()
-    if value and value not in choices:
-        raise unsupported(name, f"use {', '.join(choices[:-1])} or {choices[-1]}")
-    return value
-
-
-def boolean(data: RequestData, name: str) -> bool | None:
-    """Return a truth value; None if it is missing."""
-    value = data.value(name)
-    if value is None or isinstance(value, bool):
-        return value
-    parsed = _BOOLEANS.get(str(value).lower())
-    if parsed is None:
-        raise unsupported(name, "use true or false")
-    return parsed
-
-
-def names(data: RequestData, name: str) -> frozenset[str]:
-    """Return the lower-cased names of a list, or of texts that separate them by commas."""
-    value = data.texts.get(name, ()) if data.json is None else data.json.get(name)
-    values = [value] if isinstance(value, str) else [] if value is None else value
-    if not isinstance(values, list | tuple) or not all(isinstance(text, str) for text in values):
-        raise unsupported(name, "it must be a list of texts")
-    return frozenset(
-        tag.strip().lower() for text in values for tag in str(text).split(",") if tag.strip()
-    )
 
 
 def language_code(requested: str, loaded: Iterable[Language], *, field: str) -> str:
@@ -78,19 +50,36 @@ def base_code(code: str) -> str:
 
 
 def parsed_request(model: type[ModelT], data: RequestData) -> ModelT:
-    """Validate the fields of a request.
+    """Validate the fields of a request; an empty one is missing, a single text is a list of one.
 
     Raises:
         HTTPError: 400, naming the first invalid field.
     """
-    fields = data.json
-    if fields is None:
-        fields = {name: values[0] for name, values in data.texts.items()}
+    given = data.texts if data.json is None else data.json
+    fields = {name: data.value(name) for name in given}
+    for name, field in model.model_fields.items():
+        if name in given and get_origin(field.annotation) is list:
+            fields[name] = [given[name]] if isinstance(given[name], str) else given[name]
+    fields |= {name: upload.content for name, upload in data.files.items()}
     try:
-        return model.model_validate(fields)
+        return model.model_validate({n: v for n, v in fields.items() if v not in (None, "")})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        if first["type"] == "missing":
+        place = first["loc"][:-1] if isinstance(first["loc"][-1], int) else first["loc"]
+        name = ".".join(map(str, place))
+        if first["type"] in ("missing", "too_short"):
             raise HTTPError(400, f"Parameter '{name}' not specified.") from None
         raise unsupported(name, first["msg"]) from None
+
+
+def reject_unsupported(data: RequestData) -> None:
+    """Reject parameters that would change a translation in ways that no model here supports."""
+    for name in _UNSUPPORTED:
+        if data.value(name):
+            raise HTTPError(400, f"Parameter '{name}' is not supported by this server: remove it.")
+    if str(data.value("formality")).lower() in ("more", "less"):
+        raise unsupported(
+            "formality",
+            "Target languages of this server have no formality; remove it, or use prefer_more or "
+            "prefer_less",
+        )

@@ -1,28 +1,27 @@
 """Document translation: upload, translation in chunks, and download under an unguessable name.
 
 The segments of a document go to a batcher a few at a time and wait while its queue is full, so
-texts are not delayed. Results lie in a temporary directory, are looked up in a table and never by a
+texts are not delayed. Results lie in temporary files, are looked up in a table and never by a
 client-supplied path, and are deleted after a while and at shutdown.
 """
 
 import asyncio
 import re
 import secrets
-import shutil
-import tempfile
-import weakref
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import PurePosixPath, PureWindowsPath
+from tempfile import TemporaryFile
+from typing import IO, NamedTuple
 from urllib.parse import quote
 
-from filelock import FileLock, Timeout
 from pydantic import Field
 from starlette.responses import Response
 
-from transduce.documents.formats import FORMATS, Document, Segment, read_document
+from transduce.documents.document import Document, Segment
+from transduce.documents.formats import read_document
 from transduce.documents.markup import Markup
+from transduce.documents.registry import format_of_file
 from transduce.inference.glossary import Term
 from transduce.serve.batcher import BatchOptions
 from transduce.serve.errors import HTTPError
@@ -47,7 +46,6 @@ TIME_LIMITS = 10
 
 BINARY = "application/octet-stream"
 
-_PREFIX = "transduce-serve-"
 _DETECTION_CHARACTERS = 5000  # of a document, for language detection
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _UNSAFE = re.compile(r"[^\w.-]+")
@@ -77,67 +75,44 @@ class TranslatedDocument(NamedTuple):
 
 
 class DocumentStore:
-    """Translated documents by name, for a limited time."""
+    """Translated documents by name, for a limited time.
+
+    Their files have no names, so the system deletes them with the process, even if it is killed.
+    """
 
     def __init__(
         self, *, retention_s: float = RETENTION_S, max_documents: int = MAX_DOCUMENTS
     ) -> None:
-        """Make the directory; it is deleted with the store or at the end of the process.
-
-        Directories of servers that were killed are deleted now.
-        """
-        _delete_abandoned()
-        self.directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        self._lock = FileLock(f"{self.directory}.lock")
-        self._lock.acquire()
-        self._delete = weakref.finalize(self, _delete, self.directory, self._lock)
+        """Start without documents."""
         self._retention_s, self._max_documents = retention_s, max_documents
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._files: dict[str, IO[bytes]] = {}
 
     def put(self, name: str, content: bytes) -> str:
         """Store a document; return the name for its download."""
         name = f"{secrets.token_urlsafe(18)}.{name}"
-        (self.directory / name).write_bytes(content)
-        loop = asyncio.get_running_loop()
-        self._timers[name] = loop.call_later(self._retention_s, self._remove, name)
-        while len(self._timers) > self._max_documents:
-            self._remove(next(iter(self._timers)))
+        file = self._files[name] = TemporaryFile()  # noqa: SIM115
+        file.write(content)
+        asyncio.get_running_loop().call_later(self._retention_s, self._remove, name)
+        while len(self._files) > self._max_documents:
+            self._remove(next(iter(self._files)))
         return name
 
     def get(self, name: str) -> bytes | None:
         """Return a document; None if it does not exist or has expired."""
-        if name not in self._timers:
+        file = self._files.get(name)
+        if file is None:
             return None
-        return (self.directory / name).read_bytes()
+        file.seek(0)
+        return file.read()
 
     def close(self) -> None:
         """Delete all documents."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        self._delete()
+        while self._files:
+            self._remove(next(iter(self._files)))
 
     def _remove(self, name: str) -> None:
-        self._timers.pop(name).cancel()
-        (self.directory / name).unlink(missing_ok=True)
-
-
-def _delete(directory: Path, lock: FileLock) -> None:
-    """Delete a directory whose lock this process holds, and the lock."""
-    shutil.rmtree(directory, ignore_errors=True)
-    with suppress(OSError):  # Windows deletes no open file
-        Path(lock.lock_file).unlink()
-    lock.release()
-
-
-def _delete_abandoned() -> None:
-    """Delete directories of killed servers: their locks are free."""
-    for file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*.lock"):
-        lock = FileLock(file, blocking=False)
-        with suppress(OSError, Timeout):  # another user's, or in use (Timeout is an OSError)
-            if file.stat().st_size == 0 and not file.is_symlink():
-                lock.acquire()
-                _delete(file.with_suffix(""), lock)
+        if file := self._files.pop(name, None):
+            file.close()
 
 
 class DocumentAPI:
@@ -148,27 +123,14 @@ class DocumentAPI:
         self._registry, self._settings = registry, settings
         self.store = DocumentStore()
 
-    def operations(self) -> tuple[Operation, ...]:
-        """Return the operations of this API."""
-        return (
-            Operation(
-                "POST",
-                "/translate_file",
-                self.translate,
-                request_model=TranslateFileRequest,
-                request_format="file",
-                response_model=TranslateFileResponse,
-                time_limits=TIME_LIMITS,
-            ),
-            Operation(
-                "GET",
-                "/download_file/{name}",
-                self.download,
-                media_type=BINARY,
-                error_statuses=(404, 500),
-            ),
-        )
-
+    @Operation(
+        "POST",
+        "/translate_file",
+        request=TranslateFileRequest,
+        request_format="file",
+        response=TranslateFileResponse,
+        time_limits=TIME_LIMITS,
+    )
     async def translate(self, request: HTTPRequest) -> Response:
         """Translate a document, preserving its structure."""
         data = request.data()
@@ -219,6 +181,7 @@ class DocumentAPI:
         )
         return TranslatedDocument(await asyncio.to_thread(document.rebuild, translations), source)
 
+    @Operation("GET", "/download_file/{name}", media_type=BINARY, error_statuses=(404,))
     async def download(self, request: HTTPRequest) -> Response:
         """Download a translated document, for ten minutes."""
         name = request.path_params["name"]
@@ -232,12 +195,7 @@ class DocumentAPI:
         return Response(content, headers=headers, media_type=BINARY)
 
     async def _translate_segments(
-        self,
-        segments: Sequence[Segment],
-        *,
-        source: str,
-        target: str,
-        glossary: tuple[Term, ...],
+        self, segments: Sequence[Segment], *, source: str, target: str, glossary: tuple[Term, ...]
     ) -> list[str]:
         """Translate segments in chunks of the same markup."""
         self._registry.language(target)
@@ -248,41 +206,32 @@ class DocumentAPI:
             indices = [i for i, segment in enumerate(segments) if segment.markup == markup]
             for start in range(0, len(indices), CHUNK_SEGMENTS):
                 chunk = indices[start : start + CHUNK_SEGMENTS]
-                results = await self._translate_chunk(
+                translate = partial(
+                    translate_texts,
+                    self._registry,
                     [texts[i] for i in chunk],
-                    markup=markup,
                     source=source,
                     target=target,
+                    markup=markup,
                     options=options,
                 )
+                results = await _retried_while_full(translate)
                 for i, result in zip(chunk, results, strict=True):
                     texts[i] = result.translation.text
         return texts
 
-    async def _translate_chunk(
-        self,
-        texts: Sequence[str],
-        *,
-        markup: Markup,
-        source: str,
-        target: str,
-        options: BatchOptions,
-    ) -> list[TextResult]:
-        """Translate texts of the same markup; retry while the queue is full."""
-        while True:
-            try:
-                return await translate_texts(
-                    self._registry,
-                    texts,
-                    source=source,
-                    target=target,
-                    markup=markup,
-                    options=options,
-                )
-            except HTTPError as error:
-                if error.status != 429:
-                    raise
-                await asyncio.sleep(min(1.0, error.retry_after or 1.0))
+
+async def _retried_while_full(
+    translate: Callable[[], Awaitable[list[TextResult]]],
+) -> list[TextResult]:
+    """Translate, again and again while the queue is full."""
+    while True:
+        try:
+            return await translate()
+        except HTTPError as error:
+            if error.status != 429:
+                raise
+            await asyncio.sleep(min(1.0, error.retry_after or 1.0))
 
 
 def _base_url(request: HTTPRequest) -> str:
@@ -307,7 +256,7 @@ def uploaded_document(data: RequestData) -> Upload:
         reason = "missing file parameter" if upload is None else "empty file"
         raise HTTPError(400, f"Invalid request: {reason}")
     name = _safe_name(upload.name)
-    if PurePosixPath(name).suffix.lower() not in FORMATS:
+    if format_of_file(name) is None:
         raise HTTPError(400, "Invalid request: file format not supported")
     return Upload(name, upload.content)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, RootModel
 from starlette.responses import Response
 
-from transduce.documents.formats import FORMATS
+from transduce.documents.registry import SUFFIXES
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import (
     AUTO,
@@ -129,44 +129,13 @@ class LibreTranslateAPI:
                 keyRequired=bool(settings.keys),
                 language=DefaultLanguages(source=first.source, target=first.target),
                 suggestions=False,
-                supportedFilesFormat=list(FORMATS),
+                supportedFilesFormat=list(SUFFIXES),
             )
         )
 
-    def operations(self) -> tuple[Operation, ...]:
-        """Return the operations of this API."""
-        return (
-            Operation(
-                "POST",
-                "/translate",
-                self.translate,
-                request_model=TranslateRequest,
-                response_model=TranslateResponse,
-                time_limits=1,
-            ),
-            Operation(
-                "POST",
-                "/detect",
-                self.detect,
-                request_model=DetectRequest,
-                response_model=DetectedLanguageList,
-                error_statuses=(400, 403, 413, 429, 500),
-            ),
-            Operation("GET", "/languages", self.languages, response_model=LanguageList),
-            Operation(
-                "GET", "/frontend/settings", self.frontend_settings, response_model=FrontendSettings
-            ),
-            Operation("GET", "/health", self.health, response_model=HealthResponse),
-            Operation(
-                "POST",
-                "/suggest",
-                self.suggest,
-                request_model=SuggestRequest,
-                error_statuses=(403, 413, 500),
-                can_succeed=False,
-            ),
-        )
-
+    @Operation(
+        "POST", "/translate", request=TranslateRequest, response=TranslateResponse, time_limits=1
+    )
     async def translate(self, request: HTTPRequest) -> Response:
         """Translate a text or a list of texts."""
         data = request.data()
@@ -198,6 +167,13 @@ class LibreTranslateAPI:
             )
         return json_response(TranslateResponse.model_validate(fields))
 
+    @Operation(
+        "POST",
+        "/detect",
+        request=DetectRequest,
+        response=DetectedLanguageList,
+        error_statuses=(400, 403, 429),
+    )
     async def detect(self, request: HTTPRequest) -> Response:
         """Detect the language of a text among the loaded source languages."""
         data = request.data()
@@ -206,18 +182,22 @@ class LibreTranslateAPI:
         guesses = await self._registry.detect(text)
         return json_response(DetectedLanguageList(list(guesses)))
 
+    @Operation("GET", "/languages", response=LanguageList)
     async def languages(self, request: HTTPRequest) -> Response:
         """List the loaded languages and their target languages."""
         return self._languages
 
+    @Operation("GET", "/frontend/settings", response=FrontendSettings)
     async def frontend_settings(self, request: HTTPRequest) -> Response:
         """Return the settings that a page needs."""
         return self._frontend_settings
 
+    @Operation("GET", "/health", response=HealthResponse)
     async def health(self, request: HTTPRequest) -> Response:
         """Check that the server is running."""
         return json_response(HealthResponse(status="ok"))
 
+    @Operation("POST", "/suggest", request=SuggestRequest, error_statuses=(403,), can_succeed=False)
     async def suggest(self, request: HTTPRequest) -> Response:
         """Suggestions are disabled on this server."""
         raise HTTPError(403, "Suggestions are disabled on this server.")
@@ -227,9 +207,7 @@ class LibreTranslateAPI:
         if value is None or value == "":
             return 0
         try:
-            if isinstance(value, bool) or not isinstance(value, int | str):
-                raise ValueError
-            number = int(value)
+            number = int(str(value))  # neither a truth value nor a fraction
         except ValueError:
             raise HTTPError(
                 400, "Invalid request: alternatives parameter is not a number"

@@ -65,12 +65,7 @@ class LanguageDetector:
     """Classifies texts into a fixed set of languages."""
 
     def __init__(self, sources: Sequence[str], targets: Sequence[str] = ()) -> None:
-        """Store the candidates.
-
-        Args:
-            sources: codes of the languages that can be translated.
-            targets: codes of the others that a text may be in.
-        """
+        """Store the codes of the languages to translate, and of others that a text may be in."""
         assert sources, "at least one language is required"
         others = [
             code for code in targets if not any(_same_language(code, source) for source in sources)
@@ -228,14 +223,9 @@ class ModelRegistry:
         return await asyncio.to_thread(self.detector.detect, text)
 
     async def detect_source(self, text: str, target: str | None = None) -> DetectedLanguage:
-        """Return the language that a text is to be translated from.
+        """Return the language that a text is to be translated from, into `target` if it is known.
 
-        Args:
-            text: the text.
-            target: code of the target language; None if there is no choice of one.
-
-        Returns:
-            `NO_LANGUAGE` for a text without words.
+        A text without words has `NO_LANGUAGE`.
         """
         if not any(map(str.isalnum, text)):
             return NO_LANGUAGE

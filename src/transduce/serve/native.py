@@ -6,7 +6,7 @@ JSON in, JSON out. A request is validated field by field before anything is comp
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, Field, RootModel, ValidationError
+from pydantic import Field, RootModel, ValidationError
 from starlette.responses import Response
 
 from transduce.bundle.bundle import Bundle
@@ -22,7 +22,7 @@ from transduce.serve.model_registry import (
     same_code,
 )
 from transduce.serve.requests import HTTPRequest, replace_nul
-from transduce.serve.routing import JSON, Handler, Operation, StrictModel, json_response
+from transduce.serve.routing import JSON, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import (
     MAX_BEAM,
@@ -231,38 +231,19 @@ class NativeAPI:
             ModelList([model_info(direction, settings) for direction in registry.directions])
         )
 
-    def operations(self) -> tuple[Operation, ...]:
-        """Return the operations of this API."""
-
-        def post(
-            name: str,
-            handler: Handler,
-            request_model: type[BaseModel],
-            response_model: type[BaseModel],
-        ) -> Operation:
-            return Operation(
-                "POST",
-                f"/api/{name}",
-                handler,
-                request_model=request_model,
-                request_format="json",
-                response_model=response_model,
-                time_limits=1,
-            )
-
-        return (
-            Operation(
-                "GET", "/api/models", self.models, operation_id="models", response_model=ModelList
-            ),
-            post("translate", self.translate, NativeTranslateRequest, NativeTranslateResponse),
-            post("alternatives", self.alternatives, AlternativesRequest, AlternativesResponse),
-            post("attention", self.attention, AttentionRequest, AttentionResponse),
-        )
-
+    @Operation("GET", "/api/models", operation_id="models", response=ModelList)
     async def models(self, request: HTTPRequest) -> Response:
         """List the loaded models."""
         return self._models
 
+    @Operation(
+        "POST",
+        "/api/translate",
+        request=NativeTranslateRequest,
+        request_format="json",
+        response=NativeTranslateResponse,
+        time_limits=1,
+    )
     async def translate(self, request: HTTPRequest) -> Response:
         """Translate a text; with scores, confidence, alternatives and alignments."""
         fields, text = self._validate(request, NativeTranslateRequest)
@@ -298,6 +279,14 @@ class NativeAPI:
 
         return await offload(len(text), respond)
 
+    @Operation(
+        "POST",
+        "/api/alternatives",
+        request=AlternativesRequest,
+        request_format="json",
+        response=AlternativesResponse,
+        time_limits=1,
+    )
     async def alternatives(self, request: HTTPRequest) -> Response:
         """List the most probable continuations at a position of a translation."""
         fields, text = self._validate(request, AlternativesRequest)
@@ -315,6 +304,14 @@ class NativeAPI:
 
         return json_response(await _run(direction, compute, work=work))
 
+    @Operation(
+        "POST",
+        "/api/attention",
+        request=AttentionRequest,
+        request_format="json",
+        response=AttentionResponse,
+        time_limits=1,
+    )
     async def attention(self, request: HTTPRequest) -> Response:
         """Return the attention weights of a sentence: every kind, layer and head."""
         fields, text = self._validate(request, AttentionRequest)

@@ -34,10 +34,6 @@ SHUTDOWN = "the server is shutting down"
 """Message of the cancellation of requests that exceed the shutdown limit."""
 
 
-class ClientDisconnected(Exception):
-    """The client closed the connection; no response can be sent."""
-
-
 class Upload(NamedTuple):
     """An uploaded file."""
 
@@ -87,7 +83,7 @@ class HTTPRequest(Request):
         """Parse a large body in a thread, for `data` and `json_object`, which raise its errors."""
         if len(self.content) >= LARGE_BODY:
             with suppress(HTTPError):
-                self._data = await asyncio.to_thread(self.data)
+                await asyncio.to_thread(self.data)
 
     def data(self) -> RequestData:
         """Parse the body and the query string.
@@ -95,8 +91,11 @@ class HTTPRequest(Request):
         Raises:
             HTTPError: 400 if they are malformed.
         """
-        if self._data is not None:
-            return self._data
+        if self._data is None:
+            self._data = self._parse()
+        return self._data
+
+    def _parse(self) -> RequestData:
         media_type, _, options = self.headers.get("content-type", "").partition(";")
         media_type = media_type.strip().lower()
         if media_type == "application/json" or media_type.endswith("+json"):
@@ -207,7 +206,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
     Raises:
         HTTPError: 413 if the body is too large, 415 if it is compressed, 400 if Content-Length is
             not a number.
-        ClientDisconnected: if the client disconnects meanwhile.
+        ClientDisconnect: if the client disconnects meanwhile.
     """
     headers = Headers(scope=scope)
     encoding = headers.get("content-encoding", "identity").strip().lower()
@@ -220,19 +219,12 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
         # int() is quadratic in the number of digits, hence the length check first.
         if len(declared) > 18 or int(declared) > max_bytes:
             _reject_too_large(max_bytes)
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnected
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > max_bytes:
+    content = bytearray()
+    async for chunk in Request(scope, receive).stream():
+        content += chunk
+        if len(content) > max_bytes:
             _reject_too_large(max_bytes)
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    return bytes(content)
 
 
 def replace_nul(text: str) -> str:

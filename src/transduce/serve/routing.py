@@ -11,25 +11,21 @@ import logging
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from http import HTTPStatus
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue, models_json_schema
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from transduce.io.machine import VERSION
 from transduce.serve.client_limits import QUOTA_EXCEEDED, ClientLimits
 from transduce.serve.errors import HTTPError, is_deepl
-from transduce.serve.requests import (
-    SHUTDOWN,
-    ClientDisconnected,
-    HTTPRequest,
-    read_body,
-)
+from transduce.serve.requests import SHUTDOWN, HTTPRequest, read_body
 from transduce.serve.settings import ServerSettings
 
 LOG = logging.getLogger("transduce.serve")
@@ -85,31 +81,36 @@ def error_response(error: HTTPError, path: str) -> Response:
 
 
 Handler = Callable[[HTTPRequest], Awaitable[Response]]
+MethodT = TypeVar("MethodT", bound=Callable[..., Awaitable[Response]])
+
+
+async def _unbound(request: HTTPRequest) -> Response:
+    raise NotImplementedError("operations_of binds the handler")
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A path and method: its handler, request and responses."""
+    """A path and method: its handler, request and responses. As a decorator, of its handler."""
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
     """DeepL's API (`/v2/`, `/v3/`) requires a key for every operation, if the server has keys."""
-    handler: Handler
-    """Its docstring is the summary in the document."""
     _: KW_ONLY
+    handler: Handler = _unbound
+    """Its docstring is the summary in the document."""
     operation_id: str = ""
     """Name of the operation in clients generated from the document; "" takes it from the path."""
-    response_model: type[BaseModel] | None = None
+    response: type[BaseModel] | None = None
     """JSON content of a successful response; None if it is not JSON."""
     success_status: int = 200
     """A response with 204 has no content."""
-    request_model: type[BaseModel] | None = None
+    request: type[BaseModel] | None = None
     """Fields of the request; None if its body is not read."""
     request_format: RequestFormat = "any"
     media_type: str = JSON
     """Content type of a 200 response."""
-    error_statuses: tuple[int, ...] = (500,)
-    """Error statuses; an operation with `time_limits` has those of a queue."""
+    error_statuses: tuple[int, ...] = ()
+    """Error statuses besides 500, and those of a body and of a queue (`time_limits`)."""
     max_body_bytes: int = sys.maxsize
     """Maximum size of a request body, if below the server's."""
     time_limits: int = 0
@@ -122,6 +123,24 @@ class Operation:
     def name(self) -> str:
         """The operation's ID: `/frontend/settings` has frontend_settings."""
         return self.operation_id or self.path.partition("{")[0].strip("/").replace("/", "_")
+
+    def __call__(self, method: MethodT) -> MethodT:
+        """Mark a method as the handler, for `operations_of`."""
+        setattr(method, _MARK, self)
+        return method
+
+
+_MARK = "operation"
+
+
+def operations_of(api: object) -> tuple[Operation, ...]:
+    """Return the operations that decorate methods of an API, in their order."""
+    methods = [getattr(api, name) for name in vars(type(api))]
+    return tuple(
+        replace(getattr(method, _MARK), handler=method)
+        for method in methods
+        if hasattr(method, _MARK)
+    )
 
 
 class Endpoint:
@@ -140,7 +159,7 @@ class Endpoint:
         """Handle a request; nothing is sent to a client that disconnected."""
         try:
             body = b""
-            if self._operation.request_model is not None:
+            if self._operation.request is not None:
                 body = await read_body(scope, receive, max_bytes=self._max_body_bytes)
             request = HTTPRequest(scope, body, self._settings, self._clients)
             if is_deepl(self._operation.path):
@@ -150,7 +169,7 @@ class Endpoint:
                 response = await _with_timeout(work, receive, self._timeout_s)
             else:
                 response = await work
-        except ClientDisconnected:
+        except ClientDisconnect:
             return
         except HTTPError as error:
             response = error_response(error, scope["path"])
@@ -199,7 +218,7 @@ async def _with_timeout(work: Awaitable[Response], receive: Receive, seconds: fl
         if not disconnects:  # cancelled by the server, not by the watcher
             raise
         task.uncancel()
-        raise ClientDisconnected from None
+        raise ClientDisconnect from None
     finally:
         watcher.cancel()
 
@@ -212,9 +231,6 @@ async def _cancel_on_disconnect(
     disconnects.append(message)
     task.cancel()
 
-
-QUEUE_STATUSES = (400, 403, 413, 429, 500, 503, 504)
-"""Error statuses of the operations that run a model."""
 
 REFERENCE = "#/components/schemas/{model}"
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
@@ -240,8 +256,8 @@ def openapi_document(operations: Sequence[Operation], languages: LanguageCodes) 
     }
     components = definitions.get("$defs", {})
     for operation in operations:
-        if operation.request_model is not None:
-            name = schemas[operation.request_model, "validation"]["$ref"].rpartition("/")[2]
+        if operation.request is not None:
+            name = schemas[operation.request, "validation"]["$ref"].rpartition("/")[2]
             _add_language_codes(components[name], languages)
     paths: dict[str, JSONObject] = {}
     for operation in operations:
@@ -260,8 +276,8 @@ def _models(operations: Sequence[Operation]) -> list[tuple[type[BaseModel], Json
     """Return every request and response model once."""
     models: list[tuple[type[BaseModel] | None, JsonSchemaMode]] = []
     for operation in operations:
-        models.append((operation.request_model, "validation"))
-        models.append((operation.response_model, "serialization"))
+        models.append((operation.request, "validation"))
+        models.append((operation.response, "serialization"))
         models.append((error_model(operation.path), "serialization"))
     return list(dict.fromkeys((model, mode) for model, mode in models if model is not None))
 
@@ -272,10 +288,6 @@ def _add_language_codes(schema: JsonSchemaValue, languages: LanguageCodes) -> No
         if name in languages:
             null = [None] if "anyOf" in field else []
             field["enum"] = [*languages[name], *null]
-
-
-def _phrase(status: int) -> str:
-    return "Quota Exceeded" if status == QUOTA_EXCEEDED else HTTPStatus(status).phrase
 
 
 def _describe(operation: Operation, schemas: Schemas, languages: LanguageCodes) -> JSONObject:
@@ -289,15 +301,15 @@ def _describe(operation: Operation, schemas: Schemas, languages: LanguageCodes) 
         for name in re.findall(r"{(\w+)}", operation.path)
     ]
     in_query = operation.method in ("GET", "DELETE")
-    if in_query and operation.request_model is not None:
-        parameters += _query_parameters(operation.request_model)
+    if in_query and operation.request is not None:
+        parameters += _query_parameters(operation.request)
     if parameters:
         description["parameters"] = parameters
-    if in_query or operation.request_model is None:
+    if in_query or operation.request is None:
         return description
-    form = _form_schema(operation.request_model)
+    form = _form_schema(operation.request)
     _add_language_codes(form, languages)
-    schema = schemas[operation.request_model, "validation"]
+    schema = schemas[operation.request, "validation"]
     media_types = {"json": [JSON], "file": [MULTIPART], "any": [JSON, FORM, MULTIPART]}
     description["requestBody"] = {
         "required": True,
@@ -343,21 +355,21 @@ def _responses(operation: Operation, schemas: Schemas) -> JSONObject:
         success: JSONObject = {"description": HTTPStatus(operation.success_status).phrase}
         if operation.success_status != HTTPStatus.NO_CONTENT:
             content: JSONObject = {}
-            if operation.response_model is not None:
-                content["schema"] = schemas[operation.response_model, "serialization"]
+            if operation.response is not None:
+                content["schema"] = schemas[operation.response, "serialization"]
             success["content"] = {operation.media_type: content}
         responses[str(operation.success_status)] = success
     error = schemas[error_model(operation.path), "serialization"]
-    statuses = {*(QUEUE_STATUSES if operation.time_limits else operation.error_statuses)}
-    if operation.request_model is not None:
-        statuses.add(415)
+    statuses = {500, *operation.error_statuses}
+    if operation.request is not None:
+        statuses |= {413, 415}
+    if operation.time_limits:
+        statuses |= {400, 403, 429, 503, 504}
     if is_deepl(operation.path):
         statuses |= {403, 429, *((QUOTA_EXCEEDED,) if operation.time_limits else ())}
     for status in sorted(statuses):
-        response: JSONObject = {
-            "description": _phrase(status),
-            "content": {JSON: {"schema": error}},
-        }
+        phrase = "Quota Exceeded" if status == QUOTA_EXCEEDED else HTTPStatus(status).phrase
+        response: JSONObject = {"description": phrase, "content": {JSON: {"schema": error}}}
         if status in (429, QUOTA_EXCEEDED, 503):
             response["headers"] = {
                 "Retry-After": {

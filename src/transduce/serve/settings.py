@@ -103,19 +103,21 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port must be from 0 to 65535, not {self.port}")
-        for name in ("char_limit", "batch_limit", "work_limit", "req_limit", "alternatives_limit"):
-            self._check_minimum(name, NO_LIMIT)
-        self._check_minimum("client_connection_limit", NO_LIMIT)
-        for name in ("queue", "batch_sentences", "body_limit", "connection_limit"):
-            self._check_minimum(name, 1)
-        self._check_minimum("header_limit", 1024)
-        for name in ("wait_ms", "frontend_timeout", "drain_s"):
-            self._check_minimum(name, 0)
+        minima = {
+            **dict.fromkeys(("char_limit", "batch_limit", "work_limit", "req_limit"), NO_LIMIT),
+            **dict.fromkeys(("alternatives_limit", "client_connection_limit"), NO_LIMIT),
+            **dict.fromkeys(("queue", "batch_sentences", "body_limit", "connection_limit"), 1),
+            **dict.fromkeys(("wait_ms", "frontend_timeout", "drain_s"), 0),
+            "header_limit": 1024,
+            "beam": 1,
+        }
+        for name, minimum in minima.items():
+            value = getattr(self, name)
+            if value is not None and not value >= minimum:  # NaN fails the comparison too
+                raise ValueError(f"{name} must be at least {minimum}, not {value}")
         for name in ("time_limit_s", "header_timeout_s", "body_timeout_s", "keep_alive_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        if self.beam is not None:
-            self._check_minimum("beam", 1)
         prefix = self.url_prefix
         if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
             raise ValueError(f"url_prefix must begin with / and not end with it, not {prefix!r}")
@@ -126,11 +128,6 @@ class ServerSettings:
                 raise ValueError(
                     f"trusted_proxies must be IP addresses or networks, not {proxy!r}"
                 ) from None
-
-    def _check_minimum(self, name: str, minimum: int) -> None:
-        value = getattr(self, name)
-        if not value >= minimum:
-            raise ValueError(f"{name} must be at least {minimum}, not {value}")
 
 
 def read_keys(path: Path) -> tuple[APIKey, ...]:

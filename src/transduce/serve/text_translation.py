@@ -215,11 +215,9 @@ def options_for_alternatives(
 
 
 async def offload(size: int, function: Callable[[], T]) -> T:
-    """Run a function on long texts in a thread; on cancellation it ends at its next check.
+    """Run a function on long texts (`size` characters) in a thread.
 
-    Args:
-        size: characters of the texts.
-        function: may call `interruption_point`.
+    On cancellation it ends at its next `interruption_point`.
     """
     if size < LONG_TEXT:
         return function()

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -30,6 +30,9 @@ from transduce.train.events import (
 )
 from transduce.train.step import StepResult
 from transduce.train.time_left import TimeLeft
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 # A spike is a loss _SPIKE times the lowest of the last _RECENT lines, and _RISE nats a token above
 # it: near zero a loss may double and mean nothing.
@@ -286,17 +289,7 @@ def _update_of(line: bytes) -> int | None:
     return update if isinstance(update, int) else None
 
 
-@runtime_checkable
-class _CurveWriter(Protocol):
-    """The part of torch's SummaryWriter that is used."""
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None: ...
-    def flush(self) -> None: ...
-    def close(self) -> None: ...
-
-
-OpenWriter = Callable[[Path, int], _CurveWriter]
-"""Opens a writer on a folder, hiding what an earlier one wrote there from an update on."""
+OpenWriter = Callable[[Path, int], "SummaryWriter"]
 
 
 def check_tensorboard() -> None:
@@ -311,8 +304,8 @@ def check_tensorboard() -> None:
         )
 
 
-def summary_writer(folder: Path, update: int) -> _CurveWriter:
-    """Open torch's own writer."""
+def _summary_writer(folder: Path, update: int) -> "SummaryWriter":
+    """Open a writer on a folder, hiding what an earlier one wrote there from an update on."""
     from torch.utils.tensorboard import SummaryWriter
 
     return SummaryWriter(str(folder), purge_step=update)
@@ -320,7 +313,11 @@ def summary_writer(folder: Path, update: int) -> _CurveWriter:
 
 @contextmanager
 def tensorboard_writer(
-    run: Path, *, wanted: bool, on_event: EventHandler, open: OpenWriter = summary_writer
+    run: Path,
+    *,
+    wanted: bool,
+    on_event: EventHandler,
+    open: "Callable[[Path, int], SummaryWriter]" = _summary_writer,
 ) -> Generator[EventHandler]:
     """Yield an event handler that also draws the curves below `run`, if they are wanted.
 
@@ -336,7 +333,7 @@ def tensorboard_writer(
     if not wanted:
         yield on_event
         return
-    writer: _CurveWriter | None = None
+    writer: SummaryWriter | None = None
 
     def draw(event: Event) -> None:
         nonlocal writer

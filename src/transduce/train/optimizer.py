@@ -20,6 +20,8 @@ from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.precision import choose_precision
 
+Matrices = Float[Tensor, "matrices rows columns"]
+
 QUINTICS = (
     (8.09337, -23.62043, 17.44615),
     (3.63659, -2.72193, 0.53655),
@@ -74,9 +76,7 @@ class Muon(torch.optim.Optimizer):
                 for matrix, move in zip(matrices, moves.to(momenta.dtype), strict=True):
                     matrix.mul_(shrink).sub_(move, alpha=scale)
 
-    def _momenta(
-        self, matrices: Sequence[nn.Parameter], momentum: float
-    ) -> Float[Tensor, "matrices rows columns"]:
+    def _momenta(self, matrices: Sequence[nn.Parameter], momentum: float) -> Matrices:
         """Update every matrix's momentum; return it with Nesterov's look-ahead."""
         lookaheads: list[Tensor] = []
         for matrix in matrices:
@@ -88,9 +88,7 @@ class Muon(torch.optim.Optimizer):
         return torch.stack(lookaheads)
 
 
-def orthogonalise(
-    momenta: Float[Tensor, "matrices rows columns"],
-) -> Float[Tensor, "matrices rows columns"]:
+def orthogonalise(momenta: Matrices) -> Matrices:
     """Bring singular values near 1, if they are at least 1 % of the bound on the largest.
 
     Three matrix polynomials do what took Jordan et al. (2024) five: each has its own coefficients,

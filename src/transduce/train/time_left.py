@@ -11,12 +11,7 @@ class TimeLeft:
     """
 
     def __init__(self, *, updates: int, validate_every: int) -> None:
-        """Start without any measurement.
-
-        Args:
-            updates: of the whole training.
-            validate_every: updates between two validations; the last update has one, too.
-        """
+        """Start without any measurement of a training whose last update is validated, too."""
         self._updates, self._validate_every = updates, validate_every
         self._update_seconds = self._measured_updates = 0.0
         self._validation_seconds = self._validations = 0.0
@@ -38,11 +33,7 @@ class TimeLeft:
         return self._update_seconds >= _FIRST
 
     def after(self, update: int) -> float:
-        """Return the seconds left after an update, before its validation if it has one.
-
-        Args:
-            update: the last one that is done; `add_updates` was called before.
-        """
+        """Return the seconds left after an update, before its validation if it has one."""
         left = self._updates - update
         seconds = left * self._update_seconds / max(self._measured_updates, 1e-9)
         if self._validations and left:

@@ -62,14 +62,7 @@ def attention_json(trace: AttentionTrace) -> str:
     >>> json.loads(attention_json(pair))["cross"]
     [[[[1.0]]]]
     """
-    data: dict[str, object] = {
-        "source": trace.source,
-        "text": trace.text,
-        "source_pieces": trace.source_pieces,
-        "target_pieces": trace.target_pieces,
-        "target_read": trace.target_read,
-        "log_probs": [round(log_prob, 4) for log_prob in trace.log_probs],
-    }
+    data = trace._asdict() | {"log_probs": [round(log_prob, 4) for log_prob in trace.log_probs]}
     kinds = {"encoder": trace.encoder, "decoder": trace.decoder, "cross": trace.cross}
     for kind, layers in kinds.items():
         data[kind] = [
@@ -106,11 +99,12 @@ def attention_figure(trace: AttentionTrace, *, title: str) -> str:
 def attention_svg(trace: AttentionTrace) -> str:
     """Draw the heat map that the figure shows without JavaScript, as an SVG file."""
     title = f"{_default_view(trace)}: {trace.source} → {trace.text}"
-    weights = mean_of_heads(trace.cross[-1])
-    svg = heatmap_svg(
-        trace.target_pieces, trace.source_pieces, weights, title=title, standalone=True
+    rows, columns, weights = (
+        trace.target_pieces,
+        trace.source_pieces,
+        mean_of_heads(trace.cross[-1]),
     )
-    return svg + "\n"
+    return heatmap_svg(rows, columns, weights, title=title, standalone=True) + "\n"
 
 
 def heatmap_svg(
@@ -197,7 +191,17 @@ def word_attention_figure(
 
     def line(name: str, weights: Sequence[float]) -> str:
         sums = [sum(weights[index] for index in word.piece_indices) for word in words]
-        return _word_line(name, words, sums, query=query)
+        shaded = [
+            f'<span class="word{" query" if query in word.piece_indices else ""}" '
+            f'style="--w:{opacity(weight)}" title="{weight:.3f}">{escape(word.text)}</span>'
+            for word, weight in zip(words, sums, strict=True)
+        ]
+        weight, text = max((weight, word.text) for word, weight in zip(words, sums, strict=True))
+        return (
+            f'<div class="sentence"><span class="name">{name}</span> '
+            f'<span class="words">{" ".join(shaded)}</span> '
+            f'<span class="strongest">{escape(text)} {weight:.2f}</span></div>\n'
+        )
 
     means = [
         line(f"Layer {number}", mean_of_heads(heads)[position])
@@ -253,22 +257,6 @@ def mean_of_heads(heads: Sequence[Matrix]) -> list[list[float]]:
 def _default_view(trace: AttentionTrace) -> str:
     layers = len(trace.cross)
     return f"Target → source, layer {layers} of {layers}, mean of {len(trace.cross[-1])} heads"
-
-
-def _word_line(
-    name: str, words: Sequence[WordPieces], weights: Sequence[float], *, query: int | None
-) -> str:
-    shaded = [
-        f'<span class="word{" query" if query in word.piece_indices else ""}" '
-        f'style="--w:{opacity(weight)}" title="{weight:.3f}">{escape(word.text)}</span>'
-        for word, weight in zip(words, weights, strict=True)
-    ]
-    weight, text = max((weight, word.text) for word, weight in zip(words, weights, strict=True))
-    return (
-        f'<div class="sentence"><span class="name">{name}</span> '
-        f'<span class="words">{" ".join(shaded)}</span> '
-        f'<span class="strongest">{escape(text)} {weight:.2f}</span></div>\n'
-    )
 
 
 def strongest(columns: Sequence[str], row: Sequence[float]) -> tuple[str, str]:

@@ -3,12 +3,9 @@
 The style sheets beside this file are embedded in every page. A page follows the reader's light or
 dark scheme and any width; wide content scrolls in its own box.
 
-Charts are inline SVG that follows the page's colours, scheme and width. They are drawn here and not
-by matplotlib: `evaluate --report` and the demo's report need them on a plain install, where
-matplotlib, an optional extra that is slow to import, is missing. A matplotlib SVG also has fixed
-colours and a fixed width; `paper/` uses matplotlib where it reproduces a figure of the paper.
-Horizontal positions are percentages and vertical ones pixels, so that text keeps its size at any
-width; the axis labels lie in the margins.
+Charts are inline SVG that follows the page's colours, scheme and width, drawn without matplotlib,
+which a plain install lacks. Horizontal positions are percentages and vertical ones pixels, so that
+text keeps its size at any width; the axis labels lie in the margins.
 """
 
 import html
@@ -213,7 +210,10 @@ def line_chart(series: Sequence[Series], *, x_label: str, y_label: str, title: s
         y_label: label of the vertical axis.
         title: plain text.
     """
-    lines = [_finite_points(line) for line in series]
+    lines = [
+        [(float(x), float(y)) for x, y in zip(line.x, line.y, strict=True) if math.isfinite(x + y)]
+        for line in series
+    ]
     if not any(lines):
         return _figure(title, "<p>No values.</p>\n")
     x_axis = make_axis([x for line in lines for x, _ in line], extend_to_ticks=False)
@@ -280,16 +280,13 @@ def bar_chart(
             value = float(bars.values[row])
             if math.isfinite(value):
                 name = f"{bars.name}, {label}" if bars.name else label
-                y = top + number * _BAR
+                begin, end = sorted((100 * axis.position(0.0), 100 * axis.position(value)))
+                y, text = top + number * _BAR, _format(value, decimals)
                 marks.append(
-                    _bar(
-                        axis,
-                        value,
-                        y=y,
-                        text=_format(value, decimals),
-                        name=name,
-                        colour=f"s{number % _COLOURS}",
-                    )
+                    f'<rect class="bar s{number % _COLOURS}" x="{begin:.2f}%" y="{y + 1:.1f}" '
+                    f'width="{end - begin:.2f}%" height="{_BAR - 3}">'
+                    f"<title>{escape(name)}: {text}</title></rect>"
+                    + _text(f"{end:.2f}%", y + _BAR / 2 + 4, text, dx=6.0)
                 )
     left = max(map(text_width, labels)) + 14 if side_labels else 14.0
     right = max(text_width(_format(value, decimals)) for value in values) + 8
@@ -297,21 +294,6 @@ def bar_chart(
     key = '<rect class="bar {}" width="12" height="12"/>'
     legend = _legend([bars.name for bars in series], key)
     return _figure(title, legend + _svg(title, marks, margins=margins, height=height))
-
-
-def _finite_points(series: Series) -> list[tuple[float, float]]:
-    points = [(float(x), float(y)) for x, y in zip(series.x, series.y, strict=True)]
-    return [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
-
-
-def _bar(axis: Axis, value: float, *, y: float, text: str, name: str, colour: str) -> str:
-    left, right = sorted((100 * axis.position(0.0), 100 * axis.position(value)))
-    return (
-        f'<rect class="bar {colour}" x="{left:.2f}%" y="{y + 1:.1f}" '
-        f'width="{right - left:.2f}%" height="{_BAR - 3}">'
-        f"<title>{escape(name)}: {text}</title></rect>"
-        + _text(f"{right:.2f}%", y + _BAR / 2 + 4, text, dx=6.0)
-    )
 
 
 def _x_axis_labels(axis: Axis, label: str, *, y: int) -> list[str]:

@@ -444,10 +444,7 @@ def test_there_is_no_average_of_nothing():
         average_weights([])
 
 
-NEWER = (
-    *("activation", "positions", "max_positions", "attention_bias", "output_bias"),
-    "radius",
-)
+NEWER = (*("activation", "positions", "max_positions", "attention_bias", "output_bias"), "radius")
 """Settings of a model that bundles of before do not know."""
 
 

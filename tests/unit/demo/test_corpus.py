@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from transduce.demo.corpus import CorpusSizes, pronoun_in, read_cases, write_corpus
+from transduce.demo.corpus import pronoun_in, read_cases, write_corpus
 from transduce.demo.lexicon import NOUNS
 from transduce.demo.sentences import KINDS, SCENES, sentence
 
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def written(folder: Path) -> CorpusSizes:
+def open_reference(folder: Path) -> int:
     return write_corpus(folder, pairs=401, held_out=53, cases=41, seed=7)
 
 
@@ -94,7 +94,7 @@ def test_sentences_have_4_to_16_words_and_a_mark_at_the_end():
 
 
 def test_the_shares_of_the_kinds_are_hundredths():
-    assert sum(kind.share for kind in KINDS) == 100
+    assert sum(KINDS.values()) == 100
 
 
 def test_a_fifth_of_training_has_it(folder: Path):
@@ -103,9 +103,8 @@ def test_a_fifth_of_training_has_it(folder: Path):
     assert 0.14 < share < 0.26
 
 
-def test_what_was_written_is_counted(written: CorpusSizes):
-    assert written[:4] == (401, 53, 94, 41)
-    assert written.open_reference > 0
+def test_discarded_sentences_are_counted(open_reference: int):
+    assert open_reference > 0
 
 
 def test_no_two_sets_share_both_nouns_and_the_reason(

@@ -375,12 +375,7 @@ def test_a_verb_may_govern_its_object_by_a_preposition():
         "das Bett passte in die Kiste"
     )
     assert (
-        german(
-            replace(
-                clause(bed, "be", "past", car, negated=True),
-                verb=verb("fit into"),
-            )
-        )
+        german(replace(clause(bed, "be", "past", car, negated=True), verb=verb("fit into")))
         == "das Bett passte nicht ins Auto"
     )
     assert german(clause(SHE, "dream of", "past", pony)) == "sie träumte vom Pony"
@@ -492,10 +487,7 @@ def test_a_preposition_governs_its_case_and_swallows_the_article(
 def test_it_takes_the_gender_of_what_it_stands_for(noun: str, expected: str):
     (thing,) = nouns(noun)
     said = Clause(
-        subject=IT[thing.gender],
-        verb=BE,
-        form="past",
-        quality=Quality(adjective("wide"), "too"),
+        subject=IT[thing.gender], verb=BE, form="past", quality=Quality(adjective("wide"), "too")
     )
 
     assert english(said) == "it was too wide"

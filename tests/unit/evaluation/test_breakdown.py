@@ -46,7 +46,7 @@ def test_lines_are_put_together_by_the_length_of_the_source():
 
     assert found.measured == "source"
     assert [(one.words, one.lines) for one in found.lengths] == [
-        *(("0–5", 3), ("6–10", 2), ("11–15", 1), ("41–60", 2), ("61+", 2)),
+        *(("0–5", 3), ("6–10", 2), ("11–15", 1), ("41–60", 2), ("61+", 2))
     ]
 
 
@@ -92,7 +92,7 @@ def test_words_are_classed_by_how_often_training_has_them():
     found = taken_apart(["x"], references=[reference], training=training)
 
     assert [(one.times, one.words) for one in found.frequencies] == [
-        *(("0", 1), ("1", 1), ("2–4", 2), ("5–9", 2), ("10–99", 1), ("100+", 2)),
+        *(("0", 1), ("1", 1), ("2–4", 2), ("5–9", 2), ("10–99", 1), ("100+", 2))
     ]
     assert not found.own_frequencies
 
@@ -250,10 +250,7 @@ def test_one_system_has_no_gains():
 
 @pytest.mark.parametrize(
     ("sources", "message"),
-    [
-        (None, "^system 1 has 2 lines but there are 3 references"),
-        (["a"], "^system 1 has 2 lines"),
-    ],
+    [(None, "^system 1 has 2 lines but there are 3 references"), (["a"], "^system 1 has 2 lines")],
 )
 def test_unequal_numbers_of_lines_name_who(sources: Sequence[str] | None, message: str):
     with pytest.raises(ValueError, match=message):

@@ -294,10 +294,10 @@ def test_lost_text_is_listed_with_its_lines():
     )
 
     assert [(one.kind, one.times, one.lost) for one in found.breakdown.copies] == [
-        *(("code", 2, (2,)), ("number", 2, (1,))),
+        *(("code", 2, (2,)), ("number", 2, (1,)))
     ]
     assert [(one.line, one.text) for one in found.breakdown.faults[0].lost] == [
-        *((1, "max_rows"), (2, "{key}"), (2, "30")),
+        *((1, "max_rows"), (2, "{key}"), (2, "30"))
     ]
     assert "Lost by mine" in to_html(found)
     assert "Copied text" not in to_html(reported(["a"], references=["a"], sources=["b"]))
@@ -320,7 +320,7 @@ def test_scores_by_origin():
     found = build_report(SystemOutput(System("mine", OURS)), REFERENCES, origins=origins)
 
     assert [(one.origin, one.lines) for one in found.breakdown.origins] == [
-        *(("news", 1), ("manual", 22)),
+        *(("news", 1), ("manual", 22))
     ]
     assert found.breakdown.origins[0].bleu == pytest.approx((bleu(OURS[:1], REFERENCES[:1]).value,))
     assert "By origin" in to_html(found)

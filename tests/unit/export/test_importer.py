@@ -15,7 +15,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.export.importer import import_marian
-from transduce.export.marian import write_marian
+from transduce.export.marian import write_huggingface, write_marian
 from transduce.inference.translator import Translator
 from transduce.model.layers import sinusoids
 from transduce.pipeline.finetune import tokenizer_settings
@@ -108,6 +108,38 @@ def test_embeddings_that_are_not_scaled_give_the_same_logits(foreign: Bundle, fo
     torch.testing.assert_close(logits(import_marian(folder)), logits(foreign))
 
 
+@pytest.mark.parametrize("biases", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_pre_norm_model_comes_back(tmp_path: Path, biases: bool, scaled: bool):
+    tokenizer = one_vocabulary()
+    config = replace(CONFIG, norm="pre", attention_bias=biases, output_bias=biases)
+    bundle = bundle_of(replace(config, vocab_size=tokenizer.vocab_size), tokenizer)
+    folder = tmp_path / "pegasus"
+    write_huggingface(bundle, folder)
+    (folder / "manifest.json").unlink()
+
+    def unscale(held: dict[str, Tensor]) -> None:
+        held[EMBEDDING] *= 12**0.5
+        for part in ("weight", "bias"):
+            held[f"model.decoder.layer_norm.{part}"] /= 12**0.5
+
+    if not scaled:
+        edit_weights(folder, unscale)
+        edit_json(folder, "config", scale_embedding=False)
+
+    back = import_marian(folder)
+
+    assert back.model.config.norm == "pre"
+    assert back.model.config.attention_bias == biases
+    torch.testing.assert_close(logits(back), logits(bundle))
+
+
+def test_a_pegasus_model_with_post_norm_is_refused(foreign: Bundle, folder: Path):
+    edit_json(folder, "config", model_type="pegasus")
+
+    assert "normalize_before false" in refusal(folder)
+
+
 def test_ids_are_put_into_our_order(foreign: Bundle, folder: Path):
     """As if EOS were 9, UNK 3 and PAD 5 over there."""
     size = foreign.tokenizer.vocab_size
@@ -195,10 +227,7 @@ def test_an_import_costs_nobody_a_random_number(folder: Path):
         ({"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings false"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings false"),
         ({"decoder_vocab_size": 7}, "decoder_vocab_size 7 but vocab_size"),
-        (
-            {"decoder_attention_heads": 6},
-            "encoder_attention_heads 3 but decoder_attention_heads 6",
-        ),
+        ({"decoder_attention_heads": 6}, "encoder_attention_heads 3 but decoder_attention_heads 6"),
         ({"decoder_ffn_dim": 19}, "encoder_ffn_dim 17 but decoder_ffn_dim 19"),
         ({"decoder_start_token_id": 0}, "decoder_start_token_id 0 but pad_token_id"),
         ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "not divisible by 5 heads"),

@@ -118,7 +118,7 @@ def test_another_program_is_named_only_where_it_can_express_the_model(
 
     with pytest.raises(ValueError, match=r"^Marian cannot") as refusal:
         write_marian(bundle, tmp_path / "marian")
-    assert ("export to ctranslate2" in str(refusal.value)) == advised
+    assert ("export to huggingface" in str(refusal.value)) == advised
 
 
 def test_everything_else_can_be_expressed(bundle: Bundle):

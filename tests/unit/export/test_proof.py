@@ -15,7 +15,7 @@ from transduce.export.proof import (
     missing_packages,
     prove_argos,
     prove_ctranslate2,
-    prove_marian,
+    prove_huggingface,
 )
 from transduce.inference.engines.ct2_model import write_ctranslate2
 
@@ -72,7 +72,7 @@ def test_without_the_other_program_there_is_no_proof(
 ):
     monkeypatch.setattr("transduce.export.proof.find_spec", lambda name: None)
 
-    for prove in (prove_marian, prove_ctranslate2, prove_argos):
+    for prove in (prove_huggingface, prove_ctranslate2, prove_argos):
         assert "pip install" in prove(plain, tmp_path, ["a"]).not_made
 
 

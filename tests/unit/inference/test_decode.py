@@ -510,11 +510,7 @@ def test_an_end_that_comes_too_early_closes_no_term(
 
 
 def test_a_loop_behind_a_term_is_searched_again_behind_it(
-    tokenizer: Tokenizer,
-    request_: Request,
-    looks: Looks,
-    untrained: Transformer,
-    ours: TorchEngine,
+    tokenizer: Tokenizer, request_: Request, looks: Looks, untrained: Transformer, ours: TorchEngine
 ):
     looks({"Buch": 2})
 
@@ -536,11 +532,7 @@ def test_a_loop_behind_a_term_is_searched_again_behind_it(
 
 
 def test_the_translation_that_is_agreed_on_says_the_terms(
-    tokenizer: Tokenizer,
-    request_: Request,
-    looks: Looks,
-    untrained: Transformer,
-    ours: TorchEngine,
+    tokenizer: Tokenizer, request_: Request, looks: Looks, untrained: Transformer, ours: TorchEngine
 ):
     looks({"Buch": 2})
 

@@ -100,9 +100,5 @@ def test_a_blank_beginning_is_none(tokenizer: Tokenizer):
 def test_a_term_that_the_vocabulary_cannot_write_is_refused_by_name(tokenizer: Tokenizer):
     with pytest.raises(ValueError, match=r"^the term ball → ☃ cannot be applied"):
         build_requests(
-            ["a ball"],
-            [""],
-            config=CONFIG,
-            tokenizer=tokenizer,
-            glossary=(Term("ball", "☃"),),
+            ["a ball"], [""], config=CONFIG, tokenizer=tokenizer, glossary=(Term("ball", "☃"),)
         )

@@ -137,14 +137,7 @@ def test_a_term_counts_though_a_longer_word_begins_with_it_before(tokenizer: Tok
 
 @pytest.mark.parametrize(
     ("behind", "ends"),
-    [
-        ([], True),
-        (["</s>"], True),
-        (["▁und"], True),
-        ([","], True),
-        (["e"], False),
-        (["2"], False),
-    ],
+    [([], True), (["</s>"], True), (["▁und"], True), ([","], True), (["e"], False), (["2"], False)],
 )
 def test_a_word_ends_before_a_blank_a_mark_and_the_end(behind: list[str], ends: bool):
     assert is_word_end(behind) == ends

@@ -56,9 +56,7 @@ def test_the_model_reads_placeholders_and_the_text_comes_back(protecting: Tokeni
     assert protecting.decode(translation.ids) == SENTENCE, "ids spell the text, too"
 
 
-def test_a_translation_that_lost_a_placeholder_is_made_again_from_plain_text(
-    protecting: Tokenizer,
-):
+def test_a_translation_that_lost_a_placeholder_is_made_again_from_plain_text(protecting: Tokenizer):
     translator, engine = translator_of(
         protecting, lambda ids: [id for id in ids if id not in protecting.placeholders]
     )

@@ -70,7 +70,7 @@ def test_all_weights_have_names_that_say_where_they_are(tiny: Transformer):
             "cross_attention_norm",
             "feed_forward",
             "feed_forward_norm",
-        ),
+        )
     }
 
 

@@ -18,11 +18,7 @@ def write(folder: Path, pairs: list[Pair]) -> list[str]:
         lines = [getattr(pair, side) for pair in pairs]
         (folder / f"train.{side}").write_text("\n".join(lines) + "\n")
     names = [f"train.{side}" for side in Pair._fields]
-    return [
-        f"data.folder={str(folder)!r}",
-        f"data.train={names}",
-        "tokenizer.vocab_size=120",
-    ]
+    return [f"data.folder={str(folder)!r}", f"data.train={names}", "tokenizer.vocab_size=120"]
 
 
 def prepared(folder: Path, pairs: list[Pair], *settings: str) -> tuple[Prepared, str]:

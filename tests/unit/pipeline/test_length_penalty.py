@@ -101,10 +101,7 @@ class End:
 
 @pytest.fixture
 def end(
-    undecided: Transformer,
-    tokenizer: Tokenizer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    undecided: Transformer, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., End]:
     """The end of a run whose validation pairs a length penalty of 1.4 translates perfectly."""
     monkeypatch.setattr(length_penalty, "_FEWEST", 14)

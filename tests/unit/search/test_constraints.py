@@ -142,11 +142,7 @@ def test_a_prefix_may_repeat_itself_and_counts_as_said():
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_sentence_with_wishes_fares_the_same_alone_and_among_others(seed: int, beam: int):
-    requests = [
-        Request((), prefix=(A, C, B)),
-        Request(()),
-        Request((), prefix=(C,)),
-    ]
+    requests = [Request((), prefix=(A, C, B)), Request(()), Request((), prefix=(C,))]
     limits, constraints = (7, 5, 6), DecodingConstraints(no_repeat=3, min_length=2)
     logits = random_logits(seed)
 

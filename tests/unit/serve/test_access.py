@@ -72,9 +72,7 @@ def test_a_public_server_answers_to_every_name_and_page(serve: Serve) -> None:
 
 def test_a_public_server_can_be_restricted(serve: Serve) -> None:
     settings = ServerSettings(
-        host="0.0.0.0",
-        allow_hosts=("mt.example",),
-        allow_origins=("https://mt.example",),
+        host="0.0.0.0", allow_hosts=("mt.example",), allow_origins=("https://mt.example",)
     )
     served = serve("en-de", settings=settings)
     served.told = UNDOCUMENTED

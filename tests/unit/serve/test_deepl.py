@@ -365,7 +365,7 @@ def test_a_document_that_fails_says_why(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("wish", "name", "named"),
     [
-        ({}, "a.docx", "Invalid file"),
+        ({}, "a.exe", "Invalid file"),
         ({"output_format": "html"}, "a.txt", "'output_format'"),
         ({"target_lang": "ZZ"}, "a.txt", "'target_lang'"),
         ({"formality": "more"}, "a.txt", "'formality'"),

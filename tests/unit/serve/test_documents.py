@@ -1,6 +1,7 @@
 """Documents: translated whole, kept for a while, found by their name alone."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,8 +158,7 @@ def test_a_full_queue_makes_a_document_wait(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["none.txt", "%2e%2e%2fpyproject.toml", "..%5cx", "%00", "a" * 9999],
+    "name", ["none.txt", "%2e%2e%2fpyproject.toml", "..%5cx", "%00", "a" * 9999]
 )
 def test_other_paths_lead_nowhere(served: Served, name: str) -> None:
     error(served.ask("GET", f"/download_file/{name}"), 404)
@@ -193,7 +193,6 @@ def test_documents_go_after_a_while(store: DocumentStore) -> None:
         return before, store.get(name)
 
     assert asyncio.run(go()) == (b"x", None)
-    assert list(store.directory.iterdir()) == []
 
 
 def test_the_oldest_document_goes_where_there_are_too_many(store: DocumentStore) -> None:
@@ -202,18 +201,29 @@ def test_the_oldest_document_goes_where_there_are_too_many(store: DocumentStore)
         return [store.get(name) for name in names]
 
     assert asyncio.run(go()) == [None, b"1", b"2", b"3"]
-    assert len(list(store.directory.iterdir())) == 3
 
 
 def test_at_the_end_nothing_is_left(store: DocumentStore) -> None:
-    async def go() -> Path:
-        store.put("a.txt", b"x")
-        return store.directory
+    async def go() -> str:
+        return store.put("a.txt", b"x")
 
-    folder = asyncio.run(go())
+    name = asyncio.run(go())
     store.close()
 
-    assert not folder.exists()
+    assert store.get(name) is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there the file has a name while it is open")
+def test_a_killed_server_leaves_no_document(
+    store: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    async def go() -> tuple[bytes | None, list[Path]]:
+        name = store.put("a.txt", b"x")
+        return store.get(name), list(tmp_path.iterdir())
+
+    assert asyncio.run(go()) == (b"x", [])
 
 
 def test_a_document_does_not_keep_a_text_waiting(served: Served) -> None:
@@ -233,22 +243,3 @@ def test_a_document_does_not_keep_a_text_waiting(served: Served) -> None:
             return waited
 
     assert asyncio.run(go()) < 2.0
-
-
-def test_a_start_deletes_what_a_killed_server_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    left = tmp_path / "transduce-serve-killed"
-    left.mkdir()
-    (left / "secret.txt").write_text("a translation")
-    (tmp_path / "transduce-serve-killed.lock").touch()
-    running = DocumentStore()
-
-    started = DocumentStore()
-
-    assert not left.exists()
-    assert running.directory.is_dir()
-    running.close()
-    started.close()
-    assert list(tmp_path.iterdir()) == []

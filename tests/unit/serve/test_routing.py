@@ -135,17 +135,3 @@ def test_what_is_no_file_of_the_page_is_404(served: Served, name: str) -> None:
 
     assert said.status_code == 404
     assert said.json() == {"error": "Not Found"}
-
-
-def test_the_reference_for_readers_names_every_operation_and_field(
-    served: Served, document: Document
-) -> None:
-    response = served.ask("GET", "/docs")
-
-    assert response.headers["content-type"].startswith("text/html")
-    assert "script" not in response.headers["content-security-policy"]
-    for path, methods in document["paths"].items():
-        for method in methods:
-            assert f"<code>{method.upper()} {path}</code>" in response.text
-    cells = ("alternatives", "integer", "0")
-    assert "".join(f'<td dir="auto">{cell}</td>' for cell in cells) in response.text

@@ -84,9 +84,7 @@ def test_a_group_that_is_full_leaves_nothing(tmp_path: Path):
     assert free_memory(root) == 0
 
 
-def test_a_device_has_what_it_has_left_and_what_torch_holds_unused(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_a_device_has_what_it_has_left_and_what_torch_holds_unused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (5_000, 9_999))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 700)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 300)

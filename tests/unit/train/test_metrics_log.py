@@ -16,12 +16,7 @@ from transduce.train.metrics_log import MetricsLog
 from transduce.train.step import StepResult
 
 FOUND = Validated(
-    update=4,
-    loss=1.5,
-    perplexity=math.exp(1.5),
-    bleu=12.5,
-    signature="a signature",
-    best=True,
+    update=4, loss=1.5, perplexity=math.exp(1.5), bleu=12.5, signature="a signature", best=True
 )
 
 

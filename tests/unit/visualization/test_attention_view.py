@@ -70,7 +70,7 @@ def test_a_map_says_each_weight_and_whose_it_is():
     found = cells(heatmap_svg(["a", "b"], ["c", "d"], [[0.25, 0.75], [1.0, 0.0]], title="t") + "\n")
 
     assert [cell[0].text for cell in found] == [
-        *("a → c  0.250", "a → d  0.750", "b → c  1.000", "b → d  0.000"),
+        *("a → c  0.250", "a → d  0.750", "b → c  1.000", "b → d  0.000")
     ]
 
 

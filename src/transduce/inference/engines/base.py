@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypedDict, Unpack, runtime_checkable
 
 from transduce.bundle.bundle import Bundle
 from transduce.inference.engines.ct2_engine import Ct2Engine
@@ -20,6 +20,22 @@ from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request,
 from transduce.search.hypothesis import Hypothesis
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
+
+
+class EngineOptions(TypedDict, total=False):
+    """How a model is run: the options of `Translator.load`, `from_bundle` and `select_engines`."""
+
+    engine: EngineName
+    """"auto", the default, is CTranslate2 where it supports the model, with torch for requests that
+    it does not support; a name selects that engine only."""
+    compute_type: str
+    """Number format of CTranslate2. Only float32, the default, gives the same translations as
+    torch; "int8" or "auto" is faster. With engine "torch": float32 or bfloat16."""
+    plan: Plan | None
+    """Workers and threads of CTranslate2; None, the default, measures them."""
+    shortlist: Path | None
+    """File with the target pieces that CTranslate2 may generate; requests that it does not support
+    are decoded by torch without it. None, the default, is all."""
 
 
 @runtime_checkable  # the shape checks of the tests use isinstance
@@ -87,31 +103,23 @@ class EngineSelection(NamedTuple):
 def select_engines(
     bundle: Bundle,
     *,
-    engine: EngineName = "auto",
     device: str = "cpu",
-    compute_type: str = "float32",
-    plan: Plan | None = None,
-    shortlist: Path | None = None,
     cache: Cache | None = None,
+    **options: Unpack[EngineOptions],
 ) -> EngineSelection:
     """Select the engines for a model.
 
     Args:
         bundle: the model, on `device`.
-        engine: "auto" is CTranslate2 where it supports the model, with torch for requests that it
-            does not support; a name selects that engine only.
-        device: where to compute; "auto" uses CTranslate2 on "cpu" only.
-        compute_type: number format of CTranslate2. Only float32, the default, gives the same
-            translations as torch; "int8" or "auto" is faster. With engine "torch": float32 or
-            bfloat16.
-        plan: workers and threads of CTranslate2; None measures them.
-        shortlist: file with the target pieces that CTranslate2 may generate; requests that it does
-            not support are decoded by torch without it.
+        device: where to compute; engine "auto" uses CTranslate2 on "cpu" only.
         cache: where the converted model is kept; None is the user's.
+        options: see `EngineOptions`.
 
     Raises:
         ValueError: if the engine or compute type named is unknown or unavailable.
     """
+    engine, compute_type = options.get("engine", "auto"), options.get("compute_type", "float32")
+    plan, shortlist = options.get("plan"), options.get("shortlist")
     if engine not in ("auto", "torch", "ctranslate2"):
         raise ValueError(f"there is no engine {engine!r}: choose auto, torch or ctranslate2")
     if engine == "torch":

@@ -177,11 +177,7 @@ class Ct2Engine:
     ) -> list[list[Hypothesis]]:
         """Search the translations of some sentences; see `Engine.search`.
 
-        Args:
-            requests: the sentences.
-            config: beam size, α and the length limit.
-            constraints: the call's constraints.
-            token_scores: whether to score the output in a second pass.
+        Token scores are computed in a second pass.
 
         Raises:
             ValueError: for unsupported options, or if the logits are NaN or infinite.

@@ -104,13 +104,7 @@ class TorchEngine:
     def unsupported_reason(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> str:
-        """Return an empty string: everything is supported.
-
-        Args:
-            requests: ignored, like all others.
-            config: ignored.
-            constraints: ignored.
-        """
+        """Return an empty string: everything is supported."""
         return ""
 
     @torch.inference_mode()
@@ -125,12 +119,6 @@ class TorchEngine:
         """Search the translations of one batch; see `Engine.search`.
 
         Token scores cost nothing here and are always returned. Training mode is restored.
-
-        Args:
-            requests: the sentences.
-            config: beam size, α and the length limit.
-            constraints: the call's constraints.
-            token_scores: ignored.
         """
         jobs = [
             _Job(part, config, constraints)

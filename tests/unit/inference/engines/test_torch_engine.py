@@ -122,11 +122,7 @@ def two(untrained: Transformer, tokenizer: Tokenizer) -> TorchEngine:
 
 
 def test_what_is_wished_comes_about(engine: TorchEngine):
-    requests = [
-        Request((5, 7, 11), prefix=PREFIX),
-        Request((13, 2)),
-        Request((3,)),
-    ]
+    requests = [Request((5, 7, 11), prefix=PREFIX), Request((13, 2)), Request((3,))]
     constraints = DecodingConstraints(no_repeat=2, min_length=3, max_length=11)
 
     found = engine.search(requests, SearchConfig(beam=3), constraints)
