@@ -126,7 +126,7 @@ def test_a_corpus_in_latin_1_is_refused_with_the_way_to_convert_it(
         (("train", "table3-z9"), "table3- with a row of the paper's Table 3 (base, a1, "),
         (("translate", "m", "--beam", "x"), "'--beam': not a whole number (try `transduce"),
         (("translate", "m", "--alpha", "x"), "'--alpha': not a number (try `transduce"),
-        (("translate", "m", "--format", "docx"), "'--format': 'docx' is not one of 'lines', "),
+        (("translate", "m", "--format", "doc"), "--format must be one of lines, text, html, "),
     ],
 )
 def test_a_wrong_value_is_refused_in_plain_words(

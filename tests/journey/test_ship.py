@@ -37,7 +37,7 @@ def test_marian_refuses_by_name_what_it_cannot_express(
     said = transduce("export", run.folder, "--to", "marian", "--out", tmp_path / "m")
 
     assert pre_norm
-    refuses(said, 'model.norm "pre"', "ctranslate2 instead")
+    refuses(said, 'model.norm "pre"', "huggingface instead")
     assert not (tmp_path / "m").exists()
 
 
