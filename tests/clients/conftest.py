@@ -63,9 +63,8 @@ def address() -> Iterator[str]:
         translator.confidence = bundle.confidence
         ways.append(direction_of(bundle, translator, settings))
     registry = ModelRegistry(ways)
-    server = uvicorn.Server(
-        uvicorn.Config(make_app(registry, settings), log_config=None, lifespan="off")
-    )
+    app = make_app(registry, settings)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
@@ -76,6 +75,7 @@ def address() -> Iterator[str]:
         server.should_exit = True
         thread.join()
     registry.close()
+    app.state.document_store.close()
 
 
 @pytest.fixture(scope="session")
