@@ -38,7 +38,7 @@ Open = Callable[..., "Page"]
 
 
 @pytest.fixture(scope="session")
-def address() -> Iterator[str]:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a server listens, as `transduce serve` makes one."""
     try:
         import uvicorn
@@ -53,7 +53,13 @@ def address() -> Iterator[str]:
     model = made(replace(SHAPE, vocab_size=tokenizer.vocab_size, decoder_layers=2)).eval()
     with torch.no_grad():
         model.embedding.weight *= 3.0  # it prefers some pieces clearly
-    settings = ServerSettings(char_limit=500, frontend_timeout=50, quiet=True, explorer=True)
+    settings = ServerSettings(
+        char_limit=500,
+        frontend_timeout=50,
+        quiet=True,
+        explorer=True,
+        memory=tmp_path_factory.mktemp("memory") / "memory.db",
+    )
     worth = Calibration(log_probs=(-9.0, 0.0), worth=(0.0, 1.0), observations=100)
     ways: list[Direction] = []
     for pair in (("en", "de"), ("de", "en")):

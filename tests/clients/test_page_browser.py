@@ -384,3 +384,34 @@ def test_the_sentence_can_be_explored_in_every_number(open_page: Open, address: 
     page.locator("#q").fill("a dog")
     page.locator("#explorer-part").select_option("encoder")
     expect(page).not_to_have_url(re.compile("sentence"))
+
+
+def test_a_correction_is_sent_and_given_back(open_page: Open, address: str):
+    page = open_page(at(address, "a small boat sails."))
+    page.get_by_role("button", name="Correct").click()
+    editor = page.get_by_label("Correct translation")
+    expect(editor).to_have_value(translation(page, address, "a small boat sails.")["text"])
+
+    editor.fill("Ein kleines Boot segelt.")
+    page.get_by_role("button", name="Send correction").click()
+
+    shows(page, "Ein kleines Boot segelt.")
+    expect(page.locator("#state")).to_have_text("The correction is stored.")
+    expect(page.locator("#notes")).to_have_text("From the translation memory, not from the model.")
+    expect(editor).to_be_hidden()
+    page.get_by_label("Text to translate").fill("the dog runs. a small boat sails.")
+    expect(page.locator("#output")).to_contain_text("Ein kleines Boot segelt.")
+    expect(page.locator("#notes")).to_contain_text(
+        "1 of 2 sentences come from the translation memory"
+    )
+
+
+def test_a_correction_is_cancelled_with_escape(open_page: Open, address: str):
+    page = open_page(at(address))
+    page.get_by_role("button", name="Correct").click()
+    page.get_by_label("Correct translation").fill("no")
+
+    page.keyboard.press("Escape")
+
+    shows(page, translation(page, address)["text"])
+    expect(page.get_by_role("button", name="Correct")).to_be_focused()

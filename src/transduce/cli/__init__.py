@@ -5,6 +5,7 @@ rest of transduce when they are called, so that `--help` does not wait for torch
 """
 
 from transduce.cli import (
+    adapt,
     alternatives,
     average,
     calibrate,
@@ -32,7 +33,8 @@ from transduce.cli.entry import main
 __all__ = ["main"]
 
 _HELP_ORDER = (
-    *(demo.demo, check.check, prepare.prepare, train.train, average.average, distill.distill),
+    *(demo.demo, check.check, prepare.prepare, train.train, average.average),
+    *(adapt.adapt, distill.distill),
     *(translate.translate, alternatives.alternatives, score.score, evaluate.evaluate),
     *(compare.compare, calibrate.calibrate, serve.serve, view.view, export.export),
     *(import_.import_, relabel.relabel, doctor.doctor),

@@ -146,6 +146,15 @@ def serve(
     url_prefix: Annotated[
         str, typer.Option(envvar="LT_URL_PREFIX", help="Path under which everything is served.")
     ] = _DEFAULTS.url_prefix,
+    memory: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="LT_MEMORY",
+            metavar="STORE",
+            help="Take texts from this translation memory, and store corrections in it "
+            "(POST /suggest, page).",
+        ),
+    ] = None,
     explorer: Annotated[
         bool,
         typer.Option(
@@ -173,12 +182,14 @@ def serve(
 ) -> None:
     """Serve models over HTTP: LibreTranslate's API, DeepL's API and a web page.
 
-    The first SIGINT, SIGTERM or SIGHUP finishes accepted requests and exits with 0.
+    A model that takes the place of another, as by `transduce adapt`, is loaded while requests are
+    answered. The first SIGINT, SIGTERM or SIGHUP finishes accepted requests and exits with 0.
 
     Examples:
 
     \b
       transduce serve runs/mine
+      transduce serve runs/mine --memory corrections.db
       transduce serve runs/en-de runs/de-en --host 0.0.0.0 --char-limit 5000 --api-keys keys.txt
       curl -d q="A dog runs." -d source=en -d target=de localhost:5000/translate
     """
@@ -208,6 +219,7 @@ def serve(
         allow_hosts=tuple(host.lower() for host in allow_host or ()),
         allow_origins=tuple(allow_origin or ()),
         url_prefix=url_prefix,
+        memory=memory,
         explorer=explorer,
         disable_web_ui=disable_web_ui,
         get_api_key_link=get_api_key_link,

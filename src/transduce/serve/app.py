@@ -393,14 +393,15 @@ def _page_operations() -> list[Operation]:
 
 def _explorer_operation(registry: ModelRegistry, beam: int | None) -> Operation:
     """Return the operation of the models' exported pages, each made at its first request."""
-    responses: dict[str, Response] = {}
+    responses: dict[str, tuple[str, Response]] = {}  # with the SHA-256 of the weights
 
     async def handler(request: HTTPRequest) -> Response:
         name: str = request.path_params["direction"]
         directions = {direction.name: direction for direction in registry.directions}
         if name not in directions:
             raise HTTPError(404, "Not Found")
-        if name not in responses:
+        weights = directions[name].sha256
+        if name not in responses or responses[name][0] != weights:
             search = directions[name].translator.search
             bundle = replace(
                 directions[name].bundle, search=replace(search, beam=beam or search.beam)
@@ -410,8 +411,9 @@ def _explorer_operation(registry: ModelRegistry, beam: int | None) -> Operation:
             except ValueError as error:
                 raise HTTPError(404, f"{name} cannot be shown: {error}") from None
             # Its own policy, by hashes, is in the page.
-            responses[name] = _page_response(page.encode(), HTML, policy="frame-ancestors 'none'")
-        return _revalidated(request, responses[name])
+            response = _page_response(page.encode(), HTML, policy="frame-ancestors 'none'")
+            responses[name] = (weights, response)
+        return _revalidated(request, responses[name][1])
 
     return Operation(
         "GET",

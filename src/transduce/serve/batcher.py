@@ -249,7 +249,8 @@ class Batcher:
         """
         self.on_batch: Callable[[BatchStats], None] = lambda stats: None
         """Called by the worker thread after each batch."""
-        self._translator = translator
+        self.translator = translator
+        """May be replaced at any time; a batch is computed by one translator."""
         self._wait_s, self._max_sentences, self._max_queue = wait_s, max_sentences, max_queue
         self._changed = threading.Condition()
         self._queue: deque[BatchJob] = deque()
@@ -442,7 +443,8 @@ class Batcher:
             first.function_called = True
             return
         sentences = [sentence for part in batch for sentence in part.sentences]
-        translations = self._translator.decode(
+        translator = self.translator
+        translations = translator.decode(
             [sentence.text for sentence in sentences],
             beam=first.options.beam,
             alpha=first.options.alpha,
@@ -454,7 +456,7 @@ class Batcher:
         alignments: list[str] = []
         for sentence, translation in zip(sentences, translations, strict=True):
             interruption_point()
-            alignments.append(self._translator.alignment(translation) if sentence.align else "")
+            alignments.append(translator.alignment(translation) if sentence.align else "")
         results = map(SentenceResult, translations, alignments)
         for part in batch:
             part.job.results.extend(islice(results, part.size))

@@ -4,6 +4,8 @@ Paths, field names, statuses and messages are LibreTranslate's. A request is JSO
 kind, or a query string.
 """
 
+import asyncio
+import hashlib
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -11,6 +13,7 @@ from pydantic import Field, RootModel
 from starlette.responses import Response
 
 from transduce.documents.registry import SUFFIXES
+from transduce.memory.store import Entry
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import (
     AUTO,
@@ -50,12 +53,23 @@ class DetectRequest(LenientModel):
 
 
 class SuggestRequest(LenientModel):
-    """A suggested translation."""
+    """A correction of a translation."""
 
-    q: str = ""
-    s: str = ""
-    source: str = ""
-    target: str = ""
+    q: str = Field(min_length=1)
+    """The source text."""
+    s: str = Field(min_length=1)
+    """Its correct translation."""
+    source: str = Field(min_length=1)
+    """Code of the source language."""
+    target: str = Field(min_length=1)
+    """Code of the target language."""
+    api_key: str = ""
+
+
+class SuggestResponse(StrictModel):
+    """The correction is stored."""
+
+    success: Literal[True]
 
 
 class TranslateResponse(StrictModel):
@@ -128,7 +142,7 @@ class LibreTranslateAPI:
                 frontendTimeout=settings.frontend_timeout,
                 keyRequired=bool(settings.keys),
                 language=DefaultLanguages(source=first.source, target=first.target),
-                suggestions=False,
+                suggestions=settings.memory is not None,
                 supportedFilesFormat=list(SUFFIXES),
             )
         )
@@ -197,10 +211,34 @@ class LibreTranslateAPI:
         """Check that the server is running."""
         return json_response(HealthResponse(status="ok"))
 
-    @Operation("POST", "/suggest", request=SuggestRequest, error_statuses=(403,), can_succeed=False)
+    @Operation(
+        "POST",
+        "/suggest",
+        request=SuggestRequest,
+        response=SuggestResponse,
+        error_statuses=(400, 403, 429),
+    )
     async def suggest(self, request: HTTPRequest) -> Response:
-        """Suggestions are disabled on this server."""
-        raise HTTPError(403, "Suggestions are disabled on this server.")
+        """Store a correction in the translation memory."""
+        data = request.data()
+        request.authorize(data.value("api_key"))
+        source, target = required_text(data, "source"), required_text(data, "target")
+        direction = self._registry.find(source, target)
+        memory = direction.memory
+        if memory is None:
+            raise HTTPError(403, "Suggestions are disabled on this server.")
+        text, correction = request.check_texts([required_text(data, "q"), required_text(data, "s")])
+        key = request.api_key
+        entry = Entry(
+            source=text,
+            target=correction,
+            source_lang=direction.source.code,
+            target_lang=direction.target.code,
+            user=hashlib.sha256(key.encode()).hexdigest()[:16] if key else "",
+            model=direction.sha256,
+        )
+        await asyncio.to_thread(memory.add, [entry])
+        return json_response(SuggestResponse(success=True))
 
     def _alternatives(self, data: RequestData) -> int:
         value = data.value("alternatives")

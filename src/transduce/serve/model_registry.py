@@ -10,7 +10,7 @@ import asyncio
 import re
 import threading
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from transduce.bundle.bundle import Bundle
+from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
 from transduce.data.config import Languages
 from transduce.inference.engines.base import EngineName
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.translator import Translator
+from transduce.io.atomic_folder import folder_identity, sha256
+from transduce.memory.store import TranslationMemory
 from transduce.serve.batcher import Batcher
 from transduce.serve.errors import HTTPError
-from transduce.serve.routing import StrictModel
+from transduce.serve.routing import LOG, StrictModel
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ _DIRECTION = re.compile("({0})[-:]({0})".format("[a-z]+(?:-[A-Z][A-Za-z]+)?"))
 _NO_TEXT = re.compile(r"</?[A-Za-z][^<>]*>|&\w{1,20};|\w{2,8}://\S+|\S+@\S+|\{\w*\}|%\w")
 _CERTAIN, _LETTERS = 90.0, 24
 """Confidence and letters from which a text is taken to be in another language than a source."""
+_WATCH_S = 2.0  # between looks at the models' folders
 _REMEDY = "name the source language, or have the operator pip install 'transduce[detect]'"
 
 
@@ -155,6 +158,9 @@ class Direction:
     translator: Translator
     bundle: Bundle
     batcher: Batcher
+    memory: TranslationMemory | None = None
+    sha256: str = ""
+    """Of the model's weights."""
 
 
 class ModelRegistry:
@@ -164,6 +170,7 @@ class ModelRegistry:
         """Store the directions, one per pair of languages, in the order of listing."""
         assert directions, "at least one direction is required"
         self.directions = tuple(directions)
+        self.watcher: ModelWatcher | None = None
         self.detector = LanguageDetector(
             [language.code for language in self.sources()],
             [language.code for language in self.targets()],
@@ -238,8 +245,12 @@ class ModelRegistry:
 
     def close(self) -> None:
         """Finish the accepted requests and end the worker threads."""
+        if self.watcher:
+            self.watcher.close()
         for way in self.directions:
             way.batcher.close()
+            if way.memory:
+                way.memory.close()
 
     def language(self, code: str) -> Language:
         """Return a loaded language.
@@ -280,6 +291,17 @@ def load_models(
     pending = [parse_direction(text) for text in languages]
     paths: dict[tuple[str, str], Path] = {}
     directions: list[Direction] = []
+    watcher = ModelWatcher(models)
+
+    def load_translator(bundle: Bundle) -> Translator:
+        translator = Translator.from_bundle(
+            bundle, engine=engine, compute_type=compute_type, plan=plan
+        )
+        max_source = min(translator.search.max_source, _trained_length(bundle))
+        translator.search = replace(translator.search, max_source=max_source)
+        translator.decode(["a"], beam=settings.beam)
+        return translator
+
     for path in models:
         bundle = Bundle.load(path)
         if pending and bundle.languages.missing:
@@ -291,19 +313,78 @@ def load_models(
                 f"{earlier} and {path} both translate {source} into {target}: load only one of them"
                 f"{', or name their --languages' * bool(bundle.languages.missing)}"
             )
-        translator = Translator.from_bundle(
-            bundle, engine=engine, compute_type=compute_type, plan=plan
-        )
-        max_source = min(translator.search.max_source, _trained_length(bundle))
-        translator.search = replace(translator.search, max_source=max_source)
-        translator.decode(["a"], beam=settings.beam)
-        directions.append(make_direction(bundle, translator, settings))
+        direction = make_direction(bundle, load_translator(bundle), settings)
+        directions.append(replace(direction, sha256=_weights_sha256(path)))
     if pending:
         raise ValueError(
             f"--languages {pending[0].source}-{pending[0].target}: every model has languages; "
             f"`transduce relabel` corrects them"
         )
-    return ModelRegistry(directions)
+    registry = ModelRegistry(directions)
+    watcher.start(registry, load_translator)
+    return registry
+
+
+class ModelWatcher:
+    """Loads a model again when another one takes its place, without an interruption."""
+
+    def __init__(self, models: Sequence[Path]) -> None:
+        """Note which folders are to be loaded.
+
+        Args:
+            models: bundles or run directories, in the order of the directions.
+        """
+        self._models = models
+        self._identities = [folder_identity(find_bundle(path)) for path in models]
+        self._closing = threading.Event()
+
+    def start(
+        self, registry: ModelRegistry, load_translator: Callable[[Bundle], Translator]
+    ) -> None:
+        """Look for changes every few seconds, until `close`.
+
+        Args:
+            registry: whose directions get the new models.
+            load_translator: makes a bundle's translator.
+        """
+        self._registry, self._load_translator = registry, load_translator
+        registry.watcher = self
+        threading.Thread(target=self._watch, name="model watcher", daemon=True).start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+
+    def _watch(self) -> None:
+        while not self._closing.wait(_WATCH_S):
+            for index, path in enumerate(self._models):
+                identity = folder_identity(find_bundle(path))
+                if identity and identity != self._identities[index]:
+                    self._identities[index] = identity
+                    try:
+                        self._reload(index, path)
+                    except (OSError, ValueError) as error:
+                        LOG.warning(
+                            "WARNING: %s was not loaded, the previous model stays: %s", path, error
+                        )
+
+    def _reload(self, index: int, path: Path) -> None:
+        bundle, before = Bundle.load(path), self._registry.directions[index]
+        if bundle.languages.missing:
+            bundle.languages = before.bundle.languages
+        if bundle.languages.codes != before.bundle.languages.codes:
+            raise ValueError(f"it does not translate {before.name}: restart the server")
+        translator = self._load_translator(bundle)
+        after = replace(before, bundle=bundle, translator=translator, sha256=_weights_sha256(path))
+        before.batcher.translator = translator
+        directions = list(self._registry.directions)
+        directions[index] = after
+        self._registry.directions = tuple(directions)
+        LOG.info("%s: a new model was loaded from %s", after.name, path)
+
+
+def _weights_sha256(path: Path) -> str:
+    return sha256(find_bundle(path) / WEIGHTS)
 
 
 def parse_direction(text: str) -> Languages:
@@ -319,12 +400,12 @@ def parse_direction(text: str) -> Languages:
 
 
 def make_direction(bundle: Bundle, translator: Translator, settings: ServerSettings) -> Direction:
-    """Make the direction of a model and start its batcher.
+    """Make the direction of a model: start its batcher, open the translation memory.
 
     Args:
         bundle: the model.
         translator: its translator.
-        settings: batching limits.
+        settings: batching limits, and the file of the memory.
     """
     names = bundle.languages
     return Direction(
@@ -340,6 +421,7 @@ def make_direction(bundle: Bundle, translator: Translator, settings: ServerSetti
             max_queue=settings.queue,
             max_work=None if settings.work_limit == NO_LIMIT else settings.work_limit,
         ),
+        memory=TranslationMemory(settings.memory) if settings.memory else None,
     )
 
 

@@ -166,6 +166,8 @@ class NativeTranslateResponse(StrictModel):
     text: str
     lost: list[str]
     """Tags, placeholders and URLs that were not preserved."""
+    from_memory: int
+    """Number of sentences from the translation memory; 1 for a text that it has as a whole."""
     sentences: list[SentenceTranslation]
     """The complete sentences, in order."""
 
@@ -224,17 +226,15 @@ class NativeAPI:
     """Handlers of the native API."""
 
     def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
-        """Prepare the list of models."""
+        """Store the models and the limits."""
         self._registry = registry
         self._settings = settings
-        self._models = json_response(
-            ModelList([model_info(direction, settings) for direction in registry.directions])
-        )
 
     @Operation("GET", "/api/models", operation_id="models", response=ModelList)
     async def models(self, request: HTTPRequest) -> Response:
         """List the loaded models."""
-        return self._models
+        directions = self._registry.directions
+        return json_response(ModelList([model_info(way, self._settings) for way in directions]))
 
     @Operation(
         "POST",
@@ -273,6 +273,7 @@ class NativeAPI:
                     detected=route.detected,
                     text=translation.text,
                     lost=list(translation.lost),
+                    from_memory=translation.from_memory,
                     sentences=[_sentence(result) for result in translation.sentence_results],
                 )
             )

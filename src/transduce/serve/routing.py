@@ -116,8 +116,6 @@ class Operation:
     time_limits: int = 0
     """Maximum duration as a multiple of the server's time limit, ended early if the client
     disconnects; 0 waits without watching the client. Set for requests that run a model."""
-    can_succeed: bool = True
-    """Whether a 200 response exists at all."""
 
     @property
     def name(self) -> str:
@@ -351,14 +349,13 @@ def _form_field(field: FieldInfo, schema: JsonSchemaValue) -> JsonSchemaValue:
 
 def _responses(operation: Operation, schemas: Schemas) -> JSONObject:
     responses: JSONObject = {}
-    if operation.can_succeed:
-        success: JSONObject = {"description": HTTPStatus(operation.success_status).phrase}
-        if operation.success_status != HTTPStatus.NO_CONTENT:
-            content: JSONObject = {}
-            if operation.response is not None:
-                content["schema"] = schemas[operation.response, "serialization"]
-            success["content"] = {operation.media_type: content}
-        responses[str(operation.success_status)] = success
+    success: JSONObject = {"description": HTTPStatus(operation.success_status).phrase}
+    if operation.success_status != HTTPStatus.NO_CONTENT:
+        content: JSONObject = {}
+        if operation.response is not None:
+            content["schema"] = schemas[operation.response, "serialization"]
+        success["content"] = {operation.media_type: content}
+    responses[str(operation.success_status)] = success
     error = schemas[error_model(operation.path), "serialization"]
     statuses = {500, *operation.error_statuses}
     if operation.request is not None:

@@ -85,6 +85,8 @@ class ServerSettings:
     allow_origins: tuple[str, ...] = ()
     """Origins of web pages that may use the server besides its own; "*" is any, the default unless
     the address is a loopback one."""
+    memory: Path | None = None
+    """Translation memory that texts are taken from, and that suggestions are written to."""
     explorer: bool = False
     """Whether to serve the page with every number of a model, which contains its weights."""
     disable_web_ui: bool = False

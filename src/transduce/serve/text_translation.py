@@ -7,7 +7,7 @@ request as a unit. The k-th alternative of a text joins the k-th best translatio
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -59,6 +59,8 @@ class TranslatedText(NamedTuple):
     segmented: SegmentedText | None = None
     results: tuple[SentenceResult, ...] = ()
     """One per part of the text that was translated."""
+    from_memory: int = 0
+    """Number of sentences from the translation memory; 1 for a text that it has as a whole."""
 
     @property
     def sentence_results(self) -> list[SentenceResult]:
@@ -94,7 +96,8 @@ async def translate_in_direction(
 ) -> list[TranslatedText]:
     """Translate texts in one direction.
 
-    A sentence that is a term of the glossary as a whole is replaced by its translation.
+    A text that the translation memory has is not translated, unless a prefix is given. A sentence
+    that it has, or that is a term of the glossary as a whole, is replaced by its translation.
 
     Args:
         direction: the model.
@@ -109,6 +112,8 @@ async def translate_in_direction(
         HTTPError: 429 if the queue is full, 503 on shutdown, 400 for invalid input or too much.
     """
     size, work = sum(map(len, texts)), 0
+    use_memory = direction.memory is not None and not prefix
+    known = await _look_up(direction, texts) if use_memory and markup != "html" else {}
     direction.batcher.check_work(estimate_work(size, beam=options.beam))
 
     def check_work(unit: TranslationUnit) -> None:
@@ -118,7 +123,10 @@ async def translate_in_direction(
         interruption_point()
 
     def segment() -> tuple[list[SegmentedText], list[SentenceRequest]]:
-        segmented = [segment_text(text, markup, rules=rules, on_unit=check_work) for text in texts]
+        segmented = [
+            segment_text("" if text in known else text, markup, rules=rules, on_unit=check_work)
+            for text in texts
+        ]
         sentences = [
             SentenceRequest(
                 part.text, prefix=prefix if index == 0 else "", align=align or part.align
@@ -129,15 +137,27 @@ async def translate_in_direction(
         return segmented, sentences
 
     segmented, sentences = await offload(size, segment)
+    remembered = (
+        await _look_up(direction, [sentence.text for sentence in sentences]) if use_memory else {}
+    )
     try:
         results = iter(await direction.batcher.translate(sentences, options) if sentences else ())
     except ValueError as error:
         raise HTTPError(400, f"Invalid request: {error}") from None
 
     def reassemble() -> list[TranslatedText]:
-        return [
-            _reassemble(text, tuple(islice(results, len(text.units))), options.glossary)
+        translations = [
+            _reassemble(
+                text,
+                tuple(islice(results, len(text.units))),
+                glossary=options.glossary,
+                remembered=remembered,
+            )
             for text in segmented
+        ]
+        return [
+            TranslatedText(known[text], from_memory=1) if text in known else translation
+            for text, translation in zip(texts, translations, strict=True)
         ]
 
     return await offload(size, reassemble)
@@ -234,13 +254,33 @@ async def offload(size: int, function: Callable[[], T]) -> T:
         cancelled.set()
 
 
+async def _look_up(direction: Direction, texts: Sequence[str]) -> dict[str, str]:
+    """Return the translations that the memory has; SQLite may wait for the disk, so in a thread."""
+    memory, languages = direction.memory, (direction.source.code, direction.target.code)
+    assert memory is not None
+
+    def look_up() -> dict[str, str]:
+        matches = {text: memory.exact(text, languages=languages) for text in texts}
+        return {text: match.entry.target for text, match in matches.items() if match}
+
+    return await asyncio.to_thread(look_up)
+
+
 def _reassemble(
-    segmented: SegmentedText, results: tuple[SentenceResult, ...], glossary: tuple[Term, ...]
+    segmented: SegmentedText,
+    results: tuple[SentenceResult, ...],
+    *,
+    glossary: tuple[Term, ...],
+    remembered: Mapping[str, str],
 ) -> TranslatedText:
     units = [UnitTranslation(result.translation.text, result.alignment) for result in results]
-    for index, unit in enumerate(segmented.units if glossary else ()):
+    from_memory = 0
+    for index, unit in enumerate(segmented.units if glossary or remembered else ()):
         if term := whole_term(unit.text, glossary):
             units[index] = UnitTranslation(term.target)
+        elif unit.text in remembered:
+            units[index] = UnitTranslation(remembered[unit.text])
+            from_memory += 1
     best = restore_text(segmented, units)
     count = max((len(result.translation.others) for result in results), default=0)
     candidates = (
@@ -248,7 +288,9 @@ def _reassemble(
     )
     alternatives = dict.fromkeys(restore_text(segmented, units).text for units in candidates)
     alternatives.pop(best.text, None)
-    return TranslatedText(best.text, tuple(alternatives), best.lost, segmented, results)
+    return TranslatedText(
+        best.text, tuple(alternatives), best.lost, segmented, results, from_memory
+    )
 
 
 def _kth_best(result: SentenceResult, k: int) -> str:

@@ -517,7 +517,7 @@ def test_health_is_ok(served: Served) -> None:
     assert served.ask("GET", "/health").json() == {"status": "ok"}
 
 
-def test_suggestions_are_off(served: Served) -> None:
+def test_suggestions_are_off_without_a_memory(served: Served) -> None:
     assert error(served.post("/suggest", q="a", s="b", source="en", target="de"), 403)
 
 

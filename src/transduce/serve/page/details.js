@@ -60,9 +60,13 @@ export const showAlternatives = (list, sentence, onSelect) => {
   }
 };
 
-// Lost markup, repetitions and splits.
-export const warnings = ({ lost, sentences }) => {
+// Text from the translation memory, lost markup, repetitions and splits.
+export const warnings = ({ lost, from_memory: fromMemory, sentences }) => {
   const texts = [];
+  if (fromMemory) {
+    texts.push(sentences.length > 1 ? `${fromMemory} of ${sentences.length} sentences come from the translation memory.`
+      : "From the translation memory, not from the model.");
+  }
   if (lost.length) texts.push(`Not preserved: ${lost.join(", ")}`);
   sentences.forEach(({ flag, mended, parts, unfamiliar }, index) => {
     const subject = sentences.length > 1 ? `Sentence ${index + 1}` : "The translation";

@@ -1,6 +1,7 @@
 // The page: translates the text while it is typed and shows details of the translation.
 import { createRequester, RequestError, setApiKey } from "./api_client.js";
 import { showAlternatives, showConfidence, warnings } from "./details.js";
+import { offerCorrections } from "./corrections.js";
 import { offerFiles } from "./files.js";
 import { continuations, createPopover, sentenceRanges, showWords, wordsOf } from "./output.js";
 
@@ -16,6 +17,8 @@ let models = [];
 let edited = false; // possibly before the models are loaded
 let typingDelay = 300; // ms
 let result = null; // the response on display
+let translated = ""; // the text that it translates
+let acceptsCorrections = false;
 let original = null; // the model's own translation, while an alternative is on display
 let selected = 0; // index of the sentence whose details are shown
 let typingTimer = 0;
@@ -124,9 +127,11 @@ const translate = async () => {
   output.setAttribute("aria-busy", "true");
   clearTimeout(progressTimer);
   progressTimer = setTimeout(() => { if (!$("state").textContent) showStatus("Translating…"); }, PROGRESS_DELAY_MS);
+  const text = input.value;
   try {
-    const response = await requestTranslation("api/translate", requestBody({ text: input.value }));
+    const response = await requestTranslation("api/translate", requestBody({ text }));
     if (!response) return; // a newer request is running
+    translated = text;
     clearTimeout(progressTimer);
     showStatus("");
     original = null;
@@ -152,6 +157,7 @@ const showResult = (response, focus = null) => {
   $("copy").hidden = !response?.text;
   $("copy").textContent = "Copy";
   $("undo").hidden = !original;
+  $("correct").hidden = !acceptsCorrections || !response?.text;
   $("announcement").textContent = response?.text ?? "";
   const texts = response ? warnings(response) : [];
   $("notes").hidden = !texts.length;
@@ -176,6 +182,12 @@ const showDetails = () => {
   showAlternatives($("alternatives"), sentence, (text) => revise(selected, text, null));
   $("attention").setAttribute("aria-busy", "true");
   attentionTimer = setTimeout(showAttention, ATTENTION_DELAY_MS, sentence);
+};
+
+// What a correction is of: the selected sentence, or a text from the translation memory.
+const correctable = () => {
+  const sentence = result.sentences[selected] ?? { source: translated, text: result.text };
+  return { q: sentence.source, s: sentence.text, source: result.source, target: result.target };
 };
 
 const showSentenceChoice = (sentences) => {
@@ -356,8 +368,13 @@ const start = async () => {
     showError(error);
     return;
   }
-  createRequester()("frontend/settings").then(({ frontendTimeout, filesTranslation, supportedFilesFormat }) => {
+  createRequester()("frontend/settings").then(({ frontendTimeout, filesTranslation, suggestions, supportedFilesFormat }) => {
     if (frontendTimeout > 0) typingDelay = frontendTimeout;
+    if (suggestions) {
+      acceptsCorrections = true;
+      offerCorrections(correctable, () => translate().then(() => showStatus("The correction is stored.")));
+      if (result) showResult(result);
+    }
     if (filesTranslation) offerFiles(supportedFilesFormat, () => ({ source: source.value, target: target.value }));
   }).catch(() => {});
   fillSources(query.get("source") ?? models[0].source.code);
