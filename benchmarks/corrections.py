@@ -4,10 +4,15 @@
 
 Trains on 25,000 pairs of Tatoeba whose German never has "Sie", the formal "you" (or takes the run
 that WORK/run holds). 2,000 pairs whose German has it are held back. A server translates 1,000 of
-them, gets their references as corrections (POST /suggest), and is asked again; `transduce adapt`
-fine-tunes while the server runs, and the server translates the other 1,000, before and after. Then
-corrections with shuffled references, which must be refused. BLEU with paired bootstrap. Writes
-results/corrections/record.json.
+them, gets their references as corrections (POST /suggest), and translates them again;
+`transduce adapt` fine-tunes while the server runs, and the server translates the other 1,000,
+before and after. Then corrections with shuffled references, which must be refused. BLEU with
+paired bootstrap.
+
+The test pairs of the run have no "you" in English: there the old references (du) and the
+corrections (Sie) contradict each other. 500 such pairs are measured apart.
+
+Writes results/corrections/record.json.
 """
 
 import argparse
@@ -18,7 +23,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -50,10 +55,12 @@ def split(corpus: Path) -> dict[str, Pairs]:
     others = [pair for pair in pairs if pair[0] not in formal and not FORMAL.search(pair[1])]
     random.Random(1).shuffle(held_back)
     random.Random(1).shuffle(others)
+    unseen = others[26_000:]
     return {
         "train": others[:25_000],
-        "test": others[25_000:27_000],
-        "validation": others[27_000:28_000],
+        "validation": others[25_000:26_000],
+        "test": [pair for pair in unseen if not YOU.search(pair[0])][:2000],
+        "informal": [pair for pair in unseen if YOU.search(pair[0])][:500],
         "first": held_back[:1000],
         "second": held_back[1000:2000],
     }
@@ -79,7 +86,7 @@ def train(parts: dict[str, Pairs], work: Path) -> None:
 
 
 @contextmanager
-def server(run: Path, store: Path, log: Path) -> Iterator[str]:
+def server(run: Path, store: Path, log: Path) -> Generator[str]:
     """The address of a server that runs meanwhile."""
     command = [*COMMAND, "serve", str(run), "--memory", str(store), "--port", "0", "--quiet"]
     with log.open("w") as stream, subprocess.Popen(command, stderr=stream) as process:
@@ -87,7 +94,7 @@ def server(run: Path, store: Path, log: Path) -> Iterator[str]:
             while not (ready := re.search(r"ready at (\S+):", log.read_text())):
                 assert process.poll() is None, log.read_text()
                 time.sleep(0.1)
-            yield ready[1]
+            yield ready[1].rstrip("/")
         finally:
             process.terminate()
 
@@ -150,6 +157,7 @@ def main() -> None:
     with server(company, store, log) as address:
         second_before = translate(address, parts["second"])
         first_before = translate(address, parts["first"])
+        informal_before = translate(address, parts["informal"])
         started = time.perf_counter()
         for source, target in parts["first"]:
             assert post(address, "/suggest", q=source, s=target) == {"success": True}
@@ -165,6 +173,7 @@ def main() -> None:
         while "a new model was loaded" not in log.read_text():
             time.sleep(0.2)
         second_after = translate(address, parts["second"])
+        informal_after = translate(address, parts["informal"])
     targets = [target for _, target in parts["first"]]
     random.Random(2).shuffle(targets)
     with TranslationMemory(work / "garbage.db") as memory:
@@ -181,6 +190,7 @@ def main() -> None:
             for name, lines in (("before", second_before), ("after", second_after))
         },
         "other_1000": bleu(second_before, second_after, parts["second"]),
+        "informal_500": bleu(informal_before, informal_after, parts["informal"]),
         "first_1000_before": bleu(first_before, first_before, parts["first"])["before"],
         "corrections_given_back": given_back,
         "adaptation": json.loads((company / "adaptation" / "report.json").read_text()),

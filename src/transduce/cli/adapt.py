@@ -20,7 +20,7 @@ def adapt(
     ] = 0.5,
     rehearsal: Annotated[
         float, typer.Option(help="Earlier training pairs per correction, against forgetting.")
-    ] = 2.0,
+    ] = 8.0,
     settings: Overrides = None,
     rollback: Annotated[
         bool,

@@ -101,7 +101,7 @@ def adapt(
     model: Path,
     corrections: Iterable[Entry],
     *,
-    rehearsal: float = 2.0,
+    rehearsal: float = 8.0,
     max_loss: float = 0.5,
     settings: Sequence[str] = (),
     on_event: EventHandler,
