@@ -21,16 +21,16 @@ from transduce.serve.deepl_documents import (
     with_ignored,
 )
 from transduce.serve.deepl_glossaries import GlossaryAPI
-from transduce.serve.deepl_parameters import (
-    Lowered,
-    Names,
-    language_code,
-    parsed_request,
-    reject_unsupported,
-)
 from transduce.serve.documents import DocumentAPI
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import AUTO, ModelRegistry
+from transduce.serve.parameters import (
+    Lowered,
+    Names,
+    language_code,
+    read_fields,
+    reject_unsupported,
+)
 from transduce.serve.requests import HTTPRequest, RequestData
 from transduce.serve.routing import (
     LenientModel,
@@ -167,7 +167,7 @@ class DeepLAPI:
     async def translate(self, request: HTTPRequest) -> Response:
         """Translate texts, with DeepL's request and response format."""
         reject_unsupported(request.data())
-        fields = parsed_request(DeepLTranslateRequest, request.data())
+        fields = read_fields(request, DeepLTranslateRequest)
         texts = request.check_texts(fields.text)
         options = self._text_options(request, fields)
         beam = 1 if fields.model_type == LATENCY else self._settings.beam
@@ -214,7 +214,7 @@ class DeepLAPI:
     )
     async def languages(self, request: HTTPRequest) -> Response:
         """List the source or target languages."""
-        is_target = parsed_request(DeepLLanguagesRequest, request.data()).type == "target"
+        is_target = read_fields(request, DeepLLanguagesRequest).type == "target"
         languages = self._registry.targets() if is_target else self._registry.sources()
         formality = {"supports_formality": False} if is_target else {}
         entries = [

@@ -13,13 +13,6 @@ from starlette.responses import Response
 from transduce.documents.document import Document
 from transduce.inference.glossary import Term
 from transduce.serve.client_limits import QUOTA_EXCEEDED
-from transduce.serve.deepl_parameters import (
-    Lowered,
-    base_code,
-    parsed_request,
-    reject_unsupported,
-    unsupported,
-)
 from transduce.serve.documents import (
     BINARY,
     MAX_DOCUMENTS,
@@ -28,6 +21,13 @@ from transduce.serve.documents import (
     uploaded_document,
 )
 from transduce.serve.errors import HTTPError
+from transduce.serve.parameters import (
+    Lowered,
+    base_code,
+    read_fields,
+    reject_unsupported,
+    unsupported,
+)
 from transduce.serve.requests import HTTPRequest, Upload
 from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
@@ -131,7 +131,7 @@ class DeepLDocumentAPI:
         """Accept a document, and translate it in the background."""
         data = request.data()
         reject_unsupported(data)
-        fields = parsed_request(DocumentUpload, data)
+        fields = read_fields(request, DocumentUpload)
         options = self._options(request, fields)
         try:
             files = data.files
@@ -194,7 +194,7 @@ class DeepLDocumentAPI:
 
     def _requested(self, request: HTTPRequest) -> tuple[str, DocumentJob]:
         document_id = request.path_params["document_id"]
-        key = parsed_request(DocumentKey, request.data()).document_key.encode()
+        key = read_fields(request, DocumentKey).document_key.encode()
         job = self._jobs.get(document_id.upper())
         if job is None or not secrets.compare_digest(job.key.encode(), key.upper()):
             raise HTTPError(404, "Document not found")

@@ -17,9 +17,9 @@ from starlette.responses import Response
 
 from transduce.data.corpus import tidy
 from transduce.inference.glossary import Term
-from transduce.serve.deepl_parameters import base_code, parsed_request, unsupported
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import ModelRegistry
+from transduce.serve.parameters import base_code, read_fields, unsupported
 from transduce.serve.requests import HTTPRequest
 from transduce.serve.routing import JSON, LenientModel, Operation, StrictModel, json_response
 
@@ -256,13 +256,13 @@ class GlossaryAPI:
 
     async def create_v2(self, request: HTTPRequest) -> Response:
         """Create a glossary with one dictionary."""
-        fields = parsed_request(CreateGlossaryV2, request.data())
+        fields = read_fields(request, CreateGlossaryV2)
         glossary = self._create(request, name=fields.name, dictionaries=[fields])
         return json_response(glossary.info_v2, 201)
 
     async def create(self, request: HTTPRequest) -> Response:
         """Create a glossary."""
-        fields = parsed_request(CreateGlossary, request.data())
+        fields = read_fields(request, CreateGlossary)
         glossary = self._create(request, name=fields.name, dictionaries=fields.dictionaries)
         return json_response(glossary.info, 201)
 
@@ -303,7 +303,7 @@ class GlossaryAPI:
     async def change(self, request: HTTPRequest) -> Response:
         """Rename a glossary; add terms, or replace their translations."""
         glossary = self._requested(request)
-        fields = parsed_request(ChangeGlossary, request.data())
+        fields = read_fields(request, ChangeGlossary)
         merged = dict(glossary.dictionaries)
         for pair, terms in self._dictionaries(fields.dictionaries).items():
             targets = dict([*merged.get(pair, ()), *terms])
@@ -314,7 +314,7 @@ class GlossaryAPI:
     async def replace_dictionary(self, request: HTTPRequest) -> Response:
         """Replace or add the dictionary of a language pair."""
         glossary = self._requested(request)
-        fields = parsed_request(DictionaryFields, request.data())
+        fields = read_fields(request, DictionaryFields)
         new = self._dictionaries([fields])
         self._store(replace(glossary, dictionaries={**glossary.dictionaries, **new}))
         ((pair, terms),) = new.items()
@@ -348,7 +348,7 @@ class GlossaryAPI:
         return glossary
 
     def _pair(self, request: HTTPRequest) -> LanguagePair:
-        fields = parsed_request(LanguagePairFields, request.data())
+        fields = read_fields(request, LanguagePairFields)
         return base_code(fields.source_lang), base_code(fields.target_lang)
 
     def _create(

@@ -25,8 +25,8 @@ from transduce.documents.registry import format_of_file
 from transduce.inference.glossary import Term
 from transduce.serve.batcher import BatchOptions
 from transduce.serve.errors import HTTPError
-from transduce.serve.libretranslate import required_text
 from transduce.serve.model_registry import AUTO, NO_LANGUAGE, ModelRegistry, same_code
+from transduce.serve.parameters import read_fields
 from transduce.serve.requests import HTTPRequest, RequestData, Upload
 from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
@@ -133,13 +133,15 @@ class DocumentAPI:
     )
     async def translate(self, request: HTTPRequest) -> Response:
         """Translate a document, preserving its structure."""
-        data = request.data()
-        request.authorize(data.value("api_key"))
-        upload = uploaded_document(data)
-        source, target = required_text(data, "source"), required_text(data, "target")
+        fields = read_fields(request, TranslateFileRequest)
+        upload = uploaded_document(request.data())
         document = await self.read(request, upload)
-        content = (await self.translate_document(document, source=source, target=target)).content
-        stored_name = self.store.put(_translated_name(upload.name, target), content)
+        translated = await self.translate_document(
+            document, source=fields.source, target=fields.target
+        )
+        stored_name = self.store.put(
+            _translated_name(upload.name, fields.target), translated.content
+        )
         base = f"{_base_url(request)}{self._settings.url_prefix}"
         url = f"{base}/download_file/{quote(stored_name)}"
         return json_response(TranslateFileResponse(translatedFileUrl=url))

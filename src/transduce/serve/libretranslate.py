@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, RootModel
+from pydantic import BeforeValidator, Field, RootModel
 from starlette.responses import Response
 
 from transduce.documents.registry import SUFFIXES
@@ -22,7 +22,8 @@ from transduce.serve.model_registry import (
     ModelRegistry,
     same_code,
 )
-from transduce.serve.requests import HTTPRequest, RequestData, replace_nul
+from transduce.serve.parameters import read_fields
+from transduce.serve.requests import HTTPRequest
 from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 from transduce.serve.text_translation import options_for_alternatives, translate_texts
@@ -39,7 +40,9 @@ class TranslateRequest(LenientModel):
     """Code of the target language."""
     format: Literal["text", "html"] = "text"
     """"html" preserves tags."""
-    alternatives: int = Field(default=0, ge=0)
+    alternatives: Annotated[int, BeforeValidator(lambda value: int(str(value)))] = Field(
+        default=0, ge=0
+    )  # neither a truth value nor a fraction
     """Number of alternative translations, at most 19; none for HTML. The k-th alternative of a text
     joins the k-th best translation of each sentence. The beam is widened if necessary."""
     api_key: str = ""
@@ -152,17 +155,19 @@ class LibreTranslateAPI:
     )
     async def translate(self, request: HTTPRequest) -> Response:
         """Translate a text or a list of texts."""
-        data = request.data()
-        request.authorize(data.value("api_key"))
-        is_list, texts = _texts(data)
-        source, target = required_text(data, "source"), required_text(data, "target")
-        html = _is_html(data)
-        alternatives = self._alternatives(data)
+        fields = read_fields(request, TranslateRequest)
+        html, alternatives = fields.format == "html", fields.alternatives
+        limit = self._settings.alternatives_limit
+        if limit != NO_LIMIT and alternatives > limit:
+            raise HTTPError(400, f"Invalid request: alternatives parameter must be <= {limit}")
+        texts = [fields.q] if isinstance(fields.q, str) else fields.q
+        if request.data().json is None:  # forms send line ends as CR LF
+            texts = [text.replace("\r\n", "\n").replace("\r", "\n") for text in texts]
         results = await translate_texts(
             self._registry,
             request.check_texts(texts),
-            source=source,
-            target=target,
+            source=fields.source,
+            target=fields.target,
             markup="html" if html else "placeholders",
             options=options_for_alternatives(
                 self._default_beam, 0 if html else alternatives, beam=self._settings.beam
@@ -170,16 +175,16 @@ class LibreTranslateAPI:
         )
 
         def fold(items: Sequence[object]) -> object:
-            return list(items) if is_list else items[0]
+            return items[0] if isinstance(fields.q, str) else list(items)
 
-        fields = {"translatedText": fold([result.translation.text for result in results])}
-        if same_code(source, AUTO):
-            fields["detectedLanguage"] = fold([result.detected for result in results])
+        answer = {"translatedText": fold([result.translation.text for result in results])}
+        if same_code(fields.source, AUTO):
+            answer["detectedLanguage"] = fold([result.detected for result in results])
         if alternatives > 0:
-            fields["alternatives"] = fold(
+            answer["alternatives"] = fold(
                 [list(result.translation.alternatives[:alternatives]) for result in results]
             )
-        return json_response(TranslateResponse.model_validate(fields))
+        return json_response(TranslateResponse.model_validate(answer))
 
     @Operation(
         "POST",
@@ -190,9 +195,7 @@ class LibreTranslateAPI:
     )
     async def detect(self, request: HTTPRequest) -> Response:
         """Detect the language of a text among the loaded source languages."""
-        data = request.data()
-        request.authorize(data.value("api_key"))
-        (text,) = request.check_texts([required_text(data, "q")])
+        (text,) = request.check_texts([read_fields(request, DetectRequest).q])
         guesses = await self._registry.detect(text)
         return json_response(DetectedLanguageList(list(guesses)))
 
@@ -220,14 +223,12 @@ class LibreTranslateAPI:
     )
     async def suggest(self, request: HTTPRequest) -> Response:
         """Store a correction in the translation memory."""
-        data = request.data()
-        request.authorize(data.value("api_key"))
-        source, target = required_text(data, "source"), required_text(data, "target")
-        direction = self._registry.find(source, target)
+        fields = read_fields(request, SuggestRequest)
+        direction = self._registry.find(fields.source, fields.target)
         memory = direction.memory
         if memory is None:
             raise HTTPError(403, "Suggestions are disabled on this server.")
-        text, correction = request.check_texts([required_text(data, "q"), required_text(data, "s")])
+        text, correction = request.check_texts([fields.q, fields.s])
         key = request.api_key
         entry = Entry(
             source=text,
@@ -239,62 +240,6 @@ class LibreTranslateAPI:
         )
         await asyncio.to_thread(memory.add, [entry])
         return json_response(SuggestResponse(success=True))
-
-    def _alternatives(self, data: RequestData) -> int:
-        value = data.value("alternatives")
-        if value is None or value == "":
-            return 0
-        try:
-            number = int(str(value))  # neither a truth value nor a fraction
-        except ValueError:
-            raise HTTPError(
-                400, "Invalid request: alternatives parameter is not a number"
-            ) from None
-        limit = self._settings.alternatives_limit
-        if number < 0:
-            raise HTTPError(400, "Invalid request: alternatives parameter must be >= 0")
-        if limit != NO_LIMIT and number > limit:
-            raise HTTPError(400, f"Invalid request: alternatives parameter must be <= {limit}")
-        return number
-
-
-def required_text(data: RequestData, name: str) -> str:
-    """Return a required text field.
-
-    Raises:
-        HTTPError: 400 if it is missing, empty or not a text.
-    """
-    value = data.value(name)
-    if value is None or value == "":
-        raise HTTPError(400, f"Invalid request: missing {name} parameter")
-    if not isinstance(value, str):
-        raise HTTPError(400, f"Invalid request: {name} parameter is not a text")
-    return value
-
-
-def _texts(data: RequestData) -> tuple[bool, list[str]]:
-    """Return whether `q` is a list, and its texts."""
-    value = data.value("q")
-    if isinstance(value, list) and value:
-        texts = [text for text in value if isinstance(text, str)]
-        if len(texts) < len(value):
-            raise HTTPError(400, "Invalid request: q parameter is not a text or a list of texts")
-        return True, texts
-    if value == []:
-        raise HTTPError(400, "Invalid request: missing q parameter")
-    text = required_text(data, "q")
-    if data.json is None:  # forms send line ends as CR LF
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return False, [text]
-
-
-def _is_html(data: RequestData) -> bool:
-    text_format = data.value("format")
-    if text_format is None or text_format == "":
-        return False
-    if text_format not in ("text", "html"):
-        raise HTTPError(400, f"{replace_nul(str(text_format))[:60]} format is not supported")
-    return text_format == "html"
 
 
 def _language_entries(registry: ModelRegistry) -> list[LanguageEntry]:

@@ -6,7 +6,7 @@ JSON in, JSON out. A request is validated field by field before anything is comp
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeVar
 
-from pydantic import Field, RootModel, ValidationError
+from pydantic import Field, RootModel
 from starlette.responses import Response
 
 from transduce.bundle.bundle import Bundle
@@ -21,6 +21,7 @@ from transduce.serve.model_registry import (
     ModelRegistry,
     same_code,
 )
+from transduce.serve.parameters import read_fields
 from transduce.serve.requests import HTTPRequest, replace_nul
 from transduce.serve.routing import JSON, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
@@ -210,9 +211,6 @@ class ModelList(RootModel[list[ModelInfo]]):
     """The loaded models."""
 
 
-R = TypeVar("R", NativeTranslateRequest, AlternativesRequest, AttentionRequest)
-
-
 class _Route(NamedTuple):
     """The direction for a text; None if the text is already in the target language."""
 
@@ -246,7 +244,8 @@ class NativeAPI:
     )
     async def translate(self, request: HTTPRequest) -> Response:
         """Translate a text; with scores, confidence, alternatives and alignments."""
-        fields, text = self._validate(request, NativeTranslateRequest)
+        fields = read_fields(request, NativeTranslateRequest)
+        (text,) = request.check_texts([fields.text])
         route = await self._route(text, fields)
         translation = TranslatedText(text)
         if route.direction is not None:
@@ -290,7 +289,8 @@ class NativeAPI:
     )
     async def alternatives(self, request: HTTPRequest) -> Response:
         """List the most probable continuations at a position of a translation."""
-        fields, text = self._validate(request, AlternativesRequest)
+        fields = read_fields(request, AlternativesRequest)
+        (text,) = request.check_texts([fields.text])
         direction = await self._direction(text, fields)
         after, count = replace_nul(fields.after), fields.count
         work = estimate_work(
@@ -315,7 +315,8 @@ class NativeAPI:
     )
     async def attention(self, request: HTTPRequest) -> Response:
         """Return the attention weights of a sentence: every kind, layer and head."""
-        fields, text = self._validate(request, AttentionRequest)
+        fields = read_fields(request, AttentionRequest)
+        (text,) = request.check_texts([fields.text])
         direction = await self._direction(text, fields)
         translation = None if fields.translation is None else replace_nul(fields.translation)
         weights = await _run(
@@ -324,17 +325,6 @@ class NativeAPI:
             work=estimate_work(len(text) + len(translation or "")),
         )
         return Response(weights, media_type=JSON)
-
-    def _validate(self, request: HTTPRequest, model: type[R]) -> tuple[R, str]:
-        """Return the validated fields and the text."""
-        body = request.json_object()
-        request.authorize(body.get("api_key"))
-        try:
-            fields = model.model_validate(body, strict=True)
-        except ValidationError as error:
-            raise HTTPError(400, _first_error(error)) from None
-        (text,) = request.check_texts([fields.text])
-        return fields, text
 
     async def _direction(self, text: str, fields: _TextRequest) -> Direction:
         route = await self._route(text, fields)
@@ -428,10 +418,3 @@ async def _run(direction: Direction, function: Callable[[], T], *, work: int) ->
         return await direction.batcher.run(function, work=work)
     except ValueError as error:
         raise HTTPError(400, f"Invalid request: {error}") from None
-
-
-def _first_error(error: ValidationError) -> str:
-    """Describe the first invalid field in one line."""
-    details = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in details["loc"])
-    return f"Invalid request: {field}: {details['msg']}"

@@ -6,7 +6,9 @@ The command line overrides the environment (LT_PORT for --port), which overrides
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from typing_extensions import Doc
 
 NO_LIMIT = -1
 
@@ -27,80 +29,79 @@ class APIKey(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerSettings:
-    """Address, limits and keys of a server. A limit of -1 is no limit.
+    """Address, limits and keys of a server. A setting with a `Doc` is an option of `serve`.
 
     Raises:
         ValueError: if a value is out of range; the message names the setting and the value.
     """
 
-    host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0 or :: is every interface."""
-    port: int = 5000
-    """0 selects a free port."""
-    char_limit: int = NO_LIMIT
-    """Maximum characters per text."""
-    batch_limit: int = 1000
-    """Maximum texts per request."""
-    work_limit: int = 10_000
-    """Maximum work per request, in sentences of 128 characters at a beam of 4."""
-    req_limit: int = NO_LIMIT
-    """Maximum requests per minute of a client: an API key, or an address without one."""
-    alternatives_limit: int = NO_LIMIT
-    """Maximum alternative translations per text."""
-    beam: int | None = None
-    """Default beam size; None is the model's."""
-    queue: int = 256
-    """Maximum queued requests per direction; further ones are rejected (429)."""
-    wait_ms: float = 3.0
-    """Maximum milliseconds a batch waits for further requests."""
-    batch_sentences: int = 128
-    """Maximum sentences per batch; a long one counts as several."""
-    time_limit_s: float = 60.0
-    """Maximum seconds for a response (504)."""
-    body_limit: int = 4 * 2**20
-    """Maximum bytes of a request body (413)."""
+    host: Annotated[str, Doc("Address to bind; 0.0.0.0: all interfaces.")] = "127.0.0.1"
+    port: Annotated[int, Doc("TCP port; 0: a free one.")] = 5000
+    beam: Annotated[int | None, Doc("Beam size [default: the model's].")] = None
+    char_limit: Annotated[int, Doc("Maximum characters per text (-1 = any).")] = NO_LIMIT
+    batch_limit: Annotated[int, Doc("Maximum texts per request (-1 = any).")] = 1000
+    work_limit: Annotated[
+        int,
+        Doc("Maximum work per request, in sentences of 128 characters at a beam of 4 (-1 = any)."),
+    ] = 10_000
+    alternatives_limit: Annotated[int, Doc("Maximum alternatives per text (-1 = any).")] = NO_LIMIT
+    req_limit: Annotated[
+        int, Doc("Maximum requests per minute of an API key, or address without one (-1 = any).")
+    ] = NO_LIMIT
+    body_limit: Annotated[int, Doc("Maximum size of a request body in bytes (413).")] = 4 * 2**20
+    time_limit_s: Annotated[float, Doc("Response timeout in seconds (504).")] = 60.0
+    queue: Annotated[int, Doc("Maximum queued requests per direction (429).")] = 256
+    batch_sentences: Annotated[
+        int, Doc("Maximum batch size in sentences; a long one counts as several.")
+    ] = 128
+    wait_ms: Annotated[float, Doc("Maximum wait for a batch to fill, in ms.")] = 3.0
+    body_timeout_s: Annotated[float, Doc("Request body timeout in seconds.")] = 30.0
+    header_timeout_s: Annotated[float, Doc("Request header timeout in seconds.")] = 10.0
+    keep_alive_s: Annotated[float, Doc("Idle timeout of a connection in seconds.")] = 15.0
+    client_connection_limit: Annotated[
+        int, Doc("Maximum concurrent connections of an address (-1 = any; 429).")
+    ] = NO_LIMIT
+    trusted_proxies: Annotated[
+        tuple[str, ...],
+        Doc("Address of a reverse proxy whose X-Forwarded-For names the client; repeatable."),
+    ] = ()
+    drain_s: Annotated[float, Doc("Seconds to finish requests on shutdown.")] = 30.0
+    key_file: Annotated[
+        Path | None,
+        Doc(
+            "API keys, one per line, each optionally followed by its limits: characters per text, "
+            "requests per minute, characters per day (-1 = any). Read again when changed."
+        ),
+    ] = None
+    allow_hosts: Annotated[
+        tuple[str, ...], Doc("Host name of a proxy that clients may use; repeatable, * = any.")
+    ] = ()
+    allow_origins: Annotated[
+        tuple[str, ...], Doc("Origin of web pages that may use the server; repeatable, * = any.")
+    ] = ()
+    url_prefix: Annotated[str, Doc("Path under which everything is served.")] = ""
+    memory: Annotated[
+        Path | None,
+        Doc(
+            "Take texts from this translation memory, and store corrections in it (POST /suggest, "
+            "page)."
+        ),
+    ] = None
+    explorer: Annotated[
+        bool, Doc("Serve a page that shows every number of a model; it contains the weights.")
+    ] = False
+    disable_web_ui: Annotated[bool, Doc("Serve the API only.")] = False
+    get_api_key_link: Annotated[str, Doc("URL where users get an API key.")] = ""
+    metrics_auth_token: Annotated[str, Doc("Bearer token required by /metrics.")] = ""
+    frontend_timeout: Annotated[int, Doc("Typing delay of the page in ms.")] = 500
+    quiet: Annotated[bool, Doc("Do not log requests.")] = False
+
     header_limit: int = 64 * 2**10
     """Maximum bytes of a request head, including the query string (400)."""
-    header_timeout_s: float = 10.0
-    """Maximum seconds for receiving a request head; slower clients are disconnected."""
-    body_timeout_s: float = 30.0
-    """Maximum seconds for receiving a body, and for a stalled response."""
-    keep_alive_s: float = 15.0
-    """Seconds for which an idle connection stays open."""
     connection_limit: int = 1000
     """Maximum concurrent connections; further ones are answered with 503."""
-    client_connection_limit: int = NO_LIMIT
-    """Maximum concurrent connections of an address; requests on further ones get 429."""
-    trusted_proxies: tuple[str, ...] = ()
-    """Addresses or networks of reverse proxies whose X-Forwarded-For names the client."""
-    drain_s: float = 30.0
-    """Maximum seconds for finishing accepted requests at shutdown."""
     keys: tuple[APIKey, ...] = ()
     """Accepted API keys; empty means no key is required."""
-    key_file: Path | None = None
-    """File of the keys, read again when it changes."""
-    allow_hosts: tuple[str, ...] = ()
-    """Names in the Host header that are accepted besides the address's own; "*" accepts any, the
-    default unless the address is a loopback one."""
-    allow_origins: tuple[str, ...] = ()
-    """Origins of web pages that may use the server besides its own; "*" is any, the default unless
-    the address is a loopback one."""
-    memory: Path | None = None
-    """Translation memory that texts are taken from, and that suggestions are written to."""
-    explorer: bool = False
-    """Whether to serve the page with every number of a model, which contains its weights."""
-    disable_web_ui: bool = False
-    """Whether to serve the API without the page."""
-    url_prefix: str = ""
-    """Path under which everything is served: "/translate", for example."""
-    get_api_key_link: str = ""
-    """URL for obtaining a key, for clients without one."""
-    metrics_auth_token: str = ""
-    """Bearer token required by /metrics; empty means none."""
-    frontend_timeout: int = 500
-    """Milliseconds after the last keystroke before the page translates."""
-    quiet: bool = False
-    """Whether to omit the log line of each request."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
