@@ -23,13 +23,8 @@ from transduce.documents.document import Document, Part, Slot
 from transduce.documents.placeholders import mask_placeholders
 from transduce.documents.registry import SUFFIXES, format_named, format_of_file
 from transduce.documents.xml_formats import (
-    ANDROID,
-    DOCX,
-    EPUB,
-    ODF,
-    PPTX,
-    QT,
-    XLSX,
+    ARCHIVES,
+    XML_RULES,
     archive_reader,
     read_xliff,
     xml_reader,
@@ -289,14 +284,8 @@ READERS: Mapping[str, Callable[[str, bytes], Document]] = {
     "vtt": _text_reader(parse_subtitles),
     "po": _text_reader(parse_po),
     "xliff": read_xliff,
-    "android": xml_reader(ANDROID),
-    "qt": xml_reader(QT),
-    "docx": archive_reader(DOCX),
-    "pptx": archive_reader(PPTX),
-    "xlsx": archive_reader(XLSX),
-    "odt": archive_reader(ODF),
-    "odp": archive_reader(ODF),
-    "ods": archive_reader(ODF),
-    "epub": archive_reader(EPUB),
+    "android": xml_reader(XML_RULES["android"]),
+    "qt": xml_reader(XML_RULES["qt"]),
+    **{name: archive_reader(rules) for name, rules in ARCHIVES.items()},
 }
 """What reads each format of the table."""

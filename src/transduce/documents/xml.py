@@ -38,7 +38,7 @@ def _unchanged(text: str) -> str:
 class XMLRules:
     """What the elements of a format mean, by their names without prefixes."""
 
-    units: frozenset[str]
+    units: frozenset[str] = frozenset()
     """Elements whose content is a text, such as paragraphs."""
     blocks: frozenset[str] = frozenset()
     """Elements inside a unit that end a text."""

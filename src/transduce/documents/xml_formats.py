@@ -3,11 +3,14 @@
 import html
 import io
 import re
+import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from pydantic import TypeAdapter
 
 from transduce.documents.document import Document, Part
 from transduce.documents.html import BLOCK_ELEMENTS, UNTRANSLATED_ELEMENTS
@@ -42,10 +45,6 @@ _ANDROID_ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\
 _ANDROID_REFERENCE = re.compile(r"\s*[@?][\w.+:]*/[\w.]+\s*")
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 def _android_decode(text: str) -> str:
     def decode(match: re.Match[str]) -> str:
         code, letter = match.groups()
@@ -60,76 +59,6 @@ def _android_encode(text: str) -> str:
     return f"\\{escaped}" if escaped[:1] in ("@", "?") else escaped
 
 
-_XLIFF_VOIDS = _names("x bx ex ph it bpt ept sub sc ec cp sm em")
-XLIFF_12 = XMLRules(
-    units=frozenset(),
-    voids=_XLIFF_VOIDS,
-    pair="trans-unit",
-    target_attributes='state="needs-review-translation" state-qualifier="mt-suggestion"',
-    keep_space=True,
-)
-XLIFF_2 = XMLRules(units=frozenset(), voids=_XLIFF_VOIDS, pair="segment", keep_space=True)
-QT = XMLRules(
-    units=frozenset(),
-    pair="message",
-    target="translation",
-    keep_space=True,
-    placeholder=re.compile(r"%(?:L?[1-9][0-9]?|n)"),
-)
-ANDROID = XMLRules(
-    units=_names("string item"),
-    protected=_names("g"),
-    keep_space=True,
-    is_constant=lambda text: bool(_ANDROID_REFERENCE.fullmatch(text)),
-    decode=_android_decode,
-    encode=_android_encode,
-)
-WORD = XMLRules(
-    units=_names("p"),
-    blocks=_names("fldChar instrText"),
-    runs=_names("r"),
-    texts=_names("t"),
-    breaks=_names("br cr tab"),
-    voids=_names("pPr oMath oMathPara fldSimple moveFrom del"),
-    dropped=_names("proofErr lastRenderedPageBreak"),
-    space_attribute=True,
-)
-SLIDES = XMLRules(
-    units=_names("p"),
-    runs=_names("r"),
-    texts=_names("t"),
-    breaks=_names("br"),
-    voids=_names("pPr endParaRPr fld oMath"),
-)
-CELLS = XMLRules(
-    units=_names("si is"),
-    runs=_names("r"),
-    texts=_names("t"),
-    voids=_names("rPh phoneticPr"),
-    keep_space=True,
-    space_attribute=True,
-)
-OPEN_DOCUMENT = XMLRules(
-    units=_names("p h"),
-    breaks=_names("line-break tab"),
-    voids=_names("tracked-changes annotation note-citation title desc ruby-text forms script"),
-    protected=_names(
-        """
-        page-number page-count date time author-name author-initials creator initial-creator
-        chapter sequence sheet-name file-name bookmark-ref note-ref reference-ref sequence-ref
-        user-field-get variable-get variable-set database-display expression
-        """
-    ),
-)
-XHTML = XMLRules(
-    units=_names("body title"),
-    blocks=BLOCK_ELEMENTS,
-    voids=_names("script style svg math template iframe"),
-    protected=UNTRANSLATED_ELEMENTS,
-)
-NCX = XMLRules(units=_names("text"))
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArchiveRules:
     """The files of an archive that have texts."""
@@ -142,33 +71,28 @@ class ArchiveRules:
     """Rules by a regular expression of the file's name."""
 
 
-DOCX = ArchiveRules(
-    kind="Word document",
-    required="word/",
-    texts={r"word/(?:document|header|footer|footnotes|endnotes|comments)\d*\.xml": WORD},
-)
-PPTX = ArchiveRules(
-    kind="PowerPoint document",
-    required="ppt/",
-    texts={
-        r"ppt/(?:slides|notesSlides|diagrams)/(?:slide|notesSlide|data|drawing)\d*\.xml": SLIDES
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_CODE: Mapping[str, Mapping[str, object]] = {
+    "android": {
+        "is_constant": lambda text: bool(_ANDROID_REFERENCE.fullmatch(text)),
+        "decode": _android_decode,
+        "encode": _android_encode,
     },
-)
-XLSX = ArchiveRules(
-    kind="Excel document",
-    required="xl/",
-    texts={r"xl/(?:sharedStrings|worksheets/sheet\d*)\.xml": CELLS},
-)
-ODF = ArchiveRules(
-    kind="OpenDocument file",
-    required="content.xml",
-    texts={r"(?:.*/)?(?:content|styles)\.xml": OPEN_DOCUMENT},
-)
-EPUB = ArchiveRules(
-    kind="EPUB",
-    required="META-INF/container.xml",
-    texts={r".*\.(?:xhtml|html?|xht)": XHTML, r".*\.ncx": NCX},
-)
+    "xhtml": {"blocks": BLOCK_ELEMENTS, "protected": UNTRANSLATED_ELEMENTS},
+}
+XML_RULES: Mapping[str, XMLRules] = {
+    name: TypeAdapter(XMLRules).validate_python({**row, **_CODE.get(name, {})})
+    for name, row in _TABLE["xml"].items()
+}
+"""Rules by their names in the table."""
+
+ARCHIVES: Mapping[str, ArchiveRules] = {
+    name: ArchiveRules(
+        **(row | {"texts": {files: XML_RULES[rules] for files, rules in row["texts"].items()}})
+    )
+    for name, row in _TABLE["archives"].items()
+}
+"""Formats of archives, by their names."""
 
 
 def xml_reader(rules: XMLRules) -> Callable[[str, bytes], Document]:
@@ -186,7 +110,7 @@ def read_xliff(name: str, content: bytes) -> Document:
     version = re.search(
         rb"<(?:\w+:)?xliff\s[^>]*?\bversion\s*=\s*[\"']2", content.replace(b"\0", b"")
     )
-    return xml_reader(XLIFF_2 if version else XLIFF_12)(name, content)
+    return xml_reader(XML_RULES["xliff_2" if version else "xliff_12"])(name, content)
 
 
 def archive_reader(rules: ArchiveRules) -> Callable[[str, bytes], Document]:
