@@ -11,6 +11,7 @@ from tests.exports import CONFIG, SENTENCES, bundle_of, one_vocabulary, two_voca
 from transduce.bundle.bundle import Bundle
 from transduce.export.argos import write_argos
 from transduce.export.marian import write_huggingface, write_marian
+from transduce.export.marian_npz import prove_marian_npz, write_marian_npz
 from transduce.export.proof import (
     Proof,
     prove_argos,
@@ -26,7 +27,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "exchange.md"
 ROWS = [
     [cell.strip(" `") for cell in line.strip("|").split("|")]
     for line in PAGE.read_text(encoding="utf-8").splitlines()
-    if line.endswith((" proved |", " refused |", " `web` |")) and line.count("|") == 7
+    if line.endswith((" proved |", " refused |", " `web` |")) and line.count("|") == 8
 ]
 FORMATS = ROWS[0][1:]
 CELLS = [
@@ -54,6 +55,7 @@ EXPORTS: dict[str, tuple[Callable[[Bundle, Path], None], Callable[..., Proof], s
     "ctranslate2": (write_ctranslate2, prove_ctranslate2, "model", "ctranslate2"),
     "huggingface": (write_huggingface, prove_huggingface, "model", "transformers"),
     "marian": (write_marian, prove_huggingface, "model", "transformers"),
+    "marian-npz": (write_marian_npz, prove_marian_npz, "model", "pymarian"),
     "argos": (write_argos, prove_argos, "model.argosmodel", "argostranslate"),
     "web": (write_web, prove_web, "model.html", ""),
 }

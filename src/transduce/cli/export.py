@@ -19,6 +19,7 @@ from transduce.io.streams import read_lines
 
 if TYPE_CHECKING:
     from transduce.bundle.bundle import Bundle
+    from transduce.export.proof import Proof
     from transduce.inference.engines.ct2_model import Shortlist
     from transduce.web.page import Precision
 
@@ -31,10 +32,11 @@ _MEAN_PIECES = 9  # mean length of random sentences
 def export(
     model: ModelFolder,
     to: Annotated[
-        Literal["ctranslate2", "huggingface", "marian", "argos", "web"],
+        Literal["ctranslate2", "huggingface", "marian", "marian-npz", "argos", "web"],
         typer.Option(
             help="Output format; huggingface is a MarianMTModel, or Pegasus for a pre-norm "
-            "model; web a page that translates in a browser."
+            "model; marian-npz is read by Marian's own programs; web a page that translates in a "
+            "browser."
         ),
     ],
     out: Annotated[
@@ -72,10 +74,11 @@ def export(
       transduce export runs/mine --to ctranslate2 --out mine.ct2 --quantize int8
       transduce export runs/mine --to ctranslate2 --out mine.ct2 --shortlist
       transduce export runs/mine --to huggingface --out opus-mt-en-de
+      transduce export runs/mine --to marian-npz --out mine.marian
       transduce export runs/mine --to argos --out en_de.argosmodel
       transduce export runs/mine --to web --out translator.html --quantize float16
     """
-    if quantize is not None and to in ("huggingface", "marian"):
+    if quantize is not None and to not in ("ctranslate2", "argos", "web"):
         raise ValueError(f"a {to} folder holds float32 weights: leave out --quantize")
     if to == "web" and quantize not in (None, "float16", "int8"):
         raise ValueError(f"a page can hold float16 or int8 weights, not {quantize}")
@@ -90,11 +93,8 @@ def export(
         raise ValueError(f"{sample} has no sentence: name another file, or leave out --sample")
 
     from transduce.bundle.bundle import Bundle
-    from transduce.export.argos import write_argos
-    from transduce.export.marian import check_replaceable, write_huggingface, write_marian
-    from transduce.export.proof import prove_argos, prove_ctranslate2, prove_huggingface, prove_web
-    from transduce.inference.engines.ct2_model import FILES, write_ctranslate2
-    from transduce.web.page import is_replaceable, write_web
+    from transduce.export.marian import check_replaceable
+    from transduce.inference.engines.ct2_model import FILES
 
     bundle = Bundle.load(model)
     bundle.languages = bundle.languages.with_codes(source=source_lang, target=target_lang)
@@ -104,26 +104,50 @@ def export(
             "programs do not use: there it translates such text as plain text"
         )
     sentences = lines if lines is not None else _proof_sentences(model, bundle)
-    if to in ("huggingface", "marian"):
-        (write_marian if to == "marian" else write_huggingface)(bundle, out)
-        proof = prove_huggingface(bundle, out, sentences, format=to)
-    elif to == "ctranslate2":
+    if to == "ctranslate2":
         check_replaceable(out, FILES)
-        allowed = _learn_shortlist(model, bundle) if shortlist else None
-        write_ctranslate2(bundle, out, quantization=quantize, shortlist=allowed)
-        proof = prove_ctranslate2(bundle, out, sentences)
-    elif to == "web":
-        if not is_replaceable(out) and out.suffix != ".html":
-            raise ValueError(f"{out} holds other files: name another folder for the export")
-        write_web(bundle, out, precision=cast("Precision", quantize or "float32"))
-        proof = prove_web(bundle, out, sentences)
-    else:
-        write_argos(bundle, out, quantization=quantize)
-        proof = prove_argos(bundle, out, sentences)
+    allowed = _learn_shortlist(model, bundle) if shortlist else None
+    proof = _write_and_prove(to, bundle, out, sentences, quantize=quantize, shortlist=allowed)
     print_stdout(f"{to}: {out}")
     print_stderr(str(proof))
     if quantize is None and not proof.not_made and not proof.holds:
         raise typer.Exit(1)
+
+
+def _write_and_prove(
+    to: str,
+    bundle: "Bundle",
+    out: Path,
+    sentences: Sequence[str],
+    *,
+    quantize: str | None,
+    shortlist: "Shortlist | None",
+) -> "Proof":
+    """Write the export, and decode the sentences with the other program and ours."""
+    from transduce.export import argos, marian, marian_npz, proof
+    from transduce.inference.engines.ct2_model import write_ctranslate2
+    from transduce.web.page import is_replaceable, write_web
+
+    match to:
+        case "ctranslate2":
+            write_ctranslate2(bundle, out, quantization=quantize, shortlist=shortlist)
+            return proof.prove_ctranslate2(bundle, out, sentences)
+        case "marian-npz":
+            marian_npz.write_marian_npz(bundle, out)
+            return marian_npz.prove_marian_npz(bundle, out, sentences)
+        case "argos":
+            argos.write_argos(bundle, out, quantization=quantize)
+            return proof.prove_argos(bundle, out, sentences)
+        case "web":
+            if not is_replaceable(out) and out.suffix != ".html":
+                raise ValueError(f"{out} holds other files: name another folder for the export")
+            write_web(bundle, out, precision=cast("Precision", quantize or "float32"))
+            return proof.prove_web(bundle, out, sentences)
+        case _:
+            (marian.write_marian if to == "marian" else marian.write_huggingface)(bundle, out)
+            return proof.prove_huggingface(
+                bundle, out, sentences, format="marian" if to == "marian" else "huggingface"
+            )
 
 
 def _learn_shortlist(model: Path, bundle: "Bundle") -> "Shortlist":

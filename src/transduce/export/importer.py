@@ -28,6 +28,7 @@ from transduce.export.marian_files import (
     MarianConfig,
     halves_to_interleaved,
     interleaved_to_halves,
+    last_norm,
     read_file,
     read_json,
     read_languages,
@@ -252,10 +253,8 @@ def _state_dict(
 def _scale_embeddings(state: dict[str, Tensor], config: ModelConfig) -> None:
     """Convert embeddings without the factor √d_model to embeddings with it."""
     root = math.sqrt(config.d_model)
-    top = f"decoder.{config.decoder_layers - 1}.feed_forward_norm.norm"
-    last = "decoder_norm" if config.norm == "pre" else top
     state["embedding.weight"] = state["embedding.weight"] / root
-    for name in (f"{last}.weight", f"{last}.bias"):
+    for name in last_norm(config):
         state[name] = state[name] * root
 
 

@@ -40,7 +40,7 @@ ARGOS_BEAM, ARGOS_PENALTY = 4, 0.2
 
 _LOGIT_SENTENCES = 5  # whose logits are compared with those of a page
 
-ExportFormat = Literal["huggingface", "marian", "ctranslate2", "argos", "web"]
+ExportFormat = Literal["huggingface", "marian", "marian-npz", "onnx", "ctranslate2", "argos", "web"]
 
 
 class Difference(NamedTuple):
@@ -134,7 +134,7 @@ def _differences(pair: PiecePair) -> Iterator[tuple[int, str, str]]:
             yield position, piece, other
 
 
-class _Sample(NamedTuple):
+class Sample(NamedTuple):
     """A sentence of the sample and our greedy translation of it."""
 
     text: str
@@ -168,7 +168,7 @@ def prove_huggingface(
         tokenize = tokenizers.from_pretrained(folder, local_files_only=True)
         gap = 0.0
         pairs: list[PiecePair] = []
-        for sample in _samples(bundle, sentences):
+        for sample in samples(bundle, sentences):
             source = torch.tensor([tokenize(sample.text)["input_ids"]])
             output = model.generate(
                 input_ids=source,
@@ -178,7 +178,7 @@ def prove_huggingface(
                 length_penalty=1.0,
                 max_length=sample.limit + 1,  # + the start token
             )
-            pairs.append(_piece_pair(bundle, sample, source[0].tolist(), output[0, 1:].tolist()))
+            pairs.append(piece_pair(bundle, sample, source[0].tolist(), output[0, 1:].tolist()))
             gap = max(gap, _logit_gap(bundle, model, sample))
     return compare_pieces(format, pairs, gap=gap)
 
@@ -197,7 +197,7 @@ def prove_ctranslate2(bundle: Bundle, folder: Path, sentences: Sequence[str]) ->
     pieces = vocabulary(bundle.tokenizer)
     ids = {piece: number for number, piece in enumerate(pieces)}
     pairs: list[PiecePair] = []
-    for sample in _samples(bundle, sentences):
+    for sample in samples(bundle, sentences):
         (result,) = translator.translate_batch(
             [[pieces[number] for number in sample.source[:-1]]],  # CTranslate2 adds EOS itself
             beam_size=1,
@@ -206,7 +206,7 @@ def prove_ctranslate2(bundle: Bundle, folder: Path, sentences: Sequence[str]) ->
             return_end_token=True,
         )
         target = [ids[piece] for piece in result.hypotheses[0]]
-        pairs.append(_piece_pair(bundle, sample, sample.source, target))
+        pairs.append(piece_pair(bundle, sample, sample.source, target))
     return compare_pieces("ctranslate2", pairs)
 
 
@@ -250,25 +250,23 @@ def prove_web(bundle: Bundle, out: Path, sentences: Sequence[str]) -> Proof:
     node = shutil.which("node")
     if node is None:
         return Proof(format="web", not_made="Node.js is not installed: install node")
-    samples = list(_samples(bundle, sentences))
-    compared = samples[:_LOGIT_SENTENCES]
+    sample = list(samples(bundle, sentences))
+    compared = sample[:_LOGIT_SENTENCES]
     page = out / INDEX if out.is_dir() else out
     with tempfile.TemporaryDirectory() as scratch:
         logits = Path(scratch) / "logits"
         with logits.open("wb") as stream:
-            stream.writelines(_teacher_forced(bundle, sample) for sample in compared)
+            stream.writelines(teacher_forced_logits(bundle, s).numpy().tobytes() for s in compared)
         job = {
-            "sentences": [sample.text for sample in samples],
+            "sentences": [s.text for s in sample],
             "beam": 1,
-            "samples": [
-                (sample.source, (bundle.tokenizer.pad, *sample.target[:-1])) for sample in compared
-            ],
+            "samples": [(s.source, (bundle.tokenizer.pad, *s.target[:-1])) for s in compared],
             "logits": str(logits),
         }
         result = run_in_node(node, page, job)
     pairs = [
-        _piece_pair(bundle, sample, (*other["source"], EOS), other["ids"])
-        for sample, other in zip(samples, result["translations"], strict=True)
+        piece_pair(bundle, s, (*other["source"], EOS), other["ids"])
+        for s, other in zip(sample, result["translations"], strict=True)
     ]
     return compare_pieces("web", pairs, gap=result["gap"])
 
@@ -277,43 +275,48 @@ def _fits(bundle: Bundle, text: str) -> bool:
     return 0 < len(bundle.tokenizer.encode(text)) <= bundle.search.max_source
 
 
-def _samples(bundle: Bundle, sentences: Sequence[str]) -> Iterator[_Sample]:
+def samples(bundle: Bundle, sentences: Sequence[str]) -> Iterator[Sample]:
+    """Translate the sentences greedily with our engine; blank and overlong ones are skipped."""
     greedy = replace(bundle.search, beam=1)
     device = bundle.model.embedding.weight.device
     engine = TorchEngine(bundle.model, pad=bundle.tokenizer.pad, eos=EOS, device=device)
     for text in filter(lambda text: _fits(bundle, text), map(tidy, sentences)):
         ids = tuple(bundle.tokenizer.encode(text))
         ((best, *_),) = engine.search([Request(ids)], greedy)
-        yield _Sample(text, (*ids, EOS), best.ids, greedy.limit(len(ids)))
+        yield Sample(text, (*ids, EOS), best.ids, greedy.limit(len(ids)))
 
 
-def _piece_pair(
-    bundle: Bundle, sample: _Sample, source: Sequence[int], target: Sequence[int]
+def piece_pair(
+    bundle: Bundle, sample: Sample, source: Sequence[int], target: Sequence[int]
 ) -> PiecePair:
+    """Join source and translation of both programs, as pieces.
+
+    Args:
+        bundle: the exported model.
+        sample: our source and translation.
+        source: the other program's ids of the source, EOS included.
+        target: its ids of the translation, EOS included if it ends in one.
+    """
     ids, other_ids = (*sample.source, *sample.target), (*source, *target)
     return PiecePair(tuple(bundle.tokenizer.pieces(ids)), tuple(bundle.tokenizer.pieces(other_ids)))
 
 
 @torch.inference_mode()
-def _logit_gap(bundle: Bundle, model: torch.nn.Module, sample: _Sample) -> float:
+def _logit_gap(bundle: Bundle, model: torch.nn.Module, sample: Sample) -> float:
     """Largest logit difference over our translation, teacher-forced; PAD is never output."""
     source = torch.tensor([sample.source])
     target = torch.tensor([[bundle.tokenizer.pad, *sample.target[:-1]]])
-    device = bundle.model.embedding.weight.device
-    logits: Float[Tensor, "1 target vocab"] = bundle.model(
-        source.to(device), None, target.to(device)
-    ).cpu()
-    other_logits = model(input_ids=source, decoder_input_ids=target).logits
-    return (logits - other_logits)[..., :-1].abs().max().item()
+    other_logits = model(input_ids=source, decoder_input_ids=target).logits[0]
+    return (teacher_forced_logits(bundle, sample) - other_logits)[:, :-1].abs().max().item()
 
 
 @torch.inference_mode()
-def _teacher_forced(bundle: Bundle, sample: _Sample) -> bytes:
-    """Our logits over our translation, as float32."""
+def teacher_forced_logits(bundle: Bundle, sample: Sample) -> Float[Tensor, "target vocab"]:
+    """Our logits over our translation."""
     device = bundle.model.embedding.weight.device
     target = [bundle.tokenizer.pad, *sample.target[:-1]]
     source = torch.tensor([sample.source], device=device)
-    return bundle.model(source, None, torch.tensor([target], device=device)).cpu().numpy().tobytes()
+    return bundle.model(source, None, torch.tensor([target], device=device))[0].cpu()
 
 
 @contextmanager
