@@ -101,7 +101,7 @@ def translate(
     prefix: Annotated[str, typer.Option(help="Start every translation with this text.")] = "",
     glossary: Annotated[
         Path | None,
-        typer.Option(help="Enforce terms: a file of source TAB target; stderr reports the count."),
+        typer.Option(help="Enforce terms: source TAB target, or TBX; stderr reports the count."),
     ] = None,
     memory: Annotated[
         Path | None,
@@ -220,7 +220,6 @@ def translate(
     opened = open_lines(input) if document is None and text is None else None
     with opened or nullcontext(iter((text or "").split("\n"))) as lines:
         from transduce.inference.engines.parallel import enable_worker_processes
-        from transduce.inference.glossary import read_glossary
         from transduce.inference.translator import BATCH_TOKENS, Extras, Translator, translate_texts
         from transduce.search.config import DecodingConstraints, SamplingConfig
         from transduce.train.distributed import find_device
@@ -233,7 +232,7 @@ def translate(
             max_length=max_length,
             sampling=sampling if sample else None,
         )
-        terms = read_glossary(glossary) if glossary else ()
+        terms = _read_terms(glossary, model) if glossary else ()
         translator = Translator.load(
             model,
             ensemble=also or (),
@@ -457,15 +456,27 @@ def _check_calibrated(translator: "Translator", model: Path) -> None:
         )
 
 
-def _open_memory(path: Path, model: Path) -> "tuple[Callable[[str, str], Match | None], str]":
-    """Return what looks up a line and the one before it, and what changes with the memory."""
+def _languages_of(model: Path, option: str) -> tuple[str, str]:
     from transduce.bundle.bundle import Bundle, find_bundle
-    from transduce.memory.tmx import open_memory
 
     named = Bundle.load(find_bundle(model)).languages
     if named.missing:
-        raise ValueError(f"{model} has no languages for --memory: run `transduce relabel` once")
-    languages = (named.source, named.target)
+        raise ValueError(f"{model} has no languages for {option}: run `transduce relabel` once")
+    return named.source, named.target
+
+
+def _read_terms(path: Path, model: Path) -> "tuple[Term, ...]":
+    from transduce.inference.glossary import read_glossary
+
+    is_tbx = path.suffix.lower() == ".tbx"
+    return read_glossary(path, languages=_languages_of(model, "TBX") if is_tbx else ("", ""))
+
+
+def _open_memory(path: Path, model: Path) -> "tuple[Callable[[str, str], Match | None], str]":
+    """Return what looks up a line and the one before it, and what changes with the memory."""
+    from transduce.memory.tmx import open_memory
+
+    languages = _languages_of(model, "--memory")
     memory = open_memory(path, languages=languages)
 
     def look_up(line: str, before: str) -> "Match | None":

@@ -32,13 +32,17 @@ def file_language(*files: Path | None) -> str:
     for file in files:
         suffixes = Path(split_compression(file.name)[0]).suffixes if file else []
         for place, suffix in enumerate(reversed(suffixes[-2:])):
-            if code := _language_code(suffix[1:], known_only=place > 0):
+            if code := normalized_code(suffix[1:], known_only=place > 0):
                 return code
     return ""
 
 
-def _language_code(text: str, *, known_only: bool) -> str:
-    """Return text as a language code; "" if it is none."""
+def normalized_code(text: str, *, known_only: bool = False) -> str:
+    """Return text as a language code, of two letters where there are two; "" if it is none.
+
+    >>> normalized_code("eng_US")
+    'en-US'
+    """
     tag = _TAG.fullmatch(text)
     language, script, region = tag.groups() if tag else ("", None, None)
     language = _CODES.get(language.lower(), language.lower())

@@ -1,4 +1,4 @@
-"""Pairs from translation memories (TMX), bilingual files (XLIFF) and JSON lines.
+"""Pairs from memories (TMX), bilingual files (XLIFF), terminologies (TBX) and JSON lines.
 
 XML is parsed as it is read; entity declarations are refused, and nothing but the file is opened.
 """
@@ -21,8 +21,9 @@ LanguageCodes = tuple[str, str]
 """Codes of source and target; "" if unknown."""
 
 _BLOCK = 1 << 18  # bytes read at a time
-_UNITS = frozenset(["tu", "trans-unit", "segment"])
-_SIDES = frozenset(["seg", "source", "target"])
+_UNITS = frozenset(["tu", "trans-unit", "segment", "termEntry", "conceptEntry"])
+_LANGUAGES = frozenset(["tuv", "langSet", "langSec"])
+_SIDES = frozenset(["seg", "term", "source", "target"])
 _CODES = frozenset(["bpt", "ept", "ph", "it", "ut", "bx", "ex", "x"])  # their content is no text
 _UNFINISHED = frozenset(["new", "needs-translation"])
 _DECLARATIONS = (("srclang", "srcLang", "source-language"), ("trgLang", "target-language"))
@@ -32,7 +33,7 @@ _JSON_KEYS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
 def pair_reader(path: Path) -> Callable[[Path, LanguageCodes], Iterator[tuple[str, str]]] | None:
     """Return what reads the pairs of a file, by its ending; None for other files."""
     suffix = Path(split_compression(path.name.lower())[0]).suffix
-    if suffix in (".tmx", ".xlf", ".xliff"):
+    if suffix in (".tmx", ".xlf", ".xliff", ".tbx"):
         return _xml_pairs
     return _json_pairs if suffix == ".jsonl" else None
 
@@ -65,10 +66,10 @@ class _PairParser:
             self._outside += 1
         elif name in _UNITS:
             self._sides = {}
-        elif name == "tuv":
+        elif name in _LANGUAGES:
             self._language = attributes.get("xml:lang", attributes.get("lang", ""))
         elif name in _SIDES and attributes.get("state") not in _UNFINISHED:
-            if name != "seg":
+            if name in ("source", "target"):
                 self._language = self._declared[name == "target"] or name
             self._chunks = []
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transduce.data.corpus import tidy
+from transduce.data.pair_files import pair_reader
 from transduce.data.segmentation import word_spans, words
 from transduce.data.tokenizer import EOS, UNK, Tokenizer
 from transduce.inference.alignment import combined_attention, group_pieces
@@ -46,15 +47,27 @@ class Term(NamedTuple):
         return f"{self.source} → {self.target}"
 
 
-def read_glossary(path: str | Path) -> tuple[Term, ...]:
-    """Read the terms of a UTF-8 TSV file: source, a tab, target.
+def read_glossary(path: str | Path, *, languages: tuple[str, str] = ("", "")) -> tuple[Term, ...]:
+    """Read the terms of a UTF-8 TSV file (source, a tab, target) or of a terminology in TBX.
 
-    Blank lines and lines that start with "#" are ignored.
+    Blank lines and lines that start with "#" are ignored. Of several terms of a language, a concept
+    in TBX is known by the first.
+
+    Args:
+        path: file; ".tbx" is TBX.
+        languages: codes of source and target, for TBX; without them, in the order of the file.
 
     Raises:
         ValueError: if the file cannot be read or is not UTF-8, or a line does not have two
             non-empty columns, or gives a source a second target. The message names file and line.
     """
+    read_pairs = pair_reader(Path(path))
+    if read_pairs is not None:
+        pairs = [tuple(map(tidy, pair)) for pair in read_pairs(Path(path), languages)]
+        concepts = tuple(Term(*pair) for pair in dict.fromkeys(pairs) if all(pair))
+        if not concepts:
+            raise ValueError(f"{path}: no concept has terms in both {' and '.join(languages)}")
+        return concepts
     try:
         lines = read_lines(Path(path))
     except OSError as error:

@@ -29,7 +29,7 @@ def read_entries(path: Path, *, languages: tuple[str, str]) -> Iterator[Entry]:
     """
     reader = pair_reader(path)
     if reader is None:
-        raise ValueError(f"{path}: expected a .tmx, .xliff or .jsonl file")
+        raise ValueError(f"{path}: expected a .tmx, .xliff, .tbx or .jsonl file")
     for source, target in reader(path, languages):
         if source.strip() and target.strip():
             yield Entry(

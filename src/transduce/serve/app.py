@@ -34,6 +34,7 @@ from transduce import visualization
 from transduce.serve.access import AccessPolicy
 from transduce.serve.batcher import BatchStats
 from transduce.serve.client_limits import ClientLimits
+from transduce.serve.connectors import ConnectorAPI
 from transduce.serve.deepl import DeepLAPI
 from transduce.serve.documents import DocumentAPI
 from transduce.serve.errors import HTTPError
@@ -98,6 +99,7 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
         *operations_of(documents),
         *DeepLAPI(registry, settings, documents=documents).operations(),
         *operations_of(NativeAPI(registry, settings)),
+        *ConnectorAPI(registry, settings).operations(),
         _metrics_operation(metrics, settings),
     )
     pages = [] if settings.disable_web_ui else _page_operations()

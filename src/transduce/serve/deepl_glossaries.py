@@ -6,13 +6,13 @@ one. A glossary belongs to the API key that created it, and lasts until the serv
 
 import csv
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from io import StringIO
 from typing import Final, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from transduce.data.corpus import tidy
@@ -21,7 +21,14 @@ from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import ModelRegistry
 from transduce.serve.parameters import base_code, read_fields, unsupported
 from transduce.serve.requests import HTTPRequest
-from transduce.serve.routing import JSON, LenientModel, Operation, StrictModel, json_response
+from transduce.serve.routing import (
+    JSON,
+    LenientModel,
+    Operation,
+    OperationRow,
+    StrictModel,
+    json_response,
+)
 
 MAX_CHARACTERS = 64 * 2**20
 """Maximum size of all glossaries of a server."""
@@ -214,7 +221,7 @@ class GlossaryAPI:
         v2_id, v3_id = f"{v2}/{{glossary_id}}", f"{v3}/{{glossary_id}}"
         dictionaries, pair = f"{v3_id}/dictionaries", LanguagePairFields
         pairs = self.language_pairs
-        table: tuple[_Row, ...] = (
+        table: tuple[OperationRow, ...] = (
             ("GET", "/v2/glossary-language-pairs", pairs, None, GlossaryLanguagePairs),
             ("POST", v2, self.create_v2, CreateGlossaryV2, GlossaryInfoV2),
             ("GET", v2, self.list_v2, None, GlossaryListV2),
@@ -385,15 +392,6 @@ class GlossaryAPI:
                 raise unsupported("dictionaries", f"{'-'.join(pair)} occurs twice")
             dictionaries[pair] = _terms(dictionary.entries, dictionary.entries_format)
         return dictionaries
-
-
-_Row = tuple[
-    Literal["GET", "POST", "PUT", "PATCH", "DELETE"],
-    str,
-    Callable[[HTTPRequest], Coroutine[object, object, Response]],
-    type[BaseModel] | None,
-    type[BaseModel] | None,
-]
 
 
 def _terms(entries: str, entries_format: str) -> tuple[Term, ...]:

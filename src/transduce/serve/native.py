@@ -4,12 +4,14 @@ JSON in, JSON out. A request is validated field by field before anything is comp
 """
 
 from collections.abc import Callable
+from itertools import starmap
 from typing import Literal, NamedTuple, TypeVar
 
 from pydantic import Field, RootModel
 from starlette.responses import Response
 
 from transduce.bundle.bundle import Bundle
+from transduce.inference.glossary import Term
 from transduce.serve.batcher import BatchOptions, SentenceResult, estimate_work
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import (
@@ -95,6 +97,8 @@ class NativeTranslateRequest(_TextRequest):
     """Forced beginning of the first sentence's translation."""
     markup: Literal["none", "placeholders", "html"] = "placeholders"
     """Markup to preserve."""
+    glossary: dict[str, str] = Field(default={}, max_length=1000)
+    """Terms with a prescribed translation, by the source."""
 
 
 class AlternativesRequest(_TextRequest):
@@ -259,7 +263,13 @@ class NativeAPI:
                 route.direction,
                 [text],
                 markup=fields.markup,
-                options=BatchOptions(beam, fields.alpha, fields.nbest, detail=True),
+                options=BatchOptions(
+                    beam,
+                    fields.alpha,
+                    fields.nbest,
+                    detail=True,
+                    glossary=tuple(starmap(Term, fields.glossary.items())),
+                ),
                 prefix=replace_nul(fields.prefix),
                 align=True,
             )

@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar, get_origin
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 from pydantic_core import ErrorDetails
 
+from transduce.data.languages import normalized_code
 from transduce.serve.errors import HTTPError, is_deepl
 from transduce.serve.model_registry import Language, same_code
 from transduce.serve.requests import HTTPRequest, RequestData, replace_nul
@@ -41,7 +42,8 @@ def language_code(requested: str, loaded: Iterable[Language], *, field: str) -> 
     """Return the loaded language with that code, else one that differs only in its variant."""
     codes = [language.code for language in loaded]
     matches = [code for code in codes if same_code(code, requested)]
-    matches += [code for code in codes if base_code(code) == base_code(requested)]
+    base = base_code(normalized_code(requested) or requested)
+    matches += [code for code in codes if base_code(code) == base]
     if matches:
         return matches[0]
     available = ", ".join(code.upper() for code in codes)
@@ -53,11 +55,16 @@ def base_code(code: str) -> str:
     return code.partition("-")[0].lower()
 
 
-def read_fields(request: HTTPRequest, model: type[ModelT]) -> ModelT:
+def read_fields(request: HTTPRequest, model: type[ModelT], *, key_field: str = "api_key") -> ModelT:
     """Authorize a request and validate its fields; an empty one is missing.
 
     The native API takes JSON only, without conversions. In DeepL's API, which authorizes by header,
     a single text is a list of one.
+
+    Args:
+        request: the request.
+        model: what it is to be.
+        key_field: name of the field of the API key; "0" is none, as OPUS-CAT's plug-ins send it.
 
     Raises:
         HTTPError: as `HTTPRequest.authorize`; 400 in the API's words for the first invalid field.
@@ -65,7 +72,8 @@ def read_fields(request: HTTPRequest, model: type[ModelT]) -> ModelT:
     native, deepl = issubclass(model, StrictModel), is_deepl(request.scope["path"])
     data = RequestData(json=request.json_object()) if native else request.data()
     if not deepl:
-        request.authorize(data.value("api_key"))
+        key = data.value(key_field)
+        request.authorize(None if key == "0" else key)
     given = data.texts if data.json is None else data.json
     fields = {name: data.value(name) for name in given}
     if deepl:
@@ -74,7 +82,7 @@ def read_fields(request: HTTPRequest, model: type[ModelT]) -> ModelT:
                 fields[name] = [given[name]] if isinstance(given[name], str) else given[name]
     if not native:
         fields |= {name: upload.content for name, upload in data.files.items()}
-        fields = {n: v for n, v in fields.items() if v not in (None, "") and n != "api_key"}
+        fields = {n: v for n, v in fields.items() if v not in (None, "") and n != key_field}
     try:
         return model.model_validate(fields, strict=native)
     except ValidationError as error:

@@ -81,6 +81,9 @@ def error_response(error: HTTPError, path: str) -> Response:
 
 
 Handler = Callable[[HTTPRequest], Awaitable[Response]]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+OperationRow = tuple[Method, str, Handler, type[BaseModel] | None, type[BaseModel] | None]
+"""Method, path, handler, request and response of one of many similar operations."""
 MethodT = TypeVar("MethodT", bound=Callable[..., Awaitable[Response]])
 
 
@@ -92,7 +95,7 @@ async def _unbound(request: HTTPRequest) -> Response:
 class Operation:
     """A path and method: its handler, request and responses. As a decorator, of its handler."""
 
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    method: Method
     path: str
     """DeepL's API (`/v2/`, `/v3/`) requires a key for every operation, if the server has keys."""
     _: KW_ONLY

@@ -21,6 +21,15 @@ XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de">
 XLIFF_2 = """<xliff version="2.0" srcLang="en" trgLang="de"><file><unit><segment>
 <source>A dog</source><target>Ein Hund</target></segment></unit></file></xliff>"""
 
+TBX_2 = """<martif type="TBX"><text><body><termEntry id="1">
+<langSet xml:lang="de"><tig><term>Hund</term></tig></langSet>
+<langSet xml:lang="en-GB"><ntig><termGrp><term>dog</term></termGrp></ntig>
+<tig><term>hound</term></tig></langSet></termEntry></body></text></martif>"""
+TBX_3 = """<tbx xmlns="urn:iso:std:iso:30042:ed-2" xml:lang="en"><text><body><conceptEntry id="1">
+<langSec xml:lang="en"><termSec><term>dog</term></termSec></langSec>
+<langSec xml:lang="de"><termSec><term>Hund</term></termSec></langSec>
+</conceptEntry></body></text></tbx>"""
+
 
 def pairs(
     path: Path, content: str | bytes, languages: tuple[str, str] = ("", "")
@@ -43,6 +52,12 @@ def test_xliff(tmp_path: Path) -> None:
     assert pairs(tmp_path / "a.xlf", XLIFF) == [("A dog", "Ein Hund")]
     assert pairs(tmp_path / "a.xlf", XLIFF, ("de", "en")) == [("Ein Hund", "A dog")]
     assert pairs(tmp_path / "a.xliff", XLIFF_2) == [("A dog", "Ein Hund")]
+
+
+@pytest.mark.parametrize("content", [TBX_2, TBX_3])
+def test_the_first_terms_of_a_concept_in_tbx(tmp_path: Path, content: str) -> None:
+    assert pairs(tmp_path / "a.tbx", content, ("en", "de")) == [("dog", "Hund")]
+    assert pairs(tmp_path / "a.tbx", content, ("de", "en")) == [("Hund", "dog")]
 
 
 def test_json_lines(tmp_path: Path) -> None:

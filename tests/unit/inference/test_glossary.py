@@ -28,6 +28,20 @@ def test_a_glossary_is_read_without_its_comments_and_blank_lines(tmp_path: Path)
     assert read_glossary(path) == (DOG, Term("cat", "Katze"))
 
 
+def test_a_terminology_in_tbx_is_read_in_the_direction_of_the_model(tmp_path: Path):
+    path = tmp_path / "terms.tbx"
+    path.write_text(
+        '<martif type="TBX"><text><body><termEntry>'
+        '<langSet xml:lang="de"><tig><term>Hund</term></tig></langSet>'
+        '<langSet xml:lang="en"><tig><term> dog </term></tig></langSet>'
+        "</termEntry></body></text></martif>"
+    )
+
+    assert read_glossary(path, languages=("en", "de")) == (DOG,)
+    with pytest.raises(ValueError, match="no concept has terms in both en and fr"):
+        read_glossary(path, languages=("en", "fr"))
+
+
 def test_the_mark_at_a_files_beginning_is_no_text(tmp_path: Path):
     assert read_glossary(written(tmp_path, "\ufeffdog\tHund".encode())) == (DOG,)
 

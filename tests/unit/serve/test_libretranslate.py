@@ -523,7 +523,7 @@ def test_suggestions_are_off_without_a_memory(served: Served) -> None:
 
 @pytest.mark.parametrize(
     ("verb", "path"),
-    [("GET", "/translate"), ("PUT", "/translate"), ("POST", "/languages"), ("GET", "/detect")],
+    [("DELETE", "/translate"), ("PUT", "/translate"), ("POST", "/languages"), ("GET", "/detect")],
 )
 def test_a_wrong_verb_is_405(served: Served, verb: str, path: str) -> None:
     said = served.ask(verb, path)

@@ -86,8 +86,12 @@ def test_what_counts_as_a_request_may_be_rejected_for_its_rate(document: Documen
 
     deepl = {path for path in document["paths"] if path.startswith(("/v2/", "/v3/"))}
     models = {"/translate", "/translate_file", "/api/translate", "/api/alternatives"}
-    models |= {"/api/attention"}
-    assert paths_with("429") == deepl | models | {"/detect", "/suggest"}
+    models |= {"/api/attention", "/v1/chat/completions"}
+    opus_cat = ("/MTRestService/", "/MtRestService/")
+    models |= {prefix + name for prefix in opus_cat for name in ("Translate", "TranslateJson")}
+    models |= {f"{prefix}TranslatePost" for prefix in opus_cat}
+    others = {"/detect", "/suggest", *(f"{prefix}CheckModelStatus" for prefix in opus_cat)}
+    assert paths_with("429") == deepl | models | others
     assert paths_with("456") == {"/v2/translate", "/v2/document"}
     assert paths_with("504") == models | {"/v2/translate"}
 

@@ -1,0 +1,335 @@
+"""APIs of programs for translators: OmegaT's Apertium connector, OPUS-CAT's plug-ins, and chat.
+
+Each names languages in its own way: `en|de`, three letters, regions that no model has, or words in
+a prompt. They become the codes of a loaded direction; what is not named is detected, or is the only
+one there is.
+"""
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from pydantic import Field, RootModel
+from starlette.responses import Response
+
+from transduce.serve.batcher import BatchOptions
+from transduce.serve.errors import HTTPError
+from transduce.serve.model_registry import AUTO, ModelRegistry
+from transduce.serve.parameters import language_code, read_fields
+from transduce.serve.requests import HTTPRequest
+from transduce.serve.routing import (
+    JSON,
+    LenientModel,
+    Operation,
+    OperationRow,
+    StrictModel,
+    json_response,
+    operations_of,
+)
+from transduce.serve.settings import ServerSettings
+from transduce.serve.text_translation import translate_texts
+
+_OPUS_CAT = ("/MTRestService", "/MtRestService")
+"""Its plug-ins spell the path in both ways; its own server ignores case."""
+
+_NO_TOKEN = "0"  # what OPUS-CAT's plug-ins send
+_BREAK = "<br />"  # how SubtitleEdit sends a line break
+_EVENTS: Final = "text/event-stream"
+_INSTRUCTION = re.compile(r"\s*(?:please\s+)?translate\b[^\n]*\n\s*\n", re.IGNORECASE)
+
+
+class ApertiumRequest(LenientModel):
+    """A text to translate, as Apertium's clients send it."""
+
+    q: str = Field(min_length=1)
+    langpair: str = Field(pattern=r"^[^|]+\|[^|]+$")
+    """Codes of both languages, as "en|de"."""
+    markUnknown: str = "no"
+    """Without an effect: a model marks no unknown words."""
+    key: str = ""
+    """The API key."""
+
+
+class ApertiumText(StrictModel):
+    """A translation."""
+
+    translatedText: str
+
+
+class ApertiumResponse(StrictModel):
+    """A translation, in Apertium's format."""
+
+    responseData: ApertiumText
+    responseDetails: None
+    responseStatus: Literal[200]
+
+
+class OpusCatRequest(LenientModel):
+    """A text to translate, as OPUS-CAT's plug-ins send it."""
+
+    input: str = ""
+    srcLangCode: str = ""
+    """Detected if omitted."""
+    trgLangCode: str = ""
+    """Optional if there is only one target language."""
+    tokenCode: str = ""
+    """The API key; "0" is none."""
+
+
+class OpusCatResponse(StrictModel):
+    """A translation; both spellings are in use."""
+
+    translation: str
+    Translation: str
+
+
+class OpusCatStrings(RootModel[list[str]]):
+    """Language pairs, or tags of models."""
+
+
+class OpusCatText(RootModel[str]):
+    """A text."""
+
+
+class ChatMessage(LenientModel):
+    """A message of a chat."""
+
+    role: str
+    content: str
+
+
+class ChatRequest(LenientModel):
+    """A chat whose last message of the user is translated."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    """A message, or a first paragraph, such as "Translate from English to German:" selects the
+    languages, if `model` does not."""
+    model: str = ""
+    """`transduce-en-de` for English to German."""
+    stream: bool = False
+    """Whether to answer with events; the translation is one of them."""
+
+
+class ChatChoice(StrictModel):
+    """The answer."""
+
+    index: int = 0
+    message: ChatMessage
+    finish_reason: Literal["stop"] = "stop"
+
+
+class ChatResponse(StrictModel):
+    """A translation, as the answer of a chat model."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+
+
+class ChatModel(StrictModel):
+    """A direction, as a chat model."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: Literal["transduce"]
+
+
+class ChatModels(StrictModel):
+    """The directions, as chat models."""
+
+    object: Literal["list"]
+    data: list[ChatModel]
+
+
+class ConnectorAPI:
+    """Handlers of the three APIs."""
+
+    def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
+        """Store the models and the limits."""
+        self._registry, self._beam = registry, settings.beam
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Return the operations of all three."""
+        return (*operations_of(self), *self._opus_cat_operations())
+
+    @Operation(
+        "GET",
+        "/translate",
+        operation_id="apertium_translate",
+        request=ApertiumRequest,
+        response=ApertiumResponse,
+        time_limits=1,
+    )
+    async def apertium(self, request: HTTPRequest) -> Response:
+        """Translate a text, as Apertium's server does for OmegaT."""
+        fields = read_fields(request, ApertiumRequest, key_field="key")
+        source, _, target = fields.langpair.partition("|")
+        text = await self._translate(request, fields.q, source=source, target=target)
+        return json_response(
+            ApertiumResponse(
+                responseData=ApertiumText(translatedText=text),
+                responseDetails=None,
+                responseStatus=200,
+            )
+        )
+
+    @Operation("GET", "/v1/models", operation_id="chat_models", response=ChatModels)
+    async def chat_models(self, request: HTTPRequest) -> Response:
+        """List the directions as chat models."""
+        models = [
+            ChatModel(id=f"transduce-{way.name}", object="model", created=0, owned_by="transduce")
+            for way in self._registry.directions
+        ]
+        return json_response(ChatModels(object="list", data=models))
+
+    @Operation(
+        "POST",
+        "/v1/chat/completions",
+        operation_id="chat_completions",
+        request=ChatRequest,
+        request_format="json",
+        response=ChatResponse,
+        time_limits=1,
+    )
+    async def chat(self, request: HTTPRequest) -> Response:
+        """Translate the last message of a chat, as a chat model would."""
+        fields = read_fields(request, ChatRequest)
+        *before, last = fields.messages
+        match = _INSTRUCTION.match(last.content)
+        prompt = "\n".join([message.content for message in before if message.role == "system"])
+        text = last.content
+        if match and self._named_languages(match[0])[1]:
+            prompt, text = match[0], text[match.end() :]
+        source, target = self._model_languages(fields.model) or self._named_languages(prompt)
+        plain = text.replace(_BREAK, "\n")
+        answer = await self._translate(request, plain, source=source, target=target)
+        if plain != text:
+            answer = answer.replace("\n", _BREAK)
+        message = ChatMessage(role="assistant", content=answer)
+        body = ChatResponse(
+            id=f"chatcmpl-{request.state.request_id}",
+            object="chat.completion",
+            created=int(time.time()),
+            model=fields.model,
+            choices=[ChatChoice(index=0, message=message, finish_reason="stop")],
+        )
+        return _events(body) if fields.stream else json_response(body)
+
+    def _opus_cat_operations(self) -> Sequence[Operation]:
+        table: tuple[OperationRow, ...] = (
+            ("GET", "TranslateJson", self.opus_cat_json, OpusCatRequest, OpusCatResponse),
+            ("POST", "TranslatePost", self.opus_cat_json, OpusCatRequest, OpusCatResponse),
+            ("GET", "Translate", self.opus_cat_text, OpusCatRequest, OpusCatText),
+            ("GET", "ListSupportedLanguagePairs", self.opus_cat_pairs, None, OpusCatStrings),
+            ("GET", "GetLanguagePairModelTags", self.opus_cat_tags, None, OpusCatStrings),
+            ("GET", "CheckModelStatus", self.opus_cat_status, OpusCatRequest, OpusCatText),
+            ("POST", "PreOrderBatch", self.opus_cat_order, None, None),
+        )
+        return [
+            Operation(
+                method,
+                f"{prefix}/{name}",
+                handler=handler,
+                operation_id=f"opus_cat_{name}{index or ''}",
+                request=request,
+                response=response,
+                error_statuses=(400, 403, 429) if request else (),
+                time_limits=int(name.startswith("Translate")),
+            )
+            for index, prefix in enumerate(_OPUS_CAT)
+            for method, name, handler, request, response in table
+        ]
+
+    async def opus_cat_json(self, request: HTTPRequest) -> Response:
+        """Translate a text, as OPUS-CAT does for its plug-ins."""
+        text = await self._opus_cat_text(request)
+        return json_response(OpusCatResponse(translation=text, Translation=text))
+
+    async def opus_cat_text(self, request: HTTPRequest) -> Response:
+        """Translate a text, into a JSON string."""
+        return json_response(OpusCatText(await self._opus_cat_text(request)))
+
+    async def opus_cat_pairs(self, request: HTTPRequest) -> Response:
+        """List the loaded language pairs."""
+        return json_response(OpusCatStrings([way.name for way in self._registry.directions]))
+
+    async def opus_cat_tags(self, request: HTTPRequest) -> Response:
+        """List the tags of models, of which there are none."""
+        return json_response(OpusCatStrings([]))
+
+    async def opus_cat_status(self, request: HTTPRequest) -> Response:
+        """Say in a sentence whether a direction is loaded."""
+        fields = read_fields(request, OpusCatRequest, key_field="tokenCode")
+        source, target = self._codes(fields.srcLangCode, fields.trgLangCode)
+        way = self._registry.find(source, target)
+        return json_response(OpusCatText(f"Model {way.name} is available."))
+
+    async def opus_cat_order(self, request: HTTPRequest) -> Response:
+        """Accept an announcement of texts, which changes nothing."""
+        return Response("null", media_type=JSON)
+
+    async def _opus_cat_text(self, request: HTTPRequest) -> str:
+        fields = read_fields(request, OpusCatRequest, key_field="tokenCode")
+        return await self._translate(
+            request, fields.input, source=fields.srcLangCode, target=fields.trgLangCode
+        )
+
+    async def _translate(self, request: HTTPRequest, text: str, *, source: str, target: str) -> str:
+        """Translate a text between languages as a connector names them; "" is unknown."""
+        source, target = self._codes(source, target)
+        (result,) = await translate_texts(
+            self._registry,
+            request.check_texts([text]),
+            source=source,
+            target=target,
+            markup="placeholders",
+            options=BatchOptions(beam=self._beam),
+        )
+        return result.translation.text
+
+    def _codes(self, source: str, target: str) -> tuple[str, str]:
+        registry = self._registry
+        targets = registry.targets()
+        if not target and len(targets) > 1:
+            models = ", ".join(f"transduce-{way.name}" for way in registry.directions)
+            raise HTTPError(400, f"Invalid request: name the target language, or one of {models}")
+        source = language_code(source, registry.sources(), field="source") if source else AUTO
+        target = language_code(
+            target or registry.directions[0].target.code, targets, field="target"
+        )
+        return source, target
+
+    def _model_languages(self, model: str) -> tuple[str, str] | None:
+        ways = {way.name.lower(): way for way in self._registry.directions}
+        way = ways.get(model.lower().removeprefix("transduce-"))
+        return (way.source.code, way.target.code) if way else None
+
+    def _named_languages(self, prompt: str) -> tuple[str, str]:
+        """Return the codes of the source and target language that a prompt names; "" for none."""
+        languages = (*self._registry.sources(), *self._registry.targets())
+        names = {language.code.lower(): language.code for language in languages}
+        names |= {language.name.lower(): language.code for language in languages}
+        choice = "|".join(map(re.escape, names))
+
+        def code_after(words: str) -> str:
+            match = re.search(rf"\b(?:{words})\s+({choice})\b", prompt, re.IGNORECASE)
+            return names[match[1].lower()] if match else ""
+
+        return code_after("from"), code_after("to|into")
+
+
+def _events(body: ChatResponse) -> Response:
+    """Return an answer as the events of a stream: its text, and its end."""
+    content = body.choices[0].message.model_dump()
+    chunk = body.model_dump() | {"object": "chat.completion.chunk"}
+    steps = [
+        chunk | {"choices": [{"index": 0, "delta": content, "finish_reason": None}]},
+        chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ]
+    lines = [json.dumps(step, ensure_ascii=False) for step in steps]
+    return Response("".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]), media_type=_EVENTS)
