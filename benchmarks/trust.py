@@ -20,6 +20,7 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from record import header, write
@@ -169,7 +170,7 @@ def ways(bundle: Bundle, pair: Pair) -> dict[str, Look]:
     ids = [[*encode(tidy(side)), eos] for side in pair]
     read, said = (group_pieces(bundle.tokenizer.pieces(side)) for side in ids)
     cross = trace(bundle.model, *ids).cross
-    later = torch.cat([cross[:, :, 1:], cross[:, :, -1:]], dim=2)
+    later = np.concatenate([cross[:, :, 1:], cross[:, :, -1:]], axis=2)
     looks = {"agreed": combined_attention(cross), "all layers": cross.mean((0, 1))}
     for layer, (due, read_later) in enumerate(zip(cross, later, strict=True), start=1):
         looks[f"layer {layer}"] = due.mean(0)

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from tests.browsing import expect, translate_in
 from tests.clients.conftest import Open
@@ -13,6 +15,7 @@ from tests.conftest import SHAPE
 from tests.switched import greedy, probabilities, switched
 
 from transduce.bundle.bundle import Bundle
+from transduce.model.numpy_transformer import NumpyTransformer
 from transduce.model.trace import intermediate_results
 
 if TYPE_CHECKING:
@@ -226,8 +229,12 @@ def test_every_head_is_taken_away_in_turn(part: str, bundle: Bundle, page: "Page
     limit = len(source) - 1 + bundle.search.extra
     with switched(bundle.model, base):
         target = greedy(bundle.model, source, limit)
-        usual = intermediate_results(bundle.model, source, target)
         before = probabilities(bundle.model, source, target)[QUERY, target[QUERY]].item()
+    model = bundle.weights.to_numpy()
+    learned = replace(model.config, positions="learned", max_positions=limit)
+    none = {"positions.weight": np.zeros((limit, model.config.d_model), np.float32)}
+    blind = NumpyTransformer(learned, {**model.weights, **none})
+    usual = intermediate_results(blind, source, target)
 
     page.get_by_role("button", name="Switch every head off in turn").click()
 

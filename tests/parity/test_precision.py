@@ -15,7 +15,7 @@ from tests.parity.test_resume import sit
 from tests.processes import bound_memory
 from torch import Tensor, nn
 
-from transduce.bundle.tensors import read_tensors
+from transduce.bundle.torch_tensors import read_tensors
 from transduce.data.batch import Batch, collate
 from transduce.model.config import ModelConfig
 from transduce.model.loss import chunked_cross_entropy, cross_entropy, r_drop_loss

@@ -14,7 +14,8 @@ from transduce.model.fused_decoder import FusedDecoder
 from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
 from transduce.search.fast_paths import fast_search
-from transduce.search.hypothesis import Hypothesis, Steps
+from transduce.search.hypothesis import Hypothesis
+from transduce.search.steps import Steps
 
 Found = list[list[Hypothesis]]
 

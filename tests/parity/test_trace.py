@@ -44,7 +44,7 @@ def test_weights_times_values_are_what_the_attention_answered(
     norm: Literal["post", "pre"], kind: Literal["encoder", "decoder", "cross"]
 ):
     model = make(norm)
-    weights = getattr(trace(model, SOURCE, TARGET), kind)
+    weights = torch.from_numpy(getattr(trace(model, SOURCE, TARGET), kind))
     layers = model.encoder if kind == "encoder" else model.decoder
     attentions = [
         layer.cross_attention if kind == "cross" else layer.self_attention for layer in layers
@@ -62,7 +62,7 @@ def test_weights_times_values_are_what_the_attention_answered(
 def test_log_probs_are_those_of_the_forward_pass(norm: Literal["post", "pre"]):
     model = make(norm)
 
-    found = trace(model, SOURCE, TARGET).log_probs
+    found = torch.from_numpy(trace(model, SOURCE, TARGET).log_probs)
 
     logits = read(model)[0, :, : model.config.pad]
     expected = logits.log_softmax(-1)[torch.arange(len(TARGET)), list(TARGET)]
@@ -72,7 +72,7 @@ def test_log_probs_are_those_of_the_forward_pass(norm: Literal["post", "pre"]):
 def test_log_probs_sum_to_the_loss_that_perplexity_is_made_of():
     model = make("post")
 
-    found = trace(model, SOURCE, TARGET).log_probs
+    found = torch.from_numpy(trace(model, SOURCE, TARGET).log_probs)
 
     plain = cross_entropy(read(model), torch.tensor([TARGET]), smoothing=0.1).plain
     torch.testing.assert_close(-found.sum(), plain)

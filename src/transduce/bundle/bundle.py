@@ -12,15 +12,15 @@ None of the files can execute code. Writing is atomic; every file is verified be
 
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import pydantic
-import torch
-from torch.overrides import TorchFunctionMode
 
 from transduce.bundle.calibration import Confidence
 from transduce.bundle.card import model_card
@@ -39,8 +39,13 @@ from transduce.io.atomic_folder import (
 )
 from transduce.io.machine import VERSION as SOURCE_VERSION
 from transduce.model.config import ModelConfig
-from transduce.model.transformer import Transformer
+from transduce.model.numpy_transformer import NumpyTransformer, parameter_shapes
 from transduce.search.config import SearchConfig
+
+if TYPE_CHECKING:
+    import torch
+
+    from transduce.model.transformer import Transformer
 
 FORMAT = "transduce bundle"
 VERSION = 2
@@ -97,12 +102,12 @@ class Provenance:
             scores: measured values by name and signature.
             started_from: SHA-256 of the initial weights, by model name.
         """
+        try:
+            torch = {"torch": version("torch")}
+        except PackageNotFoundError:  # a runtime without it can import and export models
+            torch = {}
         return cls(
-            versions={
-                "transduce": SOURCE_VERSION,
-                "torch": str(torch.__version__),
-                "python": platform.python_version(),
-            },
+            versions={"transduce": SOURCE_VERSION, **torch, "python": platform.python_version()},
             commit=commit,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             data_sha256=data_sha256 or {},
@@ -136,20 +141,59 @@ class _Config:
     provenance: Provenance
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, init=False)
 class Bundle:
     """A model with its tokenizer, languages, search settings and provenance."""
 
-    model: Transformer
+    weights: "NumpyTransformer | Transformer"
+    """The model: in NumPy as it was read, in torch once `model` is used."""
     tokenizer: Tokenizer
     languages: Languages
     search: SearchConfig
     provenance: Provenance
-    confidence: Confidence | None = None
+    confidence: Confidence | None
     """Confidence calibration; None if the model was never calibrated."""
 
-    def __post_init__(self) -> None:
-        assert self.tokenizer.vocab_size == self.model.config.vocab_size, "one vocabulary for both"
+    def __init__(
+        self,
+        *,
+        model: "NumpyTransformer | Transformer | None" = None,
+        weights: "NumpyTransformer | Transformer | None" = None,
+        tokenizer: Tokenizer,
+        languages: Languages,
+        search: SearchConfig,
+        provenance: Provenance,
+        confidence: Confidence | None = None,
+    ) -> None:
+        """Put a bundle together.
+
+        Args:
+            model: in torch, or in NumPy.
+            weights: the same; `dataclasses.replace` names it so, and `model` takes precedence.
+            tokenizer: of the model's vocabulary.
+            languages: of source and target.
+            search: default settings.
+            provenance: where the model is from.
+            confidence: calibration, if there is one.
+        """
+        weights = model or weights
+        assert weights is not None, "a bundle has a model"
+        assert tokenizer.vocab_size == weights.config.vocab_size, "one vocabulary for both"
+        self.weights, self.tokenizer, self.languages = weights, tokenizer, languages
+        self.search, self.provenance, self.confidence = search, provenance, confidence
+
+    @property
+    def model(self) -> "Transformer":
+        """The model in torch, built when it is first used."""
+        if isinstance(self.weights, NumpyTransformer):
+            from transduce.model.transformer import from_numpy
+
+            self.weights = from_numpy(self.weights)
+        return self.weights
+
+    @model.setter
+    def model(self, model: "Transformer") -> None:
+        self.weights = model
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write the bundle atomically; an older bundle in its place is replaced.
@@ -164,16 +208,13 @@ class Bundle:
         """
         folder = Path(folder)
         _check_replaceable(folder)
-        weights = {
-            name: tensor.detach().to("cpu", torch.float32).contiguous()
-            for name, tensor in self.model.state_dict().items()
-        }
+        weights = self.weights.to_numpy().weights
         check_weights(weights, f"the model for {folder}")
         config = _Config(
             format=FORMAT,
             version=VERSION,
             languages=self.languages,
-            model=self.model.config,
+            model=self.weights.config,
             search=self.search,
             cleaning=_Cleaning(),
             provenance=self.provenance,
@@ -188,32 +229,37 @@ class Bundle:
             (fresh / CARD).write_text(model_card(self) if card is None else card, encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: torch.device | str = "cpu") -> "Bundle":
+    def load(cls, folder: str | Path, *, device: "torch.device | str" = "cpu") -> "Bundle":
         """Read and verify a bundle; the model is in eval mode.
 
         If a writer replaces it meanwhile, the new one is read.
 
         Args:
             folder: a bundle, or a run's folder (its `model/`, or `best/` during training).
-            device: of the model.
+            device: of the model in torch; any but "cpu" builds it at once.
 
         Raises:
-            ValueError: one line with the faulty file and the remedy.
+            ValueError: one line with the faulty file and the remedy, or for an unusable device.
         """
         while True:
             place = find_bundle(Path(folder))
             before = folder_identity(place)
             try:
-                bundle = cls._read(place, device)
+                bundle = cls._read(place)
             except (OSError, ValueError):
                 if folder_identity(place) == before:
                     raise
             else:
                 if folder_identity(place) == before:
-                    return bundle
+                    break
+        if str(device) != "cpu":
+            from transduce.model.transformer import to_device
+
+            bundle.model = to_device(bundle.model, device)
+        return bundle
 
     @classmethod
-    def _read(cls, folder: Path, device: torch.device | str) -> "Bundle":
+    def _read(cls, folder: Path) -> "Bundle":
         optional = [CONFIDENCE] if (folder / CONFIDENCE).exists() else []
         check_folder(
             folder,
@@ -228,7 +274,7 @@ class Bundle:
                 f"{CONFIG} has {config.model.vocab_size}: copy all files from one bundle"
             )
         return cls(
-            model=_to_device(_read_model(folder / WEIGHTS, config.model), device),
+            model=_read_model(folder / WEIGHTS, config.model),
             tokenizer=tokenizer,
             languages=config.languages,
             search=config.search,
@@ -302,13 +348,12 @@ def _read_tokenizer(path: Path) -> Tokenizer:
         raise ValueError(f"{path}: {sanitise(str(error))}") from None
 
 
-def _read_model(path: Path, config: ModelConfig) -> Transformer:
+def _read_model(path: Path, config: ModelConfig) -> NumpyTransformer:
     weights = read_weights(path)
-    actual = {name: (list(t.shape), t.dtype) for name, t in weights.items()}
     check_size(weights, config, str(path))
-    with _SkipInitialisation():
-        model = Transformer(config)
-    expected = {name: (list(t.shape), torch.float32) for name, t in model.state_dict().items()}
+    actual = {name: (list(array.shape), array.dtype) for name, array in weights.items()}
+    single = np.dtype(np.float32)
+    expected = {name: (list(shape), single) for name, shape in parameter_shapes(config).items()}
     for name in sorted(expected.keys() | actual.keys()):
         if expected.get(name) != actual.get(name):
             raise ValueError(
@@ -317,36 +362,8 @@ def _read_model(path: Path, config: ModelConfig) -> Transformer:
                 f"copy all files from one bundle"
             )
     check_weights(weights, str(path))
-    model.load_state_dict(weights)
-    return model.eval()
+    return NumpyTransformer(config, weights)
 
 
-class _SkipInitialisation(TorchFunctionMode):
-    """Skips random initialisation, since the weights are overwritten next.
-
-    This saves a second for a large model and leaves the random number generator unchanged.
-    """
-
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: object,
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
-        arguments = kwargs or {}
-        if func.__name__ in {"kaiming_uniform_", "uniform_", "normal_"}:
-            return arguments.get("tensor", args[0] if args else None)
-        return func(*args, **arguments)
-
-
-def _described(tensor: tuple[list[int], torch.dtype] | None) -> str:
-    return "absent" if tensor is None else f"{tensor[0]} {str(tensor[1]).removeprefix('torch.')}"
-
-
-def _to_device(model: Transformer, device: torch.device | str) -> Transformer:
-    try:
-        return model.to(device)
-    except (AssertionError, RuntimeError) as error:  # torch raises either, with many lines
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"the device {str(device)!r} cannot be used: {reason}") from None
+def _described(tensor: tuple[list[int], np.dtype] | None) -> str:
+    return "absent" if tensor is None else f"{tensor[0]} {tensor[1]}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def model_card(bundle: "Bundle") -> str:
     """Return the card as Markdown: shape, usage, scores, provenance and recipe."""
-    languages, made, shape = bundle.languages, bundle.provenance, bundle.model.config
+    languages, made, shape = bundle.languages, bundle.provenance, bundle.weights.config
     source = languages.source_name or languages.source
     target = languages.target_name or languages.target
     scores = [f"| {_cell(name)} | {value:.2f} |" for name, value in made.scores.items()]
@@ -21,7 +21,7 @@ def model_card(bundle: "Bundle") -> str:
     start = [f"\n- the weights of `{name}`, {sha256}" for name, sha256 in made.started_from.items()]
     by = "imported by" if made.started_from and not made.recipe else "trained with"
     table = ", cut by a model a side" if isinstance(bundle.tokenizer, PairTokenizer) else ""
-    size = bundle.model.size
+    size = bundle.weights.size
     return f"""# {source} → {target}
 
 A Transformer (Vaswani et al. 2017) that turns {source} (`{languages.source}`) into {target}

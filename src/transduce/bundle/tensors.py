@@ -5,21 +5,23 @@ exponent makes 1e36 of 0.01.
 """
 
 import errno
+import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
-import torch
+import numpy as np
+from jaxtyping import Shaped
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.numpy import load_file, save_file
 
 from transduce.io.atomic_folder import sanitise
 from transduce.model.config import ModelConfig
 
-MAX_WEIGHT: Final = torch.finfo(torch.float16).max
+MAX_WEIGHT: Final = float(np.finfo(np.float16).max)
 """Larger weights overflow in half precision; those of trained models are near ten at most."""
 
 _OLD_SUBLAYERS: Final = {
@@ -35,28 +37,42 @@ _OLD_SUBLAYERS: Final = {
 _SPARE = 1 << 16  # weights that may be missing before a model is built to say which
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read tensors by name; dtypes, shapes and values are not checked.
+@runtime_checkable  # the shape checks of the tests use isinstance
+class HasShape(Protocol):
+    """An array, or a tensor of torch."""
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """Length of each axis."""
+        ...
+
+
+@contextmanager
+def naming_file(path: Path) -> Generator[None]:
+    """Turn what the library raises on a missing or damaged file into one line that names it.
 
     Raises:
-        ValueError: one line that names the file, if it is missing or damaged.
+        ValueError: this line.
     """
     try:
-        return load_file(path)
+        yield
     except FileNotFoundError:
         raise ValueError(f"{path} is missing: copy it again") from None
-    except (SafetensorError, TypeError, RuntimeError) as error:  # torch's, at an absurd shape
+    except (SafetensorError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         reason = sanitise(str(error).partition("\n")[0])
         raise ValueError(f"{path} is no safetensors file ({reason}): copy it again") from None
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+def read_weights(path: Path) -> dict[str, Shaped[np.ndarray, "..."]]:
     """Read a model's weights under their current names, whichever version wrote the file.
+
+    Dtypes, shapes and values are not checked.
 
     Raises:
         ValueError: one line that names the file, if it is missing or damaged.
     """
-    return {_current_name(name): tensor for name, tensor in read_tensors(path).items()}
+    with naming_file(path):
+        return {_current_name(name): tensor for name, tensor in load_file(path).items()}
 
 
 def _current_name(name: str) -> str:
@@ -68,7 +84,7 @@ def _current_name(name: str) -> str:
             return name
 
 
-def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+def write_tensors(tensors: Mapping[str, Shaped[np.ndarray, "..."]], path: Path) -> None:
     """Write tensors, with the default permissions of a new file.
 
     Raises:
@@ -85,7 +101,7 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
         raise OSError(number, os.strerror(number), str(path)) from None
 
 
-def check_size(weights: Mapping[str, Tensor], config: ModelConfig, where: str) -> None:
+def check_size(weights: Mapping[str, HasShape], config: ModelConfig, where: str) -> None:
     """Refuse a configuration far larger than the weights, before a model of that size is built.
 
     Args:
@@ -96,7 +112,7 @@ def check_size(weights: Mapping[str, Tensor], config: ModelConfig, where: str) -
     Raises:
         ValueError: if there are far fewer weights than the shape needs.
     """
-    held = sum(tensor.numel() for tensor in weights.values())
+    held = sum(math.prod(tensor.shape) for tensor in weights.values())
     layers = config.encoder_layers + config.decoder_layers
     if config.matrices > held + _SPARE or layers > len(weights):
         raise ValueError(
@@ -105,7 +121,7 @@ def check_size(weights: Mapping[str, Tensor], config: ModelConfig, where: str) -
         )
 
 
-def check_weights(weights: Mapping[str, Tensor], where: str) -> None:
+def check_weights(weights: Mapping[str, Shaped[np.ndarray, "..."]], where: str) -> None:
     """Refuse weights of a failed training or a damaged file.
 
     Args:
@@ -116,11 +132,11 @@ def check_weights(weights: Mapping[str, Tensor], where: str) -> None:
         ValueError: if a weight is not finite or exceeds `MAX_WEIGHT`.
     """
     for name, tensor in weights.items():
-        if not tensor.is_floating_point() or not tensor.numel():
+        if not np.issubdtype(tensor.dtype, np.floating) or not tensor.size:
             continue
-        most = float(tensor.abs().max())
+        most = float(np.abs(tensor).max())
         if not most <= MAX_WEIGHT:  # written so that nan is refused too
-            finite = bool(torch.isfinite(tensor).all())
+            finite = bool(np.isfinite(tensor).all())
             fault = f"beyond ±{MAX_WEIGHT:,.0f}" if finite else "not finite numbers"
             raise ValueError(
                 f"{where} has weights that are {fault}, in {sanitise(name)}: training had failed "

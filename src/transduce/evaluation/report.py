@@ -162,7 +162,7 @@ def translate_test_set(
     source = languages.source_name or languages.source
     named = languages != Languages()
     details = (
-        ("Model", f"{model}, {bundle.model.size:,} parameters"),
+        ("Model", f"{model}, {bundle.weights.size:,} parameters"),
         ("Made", bundle.provenance.created),
         ("Decoding", decoding),
     )

@@ -20,7 +20,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from transduce.bundle.bundle import CONFIG, WEIGHTS
-from transduce.bundle.tensors import read_tensors
+from transduce.bundle.torch_tensors import read_tensors
 from transduce.io.atomic_folder import sanitise
 from transduce.model.config import ModelConfig
 

@@ -137,13 +137,14 @@ def _attention(
     bundle: Bundle, pairs: Sequence[_IdPair]
 ) -> Iterator[tuple[Int64[np.ndarray, " entries"], Float64[np.ndarray, " entries"]]]:
     """Yield, per pair, keys source * vocab_size + target and their attention weights."""
-    model, pad = bundle.model, bundle.tokenizer.pad
     sources, targets = zip(*pairs, strict=True)
-    batch = collate(sources, targets, pad=pad, eos=EOS).to(model.embedding.weight.device)
-    weights = cross_attention_weights(model, batch.source, batch.source_mask, batch.target_in).cpu()
+    batch = collate(sources, targets, pad=bundle.tokenizer.pad, eos=EOS)
+    mask = None if batch.source_mask is None else batch.source_mask.numpy()
+    source, target_in = batch.source.numpy(), batch.target_in.numpy()
+    weights = cross_attention_weights(bundle.weights, source, mask, target_in)
     for row, (source, target) in enumerate(pairs):
         attention = combined_attention(weights[:, :, row, : len(target) + 1, : len(source) + 1])
-        mass = attention[: len(target), : len(source)].double().numpy()  # EOS is always allowed
+        mass = attention[: len(target), : len(source)].astype(np.float64)  # EOS is always allowed
         key = np.array(source)[None, :] * bundle.tokenizer.vocab_size + np.array(target)[:, None]
         kept = mass >= _MIN_ATTENTION
         yield key[kept], mass[kept]

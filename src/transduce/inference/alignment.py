@@ -13,9 +13,8 @@ Source:
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from transduce.model.trace import Trace
 
@@ -84,25 +83,25 @@ def to_pharaoh(links: Iterable[Link]) -> str:
 
 
 def combined_attention(
-    cross: Float[Tensor, "layers heads target source"],
-) -> Float[Tensor, "target source"]:
+    cross: Float[np.ndarray, "layers heads target source"],
+) -> Float[np.ndarray, "target source"]:
     """Return the weighted mean of all heads, each at its better step. Rows sum to 1."""
-    current = cross.flatten(0, 1)
-    later = torch.cat([current[:, 1:], current[:, -1:]], dim=1)  # when the piece is the input
+    current = cross.reshape(-1, *cross.shape[2:])
+    later = np.concatenate([current[:, 1:], current[:, -1:]], axis=1)  # when the piece is the input
     last = cross[-1].mean(0)
     agreement, later_agreement = ((heads * last).sum((1, 2)) for heads in (current, later))
     shifted = later_agreement > agreement
-    weights = torch.where(shifted, later_agreement, agreement)
-    heads = torch.where(shifted[:, None, None], later, current)
-    return torch.einsum("h,hts->ts", weights / weights.sum(), heads)
+    weights = np.where(shifted, later_agreement, agreement)
+    heads = np.where(shifted[:, None, None], later, current)
+    return np.tensordot(weights / weights.sum(), heads, axes=1)
 
 
 def word_attention(
-    attention: Float[Tensor, "target source"],
+    attention: Float[np.ndarray, "target source"],
     *,
     source_words: Sequence[Sequence[int]],
     target_words: Sequence[Sequence[int]],
-) -> Float[Tensor, "target_words source_words"]:
+) -> Float[np.ndarray, "target_words source_words"]:
     """Reduce attention between pieces to attention between words.
 
     Args:
@@ -110,5 +109,5 @@ def word_attention(
         source_words: the source's piece indices by word (`group_pieces`).
         target_words: the target's.
     """
-    by_word = torch.stack([attention[:, list(word)].sum(1) for word in source_words], dim=1)
-    return torch.stack([by_word[list(word)].mean(0) for word in target_words])
+    by_word = np.stack([attention[:, list(word)].sum(1) for word in source_words], axis=1)
+    return np.stack([by_word[list(word)].mean(0) for word in target_words])

@@ -24,8 +24,8 @@ from transduce.data.segmentation import word_spans, words
 from transduce.data.tokenizer import EOS, UNK, Tokenizer
 from transduce.inference.alignment import combined_attention, group_pieces
 from transduce.io.streams import read_lines
+from transduce.model.numpy_transformer import TransformerWeights
 from transduce.model.trace import trace
-from transduce.model.transformer import Transformer
 from transduce.search.config import Request
 from transduce.search.hypothesis import Hypothesis
 
@@ -354,7 +354,7 @@ def missing_terms(
 
 
 def request_with_next_term(
-    model: Transformer,
+    model: TransformerWeights,
     request: Request,
     hypothesis: Hypothesis,
     terms: Sequence[TermConstraint],

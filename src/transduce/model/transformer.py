@@ -2,17 +2,19 @@
 
 import copy
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from transduce.model.config import ModelConfig
 from transduce.model.kernels import Dropout
 from transduce.model.layers import DecoderLayer, EncoderLayer, LearnedPositions, Positions
+from transduce.model.numpy_transformer import NumpyTransformer
 
 Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
 
@@ -131,6 +133,12 @@ class Transformer(nn.Module):
         """Number of parameters; the one matrix that is used three times counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
+    def to_numpy(self) -> NumpyTransformer:
+        """Return a twin in NumPy; on a CPU, in single precision, it shares the weights."""
+        state = self.state_dict()
+        weights = {name: tensor.detach().cpu().float().numpy() for name, tensor in state.items()}
+        return NumpyTransformer(self.config, weights)
+
 
 def make_positions(config: ModelConfig) -> Positions | LearnedPositions:
     """Build the positional encoding, one for both sides like the embedding."""
@@ -164,6 +172,46 @@ def initialise(model: Transformer) -> None:
         # The magnitude of the sinusoids, beside an embedding whose variance is one once it is
         # scaled. Smaller ones take updates to grow.
         nn.init.normal_(model.positions.weight, std=0.5**0.5)
+
+
+def from_numpy(twin: NumpyTransformer) -> Transformer:
+    """Build the model of these weights, on the CPU, in eval mode; the weights are copied."""
+    with _SkipInitialisation():
+        model = Transformer(twin.config)
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in twin.weights.items()})
+    return model.eval()
+
+
+class _SkipInitialisation(TorchFunctionMode):
+    """Skips random initialisation, since the weights are overwritten next.
+
+    This saves a second for a large model and leaves the random number generator unchanged.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        arguments = kwargs or {}
+        if func.__name__ in {"kaiming_uniform_", "uniform_", "normal_"}:
+            return arguments.get("tensor", args[0] if args else None)
+        return func(*args, **arguments)
+
+
+def to_device(model: Transformer, device: torch.device | str) -> Transformer:
+    """Move a model to a device.
+
+    Raises:
+        ValueError: if the device is unknown or unavailable.
+    """
+    try:
+        return model.to(device)
+    except (AssertionError, RuntimeError) as error:  # torch raises either, with many lines
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"the device {str(device)!r} cannot be used: {reason}") from None
 
 
 def in_bfloat16(model: Transformer, *, embedding: bool) -> Transformer:

@@ -130,3 +130,35 @@ class DecodingConstraints:
 
 UNCONSTRAINED = DecodingConstraints()
 """No constraints."""
+
+
+def check_request(
+    request: Request, constraints: DecodingConstraints, *, limit: int, eos: int, pad: int
+) -> None:
+    """Check that the prefix and the constraints of a request fit its limit.
+
+    Args:
+        request: the sentence.
+        constraints: the call's.
+        limit: maximum length of the translation in pieces, EOS included.
+        eos: id that ends a translation.
+        pad: the last id, which is never generated.
+
+    Raises:
+        ValueError: if an id is not a piece, or the constraints do not fit the limit.
+    """
+    for piece in request.prefix:
+        if piece == eos or not 0 <= piece < pad:
+            raise ValueError(
+                f"prefix id {piece} is invalid: ids must be from 0 to {pad - 1} and not {eos} (EOS)"
+            )
+    if len(request.prefix) >= limit:
+        raise ValueError(
+            f"a prefix of {len(request.prefix)} pieces does not fit a translation of at most "
+            f"{limit}: raise max-length or search.extra, or shorten the prefix"
+        )
+    if constraints.min_length >= limit:
+        raise ValueError(
+            f"min-length {constraints.min_length} and an EOS do not fit a translation of at most "
+            f"{limit} pieces: lower min-length, or raise max-length or search.extra"
+        )

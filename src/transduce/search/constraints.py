@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transduce.search.candidates import masked_log_softmax
-from transduce.search.config import DecodingConstraints, Request
+from transduce.search.config import DecodingConstraints, Request, check_request
 
 _UNFORCED = -1
 """Stands for a forced id where the sentence's prefix has ended."""
@@ -63,7 +63,7 @@ class ConstraintMask:
             ValueError: if an id is not a piece, or the constraints do not fit a limit.
         """
         for request, limit in zip(requests, limits, strict=True):
-            _check(request, constraints, limit=limit, eos=eos, pad=pad)
+            check_request(request, constraints, limit=limit, eos=eos, pad=pad)
         prefixes = [request.prefix for request in requests]
         if not (constraints.no_repeat or constraints.min_length or any(prefixes)):
             return None
@@ -127,23 +127,3 @@ def _repeating_ids(
     tail = ids[:, :, None, ids.size(2) - size + 1 :]
     repeats = (ngrams[..., :-1] == tail).all(-1)
     return ngrams[..., -1].where(repeats, none).flatten(0, 1)
-
-
-def _check(
-    request: Request, constraints: DecodingConstraints, *, limit: int, eos: int, pad: int
-) -> None:
-    for piece in request.prefix:
-        if piece == eos or not 0 <= piece < pad:
-            raise ValueError(
-                f"prefix id {piece} is invalid: ids must be from 0 to {pad - 1} and not {eos} (EOS)"
-            )
-    if len(request.prefix) >= limit:
-        raise ValueError(
-            f"a prefix of {len(request.prefix)} pieces does not fit a translation of at most "
-            f"{limit}: raise max-length or search.extra, or shorten the prefix"
-        )
-    if constraints.min_length >= limit:
-        raise ValueError(
-            f"min-length {constraints.min_length} and an EOS do not fit a translation of at most "
-            f"{limit} pieces: lower min-length, or raise max-length or search.extra"
-        )

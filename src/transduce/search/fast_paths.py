@@ -14,8 +14,9 @@ from transduce.search.beam import beam_search
 from transduce.search.candidates import argmax, topk_single
 from transduce.search.config import SearchConfig
 from transduce.search.constraints import ConstraintMask
-from transduce.search.hypothesis import Hypothesis, Steps, rank
+from transduce.search.hypothesis import Hypothesis, rank
 from transduce.search.interruption import interruption_point
+from transduce.search.steps import Steps
 
 _MAX_FINISHED = 0.1
 """Compact the batch once this fraction of rows has finished; compaction copies the KV cache."""

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from transduce.search.config import SamplingConfig, SearchConfig
 from transduce.search.constraints import ConstraintMask, next_log_probs
-from transduce.search.hypothesis import Hypothesis, Steps, rank
+from transduce.search.hypothesis import Hypothesis, rank
 from transduce.search.interruption import interruption_point
+from transduce.search.steps import Steps
 
 
 class TokenSampler:

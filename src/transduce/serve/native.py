@@ -377,7 +377,7 @@ def model_info(direction: Direction, settings: ServerSettings) -> ModelInfo:
         name=direction.name,
         source=direction.source,
         target=direction.target,
-        parameters=direction.bundle.model.size,
+        parameters=direction.bundle.weights.size,
         engine=direction.translator.engine_description.removeprefix("engine: "),
         beam=direction.translator.search.beam if settings.beam is None else settings.beam,
         example=_example(direction.bundle),

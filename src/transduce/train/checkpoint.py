@@ -16,7 +16,8 @@ import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
-from transduce.bundle.tensors import check_weights, read_tensors, read_weights, write_tensors
+from transduce.bundle.tensors import check_weights, read_weights
+from transduce.bundle.torch_tensors import read_tensors, write_tensors
 from transduce.data.sampler import SamplerState
 from transduce.data.store import Count
 from transduce.io.atomic_folder import atomic_folder, check_folder, sanitise
@@ -208,7 +209,7 @@ def load_weights(checkpoint: Path, *, name: str = WEIGHTS) -> dict[str, Tensor]:
     """
     weights = read_weights(checkpoint / name)
     check_weights(weights, str(checkpoint / name))
-    return weights
+    return {key: torch.from_numpy(weight) for key, weight in weights.items()}
 
 
 def list_checkpoints(folder: Path) -> list[Path]:

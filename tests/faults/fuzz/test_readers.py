@@ -13,7 +13,7 @@ from tests.faults.damaging import tiny_bundle, vouch
 
 from transduce.bundle.bundle import Bundle
 from transduce.bundle.calibration import Confidence
-from transduce.bundle.tensors import read_tensors
+from transduce.bundle.torch_tensors import read_tensors
 from transduce.config import load_recipe
 from transduce.data import corpus
 from transduce.data.corpus import CleaningCounts, clean, read_pairs

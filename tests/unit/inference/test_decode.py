@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
-import torch
 from tests.unit.inference.scripted import Scripted, constant
 
 from transduce.data.tokenizer import EOS, Tokenizer
@@ -299,16 +299,16 @@ def looks(monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer) -> Looks:
     def set_looks(words: dict[str, int]) -> None:
         def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Trace:
             pieces = tokenizer.pieces(target)
-            places = torch.full((len(target),), len(source) - 1)
+            places = np.full(len(target), len(source) - 1)
             for word in group_pieces(pieces):
                 spelt = "".join(pieces[place] for place in word).strip("▁")
                 places[list(word)] = words.get(spelt, len(source) - 1)
-            one = torch.nn.functional.one_hot(places, len(source)).float()
+            one = np.eye(len(source))[places]
             return Trace(
-                encoder=torch.zeros(1, 1, len(source), len(source)),
-                decoder=torch.zeros(1, 1, len(target), len(target)),
+                encoder=np.zeros((1, 1, len(source), len(source))),
+                decoder=np.zeros((1, 1, len(target), len(target))),
                 cross=one[None, None],
-                log_probs=torch.zeros(len(target)),
+                log_probs=np.zeros(len(target)),
             )
 
         monkeypatch.setattr(placing, "trace", trace)

@@ -86,8 +86,8 @@ def test_what_is_shown_is_what_was_seen():
 
     found = trace(model, (3, 5, 7, 11, 0), (2, 4, 6, 0))
 
-    assert ((found.encoder > 0) == neighbourhood(5, 5, radius=1)).all()
-    assert ((found.decoder > 0) == neighbourhood(4, 4, radius=1, causal=True)).all()
+    assert ((found.encoder > 0) == neighbourhood(5, 5, radius=1).numpy()).all()
+    assert ((found.decoder > 0) == neighbourhood(4, 4, radius=1, causal=True).numpy()).all()
     assert (found.cross > 0).all()
 
 

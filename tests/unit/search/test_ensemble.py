@@ -8,7 +8,8 @@ from tests.unit.search.toys import EOS, PAD, A, B, C, Logits, Toy, random_logits
 
 from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
-from transduce.search.hypothesis import Ensemble, Hypothesis
+from transduce.search.hypothesis import Hypothesis
+from transduce.search.steps import Ensemble
 
 
 def search(

@@ -186,7 +186,7 @@ answer({
     expected = trace(model, source, target)
 
     for part in ("encoder", "decoder", "cross"):
-        tensor = getattr(expected, part)
+        tensor = torch.from_numpy(getattr(expected, part))
         recorded = torch.tensor(answer[part]).view_as(tensor)
         torch.testing.assert_close(recorded, tensor, atol=1e-5, rtol=1e-5)
 
@@ -211,7 +211,8 @@ answer(Object.fromEntries([...tensors].map(([name, value]) =>
 
     for key, values in answer.items():
         part, _, output = key.rpartition(".")
-        tensor = expected[f"{part}.feed_forward_output" if output == "output" else key]
+        found = expected[f"{part}.feed_forward_output" if output == "output" else key]
+        tensor = torch.from_numpy(found.copy())
         if output in ("queries", "keys", "values"):
             tensor = tensor.transpose(0, 1)  # JavaScript keeps the heads side by side
         numbers = torch.tensor([-torch.inf if value is None else value for value in values])

@@ -35,6 +35,8 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
+
 from transduce.bundle.bundle import Bundle
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.ct2_model import (
@@ -106,7 +108,7 @@ class Ct2Engine:
         self._device, self._shortlist = device, shortlist
         self._pieces = vocabulary(bundle.tokenizer)
         self._fewest_pieces = len(shortlist.always if shortlist else self._pieces)  # to choose from
-        self._longest = max_positions(bundle.model.config)
+        self._longest = max_positions(bundle.weights.config)
         name = f"ct2-{_checksum(bundle)[:32]}"
         if shortlist:
             name += f"-{sha256(shortlist.to_text(self._pieces).encode()).hexdigest()[:16]}"
@@ -307,10 +309,10 @@ def _rescore(
 
 def _checksum(bundle: Bundle) -> str:
     """SHA-256 of everything that the converted model depends on."""
-    facts = [FORMAT, load_ctranslate2().__version__, asdict(bundle.model.config)]
+    facts = [FORMAT, load_ctranslate2().__version__, asdict(bundle.weights.config)]
     digest = sha256(json.dumps(facts).encode())
     digest.update(bundle.tokenizer.to_bytes())
-    for name, tensor in bundle.model.state_dict().items():
+    for name, weight in sorted(bundle.weights.to_numpy().weights.items()):
         digest.update(name.encode())
-        digest.update(tensor.detach().cpu().float().contiguous().numpy())
+        digest.update(np.ascontiguousarray(weight).data)
     return digest.hexdigest()

@@ -48,17 +48,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-import torch
+import numpy as np
 from jaxtyping import Float, Int8
-from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transduce.bundle.bundle import TOKENIZER, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.io.atomic_folder import atomic_folder, check_folder
 from transduce.model.config import ModelConfig
-from transduce.model.layers import sinusoids
+from transduce.model.numpy_transformer import EPSILON, Weights, sinusoids
 
 FORMAT = 1
 """Version of the written folder, part of its name in the cache."""
@@ -259,7 +257,7 @@ def write_ctranslate2(
             quantization.
         OSError: if it cannot be written; an existing folder is unchanged.
     """
-    reason = unsupported_feature(bundle.model.config)
+    reason = unsupported_feature(bundle.weights.config)
     if reason:
         raise ValueError(f"CTranslate2 does not support {reason}: use the torch engine")
     if quantization is not None and quantization not in QUANTIZATIONS:
@@ -272,7 +270,7 @@ def write_ctranslate2(
     if shortlist is not None:
         order.insert(UNK + 1, order.pop())
     int8 = quantization == "int8"
-    spec = _spec(bundle.model.config, bundle.model.state_dict(), order, int8=int8)
+    spec = _spec(bundle.weights.config, bundle.weights.to_numpy().weights, order, int8=int8)
     names = [pieces[id] for id in order]
     spec.register_source_vocabulary(names)
     spec.register_target_vocabulary(names)
@@ -280,7 +278,7 @@ def write_ctranslate2(
     spec.config.eos_token = pieces[bundle.tokenizer.EOS]
     spec.config.bos_token = spec.config.decoder_start_token = pieces[bundle.tokenizer.pad]
     spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
+    spec.config.layer_norm_epsilon = EPSILON
     spec.validate()
     spec.optimize(quantization=None if int8 else quantization)
     with atomic_folder(folder) as fresh:
@@ -294,7 +292,7 @@ def write_ctranslate2(
             (fresh / VMAP).write_bytes(shortlist.to_text(pieces).encode())
 
 
-def _spec(config: ModelConfig, weights: Mapping[str, Tensor], order: Sequence[int], *, int8: bool):
+def _spec(config: ModelConfig, weights: Weights, order: Sequence[int], *, int8: bool):
     """Build CTranslate2's model specification, with the vocabulary in the given order."""
     load_ctranslate2()
     specs = import_module("ctranslate2.specs")
@@ -316,18 +314,18 @@ def _spec(config: ModelConfig, weights: Mapping[str, Tensor], order: Sequence[in
     return spec
 
 
-def ct2_variables(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def ct2_variables(config: ModelConfig, weights: Weights) -> dict[str, Float[np.ndarray, "..."]]:
     """Return every tensor of the written model by its CTranslate2 name."""
-    # Clones: CTranslate2 quantizes in place.
-    weights = {name: tensor.detach().cpu().float().clone() for name, tensor in weights.items()}
+    # Copies: CTranslate2 quantizes in place.
+    weights = {name: weight.copy() for name, weight in weights.items()}
     embedding = weights["embedding.weight"]
-    bias = weights.get("output_bias", embedding.new_zeros(config.vocab_size)).clone()
+    bias = weights.get("output_bias", np.zeros(config.vocab_size, np.float32)).copy()
     bias[config.pad] = _PAD_BIAS
     table = weights.get("positions.weight")
     if table is None:
         table = sinusoids(POSITIONS, config.d_model)
     # Scoring a translation cut at the length limit needs one position more.
-    table = torch.cat([table, torch.zeros(1, config.d_model)])
+    table = np.concatenate([table, np.zeros((1, config.d_model), np.float32)])
     variables = {
         "encoder/embeddings_0/weight": embedding,
         "decoder/embeddings/weight": embedding,
@@ -342,7 +340,7 @@ def ct2_variables(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[st
                 keys = [f"{side}.{number}.{name}.{part}" for name in names]
                 if keys := [key for key in keys if key in weights]:
                     variable = _NORM_PARTS[part] if layer.endswith("layer_norm") else part
-                    tensor = torch.cat([weights[key] for key in keys])
+                    tensor = np.concatenate([weights[key] for key in keys])
                     variables[f"{side}/layer_{number}/{layer}/{variable}"] = tensor
         for part, variable in _NORM_PARTS.items() if config.norm == "pre" else ():
             variables[f"{side}/layer_norm/{variable}"] = weights[f"{side}_norm.{part}"]
@@ -352,21 +350,25 @@ def ct2_variables(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[st
 class QuantizedMatrix(NamedTuple):
     """A matrix as CTranslate2 stores it: row r is `weight[r] / scale[r]`."""
 
-    weight: Int8[Tensor, "rows columns"]
-    scale: Float[Tensor, " rows"]
+    weight: Int8[np.ndarray, "rows columns"]
+    scale: Float[np.ndarray, " rows"]
 
 
-def quantize_int8(weight: Float[Tensor, "rows columns"]) -> QuantizedMatrix:
+def quantize_int8(weight: Float[np.ndarray, "rows columns"]) -> QuantizedMatrix:
     """Round a matrix to 8 bits with a scale per row (see the module's docstring).
 
-    >>> quantize_int8(torch.tensor([[3.0, -3.0, 1.0], [2.0, 1.0, 0.0]])).weight.tolist()
+    >>> quantize_int8(np.array([[3.0, -3.0, 1.0], [2.0, 1.0, 0.0]])).weight.tolist()
     [[127, -127, 42], [85, 42, 0]]
     """
-    pairs = F.pad(weight, (0, weight.size(1) % 2)).unflatten(1, (-1, 2))
-    largest = torch.maximum(pairs.clamp_min(0).sum(2), -pairs.clamp_max(0).sum(2)).amax(1)
+    rows, columns = weight.shape
+    pairs = np.pad(weight, ((0, 0), (0, columns % 2))).reshape(rows, -1, 2)
+    sums = np.maximum(pairs.clip(min=0).sum(2), -pairs.clip(max=0).sum(2))
+    largest = sums.max(1)
     # Rounding may add a half to each of the two, so together they are scaled to one less.
-    scale = torch.where(largest < _TINY, 1.0, (_PAIR_LIMIT - 1) / largest)
-    return QuantizedMatrix((weight * scale[:, None]).round().to(torch.int8), scale)
+    scale = (_PAIR_LIMIT - 1) / np.where(largest < _TINY, _PAIR_LIMIT - 1, largest)
+    scale = scale.astype(np.float32)
+    with np.errstate(invalid="ignore"):  # of what is not a number
+        return QuantizedMatrix((weight * scale[:, None]).round().astype(np.int8), scale)
 
 
 def user_cache(environment: Mapping[str, str], *, system: str, home: Path) -> Path:

@@ -22,8 +22,9 @@ from transduce.search.candidates import masked_log_softmax, mean_log_probs
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.constraints import ConstraintMask
 from transduce.search.fast_paths import fast_search
-from transduce.search.hypothesis import Ensemble, Hypothesis
+from transduce.search.hypothesis import Hypothesis
 from transduce.search.sampling import TokenSampler, sample
+from transduce.search.steps import Ensemble
 
 MAX_SCORE_LOGITS = 1 << 24
 """Maximum logits of one forward pass when scoring pairs; each takes 4 bytes, a few times over."""

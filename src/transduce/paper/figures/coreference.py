@@ -6,6 +6,7 @@ from random import Random
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -198,8 +199,9 @@ def _noun_preference(bundle: Bundle, pair: TwoReadings) -> Float[Tensor, "2 laye
         it, pronoun = last_index(pieces, IT_PIECES), last_index(target_pieces, PRONOUN_PIECES)
         if it is None or pronoun is None or not all(nouns):
             return None
-        traced = trace(bundle.model, ids, target_ids)
-        weights = torch.cat([traced.encoder[:, :, it], traced.cross[:, :, pronoun]])
+        traced = trace(bundle.weights, ids, target_ids)
+        attention = np.concatenate([traced.encoder[:, :, it], traced.cross[:, :, pronoun]])
+        weights = torch.from_numpy(attention)
         leans.append(weights[..., nouns[0]].sum(-1) - weights[..., nouns[1]].sum(-1))
     return torch.stack(leans)
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 
@@ -79,18 +80,18 @@ def test_a_head_that_looks_at_the_noun_that_is_meant_is_found(
         for side, noun in ((pair.first, pair.doer), (pair.second, pair.thing))
     }
 
-    def look(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Trace:
+    def look(model: object, source: Sequence[int], target: Sequence[int]) -> Trace:
         text = bundle.tokenizer.decode(source).strip()
         pieces = bundle.tokenizer.pieces(source)
         right, doer = (resolve.piece_positions(pieces, noun) for noun in meant[text])
-        encoder = torch.full((2, 3, len(source), len(source)), 0.01)
+        encoder = np.full((2, 3, len(source), len(source)), 0.01, np.float32)
         encoder[1, 2][:, right] = 0.5
         encoder[1, 0][:, doer] = 0.5
         return Trace(
             encoder=encoder,
-            decoder=torch.zeros(1, 3, len(target), len(target)),
-            cross=torch.full((1, 3, len(target), len(source)), 0.01),
-            log_probs=torch.zeros(len(target)),
+            decoder=np.zeros((1, 3, len(target), len(target))),
+            cross=np.full((1, 3, len(target), len(source)), 0.01, np.float32),
+            log_probs=np.zeros(len(target)),
         )
 
     monkeypatch.setattr(resolve, "trace", look)
