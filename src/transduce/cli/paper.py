@@ -58,14 +58,16 @@ def table4(
       transduce paper table4
       transduce paper table4 --treebank wsj --out runs/wsj
     """
+    from dataclasses import asdict
+
     from transduce.cli.progress import event_printer
-    from transduce.paper.table4.run import Trees
+    from transduce.paper.table4.run import Trees, page
     from transduce.paper.table4.run import table4 as run_table4
 
     trees = Trees(treebank=treebank, also=tuple(also or ()), quick=quick)
     with event_printer(sys.stderr) as on_event:
         result = run_table4(out, trees, recipe=recipe, overrides=settings or (), on_event=on_event)
-    print_stdout(str(result))
+    print_stdout(page(asdict(result), trees=False))
     print_stderr(f"\nparse trees: {out / 'table4.md'}")
 
 
@@ -99,7 +101,7 @@ def table2(
     from transduce.cli.progress import event_printer
     from transduce.evaluation.metrics import bleu
     from transduce.io.streams import read_lines
-    from transduce.paper.table2.report import markdown, paper_bleu, write
+    from transduce.paper.table2.report import paper_bleu, write
     from transduce.paper.table2.run import Assumed
     from transduce.paper.table2.run import table2 as run_table2
 
@@ -115,8 +117,7 @@ def table2(
     )
     with event_printer(sys.stderr) as on_event:
         result = run_table2(assumed, quick=quick, threads=threads, scores=scores, on_event=on_event)
-    write(result, out)
-    print_stdout(markdown(result))
+    print_stdout(write(result, out))
 
 
 @paper.command()
@@ -159,7 +160,7 @@ def table3(
       transduce paper table3 --corpus corpora/multi30k --rows base,A1,A4 --seeds 1,2,3
     """
     from transduce.cli.progress import event_printer
-    from transduce.paper.table3.report import markdown, report, write
+    from transduce.paper.table3.report import report, write
     from transduce.paper.table3.run import (
         Settings,
         measure,
@@ -192,8 +193,7 @@ def table3(
             on_event=on_event,
         )
     result = report(outcomes, references=references(out, lines=shared.lines), settings=shared)
-    write(result, out)
-    print_stdout(markdown(result))
+    print_stdout(write(result, out))
     print_stderr(f"plot: {out / 'table3.svg'}")
 
 

@@ -1,9 +1,16 @@
-"""Files of the reports on the paper's tables and figures: JSON and Markdown."""
+"""Files of the reports on the paper's tables and figures: JSON, and Markdown made from it.
+
+The page of a table is a template in pages/, filled from the table's record alone, so that a page
+can be written again from a record of an earlier run.
+"""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from transduce.io.atomic_folder import atomic_file
 from transduce.io.machine import VERSION, commit
@@ -26,6 +33,31 @@ def markdown_table(
     """
     rule = ["--:" if column in numbers else "---" for column in range(len(head))]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+
+
+def render_page(name: str, record: Mapping[str, object], **further: object) -> str:
+    """Fill the template pages/`name`.md.
+
+    Args:
+        name: of the template, such as "table1".
+        record: the members are the template's variables.
+        further: more variables.
+    """
+    return _templates().get_template(f"{name}.md").render(record, **further)
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "pages"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown
+    )
+    environment.filters["fmt"] = format
+    return environment
 
 
 def provenance() -> dict[str, object]:

@@ -6,7 +6,7 @@ more and shorter words, some of them easy, so the same translations score higher
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from sacrebleu.metrics.bleu import BLEU
 
 from transduce.evaluation.metrics import Score
-from transduce.paper.report import json_text, markdown_table, provenance, write_files
-from transduce.paper.table2.run import P100, Account, Table2, TrainingCost
+from transduce.paper.report import json_text, provenance, render_page, write_files
+from transduce.paper.table2.run import P100, Table2, TrainingCost
 
 _COMPOUND: Final = re.compile(r"(\S)-(\S)")
 
@@ -109,109 +109,28 @@ PUBLISHED: Final = (
 """Source: Vaswani et al. 2017, Table 2 (third version and later)."""
 
 
-def write(result: Table2, out: Path) -> None:
-    """Write table2.json and table2.md into a folder."""
-    facts = {
+def record_of(result: Table2) -> dict[str, object]:
+    """Return what table2.json holds."""
+    return {
         **provenance(),
         "assumed": asdict(result.assumed),
         "costs": [_facts(cost) for cost in result.costs],
         "scores": [asdict(score) for score in result.scores],
+        "published": PUBLISHED,
     }
-    write_files(out, {"table2.json": json_text(facts), "table2.md": markdown(result)})
 
 
-def markdown(result: Table2) -> str:
-    """Write the whole account as Markdown."""
-    assumed = result.assumed
-    lines = [
-        "# Table 2, and what it costs",
-        "",
-        "## As published (newstest2014)",
-        "",
-        "BLEU of tokenised text, German compounds split at their hyphens. The FLOPs are wall time "
-        "x GPUs x an assumed rate.",
-        "",
-        _published(),
-        "",
-        "## Counted",
-        "",
-        f"Matrix products of training, for pairs of {assumed.mean_length} source and as many "
-        f"target pieces, {result.costs[0].account.tokens:,} target pieces an update and as many "
-        "source pieces.",
-        "",
-        _counted(result.costs),
-        "",
-        *(_arithmetic(cost.account) for cost in result.costs),
-        "",
-        "## Projected: the paper's updates elsewhere",
-        "",
-        f"Prices are assumptions: {assumed.hour_price:g} an hour for this machine, "
-        f"{assumed.gpu_hour_price:g} for the GPU, which is taken to sustain "
-        f"{assumed.gpu_tflops:g} TFLOPS.",
-        "",
-        _projected(result.costs),
-        "",
-    ]
-    if result.scores:
-        lines += ["## Scored both ways", "", _scores(result.scores), ""]
-    return "\n".join(lines)
+def write(result: Table2, out: Path) -> str:
+    """Write table2.json and table2.md into a folder, and return the page."""
+    record = record_of(result)
+    text = page(record)
+    write_files(out, {"table2.json": json_text(record), "table2.md": text})
+    return text
 
 
-def _published() -> str:
-    rows: list[Sequence[str]] = []
-    for row in PUBLISHED:
-        bleus = ("" if score is None else f"{score:g}" for score in (row.bleu_de, row.bleu_fr))
-        costs = ("" if cost is None else f"{cost:.1e}" for cost in (row.cost_de, row.cost_fr))
-        rows.append((row.model, *bleus, *costs))
-    head = ("model", "EN-DE BLEU", "EN-FR BLEU", "EN-DE FLOPs", "EN-FR FLOPs")
-    return markdown_table(head, rows, numbers=range(1, 5))
-
-
-def _counted(costs: Sequence[TrainingCost]) -> str:
-    rows = [
-        (
-            account.run.name,
-            f"{account.parameters:,}",
-            *(f"{part / sum(account.a_pair):.0%}" for part in account.a_pair),
-            f"{account.a_token / 1e6:,.0f}",
-            f"{account.run.updates:,}",
-            f"{account.total:.2e}",
-            f"{account.run.published:.1e}",
-        )
-        for account, *_ in costs
-    ]
-    head = (
-        *("model", "parameters", "projections", "attention n²", "feed-forward", "output"),
-        *("MFLOPs per target piece", "updates", "FLOPs counted", "FLOPs published"),
-    )
-    return markdown_table(head, rows, numbers=range(1, 10))
-
-
-def _arithmetic(counted: Account) -> str:
-    """The paper's estimate, step by step, and what it says of its GPUs."""
-    run = counted.run
-    by_step = run.updates * run.seconds_an_update / 3600
-    return (
-        f"- {run.name}: {run.hours:g} h x 3600 x {run.gpus} GPUs x {P100 / 1e12:g}e12 = "
-        f"{run.estimated:.2e}, published as {run.published:.1e}. The products counted here are "
-        f"{counted.utilisation:.0%} of that, {counted.utilisation * P100 / 1e12:.1f} TFLOPS a GPU. "
-        f"({run.updates:,} updates of {run.seconds_an_update:g} s are {by_step:.1f} h.)"
-    )
-
-
-def _projected(costs: Sequence[TrainingCost]) -> str:
-    rows: list[Sequence[str]] = []
-    for cost in costs:
-        for where, rate, hours, price in cost.projected:
-            time = (f"{hours:,.1f}", f"{hours / 24:,.1f}")
-            rows.append((cost.account.run.name, where, rate, *time, f"{price:,.2f}"))
-    head = ("model", "where", "rate", "hours", "days", "price")
-    return markdown_table(head, rows, numbers=(3, 4, 5))
-
-
-def _scores(scores: Sequence[Score]) -> str:
-    rows = [(score.name, f"{score.value:.2f}", f"`{score.signature}`") for score in scores]
-    return markdown_table(("score", "value", "signature"), rows, numbers=(1,))
+def page(record: Mapping[str, object]) -> str:
+    """Format the page of a record."""
+    return render_page("table2", record, p100=P100)
 
 
 def _facts(cost: TrainingCost) -> dict[str, object]:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from transduce.evaluation.significance import bootstrap_margins
 from transduce.paper.plot import MARKERS, Ink, save_plot
-from transduce.paper.report import json_text, provenance, write_files
+from transduce.paper.report import json_text, provenance, render_page, write_files
 from transduce.paper.table3.run import Outcome, ScoredRow, Settings, perplexity_of
 from transduce.recipes import table3
 
@@ -32,7 +32,12 @@ LEAST_SEEDS: Final = 3
 _SAMPLES: Final = 1000
 _T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t at 95 %, for 2 seeds, 3 seeds and so on."""
-_MARKS: dict[Side, str] = {"better": " ▲", "worse": " ▼", "unclear": "", "base": ""}
+_METRICS: Final = (("perplexity", "perplexity", -1), ("bleu", "BLEU", 1))
+"""Member of a record, name, and the sign of an improvement."""
+_SMOOTHING: Final = {
+    "D3": "without label smoothing perplexity is better and BLEU worse",
+    "D4": "with twice as much, perplexity is worse and BLEU about the same",
+}
 _GROUPS: Final = {
     "base": "base",
     "A": "A: heads",
@@ -51,10 +56,6 @@ class Estimate(NamedTuple):
     value: float
     margin: float
     """Half the width of the 95 % interval: over seeds if there are several, else over lines."""
-
-    def __str__(self) -> str:
-        """Format with two decimals."""
-        return f"{self.value:.2f} ± {self.margin:.2f}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -376,101 +377,50 @@ def ranks(values: Sequence[float]) -> list[float]:
     ]
 
 
-def markdown(report: Table3Report) -> str:
-    """Format the report as Markdown: the rows, the ranks, and the contradictions."""
-    shared = report.settings
-    seeds = report.lines[0].seeds
-    over = f"over {seeds} seeds" if seeds > 1 else "over the lines of the set, of one seed"
-    marks = (
-        "▲ better and ▼ worse than the base row in a t-test over the seeds, corrected for the "
-        "number of rows (Holm)."
-        if seeds >= LEAST_SEEDS
-        else f"No row is marked as better or worse: that takes {LEAST_SEEDS} seeds."
-    )
-    parts = [
-        "# Table 3, scaled down",
-        f"Widths divided by {shared.width_divisor}, depths by {shared.depth_divisor}; "
-        f"{shared.vocab_size:,} pieces, {shared.updates:,} updates of {shared.tokens:,} target "
-        f"tokens, warmup {shared.warmup:,}. No checkpoint is averaged; beam 4, α 0.6. "
-        f"± is a 95 % interval {over}. {marks} Published figures are of newstest2013 and of "
-        "the paper's sizes: only the "
-        "order can be compared.",
-        _table(report.lines),
-        f"BLEU: `{report.signature}`. Perplexity: per piece, without label smoothing.",
-        "## Rank agreement",
-        "Pairs of rows in the paper's order, in the other one, and tied in one of the two; "
-        "rank correlations with the published figures (validation set). Every group is taken "
-        "with the base row.",
-        _rank_table(report.agreements),
-    ]
-    if seeds >= LEAST_SEEDS:
-        parts.append(_contradictions_list(report.agreements))
-    return "\n\n".join(parts)
+def record_of(report: Table3Report) -> dict[str, object]:
+    """Return what table3.json holds."""
+    return {**provenance(), **asdict(report)}
 
 
-def _contradictions_list(agreements: Sequence[Agreement]) -> str:
-    return "".join(
-        f"- {agreement.group}, {metric}: against the paper beyond the margins: "
-        f"{', '.join(pairs) or 'nothing'}.\n"
-        for agreement in agreements
-        if agreement.group != "all"
-        for metric, pairs in (
-            ("PPL", agreement.perplexity_against),
-            ("BLEU", agreement.bleu_against),
-        )
+def page(record: Mapping[str, Any]) -> str:
+    """Format the page of a record: rows, the paper's claims, ranks and contradictions."""
+    lines = record["lines"]
+    bases = [line for line in lines if line["row"] == "base"]
+    return render_page(
+        "table3",
+        record,
+        least_seeds=LEAST_SEEDS,
+        verdicts=_verdicts(lines, bases[0]) if bases else {},
+        smoothing=_SMOOTHING,
+        base=bases[0]["validation"] if bases else None,
     )
 
 
-def _table(lines: Sequence[Line]) -> str:
-    table = [
-        "| row | differs | PPL published | PPL measured | BLEU published | BLEU measured "
-        "| test PPL | test BLEU | 10⁶ parameters published | parameters | minutes |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    for line in lines:
-        validation, test = line.validation, line.test
-        cells = [
-            line.row,
-            line.differs,
-            f"{line.published_perplexity:.2f}",
-            f"{validation.perplexity}{_MARKS[validation.perplexity_side]}",
-            f"{line.published_bleu:.1f}",
-            f"{validation.bleu}{_MARKS[validation.bleu_side]}",
-            str(test.perplexity) if test else "",
-            str(test.bleu) if test else "",
-            str(line.published_millions or ""),
-            f"{line.parameters:,}",
-            f"{line.seconds / 60:.1f}",
-        ]
-        table.append(f"| {' | '.join(cells)} |")
-    return "\n".join(table)
+def _verdicts(lines: Sequence[Mapping[str, Any]], base: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Whether each row is on the paper's side of the base row, by perplexity and by BLEU."""
+    verdicts: dict[str, list[str]] = {"holds": [], "contradicted": [], "unclear": []}
+    for line, (metric, name, sign) in itertools.product(lines, _METRICS):
+        gain = sign * (line[f"published_{metric}"] - base[f"published_{metric}"])
+        side = line["validation"][f"{metric}_side"]
+        if side == "base" or not gain:
+            continue
+        published = "better" if gain > 0 else "worse"
+        kind = "unclear" if side == "unclear" else "holds" if side == published else "contradicted"
+        verdicts[kind].append(f"{line['row']} ({line['differs']}) has {published} {name}")
+    return verdicts
 
 
-def _rank_table(agreements: Sequence[Agreement]) -> str:
-    table = [
-        "| group | rows | PPL: same, other, tied | Spearman | Kendall τ "
-        "| BLEU: same, other, tied | Spearman | Kendall τ |",
-        "|---|--:|---|--:|--:|---|--:|--:|",
-    ]
-    for agreement in agreements:
-        cells = [agreement.group, str(len(agreement.rows))]
-        for order in (agreement.perplexity, agreement.bleu):
-            cells.append(f"{order.agree}, {order.disagree}, {order.tied}")
-            for value in (order.spearman, order.kendall):
-                cells.append("–" if value is None else f"{value:+.2f}")
-        table.append(f"| {' | '.join(cells)} |")
-    return "\n".join(table)
-
-
-def write(report: Table3Report, out: Path) -> None:
-    """Write table3.json, table3.md and the plot into a folder.
+def write(report: Table3Report, out: Path) -> str:
+    """Write table3.json, table3.md and the plot into a folder, and return the page.
 
     Raises:
         ValueError: if matplotlib is not installed.
     """
-    record = {**provenance(), **asdict(report)}
-    write_files(out, {"table3.json": json_text(record), "table3.md": markdown(report)})
+    record = record_of(report)
+    text = page(record)
+    write_files(out, {"table3.json": json_text(record), "table3.md": text})
     save_plot(out, "table3", partial(_draw, report=report), height=5.6)
+    return text
 
 
 def _draw(figure: "Figure", ink: Ink, *, report: Table3Report) -> None:

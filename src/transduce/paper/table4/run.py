@@ -5,11 +5,11 @@ Labelled brackets are counted as EVALB, the scorer of all published rows, counts
 
 import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from transduce.evaluation.scoring import RunResult
 from transduce.io.lock import exclusive_lock
 from transduce.io.machine import VERSION
 from transduce.io.streams import read_lines
-from transduce.paper.report import json_text, write_files
+from transduce.paper.report import json_text, render_page, write_files
 from transduce.paper.table4.grammar import (
     ORIGIN,
     TARGET,
@@ -36,6 +36,7 @@ from transduce.paper.table4.trees import (
     bare_label,
     delinearise,
     draw_tree,
+    parse_trees,
 )
 from transduce.pipeline.run import has_begun, run_recipe
 from transduce.train.events import EventHandler, LogMessage
@@ -281,65 +282,19 @@ class Parsed:
     """Sentence, model output, its tree and the reference tree, in bracket notation."""
     published: tuple[PublishedParser, ...] = PUBLISHED
 
-    def __str__(self) -> str:
-        """Format the tables as Markdown."""
-        return "\n\n".join([self._rows(), self._notes(), self._labels(), self._repairs()])
 
-    def with_trees(self, parses: Sequence[Mended], golds: Sequence[Tree]) -> str:
-        """Format the tables, and drawings of some correct and wrong trees."""
-        parts = [str(self), "## Trees"]
-        for index in shown(parses, golds):
-            parsed, gold = parses[index].tree, golds[index]
-            right = parsed == gold
-            verdict = "Correct" if right else "Wrong (the second tree is the reference)"
-            parts.append(f"{' '.join(gold.words)}\n\n{verdict}:")
-            trees = [gold] if right else [parsed, gold]
-            parts += [f"```text\n{draw_tree(tree)}\n```" for tree in trees]
-        return "\n\n".join(parts) + "\n"
-
-    def _rows(self) -> str:
-        rows = ["| parser | training | F1 |", "|---|---|---:|"]
-        rows += [f"| {row.parser} | {row.training} | {row.f1:.1f} |" for row in self.published]
-        scores, bank = self.brackets, "WSJ" if self.wsj else "**another treebank**"
-        value = f"{scores.sums.f1:.1f} ({scores.low:.1f} to {scores.high:.1f})"
-        rows.append(f"| this run, {self.recipe.name} | {bank}: {self.origin} | {value} |")
-        return "\n".join(rows)
-
-    def _notes(self) -> str:
-        scores, sums, search = self.brackets, self.brackets.sums, self.recipe.search
-        kind = "The rows above are of section 23 of the WSJ" + (
-            ", as is this run's."
-            if self.wsj
-            else "; this run's is of other sentences, with fewer words and simpler trees. "
-            "It is not comparable with them."
-        )
-        quick = " A quick run: too short to learn, good for trying the command."
-        return (
-            f"{kind}{quick if self.quick else ''}\n\n"
-            f"{scores.sentences:,} sentences: precision {sums.precision:.2f}, "
-            f"recall {sums.recall:.2f}, F1 {sums.f1:.2f} (95 % by bootstrap: {scores.low:.2f} to "
-            f"{scores.high:.2f}), exact match {scores.exact:.1f} %; {scores.errors} errors "
-            f"and {scores.skipped} skipped. {self.finished.parameters:,} parameters, "
-            f"{self.finished.updates:,} updates in {self.finished.seconds:.0f} s; beam "
-            f"{search.beam}, α {search.alpha}, at most {search.extra} pieces more than the "
-            f"sentence."
-        )
-
-    def _labels(self) -> str:
-        rows = ["| label | brackets | precision | recall | F1 |", "|---|---:|---:|---:|---:|"]
-        for label, sums in self.brackets.labels.items():
-            shares = f"{sums.precision:.1f} | {sums.recall:.1f} | {sums.f1:.1f}"
-            rows.append(f"| {label} | {sums.gold:,} | {shares} |")
-        return "\n".join(rows)
-
-    def _repairs(self) -> str:
-        counts = self.faults._asdict().items()
-        repairs = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in counts if n)
-        return (
-            f"{self.ill_formed:,} of {self.brackets.sentences:,} outputs were ill-formed and "
-            f"repaired{repairs and f': {repairs}'}. Tagging accuracy is {self.tagged:.1f} %; tags "
-            f"are not scored, and punctuation is identified by the gold tags."
-        )
+def page(record: Mapping[str, Any], *, trees: bool = True) -> str:
+    """Format the page of a record, with or without drawings of some correct and wrong trees."""
+    names = [name.replace("_", " ") for name in Faults._fields]
+    repairs = zip(names, record["faults"], strict=True)
+    return render_page(
+        "table4",
+        record,
+        trees=trees,
+        scores=lambda sums: Sums(**sums),
+        repairs=[f"{name} {count:,}" for name, count in repairs if count],
+        draw=lambda brackets: draw_tree(next(parse_trees([brackets], name="the record"))),
+    )
 
 
 def summed(parses: Sequence[Mended]) -> Faults:
@@ -437,9 +392,8 @@ def table4(
                 for n in shown(parses, golds)
             ),
         )
-        record = json_text(asdict(result))
-        drawn = result.with_trees(parses, golds)
-        write_files(out, {"table4.json": record, "table4.md": drawn})
+        record = asdict(result)
+        write_files(out, {"table4.json": json_text(record), "table4.md": page(record)})
     return result
 
 

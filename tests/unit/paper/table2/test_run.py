@@ -4,7 +4,7 @@ import pytest
 from tests.conftest import SHAPE, Transduce, refuses
 
 from transduce.evaluation.metrics import Score
-from transduce.paper.table2.report import PUBLISHED, markdown, write
+from transduce.paper.table2.report import PUBLISHED, page, record_of, write
 from transduce.paper.table2.run import (
     RUNS,
     Assumed,
@@ -64,17 +64,17 @@ def found() -> Table2:
 
 
 def test_the_page_does_the_papers_arithmetic(found: Table2):
-    page = markdown(found)
+    text = page(record_of(found))
 
-    assert "12 h x 3600 x 8 GPUs x 9.5e12 = 3.28e+18, published as 3.3e+18" in page
-    assert "84 h x 3600 x 8 GPUs x 9.5e12 = 2.30e+19, published as 2.3e+19" in page
+    assert "12 h x 3600 x 8 GPUs x 9.5e12 = 3.28e+18, published as 3.3e+18" in text
+    assert "84 h x 3600 x 8 GPUs x 9.5e12 = 2.30e+19, published as 2.3e+19" in text
 
 
 def test_the_page_labels_both_scores(found: Table2):
-    page = markdown(found)
+    text = page(record_of(found))
 
-    assert "| BLEU | 26.50 | `tok:13a` |" in page
-    assert "| tokenised BLEU | 27.30 | `Moses tokens` |" in page
+    assert "| BLEU | 26.50 | `tok:13a` |" in text
+    assert "| tokenised BLEU | 27.30 | `Moses tokens` |" in text
 
 
 def test_published_results_are_the_papers():
@@ -85,10 +85,10 @@ def test_published_results_are_the_papers():
 
 
 def test_the_account_is_written_as_json_and_as_markdown(found: Table2, tmp_path: Path):
-    write(found, tmp_path / "new")
+    text = write(found, tmp_path / "new")
 
     assert '"estimated": 3.2832e+18' in (tmp_path / "new" / "table2.json").read_text()
-    assert (tmp_path / "new" / "table2.md").read_text() == markdown(found)
+    assert (tmp_path / "new" / "table2.md").read_text() == text
 
 
 def test_translations_without_references_are_refused(transduce: Transduce):

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from transduce.paper.table3.report import Line, Table3Report, holm, markdown, report, student_p
+from transduce.paper.table3.report import (
+    Line,
+    Table3Report,
+    holm,
+    page,
+    record_of,
+    report,
+    student_p,
+)
 from transduce.paper.table3.run import Outcome, ScoredRow, Settings
 
 LINES = 41
@@ -75,11 +83,11 @@ def test_one_seed_calls_no_row_better(one_seed: Table3Report):
 
 
 def test_the_page_of_one_seed_has_no_arrow_and_says_why(one_seed: Table3Report):
-    page = markdown(one_seed)
+    text = page(record_of(one_seed))
 
-    assert not {"▲", "▼"} & {*page}
-    assert "takes 3 seeds" in page
-    assert "against the paper" not in page
+    assert not {"▲", "▼"} & {*text}
+    assert "takes 3 seeds" in text
+    assert "against the paper" not in text
 
 
 def test_a_difference_has_to_outweigh_the_number_of_rows():
@@ -179,10 +187,10 @@ def test_a_row_alone_is_reported_without_a_side():
 
 
 def test_the_page_shows_both_figures_and_marks_the_sides(found: Table3Report):
-    page = markdown(found)
+    text = page(record_of(found))
 
-    (row,) = [text for text in page.splitlines() if text.startswith("| C1 |")]
+    (row,) = [text for text in text.splitlines() if text.startswith("| C1 |")]
     assert "| 6.11 |" in row
     assert "| 23.7 |" in row
     assert row.count("▼") == 2
-    assert "- D, BLEU: against the paper beyond the margins: D1 above base." in page
+    assert "- D, BLEU: against the paper beyond the margins: D1 above base." in text

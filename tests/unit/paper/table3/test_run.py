@@ -11,7 +11,7 @@ import pytest
 
 from transduce.config import Recipe
 from transduce.paper.table3 import run as table3
-from transduce.paper.table3.report import markdown, report, write
+from transduce.paper.table3.report import report, write
 from transduce.paper.table3.run import (
     Outcome,
     Settings,
@@ -254,11 +254,11 @@ def test_the_report_is_written_with_its_plot(measured: Told, tmp_path: Path):
         again.outcomes, references=references(measured.out, lines=10**6), settings=SETTINGS
     )
 
-    write(found, tmp_path)
+    text = write(found, tmp_path)
 
     facts = json.loads((tmp_path / "table3.json").read_text())
     assert [line["row"] for line in facts["lines"]] == ["base", "D1"]
-    assert (tmp_path / "table3.md").read_text() == markdown(found)
+    assert (tmp_path / "table3.md").read_text() == text
     assert {path.name for path in tmp_path.glob("table3*")} == {
         *("table3.json", "table3.md", "table3.svg", "table3.png"),
         *("table3-dark.svg", "table3-dark.png"),
