@@ -8,6 +8,11 @@ writes benchmarks/results/paper-NAME/: record.json (how and where it was made, h
 the numbers of the command's own NAME.json), and the pages and plots that it left. `--as OTHER`
 keeps it under paper-OTHER; `--work DIR` is where the command works, for runs that go on with what
 they had begun. Nothing else should run meanwhile.
+
+    .venv/bin/python benchmarks/paper.py --pages
+
+writes the pages of all committed records of tables again, from the records alone: after a change
+of a page's wording nothing has to be measured again.
 """
 
 import argparse
@@ -17,7 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from record import RESULTS, header, write
@@ -25,9 +31,21 @@ from record import RESULTS, header, write
 KEPT = (".md", ".svg", ".png")
 """What is kept of the command's folder, beside the numbers."""
 
+PAGES = {
+    "table1": "transduce.paper.table1.report",
+    "table2": "transduce.paper.table2.report",
+    "table3": "transduce.paper.table3.report",
+    "table4": "transduce.paper.table4.run",
+}
+"""Modules whose `page` writes a table's page from its record."""
+
 
 def main() -> None:
     """Run the command and keep its record."""
+    if sys.argv[1:] == ["--pages"]:
+        for page, text in pages().items():
+            page.write_text(text, encoding="utf-8")
+        return
     arguments, options = parse(sys.argv[1:])
     kept_as = f"paper-{arguments.kept_as or arguments.name}"
     with tempfile.TemporaryDirectory() as scratch:
@@ -54,6 +72,16 @@ def parse(given: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--as", dest="kept_as", help="another name for the record")
     parser.add_argument("--work", type=Path, help="where the command works; else it is thrown away")
     return parser.parse_known_args(given)
+
+
+def pages() -> Mapping[Path, str]:
+    """Return the page of every committed record of a table."""
+    texts: dict[Path, str] = {}
+    for record in sorted(RESULTS.glob("paper-table*/record.json")):
+        found = json.loads(record.read_text(encoding="utf-8"))["found"]
+        for name in PAGES.keys() & {page.stem for page in record.parent.glob("*.md")}:
+            texts[record.with_name(f"{name}.md")] = import_module(PAGES[name]).page(found)
+    return texts
 
 
 def places(options: Sequence[str]) -> dict[str, str]:

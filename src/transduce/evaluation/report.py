@@ -1,26 +1,22 @@
 """Evaluation reports: scores, a paired significance test and a breakdown, also as an HTML page."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import SequenceMatcher
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.config import Languages
 from transduce.data.segmentation import count_words, word_spans, words
 from transduce.data.store import PREPARED_FOLDER, Store
-from transduce.evaluation.breakdown import (
-    Breakdown,
-    ErrorCounts,
-    ScoredSentence,
-    break_down,
-    check_line_counts,
-)
+from transduce.evaluation.breakdown import Breakdown, ScoredSentence, break_down, check_line_counts
 from transduce.evaluation.metrics import Score, bleu_metric, scoring_language
 from transduce.evaluation.scoring import (
     TEXT_METRICS,
@@ -33,7 +29,8 @@ from transduce.evaluation.scoring import (
 )
 from transduce.evaluation.significance import Comparison, System, bootstrap_margins, compare_systems
 from transduce.io.machine import VERSION
-from transduce.visualization.page import BarSeries, Section, bar_chart, escape, page, table
+from transduce.visualization.page import BarSeries, Section, bar_chart, escape, page
+from transduce.visualization.template import open_template
 
 MAX_TESTED_LINES: Final = 10_000
 """Largest test set, in lines, for the paired test, which needs 50 kB of memory per line."""
@@ -42,27 +39,29 @@ MAX_TESTED_LINES: Final = 10_000
 _FEW: Final = 10  # lines; buckets with fewer get no bar, since their BLEU is noise
 _LONG: Final = 1200  # characters shown of a sentence
 
+_SCORES: Final = (
+    "BLEU, chrF2 and exact match: higher is better. TER and perplexity: lower is better."
+)
+_MARGINS: Final = " ±: 95 % confidence interval, by bootstrap over the lines."
+_ERRORS: Final = (
+    "Repetition: one to four words three times in a row, or the same four words three times, "
+    "unless the reference has it too."
+)
+_COPIED: Final = {
+    side: "Addresses, identifiers and placeholders (code), numbers and capitals that "
+    f"{what}, and the translation of the same line lacks."
+    for side, what in (("source", "source and reference share"), ("reference", "the reference has"))
+}
+_LENGTHS: Final = (
+    "Corpus BLEU and mean sentence chrF2 of the lines in each length bucket. Buckets of fewer "
+    f"than {_FEW} lines have no bar: their scores are not reliable."
+)
+_ORIGINS: Final = "Corpus BLEU and mean sentence chrF2 of the lines of each origin."
+_OWN: Final = " Pass the training text with --train FILE to see words unseen in training."
 _MARKED: Final = (
     "Shaded: words not in the reference at this position. "
     "Dotted: reference words missing from every translation."
 )
-
-_STYLE: Final = """<style>
-.case h3 { font-variant-numeric: tabular-nums; }
-.case dl { display: grid; grid-template-columns: 9rem minmax(0, 1fr); gap: 0.2rem 1rem;
-  margin: 0.4rem 0; max-width: none; }
-.case dt { color: var(--soft); overflow-wrap: anywhere; }
-.case dd { margin: 0; overflow-wrap: anywhere; }
-mark { color: inherit; background: color-mix(in srgb, var(--series-1) 28%, transparent);
-  border-radius: 2px; padding: 0 0.1em; }
-mark.missing { background: none; padding: 0; border-bottom: 2px dotted var(--series-0);
-  border-radius: 0; }
-@media (max-width: 40rem) {
-  .case dl { grid-template-columns: minmax(0, 1fr); gap: 0; }
-  .case dt { font-size: 0.875rem; margin-top: 0.35rem; }
-}
-</style>
-"""
 
 
 class ScoringOptions(NamedTuple):
@@ -273,8 +272,22 @@ def to_html(report: Report) -> str:
     """Render a report as a self-contained HTML file."""
     names = [system.name for system in report.systems]
     parts = report.breakdown
-    sections = [_scores(report), _errors(report), *_copies(report)]
-    sections += [_lengths(report), *_origins(report), _frequencies(report)]
+    template: Any = open_template(Path(__file__).with_suffix(".html")).make_module(
+        {"max_tested_lines": MAX_TESTED_LINES, "cropped": _cropped}
+    )
+    sections = [
+        ("Scores", template.scores(report), _SCORES + (_MARGINS if report.margins else "")),
+        ("Errors", template.errors(report), _ERRORS),
+        ("Copied text", template.copies(report), _COPIED[parts.measured]),
+        ("By length", template.lengths(report, Markup(_lengths_chart(report))), _LENGTHS),
+        ("By origin", template.origins(report), _ORIGINS),
+        (
+            "Rare words",
+            template.frequencies(report, Markup(_frequencies_chart(parts))),
+            f"Reference words by their frequency in {report.training}, and the share of them found "
+            f"in the translation of the same line.{_OWN if parts.own_frequencies else ''}",
+        ),
+    ]
     lead = f"The {len(parts.worst)} translations of {names[0]} with the lowest sentence chrF2. "
     lead = lead + _MARKED if parts.worst else "Every translation is identical to its reference."
     listed = [
@@ -290,227 +303,55 @@ def to_html(report: Report) -> str:
             lead = f"Where {names[0]} is furthest {side} {names[1]} in sentence chrF2."
             listed.append((title, sentences, lead if sentences else "None."))
     for title, sentences, lead in listed:
-        html = "".join(_sentence(sentence, names) for sentence in sentences)
-        sections.append(Section(title, html, lead))
+        cases = [(sentence, _marked_lines(sentence, names)) for sentence in sentences]
+        sections.append((title, template.sentences(cases), lead))
     lines = "1 line" if parts.lines == 1 else f"{parts.lines:,} lines"
     lead = f"{' against '.join(names)}: {lines}, scored against one reference each."
-    return page(report.title, sections, lead=lead)
+    optional = ("Copied text", "By origin")
+    kept = [Section(*part) for part in sections if part[0] not in optional or part[1].strip()]
+    return page(report.title, kept, lead=lead)
 
 
-def _scores(report: Report) -> Section:
-    names = [system.name for system in report.systems]
-    others = {s.name: s.value for s in report.systems[1].scores} if len(names) == 2 else {}
-    rows: list[list[str]] = []
-    for score in report.systems[0].scores:
-        row = [score.name, f"{score.value:.2f}{_margin(report.margins.get(score.name))}"]
-        if len(names) == 2:
-            other = others.get(score.name)
-            row += ["–"] * 2 if other is None else [f"{other:.2f}", _signed(score.value - other)]
-        rows.append([*row, f"{score.signature}{score.note and f' ({score.note})'}"])
-    if report.comparison:
-        bootstrap = report.comparison.metrics[0]
-        baseline, system = bootstrap.systems
-        means = [f"{result.mean:.2f} ± {result.margin:.2f}" for result in (system, baseline)]
-        rows.append(["BLEU, bootstrap", *means, "", bootstrap.signature])
-    headers = ["Metric", *names, *(["Difference"] if len(names) == 2 else []), "Signature"]
-    scores = table(headers, rows, numbers=range(1, len(headers) - 1))
-    return Section(
-        "Scores",
-        _STYLE + scores + _paragraph(_verdict(report)) + table(["Evaluation", ""], report.details),
-        "BLEU, chrF2 and exact match: higher is better. TER and perplexity: lower is better."
-        + (" ±: 95 % confidence interval, by bootstrap over the lines." if report.margins else ""),
-    )
-
-
-def _verdict(report: Report) -> str:
-    if len(report.systems) == 1:
-        return ""
-    if report.comparison is None:
-        return (
-            f"No significance test: the test set has more than {MAX_TESTED_LINES:,} lines. "
-            f"Run `transduce compare` for one."
-        )
-    name, other = (system.name for system in report.systems)
-    baseline, system = report.comparison.metrics[0].systems
-    by = f"{abs(system.value - baseline.value):.2f} BLEU"
-    samples = f"{report.comparison.samples:,} samples"
-    test = f"p\u00a0=\u00a0{system.p:.4f} in a paired bootstrap of {samples}."
-    if system.verdict == "unclear":
-        return f"The difference of {by} is not significant: {test}"
-    return f"{name} is {system.verdict} than {other} by {by}, significantly: {test}"
-
-
-def _errors(report: Report) -> Section:
+def _lengths_chart(report: Report) -> str:
+    """Bars of BLEU, or of chrF2 where BLEU says nothing, by length."""
     parts = report.breakdown
-
-    def row(label: str, cell: Callable[[ErrorCounts], str]) -> list[str]:
-        return [label, *map(cell, parts.faults)]
-
-    rows = [
-        row("Empty lines", lambda counts: _share(counts.empty, parts.lines)),
-        row("Lines with repetitions", lambda counts: _share(counts.repeated, parts.lines)),
-        row("Length ratio (words / reference words)", lambda counts: f"{counts.ratio:.3f}"),
-        row("BLEU brevity penalty (1 = none)", lambda counts: f"{counts.brevity:.3f}"),
-        row(
-            "Lines copied from the source", lambda counts: _share(counts.copied_lines, parts.lines)
-        ),
-        row(
-            "Copied words not in the reference",
-            lambda counts: _share(counts.copied_words, counts.words),
-        ),
-    ]
-    if parts.measured == "reference":  # copies are unknown without the source
-        del rows[-2:]
-    names, numbers = parts.systems, range(1, len(parts.systems) + 1)
-    ratios = [
-        [label, *(_share(counts, parts.lines) for counts in line_counts)]
-        for label, *line_counts in zip(
-            parts.ratios, *(errors.ratios for errors in parts.faults), strict=True
-        )
-    ]
-    examples = "".join(map(_examples, names, parts.faults))
-    return Section(
-        "Errors",
-        table(["", *names], rows, numbers=numbers)
-        + examples
-        + "<h3>Lines by length ratio</h3>\n"
-        + table(["Ratio", *names], ratios, numbers=numbers),
-        "Repetition: one to four words three times in a row, or the same four words three times, "
-        "unless the reference has it too.",
-    )
-
-
-def _examples(name: str, faults: ErrorCounts) -> str:
-    """Examples of one system's copied words and repetitions."""
-    html = ""
-    if faults.most_copied:
-        most = ", ".join(f"{word.word} ({word.times:,})" for word in faults.most_copied)
-        html += _paragraph(f"Most copied by {name}: {most}.")
-    if faults.repetitions:
-        rows = [[f"{r.line:,}", r.piece, _cropped(r.hypothesis)] for r in faults.repetitions]
-        html += f"<h3>Repetitions by {escape(name)}</h3>\n"
-        html += table(["Line", "Repeated", "Translation"], rows, numbers=[0])
-    return html
-
-
-def _copies(report: Report) -> Iterator[Section]:
-    parts = report.breakdown
-    if not parts.copies:
-        return
-    headers = ["Kind", "In source and reference", *_system_headers(("Lost",), parts.systems)]
-    rows = [
-        [copies.kind, f"{copies.times:,}", *(_share(n, copies.times) for n in copies.lost)]
-        for copies in parts.copies
-    ]
-    html = table(headers, rows, numbers=range(1, len(headers)))
-    for name, faults in zip(parts.systems, parts.faults, strict=True):
-        if faults.lost:
-            lost = [[f"{x.line:,}", x.text, _cropped(x.hypothesis)] for x in faults.lost]
-            html += f"<h3>Lost by {escape(name)}</h3>\n"
-            html += table(["Line", "Lost", "Translation"], lost, numbers=[0])
-    yield Section(
-        "Copied text",
-        html,
-        "Addresses, identifiers and placeholders (code), numbers and capitals that "
-        + ("the reference has" if parts.measured == "reference" else "source and reference share")
-        + ", and the translation of the same line lacks.",
-    )
-
-
-def _origins(report: Report) -> Iterator[Section]:
-    parts = report.breakdown
-    if parts.origins:
-        headers = ["Origin", "Lines", *_system_headers(("BLEU", "chrF2"), parts.systems)]
-        rows = [
-            [o.origin, f"{o.lines:,}", *(f"{value:.1f}" for value in (*o.bleu, *o.chrf))]
-            for o in parts.origins
-        ]
-        yield Section(
-            "By origin",
-            table(headers, rows, numbers=range(1, len(headers))),
-            "Corpus BLEU and mean sentence chrF2 of the lines of each origin.",
-        )
-
-
-def _lengths(report: Report) -> Section:
-    parts = report.breakdown
-    headers = [f"Words of the {parts.measured}", "Lines"]
-    headers += _system_headers(("BLEU", "chrF2"), parts.systems)
-    rows = [
-        [b.words, f"{b.lines:,}", *(f"{value:.1f}" for value in (*b.bleu, *b.chrf))]
-        for b in parts.lengths
-    ]
     charted = [bucket for bucket in parts.lengths if bucket.lines >= _FEW]
+    if not charted:
+        return ""
     metric, value = "BLEU", attrgetter("bleu")
-    if any(score.note for score in report.systems[0].scores):  # BLEU says nothing
+    if any(score.note for score in report.systems[0].scores):
         metric, value = "chrF2", attrgetter("chrf")
-    chart = bar_chart(
+    return bar_chart(
         [bucket.words for bucket in charted],
         [
             BarSeries(name, [round(value, 1) for value in values])
-            for name, *values in zip(parts.systems, *(value(b) for b in charted), strict=True)
+            for name, *values in zip(parts.systems, *map(value, charted), strict=True)
         ],
         y_label=metric,
         title=f"{metric} by words of the {parts.measured}",
     )
-    return Section(
-        "By length",
-        (chart if charted else "") + table(headers, rows, numbers=range(1, len(headers))),
-        "Corpus BLEU and mean sentence chrF2 of the lines in each length bucket. Buckets of fewer "
-        f"than {_FEW} lines have no bar: their scores are not reliable.",
-    )
 
 
-def _frequencies(report: Report) -> Section:
-    parts = report.breakdown
+def _frequencies_chart(parts: Breakdown) -> str:
     buckets = [bucket for bucket in parts.frequencies if bucket.words]
-    headers = ["Times seen", "Words"]
-    headers += _system_headers(("Recall", "F1"), parts.systems)
-    rows = [
-        [b.times, f"{b.words:,}", *(_percent(share) for share in (*b.recall, *b.f1))]
-        for b in buckets
-    ]
     series = [
         BarSeries(name, [math.nan if share is None else round(100 * share, 1) for share in recall])
         for name, *recall in zip(parts.systems, *(b.recall for b in buckets), strict=True)
     ]
-    chart = bar_chart(
-        [bucket.times for bucket in buckets],
-        series,
-        y_label="recall, %",
-        title="Recall of reference words",
-    )
-    note = ""
-    if parts.own_frequencies:
-        note = " Pass the training text with --train FILE to see words unseen in training."
-    return Section(
-        "Rare words",
-        chart + table(headers, rows, numbers=range(1, len(headers))),
-        f"Reference words by their frequency in {report.training}, and the share of them found in "
-        f"the translation of the same line.{note}",
-    )
+    labels = [bucket.times for bucket in buckets]
+    return bar_chart(labels, series, y_label="recall, %", title="Recall of reference words")
 
 
-def _system_headers(columns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Column headers per system; a single system is not named."""
-    if len(names) == 1:
-        return list(columns)
-    return [f"{column}, {name}" for column in columns for name in names]
-
-
-def _sentence(sentence: ScoredSentence, names: Sequence[str]) -> str:
-    scores = " against ".join(f"{score:.1f}" for score in sentence.chrf)
+def _marked_lines(sentence: ScoredSentence, names: Sequence[str]) -> list[tuple[str, Markup]]:
+    """Source, reference and translations, with the words marked that they do not share."""
     reference, hypotheses = _cropped(sentence.reference), [*map(_cropped, sentence.hypotheses)]
-    rows = [] if sentence.source is None else [("Source", escape(_cropped(sentence.source)))]
     matched = frozenset[int]().union(*(_matched_words(reference, line) for line in hypotheses))
-    rows.append(("Reference", _mark_words(reference, matched, attributes=' class="missing"')))
+    rows = [("Reference", _mark_words(reference, matched, attributes=' class="missing"'))]
+    if sentence.source is not None:
+        rows.insert(0, ("Source", escape(_cropped(sentence.source))))
     for name, line in zip(names, hypotheses, strict=True):
         rows.append((name, _mark_words(line, _matched_words(line, reference)) or "(empty)"))
-    listed = "".join(f'<dt>{escape(term)}</dt><dd dir="auto">{text}</dd>\n' for term, text in rows)
-    return (
-        f'<article class="case">\n<h3>Line {sentence.line:,}: chrF2 {scores}</h3>\n'
-        f"<dl>\n{listed}</dl>\n</article>\n"
-    )
+    return [(term, Markup(text)) for term, text in rows]
 
 
 def _matched_words(text: str, other: str) -> frozenset[int]:
@@ -536,23 +377,3 @@ def _mark_words(text: str, unmarked: Collection[int], *, attributes: str = "") -
 
 def _cropped(text: str) -> str:
     return text if len(text) <= _LONG else f"{text[:_LONG]}…"
-
-
-def _paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>\n" if text else ""
-
-
-def _share(count: int | None, total: int) -> str:
-    return "–" if count is None else f"{count:,} ({count / max(total, 1):.1%})"
-
-
-def _margin(half_width: float | None) -> str:
-    return "" if half_width is None else f" ± {half_width:.2f}"
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.1%}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")

@@ -6,14 +6,12 @@ can be written again from a record of an earlier run.
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from transduce.io.atomic_folder import atomic_file
 from transduce.io.machine import VERSION, commit
+from transduce.visualization.template import open_template
 
 
 def markdown_table(
@@ -43,21 +41,8 @@ def render_page(name: str, record: Mapping[str, object], **further: object) -> s
         record: the members are the template's variables.
         further: more variables.
     """
-    return _templates().get_template(f"{name}.md").render(record, **further)
-
-
-@cache
-def _templates() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "pages"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown
-    )
-    environment.filters["fmt"] = format
-    return environment
+    file = Path(__file__).parent / "pages" / f"{name}.md"
+    return open_template(file).render(record, **further)
 
 
 def provenance() -> dict[str, object]:

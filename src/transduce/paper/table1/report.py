@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from transduce.paper.plot import Draw, Ink, line_style, log_axis, save_plot
 from transduce.paper.report import json_text, render_page, write_files
 from transduce.paper.table1.complexity import (
@@ -33,13 +35,13 @@ NEAR = 0.15
 
 def page(record: Mapping[str, Any]) -> str:
     """Format the page of a record."""
-    recall = record["recall"]
+    recall = TypeAdapter(Recall | None).validate_python(record["recall"])
     return render_page(
         "table1",
         record,
         near=NEAR,
         learners=LEARNERS,
-        reached={kind: reached(kind, Recall(**recall)) for kind in LEARNERS} if recall else {},
+        reached={kind: reached(kind, recall) for kind in LEARNERS} if recall else {},
         against_recurrence=[_convolution_against(record, kind) for kind in RECURRENT],
     )
 

@@ -1,0 +1,29 @@
+"""Text from Jinja templates: HTML, whose values are escaped, and Markdown, whose are not."""
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
+
+
+def open_template(file: Path) -> Template:
+    """Load a template; a missing variable is an error, and `{{ value | fmt(".2f") }}` formats.
+
+    Args:
+        file: the template; values are escaped in one that ends in .html.
+    """
+    return _environment(file.parent).get_template(file.name)
+
+
+@cache
+def _environment(folder: Path) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=select_autoescape(["html"], default=False),
+    )
+    environment.filters["fmt"] = format
+    return environment
