@@ -207,10 +207,15 @@ def conflicts(recipe: Recipe) -> Iterator[str]:
             f"batch.micro_tokens {most} has no room for one pair of data.max_pieces "
             f"{data.max_pieces} and its EOS: raise the one to {longest} or lower the other"
         )
-    if recipe.batch.subword_sampling and recipe.tokenizer.kind == "char":
+    if recipe.batch.subword_sampling and recipe.tokenizer.kind in ("char", "word"):
         yield (
             f"batch.subword_sampling {recipe.batch.subword_sampling} has nothing to resample where "
-            f'tokenizer.kind is "char": set it to 0'
+            f'tokenizer.kind is "{recipe.tokenizer.kind}": set it to 0'
+        )
+    if not recipe.tokenizer.shared and model.tie in ("all", "input"):
+        yield (
+            f'model.tie "{model.tie}" makes one embedding of source and target, whose vocabularies '
+            f'are separate (tokenizer.shared = false): set model.tie to "decoder" or "none"'
         )
     if recipe.train.r_drop and not model.dropout:
         yield (

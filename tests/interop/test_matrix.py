@@ -6,9 +6,20 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.exports import CONFIG, SENTENCES, bundle_of, one_vocabulary, two_vocabularies
+from tests.exports import (
+    CONFIG,
+    ENGLISH,
+    GERMAN,
+    SENTENCES,
+    bundle_of,
+    one_vocabulary,
+    two_vocabularies,
+)
 
 from transduce.bundle.bundle import Bundle
+from transduce.data.config import TokenizerConfig
+from transduce.data.pair_tokenizer import PairTokenizer
+from transduce.data.tokenizer import Tokenizer
 from transduce.export.argos import write_argos
 from transduce.export.marian import write_huggingface, write_marian
 from transduce.export.marian_npz import prove_marian_npz, write_marian_npz
@@ -48,7 +59,12 @@ FEATURES: dict[str, Callable[[ModelConfig], ModelConfig]] = {
     ),
     "GELU": lambda config: replace(config, activation="gelu"),
     "SiLU": lambda config: replace(config, activation="silu"),
-    "two vocabularies": lambda config: config,
+    "two SentencePiece models, one table": lambda config: config,
+    "embeddings of source and target apart, `model.tie": lambda config: replace(
+        config, tie="decoder"
+    ),
+    "separate vocabularies": lambda config: replace(config, tie="decoder"),
+    "a vocabulary of words, lower-cased": lambda config: config,
     "byte fallback": lambda config: config,
 }
 EXPORTS: dict[str, tuple[Callable[[Bundle, Path], None], Callable[..., Proof], str, str]] = {
@@ -72,13 +88,18 @@ def test_a_cell_is_true(feature: str, format: str, expected: str, tmp_path: Path
     if module and find_spec(module) is None:
         pytest.skip(f"{module} is not installed: pip install -e .[test-interop]")
     tokenizer = one_vocabulary(byte_fallback=feature == "byte fallback")
-    if feature == "two vocabularies":
+    if feature == "two SentencePiece models, one table":
         tokenizer = two_vocabularies()
+    if feature == "separate vocabularies":
+        tokenizer = PairTokenizer.train_pair(ENGLISH, GERMAN, TokenizerConfig(vocab_size=47))
+    if feature == "a vocabulary of words, lower-cased":
+        words = TokenizerConfig(kind="word", vocab_size=79, lower_case=True)
+        tokenizer = Tokenizer.train((*ENGLISH, *GERMAN), words)
     config = FEATURES[feature](replace(CONFIG, vocab_size=tokenizer.vocab_size))
     bundle = bundle_of(config, tokenizer)
 
     if expected == "refused":
-        with pytest.raises(ValueError, match=r"model\.|d_k"):
+        with pytest.raises(ValueError, match=r"model\.|d_k|separate vocabularies"):
             write(bundle, tmp_path / name)
         assert not (tmp_path / name).exists()
         return

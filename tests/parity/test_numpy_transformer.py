@@ -20,6 +20,8 @@ FEATURES: dict[str, dict[str, Any]] = {
     "learned positions": {"positions": "learned", "max_positions": 11},
     "local attention": {"radius": 2, "norm": "pre"},
     "another d_v": {"d_k": 4, "d_v": 3},
+    "two embeddings": {"tie": "decoder"},
+    "three embeddings": {"tie": "none"},
 }
 PAD = SHAPE.pad
 SOURCES = torch.tensor([[3, 5, 7, 11, 4, 2, 0], [6, 8, 10, 0, PAD, PAD, PAD]])

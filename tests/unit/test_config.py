@@ -210,5 +210,5 @@ def test_characters_have_no_other_segmentation():
 
 
 def test_an_unknown_kind_of_vocabulary_is_refused_with_those_known():
-    with pytest.raises(ValueError, match='one of "bpe", "unigram", "char"'):
-        load_recipe("tiny", ["tokenizer.kind=word"])
+    with pytest.raises(ValueError, match='one of "bpe", "unigram", "char", "word"'):
+        load_recipe("tiny", ["tokenizer.kind=syllable"])

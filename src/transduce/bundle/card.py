@@ -20,7 +20,10 @@ def model_card(bundle: "Bundle") -> str:
     versions = [f"- {name} {version}" for name, version in made.versions.items()]
     start = [f"\n- the weights of `{name}`, {sha256}" for name, sha256 in made.started_from.items()]
     by = "imported by" if made.started_from and not made.recipe else "trained with"
-    table = ", cut by a model a side" if isinstance(bundle.tokenizer, PairTokenizer) else ""
+    tokenizer = bundle.tokenizer
+    table = ", cut by a model a side" if isinstance(tokenizer, PairTokenizer) else ""
+    case = "; lower-cased" if tokenizer.lower_case else ""
+    sides = "for both sides" if tokenizer.shared else "a side"
     size = bundle.weights.size
     return f"""# {source} → {target}
 
@@ -29,7 +32,7 @@ A Transformer (Vaswani et al. 2017) that turns {source} (`{languages.source}`) i
 
 - {size:,} parameters: {shape.encoder_layers} encoder layers, {shape.decoder_layers} decoder
   layers, d_model {shape.d_model}, d_ff {shape.d_ff}, {shape.heads} heads, {shape.norm}-norm
-- one vocabulary of {shape.vocab_size:,} pieces for both sides (SentencePiece{table})
+- one vocabulary of {shape.vocab_size:,} pieces {sides} (SentencePiece{table}){case}
 - searched with a beam of {bundle.search.beam} and a length penalty α of {bundle.search.alpha}
 
 ## How to use it

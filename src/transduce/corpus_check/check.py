@@ -145,7 +145,9 @@ def probe_vocabulary(
         pair_ids = encoded[sides]
         if any(UNK in ids for ids in pair_ids):
             marks["unknown piece"].append(example)
-        elif [tokenizer.decode(ids) for ids in pair_ids] != texts[sides]:
+        elif [tokenizer.decode(pair_ids[0]), tokenizer.target.decode(pair_ids[1])] != [
+            tokenizer.surface(text) for text in texts[sides]
+        ]:
             marks["round trip"].append(example)
         if max(map(len, pair_ids)) > max_pieces:
             marks["over-long"].append(example)

@@ -210,22 +210,31 @@ class CorpusConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerConfig:
-    """Subword vocabulary, shared by source and target (paper, 5.1).
+    """Subword vocabulary, shared by source and target (paper, 5.1) unless that is turned off.
 
     Raises:
         ValueError: if a value is out of range; the message names the setting and the value.
     """
 
-    kind: Literal["bpe", "unigram", "char"] = "bpe"
+    kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
     """SentencePiece model type; the paper used byte-pair encoding. "char" makes every character a
-    piece (the most frequent `vocab_size` of them), for words to spell, transliterate or inflect."""
+    piece (the most frequent `vocab_size` of them), for words to spell, transliterate or inflect;
+    "word" every word between spaces, for tokenised text: all others become UNK."""
 
     vocab_size: int = 8000
     """Vocabulary size, EOS, UNK and PAD included; an upper bound for small corpora."""
 
+    shared: bool = True
+    """Whether source and target share the vocabulary; false trains one of `vocab_size` a side, for
+    scripts that have nothing in common. It needs model.tie "decoder" or "none"."""
+
     character_coverage: float = 1.0
     """Share of the corpus's characters that get a piece; the rarest others become UNK.
     Below 1 helps with large character sets, such as Chinese (0.9995)."""
+
+    lower_case: bool = False
+    """Lower-case all text. The rule is part of the SentencePiece model, so whatever reads the model
+    applies it; translations are lower-cased, and scores compare lower-cased text."""
 
     byte_fallback: bool = False
     """Encode characters without a piece as UTF-8 bytes (256 additional pieces) instead of UNK."""
@@ -240,9 +249,14 @@ class TokenizerConfig:
     def __post_init__(self) -> None:
         if self.extend < 0:
             raise ValueError(f"tokenizer.extend must be 0 or more, not {self.extend}")
-        if self.kind not in ("bpe", "unigram", "char"):
+        if self.kind not in ("bpe", "unigram", "char", "word"):
             raise ValueError(
-                f'tokenizer.kind must be "bpe", "unigram" or "char", not {self.kind!r}'
+                f'tokenizer.kind must be "bpe", "unigram", "char" or "word", not {self.kind!r}'
+            )
+        if self.kind == "word" and (self.protect or self.byte_fallback):
+            raise ValueError(
+                "tokenizer.protect and tokenizer.byte_fallback need pieces smaller than a word: "
+                'leave them out, or set tokenizer.kind to "bpe"'
             )
         if self.vocab_size < 4:
             raise ValueError(
@@ -253,6 +267,11 @@ class TokenizerConfig:
             raise ValueError(
                 f"tokenizer.byte_fallback needs a tokenizer.vocab_size of 260 or more (256 bytes, "
                 f"EOS, UNK, PAD and a piece), not {self.vocab_size}"
+            )
+        if not self.shared and (self.protect or self.extend):
+            raise ValueError(
+                "tokenizer.protect and tokenizer.extend need a vocabulary of both sides: leave "
+                "them out, or set tokenizer.shared to true"
             )
         if self.protect:
             _check_protected(self.protect, self.vocab_size - 256 * self.byte_fallback)

@@ -1,14 +1,17 @@
-"""Tokenizers of imported models: one SentencePiece model per side, and a shared vocabulary table.
+"""Tokenizers with one SentencePiece model per side, and a table of ids that is shared or per side.
 
-Marian's models have this form: each side is segmented by its own model, and the pieces are looked
-up in the table; a piece missing from it is UNK. Ids follow the same convention: EOS 0, UNK 1, PAD
-last. A bundle stores it as one zip archive of source.spm, target.spm and vocab.json.
+Marian's models have a shared table: each side is segmented by its own model, and the pieces are
+looked up in the table; a piece missing from it is UNK. With separate vocabularies
+(`tokenizer.shared = false`) each side has its own table of equally many ids: the shorter one ends
+in names that no text has. Ids follow the same convention: EOS 0, UNK 1, PAD last. A bundle stores
+it as one zip archive of source.spm, target.spm, vocab.json and perhaps target_vocab.json.
 
 Multilingual models select the target language by a token before the text, such as ">>deu<<". If the
 table has it, it is looked up as one piece.
 """
 
 import io
+import itertools
 import json
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +19,7 @@ from functools import cached_property
 
 import sentencepiece
 
+from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import one_line
 from transduce.data.protection import Protection
 from transduce.data.sentencepiece_model import SubwordSampler
@@ -30,6 +34,8 @@ from transduce.data.tokenizer import (
 )
 
 SOURCE, TARGET, TABLE = "source.spm", "target.spm", "vocab.json"
+TARGET_TABLE = "target_vocab.json"
+"""The target's table, if it is not the same."""
 
 _ZIP = b"PK"  # no SentencePiece model starts so
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # constant, so that equal files give equal archives
@@ -39,53 +45,81 @@ _DAMAGED = "the tokenizer archive is damaged; copy the bundle or import the mode
 class PairTokenizer(Tokenizer):
     """Encodes text with the source's model; `target` is the same tokenizer with the target's.
 
-    Both share the vocabulary. Both decode with the target's model, as for translations.
+    A side decodes with the model of its table: with a shared table both decode with the target's.
     """
 
     def __init__(
         self,
         source: sentencepiece.SentencePieceProcessor,
         target: sentencepiece.SentencePieceProcessor,
-        table: Mapping[str, int],
+        tables: Sequence[Mapping[str, int]],
         *,
         data: bytes,
         is_target: bool = False,
     ) -> None:
-        """Use `from_files` or `from_bytes`, which check the table."""
+        """Use `from_files`, `from_bytes` or `train_pair`, which check the tables."""
         super().__init__(target if is_target else source, data=data)
         self._sides = (source, target)
-        self._table = table
-        self._pieces = len(table) - 1
+        self._tables = tables
+        self._table = tables[is_target]
+        self._pieces = len(self._table) - 1
         self._is_target = is_target
 
     @classmethod
     def from_files(
-        cls, *, source: bytes, target: bytes, table: Mapping[str, int]
+        cls,
+        *,
+        source: bytes,
+        target: bytes,
+        table: Mapping[str, int],
+        target_table: Mapping[str, int] | None = None,
     ) -> "PairTokenizer":
-        """Build a tokenizer from two models and a table.
+        """Build a tokenizer from two models and their table or tables.
 
         Args:
             source: SentencePiece model of the source side.
             target: SentencePiece model of the target side.
             table: id of each piece; "</s>" is 0, "<unk>" 1, "<pad>" the last.
+            target_table: the same for the target; None if both sides share the table.
 
         Raises:
-            ValueError: if a model cannot be read, or ids are missing or duplicate.
+            ValueError: if a model cannot be read, ids are missing or duplicate, or the tables
+                differ in length.
         """
-        names = sorted(table, key=table.__getitem__)
-        if [table[name] for name in names] != list(range(len(names))) or len(names) < 4:
-            raise ValueError(
-                "the table of pieces has missing or duplicate ids; import the model again"
-            )
-        if [*names[:2], names[-1]] != [EOS_PIECE, UNK_PIECE, PAD_PIECE]:
-            raise ValueError(
-                f"the table of pieces must begin with {EOS_PIECE}, {UNK_PIECE} and end with "
-                f"{PAD_PIECE}, not with {names[0]}, {names[1]} and {names[-1]}"
-            )
-        ordered = json.dumps({name: table[name] for name in names}, ensure_ascii=False, indent=0)
-        files = {SOURCE: source, TARGET: target, TABLE: ordered.encode()}
+        files = {SOURCE: source, TARGET: target, TABLE: _ordered(table)}
+        if target_table is not None:
+            files[TARGET_TABLE] = _ordered(target_table)
+            if len(target_table) != len(table):
+                raise ValueError(
+                    f"the tables of pieces have {len(table)} and {len(target_table)} ids, not as "
+                    f"many; copy the bundle again"
+                )
+        tables = (table, table if target_table is None else target_table)
         return cls(
-            _processor(source, SOURCE), _processor(target, TARGET), table, data=_zip_files(files)
+            _processor(source, SOURCE), _processor(target, TARGET), tables, data=_zip_files(files)
+        )
+
+    @classmethod
+    def train_pair(
+        cls, sources: Iterable[str], targets: Iterable[str], config: TokenizerConfig
+    ) -> "PairTokenizer":
+        """Train a vocabulary a side, each as `Tokenizer.train` does; the size is that of each.
+
+        Args:
+            sources: normalised text of the source side.
+            targets: normalised text of the target side.
+            config: type and size of each vocabulary.
+
+        Raises:
+            ValueError: as `Tokenizer.train`.
+        """
+        source, target = (Tokenizer.train(lines, config) for lines in (sources, targets))
+        size = max(source.vocab_size, target.vocab_size)
+        return cls.from_files(
+            source=source.to_bytes(),
+            target=target.to_bytes(),
+            table=_padded_table(source, size),
+            target_table=_padded_table(target, size),
         )
 
     @classmethod
@@ -97,21 +131,36 @@ class PairTokenizer(Tokenizer):
         """
         try:
             files = _unzip_files(data)
-            table = json.loads(files[TABLE])
+            tables = [json.loads(files[name]) for name in (TABLE, TARGET_TABLE) if name in files]
         except (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, RecursionError):
             raise ValueError(_DAMAGED) from None
-        if not isinstance(table, dict) or not all(type(i) is int for i in table.values()):
-            raise ValueError(_DAMAGED)
-        return cls.from_files(source=files[SOURCE], target=files[TARGET], table=table)
+        for table in tables:
+            if not isinstance(table, dict) or not all(type(i) is int for i in table.values()):
+                raise ValueError(_DAMAGED)
+        return cls.from_files(
+            source=files[SOURCE],
+            target=files[TARGET],
+            table=tables[0],
+            target_table=tables[1] if len(tables) > 1 else None,
+        )
 
     @property
     def target(self) -> "PairTokenizer":
-        """The tokenizer of the target side, with the same vocabulary."""
-        return PairTokenizer(*self._sides, self._table, data=self._data, is_target=True)
+        """The tokenizer of the target side."""
+        return self if self._is_target else self._target
+
+    @cached_property
+    def _target(self) -> "PairTokenizer":
+        return PairTokenizer(*self._sides, self._tables, data=self._data, is_target=True)
+
+    @property
+    def shared(self) -> bool:
+        """Whether an id is the same piece on both sides."""
+        return self._tables[0] is self._tables[1]
 
     @property
     def table(self) -> Mapping[str, int]:
-        """The id of each piece."""
+        """The id of each of this side's pieces."""
         return self._table
 
     def files(self) -> dict[str, bytes]:
@@ -158,8 +207,9 @@ class PairTokenizer(Tokenizer):
             ValueError: if an id is not in the vocabulary.
         """
         pieces = [self._names[i] for i in self._checked(ids) if i not in (EOS, self.pad)]
-        text = self._sides[1].decode_pieces(pieces) if pieces else ""
-        # A piece unknown to the target's model is returned as it is, "▁" included.
+        model = self._sides[self.shared or self._is_target]
+        text = model.decode_pieces(pieces) if pieces else ""
+        # A piece unknown to the model is returned as it is, "▁" included.
         return one_line(text.removeprefix("▁").replace("▁", " "))
 
     def _split_language_tokens(self, texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
@@ -185,6 +235,29 @@ def read_tokenizer(data: bytes) -> Tokenizer:
     return Tokenizer.from_bytes(data)
 
 
+def _ordered(table: Mapping[str, int]) -> bytes:
+    """A table as JSON in the order of ids, which are checked."""
+    names = sorted(table, key=table.__getitem__)
+    if [table[name] for name in names] != list(range(len(names))) or len(names) < 4:
+        raise ValueError("the table of pieces has missing or duplicate ids; import the model again")
+    if [*names[:2], names[-1]] != [EOS_PIECE, UNK_PIECE, PAD_PIECE]:
+        raise ValueError(
+            f"the table of pieces must begin with {EOS_PIECE}, {UNK_PIECE} and end with "
+            f"{PAD_PIECE}, not with {names[0]}, {names[1]} and {names[-1]}"
+        )
+    return json.dumps({name: table[name] for name in names}, ensure_ascii=False, indent=0).encode()
+
+
+def _padded_table(tokenizer: Tokenizer, size: int) -> dict[str, int]:
+    """The ids of a vocabulary, PAD moved to the last of `size` ids."""
+    pieces = tokenizer.pieces(range(tokenizer.pad))
+    unused = (name for i in itertools.count() if (name := f"<unused{i}>") not in pieces)
+    names = [*pieces, *itertools.islice(unused, size - len(pieces) - 1), PAD_PIECE]
+    if PAD_PIECE in pieces:
+        raise ValueError(f"the corpus has the word {PAD_PIECE}: write it otherwise")
+    return {name: number for number, name in enumerate(names)}
+
+
 def _processor(data: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
     try:
         return load_processor(data)
@@ -197,7 +270,8 @@ def _unzip_files(data: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
             raise ValueError(_DAMAGED)
-        return {name: archive.read(name) for name in (SOURCE, TARGET, TABLE)}
+        names = {SOURCE, TARGET, TABLE, *{TARGET_TABLE}.intersection(archive.namelist())}
+        return {name: archive.read(name) for name in names}
 
 
 def _zip_files(files: Mapping[str, bytes]) -> bytes:

@@ -26,7 +26,8 @@ UNUSED: Final = 5
 """The piece type that segmentation must avoid."""
 
 _PROTECTED = 9000  # number of our field
-_MODEL_TYPES: dict[int, Literal["unigram", "bpe", "char"]] = {1: "unigram", 2: "bpe", 4: "char"}
+ModelType = Literal["unigram", "bpe", "word", "char"]
+_MODEL_TYPES: dict[int, ModelType] = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 _DAMAGED = "the tokenizer model is damaged; copy or train it again"
 
 
@@ -80,15 +81,17 @@ def read_pieces(data: bytes) -> list[VocabularyPiece]:
     return [VocabularyPiece(entry.piece, entry.score, entry.type) for entry in _parse(data).pieces]
 
 
-def read_model_type(data: bytes) -> Literal["unigram", "bpe", "char"]:
+def read_model_type(data: bytes) -> ModelType:
     """Read the model type.
 
     Raises:
-        ValueError: if it is not unigram, BPE or char.
+        ValueError: if it is none of SentencePiece's.
     """
     model_type = _parse(data).trainer_spec.model_type
     if model_type not in _MODEL_TYPES:
-        raise ValueError(f"the tokenizer model is of type {model_type}, not unigram, BPE or char")
+        raise ValueError(
+            f"the tokenizer model is of type {model_type}, not unigram, BPE, word or char"
+        )
     return _MODEL_TYPES[model_type]
 
 
@@ -141,6 +144,13 @@ def with_protected(data: bytes, patterns: Sequence[str]) -> bytes:
     """Store patterns of protected spans in a model file."""
     text = json.dumps(list(patterns)).encode()
     return data + _varint(_PROTECTED << 3 | 2) + _varint(len(text)) + text  # 2: bytes follow
+
+
+def without_rule_file(data: bytes) -> bytes:
+    """Forget the temporary file that normalisation rules were compiled from."""
+    model = _parse(data)
+    model.normalizer_spec.ClearField("normalization_rule_tsv")
+    return model.SerializeToString()
 
 
 def without_prefix(data: bytes) -> bytes:

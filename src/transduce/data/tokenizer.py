@@ -3,24 +3,32 @@
 EOS is 0 and UNK is 1; PAD is the last id and not part of the SentencePiece model, so that other
 programs accept the model file. There is no BOS: the decoder starts from PAD, whose embedding is
 zero. Normalisation is the identity, because SentencePiece's rules rewrite targets irreversibly (½
-becomes 1⁄2); `corpus` normalises text instead. With byte fallback the ids 2 to 257 are bytes, which
-spell characters without a piece.
+becomes 1⁄2); `corpus` normalises text instead. Only lower-casing, if wanted, is a rule of the
+model. With byte fallback the ids 2 to 257 are bytes, which spell characters without a piece.
 """
 
 import hashlib
 import io
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from random import Random
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 import sentencepiece
 
 from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import one_line
 from transduce.data.protection import PLACEHOLDERS, Protection, protection_of
-from transduce.data.sentencepiece_model import SubwordSampler, read_protected, with_protected
+from transduce.data.sentencepiece_model import (
+    SubwordSampler,
+    read_protected,
+    with_protected,
+    without_rule_file,
+)
 
 EOS: Final = 0
 """End of sentence."""
@@ -64,6 +72,17 @@ class Tokenizer:
         Raises:
             ValueError: if there is no text, or `vocab_size` is too small for the characters.
         """
+        if config.lower_case:
+            with TemporaryDirectory() as folder:
+                rules = Path(folder) / "lower_case.tsv"
+                rules.write_text(_lower_case_rules(), encoding="utf-8")
+                return cls._train(lines, config, {"normalization_rule_tsv": str(rules)})
+        return cls._train(lines, config, {"normalization_rule_name": "identity"})
+
+    @classmethod
+    def _train(
+        cls, lines: Iterable[str], config: TokenizerConfig, normalization: Mapping[str, Any]
+    ) -> "Tokenizer":
         source = _TrainingLines(lines)
         model = io.BytesIO()
         try:
@@ -76,7 +95,7 @@ class Tokenizer:
                 character_coverage=config.character_coverage,
                 byte_fallback=config.byte_fallback,
                 user_defined_symbols=list(PLACEHOLDERS) if config.protect else [],
-                normalization_rule_name="identity",
+                **normalization,
                 remove_extra_whitespaces=False,
                 eos_id=cls.EOS,
                 unk_id=cls.UNK,
@@ -92,6 +111,8 @@ class Tokenizer:
                 raise source.failure from None
             raise _training_error(error, lines=source.count, config=config) from error
         data = model.getvalue()
+        if config.lower_case:
+            data = without_rule_file(data)
         return cls.from_bytes(with_protected(data, config.protect) if config.protect else data)
 
     @classmethod
@@ -139,6 +160,20 @@ class Tokenizer:
     def target(self) -> "Tokenizer":
         """The tokenizer of the target side; here the same, as both sides share the vocabulary."""
         return self
+
+    @cached_property
+    def lower_case(self) -> bool:
+        """Whether all text is lower-cased."""
+        return self._processor.normalize("A").endswith("a")
+
+    def surface(self, text: str) -> str:
+        """Return a text as pieces spell it, which is lower-cased or the same."""
+        return text.lower() if self.lower_case else text
+
+    @property
+    def shared(self) -> bool:
+        """Whether an id is the same piece on both sides."""
+        return True
 
     @property
     def pad(self) -> int:
@@ -226,6 +261,15 @@ class Tokenizer:
             if not 0 <= i < self.vocab_size:
                 raise ValueError(f"id {i} is not in the vocabulary of {self.vocab_size} pieces")
         return known
+
+
+def _lower_case_rules() -> str:
+    """Rules that lower-case every character by itself, as SentencePiece's trainer reads them."""
+    return "".join(
+        f"{code:X}\t{' '.join(f'{ord(letter):X}' for letter in chr(code).lower())}\n"
+        for code in range(sys.maxunicode + 1)
+        if chr(code).isprintable() and chr(code).lower() != chr(code)
+    )
 
 
 def load_processor(data: bytes) -> sentencepiece.SentencePieceProcessor:

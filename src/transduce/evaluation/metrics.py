@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from sacrebleu.metrics.base import Metric
@@ -87,7 +88,7 @@ class Perplexity:
         return math.exp(self.per_token) if self.per_token < 700 else math.inf
 
 
-def bleu_metric(*, language: str = "", tokenize: str = "") -> BLEU:
+def bleu_metric(*, language: str = "", tokenize: str = "", lower_case: bool = False) -> BLEU:
     """Create sacreBLEU's BLEU for a target language; `tokenize` overrides its tokeniser.
 
     Raises:
@@ -96,7 +97,7 @@ def bleu_metric(*, language: str = "", tokenize: str = "") -> BLEU:
     name = tokenize or bleu_tokenizer(language)
     try:  # some tokenisers need a package, some download a file
         # force: no warning on stderr about text that looks tokenised.
-        return BLEU(tokenize=name, force=True)
+        return BLEU(tokenize=name, lowercase=lower_case, force=True)
     except KeyError:
         raise ValueError(
             f"BLEU has no tokeniser {name!r}: see the setting score.bleu_tokenize"
@@ -113,7 +114,12 @@ def ter_metric(*, language: str = "") -> TER:
 
 
 def bleu(
-    hypotheses: Sequence[str], references: Sequence[str], *, language: str = "", tokenize: str = ""
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    language: str = "",
+    tokenize: str = "",
+    lower_case: bool = False,
 ) -> Score:
     """Corpus BLEU; it has a note where references have fewer than one 4-gram in two lines.
 
@@ -122,25 +128,34 @@ def bleu(
         references: reference translations, a line each.
         language: code of the target language, which selects the tokeniser (`scoring_language`).
         tokenize: sacreBLEU's name of another tokeniser; "none" for tokenised text.
+        lower_case: compare lower-cased text, as for a model that lower-cases.
 
     Raises:
         ValueError: for unequal numbers of lines or none, or an unavailable tokeniser.
     """
     language = scoring_language(language, references)
-    metric = bleu_metric(language=language, tokenize=tokenize)
+    metric = bleu_metric(language=language, tokenize=tokenize, lower_case=lower_case)
     score = _corpus_score("BLEU", hypotheses, references, metric=lambda: metric)
     lengths = (len(metric.tokenizer(line).split()) for line in references)
     four_grams = sum(max(0, length - 3) for length in lengths)
     return replace(score, note=TOO_SHORT) if 2 * four_grams < len(references) else score
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def chrf(
+    hypotheses: Sequence[str], references: Sequence[str], *, lower_case: bool = False
+) -> Score:
     """Corpus chrF2: F2 score over character n-grams up to 6; needs no tokeniser.
+
+    Args:
+        hypotheses: translations, a line each.
+        references: reference translations, a line each.
+        lower_case: compare lower-cased text.
 
     Raises:
         ValueError: for unequal numbers of lines or none.
     """
-    return _corpus_score("chrF2", hypotheses, references, metric=CHRF)
+    metric = partial(CHRF, lowercase=lower_case)
+    return _corpus_score("chrF2", hypotheses, references, metric=metric)
 
 
 def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str = "") -> Score:
@@ -160,8 +175,15 @@ def ter(hypotheses: Sequence[str], references: Sequence[str], *, language: str =
     )
 
 
-def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def exact_match(
+    hypotheses: Sequence[str], references: Sequence[str], *, lower_case: bool = False
+) -> Score:
     """Percentage of lines equal to their reference, in Unicode NFC and without outer spaces.
+
+    Args:
+        hypotheses: translations, a line each.
+        references: reference translations, a line each.
+        lower_case: compare lower-cased text.
 
     Raises:
         ValueError: for unequal numbers of lines or none.
@@ -170,10 +192,13 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     exact match 50.00  nrefs:1|case:mixed|norm:NFC
     """
     _check_lines(hypotheses, references)
-    sides = zip(hypotheses, references, strict=True)
-    equal = sum(tidy(line).strip() == tidy(reference).strip() for line, reference in sides)
-    value = 100 * equal / len(references)
-    return Score(name="exact match", value=value, signature="nrefs:1|case:mixed|norm:NFC")
+    lines, wanted = (
+        [tidy(line.lower() if lower_case else line) for line in side]
+        for side in (hypotheses, references)
+    )
+    value = 100 * sum(map(str.__eq__, lines, wanted)) / len(references)
+    case = "lc" if lower_case else "mixed"
+    return Score(name="exact match", value=value, signature=f"nrefs:1|case:{case}|norm:NFC")
 
 
 def scoring_language(language: str, references: Sequence[str]) -> str:

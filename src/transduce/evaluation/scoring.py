@@ -110,6 +110,7 @@ def score_lines(
     sources: Sequence[str] | None = None,
     language: str = "",
     tokenize: str = "",
+    lower_case: bool = False,
     metrics: Sequence[Metric] = TEXT_METRICS,
 ) -> tuple[Score, ...]:
     """Score translations with the text-based metrics.
@@ -120,6 +121,7 @@ def score_lines(
         sources: source lines, for copy rates; None skips these.
         language: code of the target language.
         tokenize: BLEU's tokeniser, overriding the language's.
+        lower_case: compare lower-cased text, as for a model that lower-cases (TER always does).
         metrics: in the order of the result; where BLEU has a note it comes last, and exact match
             first. Perplexity is skipped.
 
@@ -129,10 +131,12 @@ def score_lines(
     if sources is not None and len(sources) != len(references):
         raise ValueError(_unequal(sources, references))
     measures = {
-        "bleu": lambda: bleu(hypotheses, references, language=language, tokenize=tokenize),
-        "chrf": lambda: chrf(hypotheses, references),
+        "bleu": lambda: bleu(
+            hypotheses, references, language=language, tokenize=tokenize, lower_case=lower_case
+        ),
+        "chrf": lambda: chrf(hypotheses, references, lower_case=lower_case),
         "ter": lambda: ter(hypotheses, references, language=language),
-        "exact": lambda: exact_match(hypotheses, references),
+        "exact": lambda: exact_match(hypotheses, references, lower_case=lower_case),
     }
     scores = [measures[name]() for name in metrics if name in measures]
     if sources is not None and "copies" in metrics:
@@ -206,6 +210,7 @@ def score_model(
             sources=sources,
             language=language or bundle.languages.target,
             tokenize=tokenize,
+            lower_case=bundle.tokenizer.lower_case,
             metrics=metrics,
         )
     if "perplexity" in metrics:

@@ -43,6 +43,8 @@ def why_not(bundle: Bundle) -> str:
             f"model.max_positions {config.max_positions}, where Argos has sentences of up to "
             f"{_LONGEST:,} pieces"
         )
+    if not tokenizer.shared:
+        return "separate vocabularies of source and target (tokenizer.shared = false)"
     if isinstance(tokenizer, PairTokenizer):
         codes = [piece for piece in tokenizer.table if re.fullmatch(">>.+<<", piece)]
         if codes:

@@ -57,6 +57,8 @@ def why_not_huggingface(bundle: Bundle) -> str:
             f"model.d_k {shape.d_k} and model.d_v {shape.d_v}: both must be d_model / heads, "
             f"{shape.d_model} / {shape.heads}"
         )
+    if shape.tie != "all":
+        return f'model.tie "{shape.tie}": their source, target and output share one matrix'
     if shape.radius:
         return f"model.radius {shape.radius}: their self-attention is not local"
     return ""

@@ -74,6 +74,11 @@ def write_marian_npz(bundle: Bundle, folder: Path) -> None:
         ValueError: if Marian cannot express the model, or `folder` is not an export.
         OSError: if it cannot be written; an earlier export is kept.
     """
+    if (tie := bundle.model.config.tie) != "all":
+        raise ValueError(
+            f'Marian cannot express model.tie "{tie}": source, target and output share one matrix '
+            f"in this export"
+        )
     if reason := why_not(bundle.model.config):
         raise ValueError(f"Marian cannot express {reason}")
     check_replaceable(folder, FILES)

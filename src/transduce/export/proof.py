@@ -195,7 +195,7 @@ def prove_ctranslate2(bundle: Bundle, folder: Path, sentences: Sequence[str]) ->
         return proof
     translator = load_ctranslate2().Translator(str(folder), inter_threads=1, intra_threads=1)
     pieces = vocabulary(bundle.tokenizer)
-    ids = {piece: number for number, piece in enumerate(pieces)}
+    ids = {piece: number for number, piece in enumerate(vocabulary(bundle.tokenizer.target))}
     pairs: list[PiecePair] = []
     for sample in samples(bundle, sentences):
         (result,) = translator.translate_batch(
@@ -297,8 +297,11 @@ def piece_pair(
         source: the other program's ids of the source, EOS included.
         target: its ids of the translation, EOS included if it ends in one.
     """
-    ids, other_ids = (*sample.source, *sample.target), (*source, *target)
-    return PiecePair(tuple(bundle.tokenizer.pieces(ids)), tuple(bundle.tokenizer.pieces(other_ids)))
+    names, target_names = bundle.tokenizer.pieces, bundle.tokenizer.target.pieces
+    return PiecePair(
+        (*names(sample.source), *target_names(sample.target)),
+        (*names(source), *target_names(target)),
+    )
 
 
 @torch.inference_mode()

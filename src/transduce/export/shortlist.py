@@ -101,6 +101,8 @@ def learn_shortlist(
         ValueError: if the pairs were encoded with another tokenizer, or no validation pair is left.
     """
     tokenizer = bundle.tokenizer
+    if not tokenizer.shared:
+        raise ValueError("a shortlist needs a vocabulary of both sides (tokenizer.shared)")
     if store.metadata.tokenizer != tokenizer.checksum:
         raise ValueError("the training pairs were encoded with another tokenizer than the model's")
     sides = zip(

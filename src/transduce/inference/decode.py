@@ -327,7 +327,7 @@ class Searcher:
 
     def _rerank(self, hypotheses: list[Hypothesis], options: DecodeOptions) -> list[Hypothesis]:
         """Rerank by minimum Bayes risk, weighting by probability (uniformly if sampled)."""
-        texts = [self._tokenizer.decode(hypothesis.ids) for hypothesis in hypotheses]
+        texts = [self._tokenizer.target.decode(hypothesis.ids) for hypothesis in hypotheses]
         sampled = options.constraints.sampling is not None
         log_probs = [hypothesis.log_prob for hypothesis in hypotheses]
         first = select_mbr(texts, None if sampled else normalised_probabilities(log_probs))
@@ -342,16 +342,18 @@ class Searcher:
         result: DecodeResult,
     ) -> None:
         """Flag repetitive translations and replace those that a constrained search improves."""
-        pieces = self._tokenizer.pieces
+        source_pieces, pieces = self._tokenizer.pieces, self._tokenizer.target.pieces
         reasons = {
-            request: detect_repetition(pieces(request.source), pieces(hypotheses[request][0].ids))
+            request: detect_repetition(
+                source_pieces(request.source), pieces(hypotheses[request][0].ids)
+            )
             for request in searched
         }
         flags = {request: reason for request, reason in reasons.items() if reason}
         result.flags.update(flags)
         result.retried.difference_update(flags)
         constraints = retry_constraints(options.constraints)
-        retries = {r: searched[r] for r in flags if not is_noise(pieces(r.source))}
+        retries = {r: searched[r] for r in flags if not is_noise(source_pieces(r.source))}
         if not retries or constraints is None:
             return
         options = replace(options, constraints=constraints)
@@ -362,7 +364,7 @@ class Searcher:
         for request, second in self._run(retries, options, engine=engine).items():
             first = self._novel_log_prob(request, hypotheses[request][0])
             loss = first - self._novel_log_prob(request, second[0])
-            if is_improvement(pieces(request.source), pieces(second[0].ids), loss=loss):
+            if is_improvement(source_pieces(request.source), pieces(second[0].ids), loss=loss):
                 hypotheses[request] = second
                 result.retried.add(request)
 
@@ -387,7 +389,7 @@ class Searcher:
             forced: dict[Request, Request] = {}
             for request, constraints in pending.items():
                 best = hypotheses[request][0]
-                pieces = self._tokenizer.pieces(best.ids)
+                pieces = self._tokenizer.target.pieces(best.ids)
                 if missing := missing_terms(best, constraints, pieces):
                     placed = request_with_next_term(
                         self.model, searched[request], best, missing, pieces
@@ -422,7 +424,8 @@ class Searcher:
         """
         closed: dict[Request, Request] = {}
         for request, placed in forced.items():
-            rest = self._tokenizer.pieces(hypotheses[request][0].ids)[len(placed.prefix) :]
+            pieces = self._tokenizer.target.pieces(hypotheses[request][0].ids)
+            rest = pieces[len(placed.prefix) :]
             if not is_word_end(rest):
                 piece = self._next_piece(placed, options)
                 if piece == Tokenizer.EOS:
@@ -441,7 +444,7 @@ class Searcher:
         ids = [piece.id for piece in self._torch.next_pieces(request, _NEXT_PIECES)]
         if length < options.constraints.min_length:
             ids = [id for id in ids if id != Tokenizer.EOS]
-        pieces = self._tokenizer.pieces(ids)
+        pieces = self._tokenizer.target.pieces(ids)
         candidates = (id for id, piece in zip(ids, pieces, strict=True) if is_word_end([piece]))
         return next(candidates, Tokenizer.EOS)
 

@@ -321,7 +321,8 @@ def term_constraints(
     Raises:
         ValueError: if the vocabulary lacks a character of a target.
     """
-    pieces = piece_spans(text, tokenizer.pieces(ids))
+    surface = tokenizer.surface(text)  # as long as the text, but for rare characters
+    pieces = piece_spans(surface, tokenizer.pieces(ids))
     text_words, spans = words(text), word_spans(text)
     constraints: dict[tuple[int, ...], TermConstraint] = {}
     next_word = 0  # terms are in text order: each is searched for after the one before

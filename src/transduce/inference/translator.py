@@ -541,7 +541,9 @@ class Translator:
         target_ids = self._tokenizer.target.encode_all([tidy(text) for text in targets])
         pairs = list(zip(source_ids, target_ids, strict=True))
         scores = self._searcher.torch_engine("a score").score(pairs)
-        pieces = [tuple(self._tokenizer.pieces([*ids, self._tokenizer.EOS])) for ids in target_ids]
+        pieces = [
+            tuple(self._tokenizer.target.pieces([*ids, self._tokenizer.EOS])) for ids in target_ids
+        ]
         return [
             TargetScore(source=source, target=target, pieces=pieces, log_probs=log_probs)
             for source, target, pieces, log_probs in zip(
@@ -587,9 +589,9 @@ class Translator:
         best = {id: result[0].ids for id, result in zip(continued, results, strict=True)}
         return [
             Continuation(
-                piece=self._tokenizer.pieces([piece.id])[0],
+                piece=self._tokenizer.target.pieces([piece.id])[0],
                 probability=math.exp(piece.log_prob),
-                text=self._tokenizer.decode(best.get(piece.id, prefix)).strip(),  # EOS ends it
+                text=self._tokenizer.target.decode(best.get(piece.id, prefix)).strip(),  # until EOS
             )
             for piece in pieces
         ]
@@ -629,7 +631,7 @@ class Translator:
         if self._tokenizer.placeholders:
             best = tuple(self._with_spans(hypothesis, mask) for hypothesis in best)
         ids = [id for hypothesis in best for id in hypothesis.ids]
-        pieces = tuple(self._tokenizer.pieces(ids))
+        pieces = tuple(self._tokenizer.target.pieces(ids))
         log_probs = tuple(value for hypothesis in best for value in hypothesis.log_probs)
         if len(log_probs) < len(ids):  # a part without token scores
             log_probs = ()
@@ -671,7 +673,8 @@ class Translator:
         return replace(hypothesis, ids=tuple(ids), log_probs=tuple(log_probs))
 
     def _text(self, hypotheses: Sequence[Hypothesis]) -> str:
-        texts = (self._tokenizer.decode(hypothesis.ids).strip() for hypothesis in hypotheses)
+        decode = self._tokenizer.target.decode
+        texts = (decode(hypothesis.ids).strip() for hypothesis in hypotheses)
         return " ".join(text for text in texts if text)
 
 

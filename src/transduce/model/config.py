@@ -16,7 +16,12 @@ class ModelConfig:
     """
 
     vocab_size: int = 37_000
-    """Pieces in the one vocabulary of source, target and output (section 3.4), PAD included."""
+    """Ids of source, target and output (section 3.4), PAD included; with separate vocabularies
+    those of the larger."""
+
+    tie: Literal["all", "decoder", "input", "none"] = "all"
+    """Which embeddings are one matrix: "all" is section 3.4 (source, target and output), "decoder"
+    ties target and output, "input" source and target, "none" nothing."""
 
     encoder_layers: int = 6
     decoder_layers: int = 6
@@ -83,6 +88,7 @@ class ModelConfig:
             "norm": ("post", "pre"),
             "activation": ("relu", "gelu", "silu"),
             "positions": ("sinusoid", "learned"),
+            "tie": ("all", "decoder", "input", "none"),
         }
         for field, (*others, last) in choices.items():
             if getattr(self, field) not in (*others, last):
@@ -97,11 +103,21 @@ class ModelConfig:
         return self.vocab_size - 1
 
     @property
+    def embeddings(self) -> int:
+        """Matrices with a row for each id: one, or up to three where `tie` separates them.
+
+        >>> [ModelConfig(tie=tie).embeddings for tie in ("all", "decoder", "input", "none")]
+        [1, 2, 2, 3]
+        """
+        return 1 + (self.tie in ("decoder", "none")) + (self.tie in ("input", "none"))
+
+    @property
     def matrices(self) -> int:
         """Number of weights in the matrices, nearly all there are, without building the model."""
         attention = self.d_model * self.heads * 2 * (self.d_k + self.d_v)  # Q, K, V, output
         feed_forward = 2 * self.d_model * self.d_ff
-        rows = self.vocab_size + (self.max_positions if self.positions == "learned" else 0)
+        rows = self.embeddings * self.vocab_size
+        rows += self.max_positions if self.positions == "learned" else 0
         return (
             rows * self.d_model
             + self.encoder_layers * (attention + feed_forward)

@@ -157,8 +157,8 @@ class NumpyTransformer:
     def logits(
         self, hidden: Float[np.ndarray, "*batch d_model"]
     ) -> Float[np.ndarray, "*batch vocab"]:
-        """Multiply by the shared matrix (section 3.4)."""
-        logits = hidden @ self.weights["embedding.weight"].T
+        """Multiply by the output matrix, which all share unless `tie` separates them."""
+        logits = hidden @ self._embedding("output").T
         return logits + self.weights["output_bias"] if self.config.output_bias else logits
 
     def log_probs(
@@ -185,6 +185,11 @@ class NumpyTransformer:
         normed = centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + EPSILON)
         return normed * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
 
+    def _embedding(self, side: str) -> Float[np.ndarray, "vocab d_model"]:
+        """The matrix of "source", "target" or "output"; the target's unless they are apart."""
+        own = self.weights.get(f"{side}_embedding.weight")
+        return self.weights["embedding.weight"] if own is None else own
+
     def _embed(
         self,
         ids: Int[np.ndarray, "batch length"],
@@ -193,9 +198,7 @@ class NumpyTransformer:
         first: int = 0,
         record: Record | None,
     ) -> Float[np.ndarray, "batch length d_model"]:
-        embedded = self.weights["embedding.weight"][ids] * np.float32(
-            math.sqrt(self.config.d_model)
-        )
+        embedded = self._embedding(side)[ids] * np.float32(math.sqrt(self.config.d_model))
         end = first + ids.shape[1]
         if self.config.positions == "learned":
             if end > self.config.max_positions:
@@ -384,6 +387,10 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
             shapes |= {f"{side}_norm.{kind}": shape for kind, shape in norm.items()}
     if config.output_bias:
         shapes["output_bias"] = (config.vocab_size,)
+    if config.tie in ("decoder", "none"):
+        shapes["source_embedding.weight"] = shapes["embedding.weight"]
+    if config.tie in ("input", "none"):
+        shapes["output_embedding.weight"] = shapes["embedding.weight"]
     return shapes
 
 

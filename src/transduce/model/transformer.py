@@ -32,15 +32,15 @@ class LayerStack(nn.ModuleList, Generic[Layer]):
 class Transformer(nn.Module):
     """Encoder-decoder Transformer; returns next-token logits for every target position.
 
-    One matrix embeds the source, embeds the target, and makes the logits (section 3.4). Its PAD
-    row is zero and stays zero: PAD fills batches and starts the decoder, which is the paper's shift
-    right.
+    One matrix embeds the source, embeds the target, and makes the logits (section 3.4), unless
+    `tie` separates them. Its PAD row is zero and stays zero: PAD fills batches and starts the
+    decoder, which is the paper's shift right.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=config.pad)
+        self.embedding = make_embedding(config)
         self.positions = make_positions(config)
         self.dropout = Dropout(config.dropout)
         # One embedding and one table of positions serve both sides.
@@ -52,6 +52,11 @@ class Transformer(nn.Module):
         self.decoder_norm = nn.LayerNorm(config.d_model) if pre_norm else nn.Identity()
         bias = torch.zeros(config.vocab_size) if config.output_bias else None
         self.output_bias = None if bias is None else nn.Parameter(bias)
+        # Departures; None is the paper's one matrix.
+        self.source_embedding = (
+            make_embedding(config) if config.tie in ("decoder", "none") else None
+        )
+        self.output_embedding = make_embedding(config) if config.tie in ("input", "none") else None
         initialise(self)
 
     def forward(
@@ -75,7 +80,7 @@ class Transformer(nn.Module):
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
     ) -> Float[Tensor, "batch source d_model"]:
         """Return the encoder's output: the memory that the decoder attends to."""
-        x = self.embed(source)
+        x = self._embed(self.source_embedding or self.embedding, source, first=0)
         for layer in self.encoder:
             x = layer(x, source_mask)
         return self.encoder_norm(x)
@@ -116,17 +121,27 @@ class Transformer(nn.Module):
     def embed(
         self, ids: Int[Tensor, "batch length"], *, first: int = 0
     ) -> Float[Tensor, "batch length d_model"]:
-        """Embed ids at positions `first`, …: scaled by √d_model, positions added, dropout."""
+        """Embed target ids at positions `first`, …: scaled by √d_model, plus positions, dropout."""
+        return self._embed(self.embedding, ids, first=first)
+
+    def _embed(
+        self, embedding: nn.Embedding, ids: Int[Tensor, "batch length"], *, first: int
+    ) -> Float[Tensor, "batch length d_model"]:
         # Section 3.4: the positions added next have a variance of 1/2, embeddings one of 1/d_model.
-        scaled = self.embedding(ids) * math.sqrt(self.config.d_model)
+        scaled = embedding(ids) * math.sqrt(self.config.d_model)
         return self.dropout(self.positions(scaled, first=first))
 
     def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
-        """Multiply by the shared matrix. PAD's logit is always zero.
+        """Multiply by the output matrix. PAD's logit is always zero.
 
         The departure `output_bias` adds a bias per piece; PAD's then means nothing.
         """
-        return F.linear(hidden, self.embedding.weight, self.output_bias)
+        return F.linear(hidden, self.output_matrix, self.output_bias)
+
+    @property
+    def output_matrix(self) -> Float[Tensor, "vocab d_model"]:
+        """The matrix that makes the logits; the target's embedding unless `tie` separates them."""
+        return (self.output_embedding or self.embedding).weight
 
     @property
     def size(self) -> int:
@@ -138,6 +153,11 @@ class Transformer(nn.Module):
         state = self.state_dict()
         weights = {name: tensor.detach().cpu().float().numpy() for name, tensor in state.items()}
         return NumpyTransformer(self.config, weights)
+
+
+def make_embedding(config: ModelConfig) -> nn.Embedding:
+    """Build a matrix with a row for each id; PAD's gets no gradient from look-ups."""
+    return nn.Embedding(config.vocab_size, config.d_model, padding_idx=config.pad)
 
 
 def make_positions(config: ModelConfig) -> Positions | LearnedPositions:
@@ -155,7 +175,7 @@ def initialise(model: Transformer) -> None:
     linear maps                  Xavier uniform, each projection on its own (never fused)
     biases                       zero
     normalisation                gain one, offset zero
-    the embedding                normal with standard deviation d_model^-0.5; PAD row zero
+    the embeddings               normal with standard deviation d_model^-0.5; PAD row zero
     learned positions            normal with standard deviation 2^-0.5, as sinusoids have it
     ===========================  ==========================================================
 
@@ -166,8 +186,10 @@ def initialise(model: Transformer) -> None:
             nn.init.xavier_uniform_(module.weight)
             if "bias" in module.state_dict():
                 nn.init.zeros_(module.bias)
-    nn.init.normal_(model.embedding.weight, std=model.config.d_model**-0.5)
-    model.embedding.weight[model.config.pad].zero_()
+    for embedding in (model.embedding, model.source_embedding, model.output_embedding):
+        if embedding is not None:
+            nn.init.normal_(embedding.weight, std=model.config.d_model**-0.5)
+            embedding.weight[model.config.pad].zero_()
     if isinstance(model.positions, LearnedPositions):
         # The magnitude of the sinusoids, beside an embedding whose variance is one once it is
         # scaled. Smaller ones take updates to grow.

@@ -77,7 +77,9 @@ class Anatomy:
     encoder: Stack
     decoder: Stack
     linear: Part
-    """Its matrix is the embedding's, and so no parameters of its own."""
+    """With one matrix (`tie`) it is the embedding's, and so no parameters of its own."""
+    tie: str = "all"
+    """As `ModelConfig.tie`: which of the embeddings and the linear map are one matrix."""
 
     @property
     def parameters(self) -> int:
@@ -86,7 +88,8 @@ class Anatomy:
 
     def parts(self) -> Iterator[tuple[str, Part, int]]:
         """Every box of the figure from the bottom up: where, what, and how often it is there."""
-        yield "both", self.embedding, 1
+        sides = ("both",) if self.tie in ("all", "input") else ("source", "target")
+        yield from ((side, self.embedding, 1) for side in sides)
         yield "both", self.positions, 1
         for side, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
             for sub in stack.sublayers:
@@ -118,8 +121,9 @@ def take_apart(model: Transformer) -> Anatomy:
             kind="linear",
             name="Linear",
             shape=f"{width} → {config.vocab_size:,}" + (" · with biases" if bias else ""),
-            parameters=bias,
+            parameters=bias + (pieces * width if model.output_embedding else 0),
         ),
+        tie=config.tie,
     )
 
 
@@ -324,7 +328,7 @@ def model_svg(anatomy: Anatomy, *, title: str, ink: Ink = "both") -> str:
     _stack(right, anatomy.decoder)
     _crossing(left, right)
     _top(right, anatomy)
-    _ties(right)
+    _ties(right, tie=anatomy.tie)
     height = max(right.y + 84, left.y + 270)
     size = f"{anatomy.parameters:,} parameters"
     what = f"d_model {anatomy.d_model} · dropout {anatomy.dropout:g} · {size}"
@@ -464,18 +468,18 @@ def _top(tower: Tower, anatomy: Anatomy) -> None:
     tower.y += 22
 
 
-def _ties(right: Tower) -> None:
-    """What shows that the two embeddings and the linear map are one matrix."""
+def _ties(right: Tower, *, tie: str) -> None:
+    """What shows which of the two embeddings and the linear map are one matrix."""
     low, high = 46 + (13 + 3 * LINE) / 2, right.crossings[-1]
     left_edge, right_edge, outer = LEFT + BOX / 2, RIGHT - BOX / 2, RIGHT + BOX / 2
-    right.back += [
-        path([(left_edge, low), (right_edge, low)], look="tie"),
-        path([(outer, low), (TIE, low), (TIE, high), (outer, high)], look="tie"),
-    ]
-    right.front += [
-        text((left_edge + right_edge) / 2, low + 8, "one matrix", "soft tied"),
-        text(TIE - 8, high + 8, "one matrix", "soft tied end"),
-    ]
+    if tie in ("all", "input"):
+        right.back.append(path([(left_edge, low), (right_edge, low)], look="tie"))
+        middle = (left_edge + right_edge) / 2
+        right.front.append(text(middle, low + 8, "one matrix", "soft tied"))
+    if tie in ("all", "decoder"):
+        corners = [(outer, low), (TIE, low), (TIE, high), (outer, high)]
+        right.back.append(path(corners, look="tie"))
+        right.front.append(text(TIE - 8, high + 8, "one matrix", "soft tied end"))
 
 
 def _shares(anatomy: Anatomy, *, top: Number) -> list[str]:

@@ -117,7 +117,9 @@ def extend_vocabulary(bundle: Bundle, tokenizer: Tokenizer) -> Bundle:
     config = replace(bundle.model.config, vocab_size=tokenizer.vocab_size)
     weights = dict(bundle.model.state_dict())
     spelled = encode_without_prefix(old, texts[old.pad :])
-    weights["embedding.weight"] = _rows(weights["embedding.weight"], spelled)
+    for name in ("embedding.weight", "source_embedding.weight", "output_embedding.weight"):
+        if name in weights:
+            weights[name] = _rows(weights[name], spelled)
     if config.output_bias:
         weights["output_bias"] = _rows(weights["output_bias"][:, None], spelled)[:, 0]
     # Drawing initial weights must not change the run's random state.
@@ -145,6 +147,8 @@ def tokenizer_settings(tokenizer: Tokenizer) -> TokenizerConfig:
     return TokenizerConfig(
         kind=read_model_type(models[0]),
         vocab_size=tokenizer.vocab_size,
+        shared=tokenizer.shared,
+        lower_case=tokenizer.lower_case,
         byte_fallback=any(piece.type == BYTE for piece in pieces),
         protect=tokenizer.protection.patterns,
     )

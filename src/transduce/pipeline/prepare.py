@@ -36,7 +36,7 @@ from transduce.data.corpus import (
     read_pairs,
     tidy,
 )
-from transduce.data.pair_tokenizer import read_tokenizer
+from transduce.data.pair_tokenizer import PairTokenizer, read_tokenizer
 from transduce.data.protection import protection_of
 from transduce.data.sampler import Sampler, target_tokens
 from transduce.data.store import PREPARED_FOLDER, Count, Store
@@ -164,15 +164,19 @@ def prepare(
     with atomic_folder(out / PREPARED_FOLDER) as folder:
         protection = protection_of(recipe.tokenizer.protect)
         augment, seed = recipe.augment, recipe.train.seed
-        masked = (
-            vary(protection.mask_pair(pair), augment, Random(f"{seed}/{line}"))
-            if augment.active
-            else protection.mask_pair(pair)
-            for line, pair in survey.vocabulary_sample()
-        )
-        characters = set[str]()
-        texts = _noting(characters, itertools.chain.from_iterable(masked))
-        tokenizer = vocabulary or _tokenizer(recipe, texts, start=start)
+
+        def sampled() -> Iterator[Pair]:
+            for line, pair in survey.vocabulary_sample():
+                masked = protection.mask_pair(pair)
+                varied = (
+                    vary(masked, augment, Random(f"{seed}/{line}")) if augment.active else masked
+                )
+                for side, text in zip(characters, varied, strict=True):
+                    side.update(text)
+                yield varied
+
+        characters = (set[str](), set[str]())
+        tokenizer = vocabulary or _tokenizer(recipe, sampled, start=start)
         (folder / "tokenizer.model").write_bytes(tokenizer.to_bytes())
         store = Store.write(
             folder / "train",
@@ -189,20 +193,19 @@ def prepare(
         (folder / "prepared.json").write_text(
             json.dumps(asdict(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
-    if lost := sum(tokenizer.UNK in ids for ids in tokenizer.encode_all(sorted(characters))):
-        text = f"{lost:,} of the {len(characters):,} characters are rare and have no piece"
+    if tokenizer.shared:
+        characters = (set[str].union(*characters),)
+    lost = 0
+    for side, letters in zip((tokenizer, tokenizer.target), characters, strict=False):
+        lost += sum(side.UNK in ids for ids in side.encode_all(sorted(letters)))
+    if lost and recipe.tokenizer.kind != "word":
+        count = sum(map(len, characters))
+        text = f"{lost:,} of the {count:,} characters are rare and have no piece"
         remedy = "raise tokenizer.vocab_size or tokenizer.character_coverage"
         on_event(LogMessage(f"{text}: {remedy}"))
     for text in (*_summary(facts, recipe), *_vocabulary_findings(survey, tokenizer)):
         on_event(LogMessage(text))
     return open_prepared(out)
-
-
-def _noting(characters: set[str], texts: Iterable[str]) -> Iterator[str]:
-    """Yield texts, and note their characters."""
-    for text in texts:
-        characters.update(text)
-        yield text
 
 
 def open_prepared(out: Path) -> Prepared:
@@ -235,8 +238,10 @@ def check_positions(recipe: Recipe, prepared: Prepared) -> None:
     if recipe.model.positions != "learned":
         return
     for name, pairs in (("validation", prepared.validation), ("test", prepared.test)):
-        cut = prepared.tokenizer.encode_all([tidy(side) for pair in pairs for side in pair])
-        for number, sides in enumerate(zip(cut[::2], cut[1::2], strict=True), 1):
+        tokenizer = prepared.tokenizer
+        sources = tokenizer.encode_all([tidy(pair.source) for pair in pairs])
+        targets = tokenizer.target.encode_all([tidy(pair.target) for pair in pairs])
+        for number, sides in enumerate(zip(sources, targets, strict=True), 1):
             pieces = max(map(len, sides))
             if pieces + 1 > recipe.model.longest:
                 raise ValueError(
@@ -272,21 +277,32 @@ def _read_facts(file: Path) -> PreparationRecord:
         raise ValueError(f"{file} is damaged ({fault}): prepare the corpus again") from None
 
 
-def _tokenizer(recipe: Recipe, texts: Iterable[str], *, start: StartModel | None) -> Tokenizer:
+def _tokenizer(
+    recipe: Recipe, pairs: Callable[[], Iterator[Pair]], *, start: StartModel | None
+) -> Tokenizer:
+    """The run's tokenizer; `pairs` reads what it is trained on, once for each vocabulary."""
+    if start and not recipe.tokenizer.extend:
+        return start.bundle.tokenizer
+    if not recipe.tokenizer.shared:
+        sources, targets = (pair.source for pair in pairs()), (pair.target for pair in pairs())
+        return PairTokenizer.train_pair(sources, targets, recipe.tokenizer)
+    texts = itertools.chain.from_iterable(pairs())
     if start is None:
         return Tokenizer.train(texts, recipe.tokenizer)
-    if not recipe.tokenizer.extend:
-        return start.bundle.tokenizer
+    texts = map(start.bundle.tokenizer.surface, texts)
     return extend_tokenizer(start.bundle.tokenizer, texts, count=recipe.tokenizer.extend)
 
 
 def _vocabulary_message(recipe: Recipe, start: StartModel | None, *, given: bool) -> str:
     if given:
         return "using the given vocabulary, encoding"
-    if start is None and recipe.tokenizer.kind == "char":
-        return "making a vocabulary of the characters, encoding"
+    a_side = "" if recipe.tokenizer.shared else " a side"
+    if start is None and recipe.tokenizer.kind in ("char", "word"):
+        units = "characters" if recipe.tokenizer.kind == "char" else "most frequent words"
+        return f"making a vocabulary{a_side} of the {units}, encoding"
     if start is None:
-        return f"training a vocabulary of {recipe.tokenizer.vocab_size:,} pieces, encoding"
+        pieces = f"{recipe.tokenizer.vocab_size:,} pieces"
+        return f"training a vocabulary{a_side} of {pieces}, encoding"
     kept = f"keeping the vocabulary of {start.name}"
     more = recipe.tokenizer.extend
     return f"{kept}, adding up to {more:,} pieces, encoding" if more else f"{kept}, encoding"

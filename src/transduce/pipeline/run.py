@@ -448,7 +448,7 @@ class _Run(NamedTuple):
             hypotheses = translation_texts(
                 self.translate(model, pairs, search=greedy, retry_loops=False)  # for speed
             )
-            score, characters = recipe_bleu(recipe, hypotheses, pairs), _chrf(hypotheses, pairs)
+            score, characters = recipe_bleu(recipe, hypotheses, pairs), self.chrf(hypotheses, pairs)
             loss = self.perplexity(model, pairs).per_token
             return Validation(
                 loss=loss, bleu=score.value, signature=score.signature, chrf=characters.value
@@ -586,7 +586,11 @@ class _Run(NamedTuple):
         translations = self.translate(model, pairs, search=search)
         texts = translation_texts(translations)
         return _Candidate(
-            model, name, translations, recipe_bleu(self.recipe, texts, pairs), _chrf(texts, pairs)
+            model,
+            name,
+            translations,
+            recipe_bleu(self.recipe, texts, pairs),
+            self.chrf(texts, pairs),
         )
 
     def tune_length_penalty(self, selected: _Candidate) -> tuple[SearchConfig, _Candidate]:
@@ -601,7 +605,7 @@ class _Run(NamedTuple):
 
         def measure(texts: Sequence[str], some: Sequence[Pair]) -> tuple[float, float]:
             score = recipe_bleu(recipe, texts, some)
-            return 0.0 if score.note else round(score.value, 2), _chrf(texts, some).value
+            return 0.0 if score.note else round(score.value, 2), self.chrf(texts, some).value
 
         alpha = propose_alpha(
             model, self.prepared.tokenizer, pairs=pairs, search=recipe.search, measure=measure
@@ -670,6 +674,7 @@ class _Run(NamedTuple):
             sources=[pair.source for pair in pairs],
             language=self.recipe.languages.target,
             tokenize=self.recipe.score.bleu_tokenize,
+            lower_case=self.recipe.tokenizer.lower_case,
         )
         _write(self.out / name, "".join(f"{text}\n" for text in hypotheses))
         return EvaluationResult(
@@ -691,6 +696,10 @@ class _Run(NamedTuple):
         return translate_pairs(
             model, self.prepared.tokenizer, pairs=pairs, search=search, retry_loops=retry_loops
         )
+
+    def chrf(self, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
+        references = [pair.target for pair in pairs]
+        return chrf(hypotheses, references, lower_case=self.recipe.tokenizer.lower_case)
 
     def perplexity(self, model: Transformer, pairs: Sequence[Pair]) -> Perplexity:
         return evaluate_perplexity(
@@ -738,11 +747,8 @@ def recipe_bleu(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]
         [pair.target for pair in pairs],
         language=recipe.languages.target,
         tokenize=recipe.score.bleu_tokenize,
+        lower_case=recipe.tokenizer.lower_case,
     )
-
-
-def _chrf(hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
-    return chrf(hypotheses, [pair.target for pair in pairs])
 
 
 def _select(

@@ -38,7 +38,7 @@ def trace_attention(bundle: Bundle, source: str, target: str | None = None) -> A
     else:
         target_ids = (*_encode(bundle.tokenizer.target, target, side="target"), Tokenizer.EOS)
     weights = trace(bundle.model, source_ids, target_ids)
-    target_pieces = tuple(bundle.tokenizer.pieces(target_ids))
+    target_pieces = tuple(bundle.tokenizer.target.pieces(target_ids))
     return AttentionTrace(
         source_pieces=tuple(bundle.tokenizer.pieces(source_ids)),
         target_pieces=target_pieces,
@@ -48,7 +48,7 @@ def trace_attention(bundle: Bundle, source: str, target: str | None = None) -> A
         cross=weights.cross.tolist(),
         log_probs=tuple(weights.log_probs.tolist()),
         source=tidy(source),
-        text=bundle.tokenizer.decode(target_ids).strip(),
+        text=bundle.tokenizer.target.decode(target_ids).strip(),
     )
 
 

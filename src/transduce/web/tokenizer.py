@@ -25,6 +25,11 @@ def tokenizer_data(tokenizer: Tokenizer) -> dict[str, object]:
     Raises:
         ValueError: if a model has a feature that the engine lacks; the message names it.
     """
+    if not tokenizer.shared:
+        raise ValueError(
+            "the model has separate vocabularies of source and target (tokenizer.shared = false), "
+            "which the web page does not implement; export it to another format"
+        )
     if not isinstance(tokenizer, PairTokenizer):
         return model_data(tokenizer.to_bytes())
     models = tokenizer.files()

@@ -136,7 +136,7 @@ def select_engines(
         raise ValueError(f"CTranslate2 is not available: {reason}")
     if reason:
         return EngineSelection((torch_engine,), f"engine: torch ({reason})")
-    allowed = read_shortlist(shortlist, vocabulary(bundle.tokenizer)) if shortlist else None
+    allowed = read_shortlist(shortlist, vocabulary(bundle.tokenizer.target)) if shortlist else None
     try:
         ct2 = Ct2Engine(
             bundle,

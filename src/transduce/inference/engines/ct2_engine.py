@@ -106,7 +106,7 @@ class Ct2Engine:
         compute_types = resolve_compute_types(requested, device=kind)
         self._cache = cache or Cache()  # kept alive: a temporary one goes with its last user
         self._device, self._shortlist = device, shortlist
-        self._pieces = vocabulary(bundle.tokenizer)
+        self._pieces = vocabulary(bundle.tokenizer.target)
         self._fewest_pieces = len(shortlist.always if shortlist else self._pieces)  # to choose from
         self._longest = max_positions(bundle.weights.config)
         name = f"ct2-{_checksum(bundle)[:32]}"

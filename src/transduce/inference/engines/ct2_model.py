@@ -81,6 +81,9 @@ MAX_FOLDERS = 20
 
 _IN_USE = 3600.0  # seconds: another process may still be reading a folder that it just looked up
 
+SOURCE_VOCABULARY = "source_vocabulary.json"
+"""CTranslate2's name of the source's vocabulary, if it is not the target's."""
+
 _BY_ID = ("encoder/embeddings_0", "decoder/embeddings", "decoder/projection")
 _PAIR_LIMIT = 128  # largest sum of two adjacent int8 weights of one sign: see above
 _TINY = 1e-20  # a row below it counts as zero: its scale must fit float32
@@ -265,14 +268,16 @@ def write_ctranslate2(
             f"there is no quantization {quantization!r} for CTranslate2: choose one of "
             f"{', '.join(QUANTIZATIONS)}"
         )
-    pieces = vocabulary(bundle.tokenizer)
+    pieces, source_pieces = vocabulary(bundle.tokenizer.target), vocabulary(bundle.tokenizer)
     order = list(range(len(pieces)))
     if shortlist is not None:
+        if not bundle.tokenizer.shared:
+            raise ValueError("a shortlist needs a vocabulary of both sides: leave it out")
         order.insert(UNK + 1, order.pop())
     int8 = quantization == "int8"
     spec = _spec(bundle.weights.config, bundle.weights.to_numpy().weights, order, int8=int8)
     names = [pieces[id] for id in order]
-    spec.register_source_vocabulary(names)
+    spec.register_source_vocabulary([source_pieces[id] for id in order])
     spec.register_target_vocabulary(names)
     spec.config.unk_token = pieces[bundle.tokenizer.UNK]
     spec.config.eos_token = pieces[bundle.tokenizer.EOS]
@@ -327,9 +332,9 @@ def ct2_variables(config: ModelConfig, weights: Weights) -> dict[str, Float[np.n
     # Scoring a translation cut at the length limit needs one position more.
     table = np.concatenate([table, np.zeros((1, config.d_model), np.float32)])
     variables = {
-        "encoder/embeddings_0/weight": embedding,
+        "encoder/embeddings_0/weight": weights.get("source_embedding.weight", embedding),
         "decoder/embeddings/weight": embedding,
-        "decoder/projection/weight": embedding,
+        "decoder/projection/weight": weights.get("output_embedding.weight", embedding),
         "decoder/projection/bias": bias,
         "encoder/position_encodings/encodings": table,
         "decoder/position_encodings/encodings": table,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transduce.data.tokenizer import EOS
-from transduce.inference.engines.ct2_model import VMAP, Cache, load_ctranslate2
+from transduce.inference.engines.ct2_model import SOURCE_VOCABULARY, VMAP, Cache, load_ctranslate2
 from transduce.inference.engines.parallel import preserve_thread_count
 from transduce.io import machine
 from transduce.search.config import DecodingConstraints, Request
@@ -94,11 +94,15 @@ class Ct2Model:
             folder: written by `write_ctranslate2`. If it has a shortlist, searches use it; scores
                 are computed over the whole vocabulary.
             plan: how to compute.
-            pieces: its vocabulary by id.
+            pieces: its target vocabulary by id.
             device: "cpu", "cuda" or one of several, as "cuda:1".
         """
         self._pieces = list(pieces)
         self._ids = {piece: id for id, piece in enumerate(pieces)}
+        separate = folder / SOURCE_VOCABULARY
+        self._source_pieces = (
+            list[str](json.loads(separate.read_bytes())) if separate.is_file() else self._pieces
+        )
         self._has_shortlist = (folder / VMAP).is_file()
         kind, _, index = device.partition(":")
         with preserve_thread_count():
@@ -143,7 +147,7 @@ class Ct2Model:
         order = sorted(range(len(pairs)), key=lambda index: -len(pairs[index][0]))
         pending = [
             self._translator.score_batch(
-                [self._to_pieces(pairs[i][0]) for i in batch],
+                [self._to_source_pieces(pairs[i][0]) for i in batch],
                 [self._to_pieces(id for id in pairs[i][1] if id != EOS) for i in batch],
                 asynchronous=True,
                 max_input_length=0,
@@ -161,7 +165,7 @@ class Ct2Model:
     def _submit(self, batch: SearchBatch, *, beam: int, constraints: DecodingConstraints):
         prefixes = [self._to_pieces(request.prefix) for request in batch.requests]
         return self._translator.translate_batch(
-            [self._to_pieces(request.source) for request in batch.requests],
+            [self._to_source_pieces(request.source) for request in batch.requests],
             prefixes if any(prefixes) else None,
             asynchronous=True,
             beam_size=beam,
@@ -175,6 +179,9 @@ class Ct2Model:
             return_scores=True,
             return_end_token=True,
         )
+
+    def _to_source_pieces(self, ids: Iterable[int]) -> list[str]:
+        return [self._source_pieces[id] for id in ids]
 
     def _to_pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces[id] for id in ids]

@@ -194,7 +194,10 @@ def _noun_preference(bundle: Bundle, pair: TwoReadings) -> Float[Tensor, "2 laye
         ids, target_ids = (
             [*bundle.tokenizer.encode(text), Tokenizer.EOS] for text in (source, target)
         )
-        pieces, target_pieces = bundle.tokenizer.pieces(ids), bundle.tokenizer.pieces(target_ids)
+        pieces, target_pieces = (
+            bundle.tokenizer.pieces(ids),
+            bundle.tokenizer.target.pieces(target_ids),
+        )
         nouns = [piece_positions(pieces, noun.english) for noun in (pair.doer, pair.thing)]
         it, pronoun = last_index(pieces, IT_PIECES), last_index(target_pieces, PRONOUN_PIECES)
         if it is None or pronoun is None or not all(nouns):

@@ -2,8 +2,8 @@
  * SentencePiece models: text to pieces and back, as the library does it.
  *
  * A text is normalised, its spaces become "▁", and it is segmented: by the most probable pieces
- * (unigram, Kudo 2018), by merging from characters up (BPE, Sennrich et al. 2016), or into
- * characters. A character without a piece is unknown, or spelt in pieces of its UTF-8 bytes.
+ * (unigram, Kudo 2018), by merging from characters up (BPE, Sennrich et al. 2016), into
+ * characters, or into words. A character without a piece is unknown, or spelt in pieces of its UTF-8 bytes.
  */
 
 const SPACE_SYMBOL = "▁";
@@ -17,7 +17,7 @@ const PieceType = { NORMAL: 1, UNKNOWN: 2, CONTROL: 3, USER_DEFINED: 4, BYTE: 6 
 export class SentencePiece {
   /**
    * @param {object} data
-   * @param {"unigram" | "bpe" | "char"} data.type
+   * @param {"unigram" | "bpe" | "char" | "word"} data.type
    * @param {string[]} data.pieces
    * @param {number[]} data.scores
    * @param {string} data.types a digit for each piece; see PieceType
@@ -44,7 +44,8 @@ export class SentencePiece {
     this.index = new Map(text);
     this.symbols = prefixIndex(ofType(PieceType.USER_DEFINED));
     this.normalizer = new Normalizer(data, this.symbols);
-    this.segment = { unigram: this.unigram, bpe: this.bpe, char: this.characters }[data.type];
+    const { unigram, bpe, characters: char, words: word } = this;
+    this.segment = { unigram, bpe, char, word }[data.type];
     if (data.type === "unigram") {
       this.prefixes = prefixIndex(text);
       const normal = ofType(PieceType.NORMAL).map(([, id]) => this.scores[id]);
@@ -113,6 +114,11 @@ export class SentencePiece {
 
   idOf(piece) {
     return this.reserved.get(piece) ?? this.index.get(piece) ?? this.unknown;
+  }
+
+  /** A "▁" begins each word. */
+  words(text) {
+    return text.match(/▁[^▁]*|[^▁]+/g) ?? [];
   }
 
   /** The most probable segmentation, by Viterbi's algorithm with the library's float32 sums. */

@@ -12,6 +12,9 @@ export class Transformer {
     this.config = config;
     const weights = (name) => tensors.get(name);
     this.embedding = weights("embedding.weight");
+    // Other matrices only where `tie` separates them.
+    this.sourceEmbedding = weights("source_embedding.weight") ?? this.embedding;
+    this.outputEmbedding = weights("output_embedding.weight") ?? this.embedding;
     this.outputBias = weights("output_bias")?.data;
     this.positionTable = weights("positions.weight"); // learned; undefined: sinusoids
     const stack = (side, Layer) =>
@@ -52,7 +55,8 @@ export class Transformer {
    * @param {Hook} [hook]
    */
   encode(source, hook) {
-    let x = this.embed(source, { hook: scope(hook, "source") });
+    const table = this.sourceEmbedding;
+    let x = this.embed(source, { table, hook: scope(hook, "source") });
     this.encoder.forEach((layer, index) => {
       x = layer.forward(x, scope(hook, `encoder.${index}`));
     });
@@ -82,17 +86,18 @@ export class Transformer {
    *
    * @param {number[]} ids
    * @param {object} [options]
+   * @param {Matrix} [options.table] the embedding; the target's if left out
    * @param {number} [options.first] the position of the first id
    * @param {boolean} [options.together] whether all ids are at that position
    * @param {Hook} [options.hook]
    */
-  embed(ids, { first = 0, together = false, hook } = {}) {
+  embed(ids, { table = this.embedding, first = 0, together = false, hook } = {}) {
     const { d_model: dModel } = this.config;
     const scale = Math.fround(Math.sqrt(dModel));
     const embedded = new Matrix(ids.length, dModel);
     const positions = new Matrix(ids.length, dModel);
     ids.forEach((id, index) => {
-      embedded.row(index).set(this.embedding.row(id).map((value) => value * scale));
+      embedded.row(index).set(table.row(id).map((value) => value * scale));
       positions.row(index).set(this.#position(together ? first : first + index));
     });
     hook?.("embedded", embedded);
@@ -110,8 +115,8 @@ export class Transformer {
     return this.positionTable.row(position);
   }
 
-  /** Multiply by the shared matrix (section 3.4). */
+  /** Multiply by the output matrix, which all share unless `tie` separates them (section 3.4). */
   logits(hidden) {
-    return linear(hidden, this.embedding, this.outputBias);
+    return linear(hidden, this.outputEmbedding, this.outputBias);
   }
 }
