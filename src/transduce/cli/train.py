@@ -1,6 +1,7 @@
 """transduce train."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +46,13 @@ def train(
             "--resume", help="Resume from the latest checkpoint in the run folder; if none, begin."
         ),
     ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--time",
+            help="Duration of the whole run, such as 40m or 1h30m; the updates are planned to fit.",
+        ),
+    ] = None,
     dry: Annotated[
         bool, typer.Option("--dry-run", help="Say what training would take, and write nothing.")
     ] = False,
@@ -57,6 +65,7 @@ def train(
       transduce train --source corpus.en --target corpus.de --out runs/mine
       transduce train multi30k --set train.updates=500 --set model.dropout=0.3
       transduce train --source corpus.en --target corpus.de --dry-run
+      transduce train --source corpus.en --target corpus.de --time 40m --out runs/mine
       transduce train --resume --out runs/mine
       transduce train --from runs/mine --source more.en --target more.de --out runs/more
 
@@ -71,6 +80,7 @@ def train(
     tatoeba-en-de and wmt14-{base,big}-{de,fr} for those corpora; finetune; demo. OUT/recipe.toml
     holds all hyperparameters of a run, OUT/model the model.
     """
+    started = time.monotonic()
     from transduce.config import explicit_settings
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
@@ -81,6 +91,8 @@ def train(
     codes = (source_lang, target_lang)
     corpus = corpus_settings(source, target, languages=codes, validation=validation, test=test)
     settings = [*corpus, *(settings or [])]
+    if budget is not None:
+        settings.append(f"train.time={budget}")
     selected, reason, plan = choose_recipe(recipe, settings)
     folder = out or Path("runs") / selected.name
 
@@ -109,7 +121,13 @@ def train(
         return
     if not is_rank_zero():  # under torchrun only rank 0 prints
         run_recipe(
-            selected, folder, resume=resume, start=start, plan=plan, on_event=lambda event: None
+            selected,
+            folder,
+            resume=resume,
+            start=start,
+            plan=plan,
+            started=started,
+            on_event=lambda event: None,
         )
         return
     with event_printer(sys.stderr) as on_event, hint_to_resume(folder):
@@ -119,6 +137,7 @@ def train(
             resume=resume,
             start=start,
             plan=plan,
+            started=started,
             on_event=with_first_message(reason, with_first_message(guess, on_event)),
         )
     print_stdout(f"{result}\nmodel: {folder / 'model'}")

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from transduce.config import Recipe, deprecations, explicit_settings, load_recipe
 from transduce.data.config import CorpusConfig
 from transduce.data.corpus import read_pairs
+from transduce.train.config import TrainConfig
 from transduce.train.events import Event, EventHandler, LogMessage
 
 FALLBACK: Final = "tiny"
@@ -44,16 +45,41 @@ CORPUS_DEFAULTS: Final = (
         800_000, 4, 8000, 0.1, 1024, 10, "many pairs need little dropout and fewer epochs"
     ),
 )
-"""From small to large; above the last one the recipe `base` is used unchanged."""
+"""From small to large; above the last one a recipe is used unchanged."""
 
-_LARGEST = CORPUS_DEFAULTS[-1].below
+
+class LargeCorpusDefaults(NamedTuple):
+    """The recipe of a larger corpus."""
+
+    at_least: int
+    """Pairs."""
+    recipe: str
+    reason: str
+
+
+LARGE_CORPUS_DEFAULTS: Final = (
+    LargeCorpusDefaults(
+        CORPUS_DEFAULTS[-1].below, "base", "this much wants the paper's base model"
+    ),
+    LargeCorpusDefaults(
+        12_000_000,
+        "big",
+        "width pays with data: in the paper the big model gained 1.1 BLEU on 4.5 million pairs and "
+        "3.7 on 36 million",
+    ),
+)
+"""From small to large; the bound lies between the two corpora of the paper's Table 2."""
+
+_LARGEST = LARGE_CORPUS_DEFAULTS[-1].at_least
+_MEASURED = CORPUS_DEFAULTS[-1].below  # pairs whose words are counted
 _PIECES_A_WORD = 1.3
 _LETTERS_A_PIECE = 6  # at most; counts where no spaces stand
 _SPELLED_WORDS, _SPELLED_CHARACTERS = 1.5, 300
 _SPECIAL_PIECES = 4  # EOS, UNK, PAD and the space before a text
 _FEWEST_UPDATES = 300
-_VALIDATIONS = 25
+VALIDATIONS: Final = 25
 _WARMUP = (15, 200)  # a 15th of the updates, and at most 200
+_LONGEST_WARMUP = 4  # a quarter of the updates, where a recipe's warm-up is longer
 
 
 class CorpusSize(NamedTuple):
@@ -62,7 +88,7 @@ class CorpusSize(NamedTuple):
     pairs: int
     """At most the bound above which nothing changes."""
     target_tokens: int
-    """About: pieces and EOS."""
+    """About: pieces and EOS, of at most the largest corpus of `CORPUS_DEFAULTS`."""
     words_a_line: float = math.inf
     """Of the side with more."""
     characters: int = 0
@@ -75,34 +101,64 @@ class CorpusSize(NamedTuple):
 
 
 class EpochPlan(NamedTuple):
-    """The schedule by epochs, which needs the prepared corpus: before that, updates are a guess."""
+    """The schedule by epochs or time, known once the corpus is prepared: before, a guess."""
 
     epochs: int
+    """Used if the recipe has none; 0: its updates."""
     by_hand: frozenset[str]
     """Settings that stay as they are."""
+    recipe_given: bool = False
+    """Whether the recipe's warm-up and validation interval stay, where they fit."""
 
     def schedule(self, recipe: Recipe, *, updates_per_epoch: int) -> Recipe:
         """Return the recipe with the updates of so many epochs, and what follows from them."""
-        if "train.updates" in self.by_hand:
+        train = recipe.train
+        if "train.updates" in self.by_hand or not (train.epochs or self.epochs):
             return recipe
-        updates = max(_FEWEST_UPDATES, self.epochs * updates_per_epoch)
-        return self._with(recipe, updates, _warmup(updates), _validate_every(updates))
+        updates = train.epochs * updates_per_epoch
+        updates = updates or max(_FEWEST_UPDATES, self.epochs * updates_per_epoch)
+        every = min(train.validate_every, updates) if self.recipe_given else 0
+        return self._with(
+            recipe, updates, self._warmup(train, updates), every or _validate_every(updates)
+        )
+
+    def fit(self, recipe: Recipe, updates: int, *, validations: int) -> Recipe:
+        """Return the recipe with so many updates and validations, and a schedule that ends.
+
+        Equation (3) never falls to zero: "linear" takes its place, from the same peak.
+        """
+        warmup = self._warmup(recipe.train, updates)
+        if recipe.train.schedule == "paper" and "train.schedule" not in self.by_hand:
+            peak = recipe.train.learning_rate
+            peak *= (recipe.model.d_model * recipe.train.warmup) ** -0.5
+            # At once, as each setting is checked against the others.
+            recipe = self._with(recipe, updates, warmup, 1, schedule="linear", learning_rate=peak)
+        return self._with(recipe, updates, warmup, -(-updates // validations))
 
     def resume(self, recipe: Recipe, *, begun: Recipe) -> Recipe:
         """Return the recipe with the schedule that its run was begun with."""
         if "train.updates" in self.by_hand:
             return recipe
         train = begun.train
-        return self._with(recipe, train.updates, train.warmup, train.validate_every)
+        kept: dict[str, object] = {}
+        if train.time and recipe.train.time:
+            kept = {"schedule": train.schedule, "learning_rate": train.learning_rate}
+        return self._with(recipe, train.updates, train.warmup, train.validate_every, **kept)
 
-    def _with(self, recipe: Recipe, updates: int, warmup: int, validate_every: int) -> Recipe:
-        train, by_hand = recipe.train, self.by_hand
-        if "train.warmup" in by_hand:
-            warmup = train.warmup
-        if "train.validate_every" in by_hand:
-            validate_every = train.validate_every
-        scheduled = replace(train, updates=updates, warmup=warmup, validate_every=validate_every)
-        return replace(recipe, train=scheduled)
+    def _with(
+        self, recipe: Recipe, updates: int, warmup: int, validate_every: int, **settings: object
+    ) -> Recipe:
+        settings |= {"warmup": warmup, "validate_every": validate_every}
+        free = {key: v for key, v in settings.items() if f"train.{key}" not in self.by_hand}
+        return replace(recipe, train=replace(recipe.train, updates=updates, **free))
+
+    def _warmup(self, train: TrainConfig, updates: int) -> int:
+        if self.recipe_given:
+            return min(train.warmup, max(1, updates // _LONGEST_WARMUP))
+        return _warmup(updates)
+
+
+NO_PLAN: Final = EpochPlan(0, frozenset(), recipe_given=True)
 
 
 class RecipeChoice(NamedTuple):
@@ -125,9 +181,27 @@ def choose_recipe(recipe: str | None, settings: Sequence[str] = ()) -> RecipeCho
     Raises:
         ValueError: as `load_recipe` and `recipe_for_corpus`.
     """
+    by_hand = explicit_settings(None, settings)
+    lengths = sorted({"train.epochs", "train.time", "train.updates"} & by_hand)
+    if len(lengths) > 1:
+        raise ValueError(f"{' and '.join(lengths)} are both lengths of the run: leave one out")
     if recipe is None:
         return recipe_for_corpus(settings)
-    return RecipeChoice(load_recipe(recipe, settings), "; ".join(deprecations(recipe, settings)))
+    loaded = load_recipe(recipe, settings)
+    plan = schedule_plan(loaded, by_hand)
+    return RecipeChoice(loaded, "; ".join(deprecations(recipe, settings)), plan)
+
+
+def schedule_plan(recipe: Recipe, by_hand: frozenset[str] = frozenset()) -> EpochPlan | None:
+    """Return the plan of a recipe whose length is a number of epochs or a time.
+
+    Args:
+        recipe: of the run.
+        by_hand: settings that stay as they are.
+    """
+    if not (recipe.train.epochs or recipe.train.time):
+        return None
+    return EpochPlan(0, by_hand, recipe_given=True)
 
 
 def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
@@ -149,10 +223,10 @@ def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
     size = measure_corpus(data)
     row = next((row for row in CORPUS_DEFAULTS if size.pairs < row.below), None)
     if row is None:
-        recipe = load_recipe("base", [*_tuned_search(settings), *settings])
-        return RecipeChoice(
-            recipe, _line(recipe, size, since="this much wants the paper's base model")
-        )
+        large = next(r for r in reversed(LARGE_CORPUS_DEFAULTS) if size.pairs >= r.at_least)
+        recipe = load_recipe(large.recipe, [*_tuned_search(settings), *settings])
+        plan = schedule_plan(recipe, explicit_settings(None, settings))
+        return RecipeChoice(recipe, _line(recipe, size, since=large.reason, plan=plan), plan)
     made = [*_settings(row, size, settings), *_tuned_search(settings), *settings]
     recipe = load_recipe(FALLBACK, made)
     plan = EpochPlan(row.epochs, explicit_settings(None, settings))
@@ -193,15 +267,18 @@ def measure_corpus(data: CorpusConfig) -> CorpusSize:
     files = data.paths(data.train)
     for _, pair in itertools.islice(read_pairs(files, not_utf8="drop"), _LARGEST):
         pairs += 1
+        if pairs > _MEASURED:
+            continue
         source_words += pair.source.count(" ") + 1
         words += pair.target.count(" ") + 1
         letters += len(pair.target)
         if len(characters) <= _SPELLED_CHARACTERS:
             characters.update(pair.source, pair.target)
     pieces = max(_PIECES_A_WORD * words, letters / _LETTERS_A_PIECE)
-    most_words = max(source_words, words) / max(1, pairs)
-    size = CorpusSize(pairs, round(pieces) + pairs, most_words, len(characters))
-    return size._replace(target_tokens=letters + pairs) if size.spells else size
+    measured = min(pairs, _MEASURED)
+    most_words = max(source_words, words) / max(1, measured)
+    size = CorpusSize(pairs, round(pieces) + measured, most_words, len(characters))
+    return size._replace(target_tokens=letters + measured) if size.spells else size
 
 
 def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> list[str]:
@@ -244,7 +321,7 @@ def _warmup(updates: int) -> int:
 
 
 def _validate_every(updates: int) -> int:
-    return max(1, updates // _VALIDATIONS)
+    return max(1, updates // VALIDATIONS)
 
 
 def _positive_integer(key: str, settings: Sequence[str]) -> int:
@@ -263,17 +340,20 @@ def _positive_integer(key: str, settings: Sequence[str]) -> int:
 
 def _line(recipe: Recipe, size: CorpusSize, *, since: str, plan: EpochPlan | None = None) -> str:
     model, train = recipe.model, recipe.train
-    large = size.pairs >= _LARGEST
-    pairs = f"{size.pairs:,} pairs" + (" or more" if large else "")
+    large = size.pairs >= _MEASURED
+    pairs = f"{size.pairs:,} pairs" + (" or more" if size.pairs >= _LARGEST else "")
     layers = f"{model.encoder_layers}+{model.decoder_layers} layers of width {model.d_model}"
     vocabulary = f"{recipe.tokenizer.vocab_size:,} pieces"
     if recipe.tokenizer.kind == "char":
         vocabulary = f"a vocabulary of characters ({size.words_a_line:.1f} words a line)"
     pieces = f"{vocabulary}, dropout {model.dropout:g}"
     updates = f"{train.updates:,} updates"
-    if plan and "train.updates" not in plan.by_hand:  # a guess: what they are is said later
+    if train.time:
+        updates = f"as many updates as {train.time} allow"
+    elif plan and "train.updates" not in plan.by_hand:  # a guess: what they are is said later
         least = f", at least {_FEWEST_UPDATES}" if train.updates < 3 * _FEWEST_UPDATES else ""
-        updates = f"updates for {plan.epochs} epochs{least}"
+        epochs, least = (train.epochs, "") if train.epochs else (plan.epochs, least)
+        updates = f"updates for {epochs} epoch{'s' * (epochs != 1)}{least}"
     gpu = " (it wants a GPU; on a CPU name the recipe tiny)" if large else ""
     return (
         f"{pairs}: {layers}, {pieces}, {updates}, since {since}{gpu}; name a recipe or --set to "

@@ -24,7 +24,10 @@ from transduce.search.hypothesis import Hypothesis, length_penalty
 ALPHAS: Final = (0.0, 0.3, 0.6, 1.0, 1.4, 2.0)
 """The exponents compared, besides the recipe's."""
 
-_MOST, _FEWEST = 500, 100  # pairs searched; with fewer than that the choice would be chance
+MAX_SEARCHED: Final = 500
+"""Validation pairs searched."""
+
+_FEWEST = 100  # pairs; with fewer the choice would be chance
 
 Measure = Callable[[Sequence[str], Sequence[Pair]], tuple[float, ...]]
 """Scores translations of pairs; more is better."""
@@ -49,7 +52,7 @@ def propose_alpha(
     """
     if len(pairs) < _FEWEST or search.beam == 1:
         return search.alpha
-    sample = pairs[:: -(-len(pairs) // _MOST)]
+    sample = pairs[:: -(-len(pairs) // MAX_SEARCHED)]
     lists = _nbest(model, tokenizer, [pair.source for pair in sample], search=search)
 
     def value(alpha: float) -> tuple[float, ...]:

@@ -16,6 +16,7 @@ stopped anywhere can be resumed:
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -52,8 +53,9 @@ from transduce.io.atomic_folder import atomic_file, check_folder, recover_interr
 from transduce.io.lock import LOCK_FILE, exclusive_lock
 from transduce.io.machine import commit, keep_freed_memory, peak_memory
 from transduce.model.transformer import Transformer
-from transduce.pipeline.defaults import EpochPlan, describe_updates
+from transduce.pipeline.defaults import NO_PLAN, EpochPlan, describe_updates, schedule_plan
 from transduce.pipeline.finetune import StartModel
+from transduce.pipeline.fit_time import Durations, describe_plan, fit_time, measure_evaluation
 from transduce.pipeline.length_penalty import propose_alpha
 from transduce.pipeline.prepare import (
     Prepared,
@@ -71,6 +73,7 @@ from transduce.train.loop import TrainResult, Validation, train
 from transduce.train.memory import estimate_batch_size, load_or_measure_batch_size
 from transduce.train.metrics_log import check_tensorboard, tensorboard_writer
 from transduce.train.precision import check_compiler, choose_precision
+from transduce.train.time_plan import TimePlan
 
 _MACHINE = frozenset(
     {
@@ -103,6 +106,7 @@ def run_recipe(
     resume: bool = False,
     start: StartModel | None = None,
     plan: EpochPlan | None = None,
+    started: float | None = None,
     on_event: EventHandler,
 ) -> RunResult:
     """Run a recipe: prepare, train, average, evaluate, and save the bundle `out`/model.
@@ -116,14 +120,18 @@ def run_recipe(
         resume: continue the run that `out` holds, or begin one if it holds none.
         start: the model to start from, which the recipe must fit (`adopt_model`); None: random.
         plan: sets the recipe's updates once the corpus is prepared.
+        started: when the time of `train.time` began, of `time.monotonic()`; None: now.
         on_event: called with each event.
 
     Raises:
         ValueError: if the corpus or the folder cannot be used; one line that says what to change.
         FloatingPointError: if training diverges.
     """
+    started = time.monotonic() if started is None else started
     with process_group() as process, exclusive_lock(out) if process.is_rank_zero else nullcontext():
-        prepared, planned = None, plan is not None
+        prepared, plan = None, plan or schedule_plan(recipe)
+        fitting = plan or NO_PLAN
+        planned = plan is not None
         if process.is_rank_zero:
             resume = resume or process.restarts > 0
             if plan and resume and (out / "recipe.toml").is_file():
@@ -147,9 +155,10 @@ def run_recipe(
         run = _Run(recipe, out, prepared or open_prepared(out), process, on_event)
         threads = recipe.train.intra_op_threads
         with compute_device(device=recipe.train.device, threads=threads, process=process) as device:
+            run, time_plan = run.fit_time(device, plan=fitting, started=started)
             model = run.initial_model(device)
             run.announce(model)
-            trained = run.train(model)
+            trained = run.train(model, time_plan=time_plan, started=started)
             process.on_rank_zero(partial(run.finish, trained))
         return RunResult.read(out / "results.json")
 
@@ -172,7 +181,8 @@ def dry_run(
     Raises:
         ValueError: if the corpus cannot be used; one line that says what to change.
     """
-    settings, alone = recipe.train, SINGLE_PROCESS
+    settings, alone, started = recipe.train, SINGLE_PROCESS, time.monotonic()
+    plan = plan or schedule_plan(recipe)
     with (
         TemporaryDirectory() as folder,
         compute_device(
@@ -183,8 +193,11 @@ def dry_run(
         prepared = prepare_run(recipe, out, start=start, plan=plan, on_event=on_event)
         check_positions(recipe, prepared)
         run = _Run(load_recipe(out / "recipe.toml"), out, prepared, alone, on_event)
+        run, time_plan = run.fit_time(device, plan=plan or NO_PLAN, started=started)
         model = run.initial_model(device)
         run.announce(model)
+        if time_plan:
+            return f"{describe_plan(run.recipe, time_plan)}; nothing was written"
         target_tokens_per_second = run.measure_speed(model)
     recipe, per_epoch = run.recipe, _updates_per_epoch(run.recipe, prepared)
     tokens = recipe.train.updates * target_tokens(prepared.store.lengths) / per_epoch
@@ -302,8 +315,10 @@ def check_output_folder(recipe: Recipe, out: Path, *, resume: bool) -> None:
 
 def _other_setting(first: Recipe, second: Recipe, out: Path) -> str:
     """A setting that a run cannot change when it is resumed; empty if there is none."""
-    longer = second.train.updates > first.train.updates and not (out / "model").exists()
-    free = _MACHINE | {"train.updates"} if longer else _MACHINE
+    free = set(_MACHINE)
+    if not (out / "model").exists():
+        free |= {"train.updates"} if second.train.updates > first.train.updates else set()
+        free |= {"train.time"} if first.train.time and second.train.time else set()
     return next((key for key in differences(first, second) if key not in free), "")
 
 
@@ -439,8 +454,52 @@ class _Run(NamedTuple):
             text = f"computing in {precision.name}: {precision.reason} (train.precision)"
             self.on_event(LogMessage(text))
 
-    def train(self, model: Transformer) -> TrainResult:
-        """Train in place, validating on loss and greedy BLEU; best/ follows the lowest loss."""
+    def fit_time(
+        self, device: torch.device, *, plan: EpochPlan, started: float
+    ) -> "tuple[_Run, TimePlan | None]":
+        """Plan the updates by `train.time`; a run that has a checkpoint has its plan there."""
+        recipe, file = self.recipe, self.out / "recipe.toml"
+        if not recipe.train.time:
+            return self, None
+        if list_checkpoints(self.out / "checkpoints"):
+            return self, TimePlan(updates=recipe.train.updates)
+        plans: list[TimePlan] = []
+
+        def measure() -> None:
+            model = self.initial_model(device)
+            per_update = target_tokens(self.prepared.store.lengths) / _updates_per_epoch(
+                recipe, self.prepared
+            )
+            durations = Durations(
+                per_update / self.measure_speed(model),
+                *measure_evaluation(
+                    recipe,
+                    self.prepared.validation,
+                    self.prepared.test,
+                    translate=lambda pairs, search: self.translate(model, pairs, search=search),
+                    perplexity=partial(self.perplexity, model),
+                ),
+            )
+            elapsed = time.monotonic() - started
+            fitted, time_plan = fit_time(recipe, durations, elapsed=elapsed, plan=plan)
+            _write(file, to_toml(fitted))
+            plans.append(time_plan)
+            self.on_event(LogMessage(describe_plan(fitted, time_plan)))
+
+        self.process.on_rank_zero(measure)
+        run = self._replace(recipe=load_recipe(file))
+        return run, plans[0] if plans else TimePlan(updates=run.recipe.train.updates)
+
+    def train(
+        self, model: Transformer, *, time_plan: TimePlan | None, started: float
+    ) -> TrainResult:
+        """Train in place, validating on loss and greedy BLEU; best/ follows the lowest loss.
+
+        Args:
+            model: in its initial weights.
+            time_plan: under `train.time`.
+            started: when this session's time began.
+        """
         recipe, process, pairs = self.recipe, self.process, self.prepared.validation
         greedy = replace(recipe.search, beam=1)
 
@@ -470,6 +529,8 @@ class _Run(NamedTuple):
         drawn = recipe.train.tensorboard and process.is_rank_zero
         with tensorboard_writer(self.out, wanted=drawn, on_event=self.on_event) as on_event:
             size = self.micro_tokens(model, on_event=on_event)
+            if time_plan:
+                time_plan = replace(time_plan, setup_seconds=time.monotonic() - started)
             return train(
                 model,
                 loader=self.loader(size),
@@ -479,6 +540,7 @@ class _Run(NamedTuple):
                 on_best=on_best,
                 on_event=on_event,
                 micro_tokens=size,
+                time_plan=time_plan,
                 process=process,
             )
 
@@ -489,20 +551,21 @@ class _Run(NamedTuple):
             batch = replace(batch, tokens=min(batch.tokens, MICRO_TOKENS))
         count = _TRIAL_UPDATES
         short = replace(
-            self.recipe.train, updates=count, validate_every=count, warmup=1, log_every=1
+            self.recipe.train, updates=count, validate_every=count, warmup=1, log_every=1, time=""
         )
         trial = self._replace(recipe=replace(self.recipe, batch=batch, train=short))
         size = trial.micro_tokens(model, on_event=self.on_event)
-        train(
-            model,
-            loader=trial.loader(size),
-            config=short,
-            validate=lambda model: Validation(loss=1.0, bleu=0.0, signature=""),
-            folder=self.out,
-            on_best=lambda model, scored: None,
-            on_event=events.append,
-            micro_tokens=size,
-        )
+        with TemporaryDirectory() as folder:
+            train(
+                model,
+                loader=trial.loader(size),
+                config=short,
+                validate=lambda model: Validation(loss=1.0, bleu=0.0, signature=""),
+                folder=Path(folder),
+                on_best=lambda model, scored: None,
+                on_event=events.append,
+                micro_tokens=size,
+            )
         speeds = [event.tokens_per_second for event in events if isinstance(event, Progress)]
         return median(speeds[1:] or speeds)  # the first update compiles, or allocates memory
 

@@ -25,6 +25,7 @@ from transduce.model.transformer import Transformer
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage
 from transduce.train.optimizer import WeightEMA
+from transduce.train.time_plan import TimePlan
 
 WEIGHTS = "model.safetensors"
 EMA_WEIGHTS = "mean.safetensors"
@@ -59,6 +60,17 @@ class TrainState:
     threads: Count = 0
     """Threads of one CPU operation; 0: not recorded, in a checkpoint of an earlier version."""
     precision: str = ""
+    time_plan: TimePlan | None = None
+    """Where `train.time` sets the updates: how many there are, as planned last."""
+
+    def last_update(self, updates: int) -> int:
+        """Return the last update of a run whose recipe has so many."""
+        return self.time_plan.updates if self.time_plan else updates
+
+    def schedule_position(self, update: int, *, updates: int) -> float:
+        """Return the position of an update on the recipe's schedule, which has `updates`."""
+        plan = self.time_plan
+        return plan.schedule_position(update, end=updates) if plan else float(update)
 
     @property
     def sampler_state(self) -> SamplerState:

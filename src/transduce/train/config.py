@@ -1,5 +1,6 @@
 """Training settings. Imports no torch, so that `--help` stays fast."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,13 @@ class TrainConfig:
 
     updates: int = 100_000
     """Optimizer steps of the run; micro-batches are not updates."""
+
+    epochs: int = 0
+    """Passes over the corpus, which set `updates` once it is prepared; 0: `updates` counts."""
+
+    time: str = ""
+    """The whole run's duration, preparing and evaluation included, such as "40m" or "1h30m": the
+    updates are planned from a measurement, and planned again at each validation."""
 
     seed: int = 1
     """Seed of the initial weights, dropout, and the order of the sentences."""
@@ -100,7 +108,7 @@ class TrainConfig:
         for field in ("updates", "warmup", "validate_every", "average_checkpoints", "log_every"):
             if getattr(self, field) < 1:
                 raise ValueError(f"train.{field} must be at least 1, not {getattr(self, field)}")
-        not_negative = ("patience", "intra_op_threads", "weight_decay", "r_drop", "seed")
+        not_negative = ("epochs", "patience", "intra_op_threads", "weight_decay", "r_drop", "seed")
         for field in (*not_negative, "max_skipped_updates"):
             if not getattr(self, field) >= 0:
                 raise ValueError(f"train.{field} must not be negative, not {getattr(self, field)}")
@@ -130,6 +138,7 @@ class TrainConfig:
             raise ValueError(
                 f"{needs[0]} needs unsharded weights: set train.fsdp to false, or leave it out"
             )
+        parse_duration(self.time)
         self._check_schedule()
 
     def _check_schedule(self) -> None:
@@ -167,3 +176,22 @@ class TrainConfig:
     def decay_updates(self) -> int:
         """Updates of the final decay of "wsd": `decay` of all, and at least one."""
         return max(1, round(self.decay * self.updates))
+
+
+def parse_duration(text: str) -> int:
+    """Return the seconds of a duration such as "90s", "40m", "2h" or "1h30m"; 0 for "".
+
+    >>> [parse_duration(text) for text in ("90s", "40m", "1h30m", "")]
+    [90, 2400, 5400, 0]
+
+    Raises:
+        ValueError: for other text, or no time at all.
+    """
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
+    hours, minutes, seconds = (int(part or 0) for part in parts.groups()) if parts else (0, 0, 0)
+    total = 3600 * hours + 60 * minutes + seconds
+    if text and not total:
+        raise ValueError(
+            f'train.time must be a duration such as "90s", "40m" or "1h30m", not {text!r}'
+        )
+    return total

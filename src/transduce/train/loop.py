@@ -37,6 +37,7 @@ from transduce.train.precision import (
     make_replica,
 )
 from transduce.train.step import LossSettings, StepResult, train_step
+from transduce.train.time_plan import TimePlan
 
 
 class Validation(NamedTuple):
@@ -95,13 +96,25 @@ class Training:
     def finished(self) -> bool:
         """Whether all updates are made, or validation has stopped improving."""
         out_of_patience = 0 < self.config.patience <= self.state.validations_since_best
-        return out_of_patience or self.state.update >= self.config.updates
+        return out_of_patience or self.state.update >= self.state.last_update(self.config.updates)
 
     @property
     def validation_due(self) -> bool:
         """Whether validation follows the last update made."""
-        update, config = self.state.update, self.config
-        return update % config.validate_every == 0 or update == config.updates
+        updates, every = self.config.updates, self.config.validate_every
+        if self.state.update == self.state.last_update(updates):
+            return True
+        return self._position(0) // every > self._position(-1) // every
+
+    def next_rates(self) -> tuple[float, float]:
+        """Return the learning rates of the next update."""
+        d_model = self.unsharded.config.d_model
+        return learning_rates(self._position(1), config=self.config, d_model=d_model)
+
+    def _position(self, offset: int) -> float:
+        """The position on the schedule of an update counted from the last one made."""
+        updates = self.config.updates
+        return self.state.schedule_position(self.state.update + offset, updates=updates)
 
     def step(self, batches: Sequence[Batch], rates: Sequence[float]) -> StepResult:
         """Make the next update, of the weights and of their EMA."""
@@ -137,6 +150,7 @@ def train(
     on_best: OnBest,
     on_event: EventHandler,
     micro_tokens: int = 0,
+    time_plan: TimePlan | None = None,
     process: Process = SINGLE_PROCESS,
 ) -> TrainResult:
     """Train `model` in place; every rank calls this, rank 0 alone validates and writes.
@@ -149,6 +163,7 @@ def train(
         on_best: called with the model that has the lowest validation loss so far.
         on_event: called with each event.
         micro_tokens: positions planned for a micro-batch; another number resets one that OOM cut.
+        time_plan: under `config.time`, with this session's setup seconds; a checkpoint's is kept.
         process: this rank.
 
     Raises:
@@ -156,13 +171,18 @@ def train(
         FloatingPointError: if the loss stays NaN or infinite; names the last checkpoint.
     """
     run = _setup(
-        model, config, folder=folder, micro_tokens=micro_tokens, on_event=on_event, process=process
+        model,
+        config,
+        folder=folder,
+        micro_tokens=micro_tokens,
+        time_plan=time_plan,
+        on_event=on_event,
+        process=process,
     )
     with closing(loader.updates(run.state.sampler_state)) as updates, _naming_last(run.checkpoints):
         while not run.finished:
             loaded = next(updates)
-            update, d_model = run.state.update + 1, model.config.d_model
-            rates = learning_rates(update, config=config, d_model=d_model)
+            rates = run.next_rates()
             result = run.step(loaded.batches, rates)
             run.state = _advance(run.state, result, loaded.state_after)
             # First, as it may raise: a run that diverges writes no line of progress after it.
@@ -180,6 +200,7 @@ def _setup(
     *,
     folder: Path,
     micro_tokens: int,
+    time_plan: TimePlan | None,
     on_event: EventHandler,
     process: Process,
 ) -> Training:
@@ -203,6 +224,10 @@ def _setup(
     process.on_rank_zero(partial(delete_old_checkpoints, checkpoints, config.average_checkpoints))
     if state.planned_micro_tokens != micro_tokens:  # a new plan: forget what OOM cut from the old
         state = replace(state, planned_micro_tokens=micro_tokens, micro_tokens=0)
+    if time_plan:
+        held, setup = state.time_plan or time_plan, time_plan.setup_seconds
+        setup += state.time_plan.setup_seconds if state.time_plan else 0.0
+        state = replace(state, time_plan=replace(held, setup_seconds=setup))
     state = _on_this_machine(state, config, model, on_event=on_event)
     if not process.sharded:
         process.broadcast_weights(model, ema.model if ema else unsharded)
@@ -250,6 +275,7 @@ def _validate_and_save(run: Training, *, validate: Validate, on_best: OnBest) ->
     with eager_mode(config.compile):
         run.state = _validate(run, validate=validate, on_best=on_best)
     run.model.train()
+    run.state = _replan(run)
     save_state(
         run.checkpoints,
         run.state,
@@ -262,6 +288,23 @@ def _validate_and_save(run: Training, *, validate: Validate, on_best: OnBest) ->
     # After the new checkpoint is there: a crash in between leaves one more, never one fewer.
     process.on_rank_zero(partial(delete_old_checkpoints, run.checkpoints, keep))
     run.log.resume_clock()
+
+
+def _replan(run: Training) -> TrainState:
+    """Under `train.time`, fit the updates that remain into the time that remains."""
+    plan, config = run.state.time_plan, run.config
+    if plan is None or not config.time:
+        return run.state
+    fresh = plan.replan(
+        run.state.update,
+        config=config,
+        left=run.log.seconds_left(run.state),
+        update_seconds=run.log.update_seconds(),
+        validation_seconds=run.log.paused_seconds(),
+    )
+    # Clocks differ, and all ranks must stop at the same update.
+    updates = int(run.process.broadcast_from_rank_zero(float(fresh.updates)))
+    return replace(run.state, time_plan=replace(fresh, updates=updates))
 
 
 def _validate(run: Training, *, validate: Validate, on_best: OnBest) -> TrainState:

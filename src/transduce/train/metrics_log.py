@@ -18,7 +18,7 @@ from torch import Tensor
 
 from transduce.io.atomic_folder import atomic_file
 from transduce.train.checkpoint import TrainState
-from transduce.train.config import TrainConfig
+from transduce.train.config import TrainConfig, parse_duration
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import (
     Event,
@@ -29,7 +29,7 @@ from transduce.train.events import (
     describe_duration,
 )
 from transduce.train.step import StepResult
-from transduce.train.time_left import TimeLeft
+from transduce.train.time_left import HALF_LIFE, TimeLeft
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # it: near zero a loss may double and mean nothing.
 _SPIKE, _RISE, _RECENT = 1.5, 0.3, 10
 _MAX_LINES = 8  # line numbers in a message
+_HALF_LIVES = 40  # in `train.time`, so that its last plans follow the machine's present speed
 _ADVICE = "lower train.learning_rate or raise train.warmup"
 
 
@@ -64,7 +65,11 @@ class MetricsLog:
         self._earlier_seconds = state.seconds
         self._started = time.perf_counter()
         self._losses: deque[float] = deque(maxlen=_RECENT)
-        self._time_left = TimeLeft(updates=config.updates, validate_every=config.validate_every)
+        self._time_left = TimeLeft(
+            updates=config.updates,
+            validate_every=config.validate_every,
+            half_life=parse_duration(config.time) / _HALF_LIVES or HALF_LIFE,
+        )
         self._first_seconds, self._warm, self._estimated = 0.0, False, False
         if process.is_rank_zero:  # one file, and so one writer
             lost = _drop_lines_after(path, state.update)
@@ -89,7 +94,7 @@ class MetricsLog:
         if not done.skipped:
             self._losses_of_updates.append(done.loss_sum)
             self._tokens += done.tokens
-        last = state.update == self._config.updates
+        last = state.update == state.last_update(self._config.updates)
         if not self._warm:
             self._estimate_early(state)
         if state.update % self._config.log_every == 0 or last:
@@ -140,6 +145,19 @@ class MetricsLog:
         )
         self._on_event(scores)
 
+    def seconds_left(self, state: TrainState) -> float:
+        """Return the seconds that remain of `train.time`, final evaluation included."""
+        setup = state.time_plan.setup_seconds if state.time_plan else 0.0
+        return parse_duration(self._config.time) - setup - self.seconds()
+
+    def update_seconds(self) -> float:
+        """Return the mean duration of the latest updates, while the clock is paused."""
+        return self._time_left.update_seconds(*self._measured(self._paused - self._since))
+
+    def paused_seconds(self) -> float:
+        """Return how long the clock has been paused."""
+        return time.perf_counter() - self._paused
+
     def pause_clock(self) -> None:
         """Stop the clock: what follows does not count as training speed."""
         self._paused = time.perf_counter()
@@ -162,13 +180,17 @@ class MetricsLog:
         self._warm = True
         event = Progress(
             update=state.update,
-            updates=self._config.updates,
+            updates=state.last_update(self._config.updates),
             epoch=state.epoch + 1,
             loss=loss,
             tokens_per_second=self._tokens / spent,
             learning_rate=rate,
             grad_norm=float(done.grad_norm),
-            seconds_left=self._time_left.after(state.update),
+            seconds_left=(
+                max(0.0, self.seconds_left(state))
+                if self._config.time
+                else self._time_left.after(state.update)
+            ),
             processes=self._process.world_size,
             # Not below 0: the time of the last update before this line is counted in it.
             compute_share=max(

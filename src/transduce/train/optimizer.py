@@ -167,7 +167,9 @@ class WeightEMA:
             mean.lerp_(weight, share)
 
 
-def paper_rate(update: int, *, d_model: int, warmup: int = 4000, scale: float = 1.0) -> float:
+def paper_rate(
+    update: int | float, *, d_model: int, warmup: int = 4000, scale: float = 1.0
+) -> float:
     """Return Adam's learning rate: linear for `warmup` updates, then falling as update^-0.5.
 
     Args:
@@ -193,7 +195,7 @@ def paper_rate(update: int, *, d_model: int, warmup: int = 4000, scale: float = 
     return scale * d_model**-0.5 * min(update**-0.5, update * warmup**-1.5)
 
 
-def schedule_share(update: int, config: TrainConfig) -> float:
+def schedule_share(update: int | float, config: TrainConfig) -> float:
     """Return an update's share of the peak, under a schedule that is given one.
 
     All rise linearly for `warmup` updates. Then, where `left` falls linearly from 1 and would reach
@@ -225,11 +227,13 @@ def schedule_share(update: int, config: TrainConfig) -> float:
     return min(warmup, left)
 
 
-def learning_rates(update: int, *, config: TrainConfig, d_model: int) -> tuple[float, float]:
+def learning_rates(
+    update: int | float, *, config: TrainConfig, d_model: int
+) -> tuple[float, float]:
     """Return Adam's learning rate for an update, and Muon's for the matrices.
 
     Args:
-        update: counted from 1.
+        update: counted from 1; a time plan gives positions between updates, too.
         config: names the schedule and its peaks.
         d_model: of the model; only the paper's schedule depends on it.
     """

@@ -1,6 +1,6 @@
 """The time that training still takes, from what updates and validations have taken so far."""
 
-_HALF_LIFE = 180.0  # seconds after which a measurement counts half
+HALF_LIFE = 180.0  # seconds after which a measurement counts half
 _FIRST = 5.0  # seconds of measured updates that a first estimate needs
 
 
@@ -10,15 +10,16 @@ class TimeLeft:
     What follows it (averaging, evaluation) is not included.
     """
 
-    def __init__(self, *, updates: int, validate_every: int) -> None:
+    def __init__(self, *, updates: int, validate_every: int, half_life: float = HALF_LIFE) -> None:
         """Start without any measurement of a training whose last update is validated, too."""
+        self._half_life = half_life
         self._updates, self._validate_every = updates, validate_every
         self._update_seconds = self._measured_updates = 0.0
         self._validation_seconds = self._validations = 0.0
 
     def add_updates(self, count: int, seconds: float) -> None:
         """Count updates; earlier ones lose weight, because the speed of a machine changes."""
-        weight = 0.5 ** (seconds / _HALF_LIFE)
+        weight = 0.5 ** (seconds / self._half_life)
         self._update_seconds = weight * self._update_seconds + seconds
         self._measured_updates = weight * self._measured_updates + count
 
@@ -26,6 +27,11 @@ class TimeLeft:
         """Count a validation; the latest counts most, as translations get longer or shorter."""
         self._validation_seconds = self._validation_seconds / 2 + seconds
         self._validations = self._validations / 2 + 1
+
+    def update_seconds(self, count: int, seconds: float) -> float:
+        """Return the mean duration of the latest updates, `count` more than were added included."""
+        measured = self._update_seconds + seconds
+        return measured / max(1e-9, self._measured_updates + count)
 
     @property
     def is_known(self) -> bool:

@@ -112,8 +112,46 @@ def test_a_large_corpus_gets_the_paper_and_is_told_of_a_gpu(
     recipe, why, _ = chosen(monkeypatch, corpus, pairs=800_000, tokens=9_000_000)
 
     assert (recipe.name, recipe.model) == ("base", load_recipe("base").model)
-    assert why.startswith("800,000 pairs or more: 6+6 layers of width 512, 37,000 pieces")
+    assert why.startswith("800,000 pairs: 6+6 layers of width 512, 37,000 pieces")
     assert "it wants a GPU" in why
+
+
+def test_a_corpus_of_tens_of_millions_gets_the_wider_model(
+    monkeypatch: pytest.MonkeyPatch, corpus: str
+):
+    recipe, why, _ = chosen(monkeypatch, corpus, pairs=12_000_000, tokens=9_000_000)
+
+    assert (recipe.name, recipe.model) == ("big", load_recipe("big").model)
+    assert why.startswith("12,000,000 pairs or more: 6+6 layers of width 1024, 37,000 pieces")
+    assert "width pays with data" in why
+
+
+def test_words_are_counted_in_no_more_pairs_than_the_table_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(defaults, "_MEASURED", 2)
+    files = write_sides(tmp_path, "train", [Pair("a", "Ein Hund läuft.")] * 5)
+
+    assert measure_corpus(CorpusConfig(train=tuple(map(str, files))))[:3] == (5, 10, 3.0)
+
+
+@pytest.mark.parametrize("length", ["train.epochs=3", "train.time=9m"])
+def test_a_run_has_one_length(length: str):
+    with pytest.raises(ValueError, match="are both lengths of the run: leave one out"):
+        choose_recipe(None, [length, "train.updates=7"])
+
+
+def test_epochs_of_a_recipe_set_its_updates(corpus: str):
+    recipe, _, plan = choose_recipe("tiny", [corpus, "train.epochs=3"])
+    assert plan
+
+    train = plan.schedule(recipe, updates_per_epoch=100).train
+
+    assert (train.updates, train.warmup, train.validate_every) == (300, 75, 250)
+    recipe, why, plan = choose_recipe(None, [corpus, "train.epochs=3"])
+    assert plan
+    assert plan.schedule(recipe, updates_per_epoch=20).train.updates == 60
+    assert "updates for 3 epochs," in why
 
 
 def test_a_small_corpus_is_still_trained_for_some_hundred_updates(corpus: str):

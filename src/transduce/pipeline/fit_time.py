@@ -1,0 +1,111 @@
+"""Plan a training of a given duration (`train.time`) from a short measurement."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from transduce.config import Recipe
+from transduce.data.corpus import Pair
+from transduce.evaluation.metrics import Perplexity
+from transduce.pipeline.defaults import VALIDATIONS, EpochPlan
+from transduce.pipeline.length_penalty import MAX_SEARCHED
+from transduce.search.config import SearchConfig
+from transduce.train.config import parse_duration
+from transduce.train.events import describe_duration
+from transduce.train.time_plan import TimePlan
+
+_FEWEST_UPDATES: Final = 10
+_SAMPLE: Final = 100  # validation pairs translated for the measurement
+_VALIDATION_SHARE: Final = 0.2  # of the time, at most, where that leaves one validation
+_MARGIN: Final = 1.15  # repetitive lines are translated again
+
+
+class Durations(NamedTuple):
+    """Seconds of the parts of a run, as measured on its corpus and model."""
+
+    update: float
+    validation: float
+    final: float
+    """All that follows the last validation."""
+
+
+def measure_evaluation(
+    recipe: Recipe,
+    validation: Sequence[Pair],
+    test: Sequence[Pair],
+    *,
+    translate: Callable[[Sequence[Pair], SearchConfig], object],
+    perplexity: Callable[[Sequence[Pair]], Perplexity],
+) -> tuple[float, float]:
+    """Return the seconds of a validation, and of the evaluation after training.
+
+    Args:
+        recipe: of the run.
+        validation: all validation pairs, of which some are measured.
+        test: all test pairs.
+        translate: translates pairs with the untrained model.
+        perplexity: reads pairs with it.
+    """
+    sample = validation[:_SAMPLE]
+    # An untrained model never ends a sentence; these are translated at the source's length.
+    search = replace(recipe.search, extra=1)
+    translate(sample[:2], search)  # the first call allocates
+    greedy = _seconds(lambda: translate(sample, replace(search, beam=1))) / len(sample)
+    beam = _seconds(lambda: translate(sample, search)) / len(sample)
+    reading = _seconds(lambda: perplexity(sample)) / len(sample)
+    weights = 3 if recipe.train.ema else 2  # candidates for the final model
+    translated = weights * len(validation) + len(test)
+    if recipe.train.tune_length_penalty:
+        translated += len(validation) + min(MAX_SEARCHED, len(validation))
+    final = translated * beam + (len(validation) + len(test)) * reading
+    return len(validation) * (greedy + reading), _MARGIN * final
+
+
+def fit_time(
+    recipe: Recipe, durations: Durations, *, elapsed: float, plan: EpochPlan
+) -> tuple[Recipe, TimePlan]:
+    """Return the recipe with as many updates as fit into its time, and the plan that says so.
+
+    Args:
+        recipe: with `train.time`.
+        durations: as measured.
+        elapsed: seconds of the time that are spent already.
+        plan: has the settings that stay as they are.
+
+    Raises:
+        ValueError: if the time is too short to validate once.
+    """
+    left = parse_duration(recipe.train.time) - elapsed - durations.final
+    affordable = int(_VALIDATION_SHARE * left / max(durations.validation, 1e-9))
+    validations = max(1, min(VALIDATIONS, affordable))
+    updates = int((left - validations * durations.validation) / durations.update)
+    if updates < _FEWEST_UPDATES:
+        fixed = elapsed + durations.validation + durations.final
+        least = _MARGIN * (fixed + _FEWEST_UPDATES * durations.update)
+        raise ValueError(
+            f"train.time {recipe.train.time} is too short: preparing, one validation and the final "
+            f"evaluation take about {describe_duration(fixed)}; allow {math.ceil(least)}s or more"
+        )
+    share = durations.final / max(durations.validation, 1e-9)
+    return plan.fit(recipe, updates, validations=validations), TimePlan(
+        updates=updates, validation_seconds=durations.validation, final_share=share
+    )
+
+
+def describe_plan(recipe: Recipe, plan: TimePlan) -> str:
+    """Format what `train.time` has room for."""
+    train = recipe.train
+    final = describe_duration(plan.final_share * plan.validation_seconds)
+    return (
+        f"{train.time}: {plan.updates:,} updates, warm-up {train.warmup:,}, validation every "
+        f"{train.validate_every:,}, and about {final} for the final evaluation; planned again as "
+        f"the speed changes"
+    )
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began

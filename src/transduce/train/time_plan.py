@@ -1,0 +1,73 @@
+"""The plan of a training that must end at a given time (`train.time`).
+
+The recipe's schedule stays as it is; a plan maps updates to positions on it. At every validation
+the updates that still fit are computed anew from the speed so far, and the rest of the schedule is
+spread over them: on a machine that slows down, each update takes a longer step along the schedule,
+so that the learning rate has no jump and its decay ends when the time does. A plan changes only
+where a checkpoint is written, and is stored in it: a resumed run repeats the same updates.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
+
+from transduce.data.store import Count
+from transduce.train.config import TrainConfig
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+_SETTLED = 0.5  # share of the schedule after which translations have their final length
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimePlan:
+    """The last update of a training, and the position of updates on its schedule."""
+
+    updates: Count
+    """The last update."""
+    since: Count = 0
+    """The update after which the plan was made."""
+    position: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """The position of that update on the schedule, which ends at `TrainConfig.updates`."""
+    validation_seconds: Seconds = 0.0
+    """Of a validation, as measured before training."""
+    final_share: Seconds = 0.0
+    """Duration of all that follows the last validation, in validations."""
+    setup_seconds: Seconds = 0.0
+    """Before the first update of each session: preparing, measuring, loading."""
+
+    def schedule_position(self, update: int, *, end: int) -> float:
+        """Return the position of an update on a schedule of `end` updates."""
+        if self.updates <= self.since:
+            return float(end)
+        share = (update - self.since) / (self.updates - self.since)
+        return self.position + share * (end - self.position)
+
+    def replan(
+        self,
+        update: int,
+        *,
+        config: TrainConfig,
+        left: float,
+        update_seconds: float,
+        validation_seconds: float,
+    ) -> "TimePlan":
+        """Return the plan from an update on.
+
+        Args:
+            update: the last one made, after its validation.
+            config: its `updates` and `validate_every` are the schedule's.
+            left: seconds until the budget ends, final evaluation included.
+            update_seconds: of one update, as measured lately.
+            validation_seconds: of the last validation.
+        """
+        end, every = config.updates, config.validate_every
+        position = self.schedule_position(update, end=end)
+        # Translations of an untrained model run to the maximum length: those to come are shorter.
+        if position < _SETTLED * end:
+            validation_seconds = min(validation_seconds, self.validation_seconds)
+        validations = -(-end // every) - int(position / every)
+        left -= (self.final_share + validations) * validation_seconds
+        updates = max(0, round(left / max(update_seconds, 1e-9))) if position < end else 0
+        return replace(self, updates=update + updates, since=update, position=position)
