@@ -185,4 +185,4 @@ def serving(
         yield Served(app=app, loud=loud)
     finally:
         registry.close()
-        app.state.document_store.close()
+        app.state.store.close()

@@ -81,7 +81,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.should_exit = True
         thread.join()
     registry.close()
-    app.state.document_store.close()
+    app.state.store.close()
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,7 @@ def ask(model: Path, *, source: str, target: str, **options: object) -> tuple[li
         return asyncio.run(go())
     finally:
         registry.close()
-        app.state.document_store.close()
+        app.state.store.close()
 
 
 def test_a_tsv_without_names_gets_guessed_languages(transduce: Transduce, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -49,9 +50,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  open until exit
     previous_handler = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, _exit_on_signal)
+    arguments = [_current_name(arguments[0], argument) for argument in arguments]
+    run = partial(app, args=arguments, prog_name="transduce", standalone_mode=False)
     try:
-        arguments = [_current_name(arguments[0], argument) for argument in arguments]
-        code = app(args=arguments, prog_name="transduce", standalone_mode=False)
+        return exit_code(run, command=arguments[0])
+    finally:
+        signal.signal(signal.SIGTERM, previous_handler)
+        _flush()
+
+
+def exit_code(run: Callable[[], object], *, command: str) -> int:
+    """Run a part of a command; print an error in one line and return its exit code.
+
+    Args:
+        run: what to do; its result is the exit code if it is a number.
+        command: name of the command.
+    """
+    try:
+        code = run()
         return code if isinstance(code, int) else 0
     except typer.TyperException as error:
         return _fail(_usage_error(error), code=2)
@@ -66,14 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
-        remedy = _LESS_MEMORY.get(arguments[0], "free memory, or raise this process's limit")
+        remedy = _LESS_MEMORY.get(command, "free memory, or raise this process's limit")
         own_message = isinstance(error, MemoryError) and str(error)
         return _fail(own_message or f"out of memory: {remedy}", code=1)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
-    finally:
-        signal.signal(signal.SIGTERM, previous_handler)
-        _flush()
 
 
 def _current_name(command: str, argument: str) -> str:

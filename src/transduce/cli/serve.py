@@ -8,15 +8,23 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, TypeVar, get_args, get_origin, get_type_hints
+from socket import socket
+from typing import TYPE_CHECKING, Annotated, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
 from transduce.cli.app import Threads, Workers, app, print_stderr
+from transduce.cli.entry import exit_code
 from transduce.cli.translate import EngineName
+from transduce.io.machine import usable_cores
 from transduce.serve.settings import ServerSettings, read_keys
+
+if TYPE_CHECKING:
+    from transduce.serve.model_registry import ModelRegistry
+    from transduce.serve.processes import Work
 
 _REQUIRED_PACKAGES = ("starlette", "uvicorn", "prometheus_client", "python_multipart", "limits")
 _OPTION_NAMES = {
@@ -112,8 +120,20 @@ def serve(
     hosts = tuple(host.lower() for host in made.allow_hosts)
     keys = read_keys(made.key_file) if made.key_file else ()
     made = replace(made, allow_hosts=hosts, keys=keys)
-    code = _serve(models, made, engine, compute_type, (workers, threads), languages or [])
-    if code:
+    if made.processes > 1:  # they share the cores
+        count = max(1, int(usable_cores()) // made.processes)
+        os.environ.setdefault("OMP_NUM_THREADS", str(count))  # torch's
+        if engine != "torch" and not (workers or threads):
+            threads = count
+    load = partial(
+        _load,
+        models,
+        engine=engine,
+        compute_type=compute_type,
+        plan=(workers, threads),
+        languages=languages or [],
+    )
+    if code := _serve(partial(_work, load), made):
         raise SystemExit(code)
 
 
@@ -127,52 +147,80 @@ def warn_of_unsupported(environment: Mapping[str, str]) -> None:
         print_stderr(f"WARNING: {name} is not supported and has no effect")
 
 
-def _serve(
-    models: list[Path],
-    settings: ServerSettings,
-    engine: EngineName,
-    compute_type: str,
-    plan: tuple[int | None, int | None],
-    languages: list[str],
-) -> int:
+def _serve(work: "Work", settings: ServerSettings) -> int:
     """Bind the address before loading models, so that a wrong port fails at once."""
     missing = [name for name in _REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         raise ValueError(
             f"serving needs {missing[0]}, which is not installed: pip install 'transduce[serve]'"
         )
-    from transduce.serve.server import bind, run, url_of
+    from transduce.serve.processes import supervise
+    from transduce.serve.server import bind, url_of
 
-    bound = bind(settings)
-    with bound:
-        from transduce.cli.translate import make_plan
-        from transduce.serve.app import make_app
-        from transduce.serve.model_registry import load_models
-
-        registry = load_models(
-            models,
+    with bind(settings) as bound:
+        url = url_of(bound)
+        if settings.processes == 1:
+            return work(settings, bound, lambda served: print_stderr(f"ready at {url}: {served}"))
+        number = settings.processes
+        return supervise(
+            partial(_process_work, work),
             settings,
-            languages=languages,
-            engine=engine,
-            compute_type=compute_type,
-            plan=make_plan(*plan, compute_type),
+            bound=bound,
+            on_ready=lambda line: print_stderr(f"ready at {url}: {line}, {number} processes"),
         )
-        for path, direction in zip(models, registry.directions, strict=True):
-            if direction.bundle.languages.missing:
-                print_stderr(
-                    f"WARNING: {path} has no languages, and is served as {direction.name}: add "
-                    f"--languages SOURCE-TARGET, or run `transduce relabel` once"
-                )
-        served = ", ".join(
-            f"{direction.name} ({direction.translator.engine_description})"
-            for direction in registry.directions
-        )
-        try:
-            return run(
-                make_app(registry, settings),
-                settings,
-                bound=bound,
-                on_ready=lambda: print_stderr(f"ready at {url_of(bound)}: {served}"),
+
+
+def _process_work(
+    work: "Work", settings: ServerSettings, bound: socket, on_ready: Callable[[str], None]
+) -> int:
+    return exit_code(partial(work, settings, bound, on_ready), command="serve")
+
+
+def _work(
+    load: "Callable[[ServerSettings], ModelRegistry]",
+    settings: ServerSettings,
+    bound: socket,
+    on_ready: Callable[[str], None],
+) -> int:
+    from transduce.serve.app import make_app
+    from transduce.serve.server import run
+
+    registry = load(settings)
+    served = ", ".join(
+        f"{direction.name} ({direction.translator.engine_description})"
+        for direction in registry.directions
+    )
+    try:
+        app = make_app(registry, settings)
+        return run(app, settings, bound=bound, on_ready=lambda: on_ready(served))
+    finally:
+        registry.close()
+
+
+def _load(
+    models: list[Path],
+    settings: ServerSettings,
+    *,
+    engine: EngineName,
+    compute_type: str,
+    plan: tuple[int | None, int | None],
+    languages: list[str],
+) -> "ModelRegistry":
+    from transduce.cli.translate import make_plan
+    from transduce.serve.model_registry import load_models
+
+    registry = load_models(
+        models,
+        settings,
+        languages=languages,
+        engine=engine,
+        compute_type=compute_type,
+        plan=make_plan(*plan, compute_type),
+    )
+    for path, direction in zip(models, registry.directions, strict=True):
+        if direction.bundle.languages.missing:
+            print_stderr(
+                f"WARNING: {path} has no languages, and is served as {direction.name}: add "
+                f"--languages SOURCE-TARGET, or run `transduce relabel` once"
             )
-        finally:
-            registry.close()
+    return registry

@@ -11,6 +11,7 @@ import hmac
 import itertools
 import json
 import logging
+import os
 import re
 import secrets
 import time
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -34,6 +36,7 @@ from transduce import visualization
 from transduce.serve.access import AccessPolicy
 from transduce.serve.batcher import BatchStats
 from transduce.serve.client_limits import ClientLimits
+from transduce.serve.client_store import ClientStore
 from transduce.serve.connectors import ConnectorAPI
 from transduce.serve.deepl import DeepLAPI
 from transduce.serve.documents import DocumentAPI
@@ -41,6 +44,7 @@ from transduce.serve.errors import HTTPError
 from transduce.serve.libretranslate import LibreTranslateAPI
 from transduce.serve.model_registry import ModelRegistry
 from transduce.serve.native import NativeAPI
+from transduce.serve.processes import METRICS_FOLDER
 from transduce.serve.requests import HTTPRequest
 from transduce.serve.routing import (
     JSON,
@@ -92,12 +96,13 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
     """Make the application of some models, which the caller closes."""
     # Malformed forms are the clients' fault and answered with 400: not worth a log line.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
-    documents = DocumentAPI(registry, settings)
+    store = ClientStore(settings.store_path)
+    documents = DocumentAPI(registry, settings, store=store)
     metrics, clients = Metrics(registry), ClientLimits(settings)
     documented = (
         *operations_of(LibreTranslateAPI(registry, settings)),
         *operations_of(documents),
-        *DeepLAPI(registry, settings, documents=documents).operations(),
+        *DeepLAPI(registry, settings, documents=documents, store=store).operations(),
         *operations_of(NativeAPI(registry, settings)),
         *ConnectorAPI(registry, settings).operations(),
         _metrics_operation(metrics, settings),
@@ -123,7 +128,7 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
         exception_handlers={HTTPException: _routing_error},
     )
     app.router.redirect_slashes = False
-    app.state.document_store = documents.store
+    app.state.store = store
     return app
 
 
@@ -149,9 +154,14 @@ class Metrics:
             "libretranslate_http_requests_in_flight",
             "Requests without a complete response",
             registry=registry,
+            multiprocess_mode="livesum",
         )
         self._queue_lengths = Gauge(
-            "transduce_queue_requests", "Requests queued for a direction", labels, registry=registry
+            "transduce_queue_requests",
+            "Requests queued for a direction",
+            labels,
+            registry=registry,
+            multiprocess_mode="livesum",
         )
         self._batch_sizes = Histogram(
             "transduce_batch_sentences",
@@ -167,14 +177,16 @@ class Metrics:
             "transduce_sentences", "Sentences translated", labels, registry=registry
         )
         for direction in models.directions:
-            self._queue_lengths.labels(direction.name).set_function(
-                lambda batcher=direction.batcher: batcher.queue_length
-            )
+            direction.batcher.on_queue = self._queue_lengths.labels(direction.name).set
             direction.batcher.on_batch = partial(self._record_batch, direction.name)
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus's text format."""
-        return generate_latest(self._registry)
+        """Return all metrics, of all processes, in Prometheus's text format."""
+        registry = self._registry
+        if METRICS_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        return generate_latest(registry)
 
     def _record_batch(self, name: str, stats: BatchStats) -> None:
         self._batch_seconds.labels(name).inc(stats.seconds)

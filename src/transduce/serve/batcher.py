@@ -249,6 +249,8 @@ class Batcher:
         """
         self.on_batch: Callable[[BatchStats], None] = lambda stats: None
         """Called by the worker thread after each batch."""
+        self.on_queue: Callable[[int], None] = lambda length: None
+        """Called with the number of queued requests when it changes."""
         self.translator = translator
         """May be replaced at any time; a batch is computed by one translator."""
         self._wait_s, self._max_sentences, self._max_queue = wait_s, max_sentences, max_queue
@@ -327,6 +329,7 @@ class Batcher:
                     429, "Slowdown: the request queue is full", retry_after=self._retry_after()
                 )
             self._queue.append(job)
+            self.on_queue(len(self._queue))
             self._changed.notify()
         try:
             await job.future
@@ -422,6 +425,7 @@ class Batcher:
         self._queue = deque(
             job for job in self._queue if id(job) not in taken and not job.future.cancelled()
         )
+        self.on_queue(len(self._queue))
         return batch
 
     def _compute(self, batch: Sequence[JobSlice]) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from limits import RateLimitItem, RateLimitItemPerDay, RateLimitItemPerMinute
-from limits.storage import MemoryStorage
+from limits.errors import ConfigurationError
+from limits.storage import storage_from_string
 from limits.strategies import FixedWindowRateLimiter, MovingWindowRateLimiter, RateLimiter
 
 from transduce.serve.errors import HTTPError, is_deepl
@@ -74,7 +75,10 @@ class ClientLimits:
 
     def __init__(self, settings: ServerSettings) -> None:
         """Store the keys and limits; nothing has been used."""
-        storage = MemoryStorage()
+        try:
+            storage = storage_from_string(settings.limits_storage)
+        except ConfigurationError as error:
+            raise ValueError(f"limits_storage {settings.limits_storage!r}: {error}") from None
         self._settings = settings
         self._keys = KeyFile(settings)
         self._requests = MovingWindowRateLimiter(storage)

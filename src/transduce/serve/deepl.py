@@ -14,6 +14,7 @@ from pydantic import Field, RootModel
 from starlette.responses import Response
 
 from transduce.documents.html import TagRules
+from transduce.serve.client_store import ClientStore
 from transduce.serve.deepl_documents import (
     DeepLDocumentAPI,
     DocumentUpload,
@@ -140,13 +141,20 @@ class DeepLAPI:
     """Handlers of DeepL's API."""
 
     def __init__(
-        self, registry: ModelRegistry, settings: ServerSettings, *, documents: DocumentAPI
+        self,
+        registry: ModelRegistry,
+        settings: ServerSettings,
+        *,
+        documents: DocumentAPI,
+        store: ClientStore,
     ) -> None:
-        """Store the models, the limits, and what translates documents."""
+        """Store the models, the limits, what translates documents, and what clients stored."""
         self._registry = registry
         self._settings = settings
-        self._glossaries = GlossaryAPI(registry)
-        self._documents = DeepLDocumentAPI(documents, settings, options=self._text_options)
+        self._glossaries = GlossaryAPI(registry, store)
+        self._documents = DeepLDocumentAPI(
+            documents, settings, store=store, options=self._text_options
+        )
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of this API."""

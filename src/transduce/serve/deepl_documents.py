@@ -4,7 +4,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -13,9 +12,11 @@ from starlette.responses import Response
 from transduce.documents.document import Document
 from transduce.inference.glossary import Term
 from transduce.serve.client_limits import QUOTA_EXCEEDED
+from transduce.serve.client_store import ClientStore
 from transduce.serve.documents import (
     BINARY,
     MAX_DOCUMENTS,
+    RETENTION_S,
     TIME_LIMITS,
     DocumentAPI,
     uploaded_document,
@@ -34,6 +35,7 @@ from transduce.serve.settings import ServerSettings
 
 LOG = logging.getLogger("transduce.serve")
 
+_JOB = "job"
 Status = Literal["translating", "done", "error"]
 
 
@@ -85,12 +87,11 @@ class TextOptions(StrictModel):
     """Parameters without an effect."""
 
 
-@dataclass(kw_only=True, slots=True)
-class DocumentJob:
+class DocumentJob(StrictModel):
     """A document that is or was translated."""
 
+    document_id: str
     key: str
-    task: "asyncio.Task[None] | None" = None
     characters: int
     status: Status = "translating"
     stored_name: str = ""
@@ -105,6 +106,7 @@ class DeepLDocumentAPI:
         documents: DocumentAPI,
         settings: ServerSettings,
         *,
+        store: ClientStore,
         options: Callable[[HTTPRequest, DocumentUpload], TextOptions],
     ) -> None:
         """Store how documents are translated.
@@ -112,11 +114,12 @@ class DeepLDocumentAPI:
         Args:
             documents: translates and stores them.
             settings: limits.
+            store: where the state of jobs is kept.
             options: reads the parameters that a document shares with a text.
         """
         self._documents, self._timeout_s = documents, TIME_LIMITS * settings.time_limit_s
-        self._options = options
-        self._jobs: dict[str, DocumentJob] = {}
+        self._options, self._store = options, store
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @Operation(
         "POST",
@@ -148,11 +151,17 @@ class DeepLDocumentAPI:
         if output_format and not upload.name.lower().endswith(f".{output_format}"):
             raise unsupported("output_format", "the translation has the format of the file")
         characters = sum(len(segment.text) for segment in document.segments)
-        job = DocumentJob(key=secrets.token_hex(32).upper(), characters=characters)
-        document_id = secrets.token_hex(16).upper()
-        self._add(document_id, job)
-        job.task = asyncio.create_task(self._translate(job, document, options, upload.name))
-        handle = DocumentHandle(document_id=document_id, document_key=job.key)
+        job = DocumentJob(
+            document_id=secrets.token_hex(16).upper(),
+            key=secrets.token_hex(32).upper(),
+            characters=characters,
+        )
+        self._check_number()
+        self._save(job)
+        task = asyncio.create_task(self._translate(job, document, options, upload.name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        handle = DocumentHandle(document_id=job.document_id, document_key=job.key)
         return with_ignored(json_response(handle), options.ignored)
 
     @Operation(
@@ -165,13 +174,13 @@ class DeepLDocumentAPI:
     )
     async def status(self, request: HTTPRequest) -> Response:
         """Return the state of a document."""
-        document_id, job = self._requested(request)
+        job = self._requested(request)
         extra: Mapping[str, object] = {
             "translating": {"seconds_remaining": 1},
             "done": {"billed_characters": job.characters},
             "error": {"error_message": job.error},
         }[job.status]
-        fields = {"document_id": document_id, "status": job.status, **extra}
+        fields = {"document_id": request.path_params["document_id"], "status": job.status, **extra}
         return json_response(DocumentStatus.model_validate(fields))
 
     @Operation(
@@ -184,30 +193,35 @@ class DeepLDocumentAPI:
     )
     async def result(self, request: HTTPRequest) -> Response:
         """Return a translated document, for ten minutes."""
-        _, job = self._requested(request)
+        job = self._requested(request)
         if job.status == "translating":
             raise HTTPError(503, "Document translation is not done", retry_after=1)
-        content = self._documents.store.get(job.stored_name)
+        content = self._documents.stored(job.stored_name)
         if content is None:
             raise HTTPError(404, job.error or "The document does not exist or has expired")
         return Response(content, media_type=BINARY)
 
-    def _requested(self, request: HTTPRequest) -> tuple[str, DocumentJob]:
-        document_id = request.path_params["document_id"]
+    def _requested(self, request: HTTPRequest) -> DocumentJob:
+        value = self._store.get(_JOB, request.path_params["document_id"].upper())
         key = read_fields(request, DocumentKey).document_key.encode()
-        job = self._jobs.get(document_id.upper())
+        job = DocumentJob.model_validate_json(value) if value else None
         if job is None or not secrets.compare_digest(job.key.encode(), key.upper()):
             raise HTTPError(404, "Document not found")
-        return document_id, job
+        return job
 
-    def _add(self, document_id: str, job: DocumentJob) -> None:
-        """Store a job in the place of the oldest that is finished, if there are too many."""
-        if len(self._jobs) >= MAX_DOCUMENTS:
-            finished = [key for key, old in self._jobs.items() if old.status != "translating"]
-            if not finished:
-                raise HTTPError(429, "Too many documents are being translated", retry_after=10)
-            del self._jobs[finished[0]]
-        self._jobs[document_id] = job
+    def _check_number(self) -> None:
+        jobs = map(DocumentJob.model_validate_json, self._store.values(_JOB))
+        if sum(job.status == "translating" for job in jobs) >= MAX_DOCUMENTS:
+            raise HTTPError(429, "Too many documents are being translated", retry_after=10)
+
+    def _save(self, job: DocumentJob) -> None:
+        self._store.put(
+            _JOB,
+            job.document_id,
+            job.model_dump_json().encode(),
+            retention_s=self._timeout_s + RETENTION_S,
+            max_count=2 * MAX_DOCUMENTS,
+        )
 
     async def _translate(
         self, job: DocumentJob, document: Document, options: TextOptions, name: str
@@ -222,18 +236,17 @@ class DeepLDocumentAPI:
                 )
             if base_code(translated.source) == base_code(options.target):
                 raise HTTPError(400, "Source and target language are equal.")
-            job.stored_name = self._documents.store.put(name, translated.content)
-            job.status = "done"
+            stored_name = self._documents.store(name, translated.content)
+            self._save(job.model_copy(update={"stored_name": stored_name, "status": "done"}))
+            return
         except HTTPError as error:
-            job.error = error.message
+            reason = error.message
         except TimeoutError:
-            job.error = f"The time limit of {self._timeout_s:g} seconds was exceeded"
+            reason = f"The time limit of {self._timeout_s:g} seconds was exceeded"
         except Exception:
             LOG.exception("document failed")
-            job.error = "internal error"
-        finally:
-            if job.status != "done":
-                job.status = "error"
+            reason = "internal error"
+        self._save(job.model_copy(update={"error": reason, "status": "error"}))
 
 
 def with_ignored(response: Response, ignored: tuple[str, ...]) -> Response:

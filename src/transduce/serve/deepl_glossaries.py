@@ -7,8 +7,8 @@ one. A glossary belongs to the API key that created it, and lasts until the serv
 import csv
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from io import StringIO
 from typing import Final, Literal
 
@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from transduce.data.corpus import tidy
 from transduce.inference.glossary import Term
+from transduce.serve.client_store import ClientStore
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import ModelRegistry
 from transduce.serve.parameters import base_code, read_fields, unsupported
@@ -30,17 +31,16 @@ from transduce.serve.routing import (
     json_response,
 )
 
-MAX_CHARACTERS = 64 * 2**20
+MAX_BYTES = 64 * 2**20
 """Maximum size of all glossaries of a server."""
 
 TSV: Final = "text/tab-separated-values"
 
-_OVERHEAD = 1000  # characters that a glossary or dictionary counts besides its terms
+_KIND = "glossary"
+_OVERHEAD = 1000  # bytes that a glossary counts besides its content
 
-LanguagePair = tuple[str, str]
-"""The codes of a source and a target language, without variants, in lower case."""
-
-Dictionaries = Mapping[LanguagePair, tuple[Term, ...]]
+Dictionaries = Mapping[str, tuple[Term, ...]]
+"""Terms by language pair: the codes without variants, in lower case, as "en-de"."""
 
 
 class LanguagePairFields(LenientModel):
@@ -140,22 +140,15 @@ class GlossaryListV2(StrictModel):
     glossaries: list[GlossaryInfoV2]
 
 
-@dataclass(frozen=True, slots=True)
-class Glossary:
+class Glossary(StrictModel):
     """A glossary."""
 
     glossary_id: str
-    _: KW_ONLY
     owner: str
     """The API key that created it."""
     name: str
     creation_time: str
     dictionaries: Dictionaries
-
-    @property
-    def characters(self) -> int:
-        """Its size."""
-        return _OVERHEAD + len(self.name) + sum(map(_characters, self.dictionaries.values()))
 
     @property
     def info(self) -> GlossaryInfo:
@@ -185,7 +178,7 @@ class Glossary:
         Raises:
             HTTPError: 404 if it has none.
         """
-        terms = self.dictionaries.get((base_code(source), base_code(target)))
+        terms = self.dictionaries.get(_pair(source, target))
         if terms is None:
             raise HTTPError(
                 404, f"The glossary has no dictionary for {source[:60]} to {target[:60]}."
@@ -196,13 +189,11 @@ class Glossary:
 class GlossaryAPI:
     """Handlers of DeepL's glossaries, and the glossaries."""
 
-    def __init__(self, registry: ModelRegistry) -> None:
-        """Store the models, whose languages the glossaries can have."""
-        self._pairs = {
-            (base_code(way.source.code), base_code(way.target.code)): None
-            for way in registry.directions
-        }
-        self._glossaries: dict[str, Glossary] = {}
+    def __init__(self, registry: ModelRegistry, store: ClientStore) -> None:
+        """Store the models, whose languages glossaries can have, and where they are kept."""
+        ways = registry.directions
+        self._pairs = dict.fromkeys(_pair(way.source.code, way.target.code) for way in ways)
+        self._store = store
 
     def find(self, owner: str, glossary_id: str) -> Glossary:
         """Return a glossary of an API key.
@@ -210,7 +201,8 @@ class GlossaryAPI:
         Raises:
             HTTPError: 404 if the key has none of that ID.
         """
-        glossary = self._glossaries.get(glossary_id)
+        value = self._store.get(_KIND, glossary_id)
+        glossary = _parsed(value) if value else None
         if glossary is None or glossary.owner != owner:
             raise HTTPError(404, f"Glossary {glossary_id[:60]!r} not found.")
         return glossary
@@ -257,7 +249,7 @@ class GlossaryAPI:
         """List the language pairs that a glossary can have."""
         pairs = [
             GlossaryLanguagePair(source_lang=source, target_lang=target)
-            for source, target in self._pairs
+            for source, target in (pair.split("-") for pair in self._pairs)
         ]
         return json_response(GlossaryLanguagePairs(supported_languages=pairs))
 
@@ -298,11 +290,11 @@ class GlossaryAPI:
 
     async def entries(self, request: HTTPRequest) -> Response:
         """Return the terms of a language pair."""
-        glossary, (source, target) = self._requested(request), self._pair(request)
+        glossary, fields = self._requested(request), read_fields(request, LanguagePairFields)
         dictionary = DictionaryEntries(
-            source_lang=source,
-            target_lang=target,
-            entries=_tsv(glossary.terms(source, target)),
+            source_lang=base_code(fields.source_lang),
+            target_lang=base_code(fields.target_lang),
+            entries=_tsv(glossary.terms(fields.source_lang, fields.target_lang)),
             entries_format="tsv",
         )
         return json_response(GlossaryEntries(dictionaries=[dictionary]))
@@ -315,34 +307,35 @@ class GlossaryAPI:
         for pair, terms in self._dictionaries(fields.dictionaries).items():
             targets = dict([*merged.get(pair, ()), *terms])
             merged[pair] = tuple(Term(*term) for term in targets.items())
-        changed = replace(glossary, name=fields.name or glossary.name, dictionaries=merged)
-        return json_response(self._store(changed).info)
+        update = {"name": fields.name or glossary.name, "dictionaries": merged}
+        return json_response(self._put(glossary.model_copy(update=update)).info)
 
     async def replace_dictionary(self, request: HTTPRequest) -> Response:
         """Replace or add the dictionary of a language pair."""
         glossary = self._requested(request)
         fields = read_fields(request, DictionaryFields)
         new = self._dictionaries([fields])
-        self._store(replace(glossary, dictionaries={**glossary.dictionaries, **new}))
+        self._put(glossary.model_copy(update={"dictionaries": {**glossary.dictionaries, **new}}))
         ((pair, terms),) = new.items()
         return json_response(_info(pair, terms))
 
     async def delete_dictionary(self, request: HTTPRequest) -> Response:
         """Delete the dictionary of a language pair."""
-        glossary, pair = self._requested(request), self._pair(request)
-        glossary.terms(*pair)
+        glossary, fields = self._requested(request), read_fields(request, LanguagePairFields)
+        glossary.terms(fields.source_lang, fields.target_lang)
+        pair = _pair(fields.source_lang, fields.target_lang)
         rest = {key: terms for key, terms in glossary.dictionaries.items() if key != pair}
-        self._store(replace(glossary, dictionaries=rest))
+        self._put(glossary.model_copy(update={"dictionaries": rest}))
         return Response(status_code=204)
 
     async def delete(self, request: HTTPRequest) -> Response:
         """Delete a glossary."""
-        del self._glossaries[self._requested(request).glossary_id]
+        self._store.delete(_KIND, self._requested(request).glossary_id)
         return Response(status_code=204)
 
     def _own(self, request: HTTPRequest) -> list[Glossary]:
-        own = self._glossaries.values()
-        return [glossary for glossary in own if glossary.owner == request.api_key]
+        glossaries = map(_parsed, self._store.values(_KIND))
+        return [glossary for glossary in glossaries if glossary.owner == request.api_key]
 
     def _requested(self, request: HTTPRequest) -> Glossary:
         return self.find(request.api_key, request.path_params["glossary_id"])
@@ -354,42 +347,41 @@ class GlossaryAPI:
             raise HTTPError(400, f"The glossary has {count} dictionaries: use /v3/glossaries.")
         return glossary
 
-    def _pair(self, request: HTTPRequest) -> LanguagePair:
-        fields = read_fields(request, LanguagePairFields)
-        return base_code(fields.source_lang), base_code(fields.target_lang)
-
     def _create(
         self, request: HTTPRequest, *, name: str, dictionaries: Sequence[DictionaryFields]
     ) -> Glossary:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         glossary = Glossary(
-            str(uuid.uuid4()),
+            glossary_id=str(uuid.uuid4()),
             owner=request.api_key,
             name=name,
             creation_time=now,
             dictionaries=self._dictionaries(dictionaries),
         )
-        return self._store(glossary)
+        return self._put(glossary)
 
-    def _store(self, glossary: Glossary) -> Glossary:
-        others = [other for key, other in self._glossaries.items() if key != glossary.glossary_id]
-        if sum(other.characters for other in others) + glossary.characters > MAX_CHARACTERS:
-            raise HTTPError(
-                400, f"The glossaries exceed {MAX_CHARACTERS:,} characters: delete some first."
-            )
-        self._glossaries[glossary.glossary_id] = glossary
+    def _put(self, glossary: Glossary) -> Glossary:
+        value = glossary.model_dump_json().encode()
+        others = [
+            other
+            for other in self._store.values(_KIND)
+            if _parsed(other).glossary_id != glossary.glossary_id
+        ]
+        if sum(_OVERHEAD + len(stored) for stored in (*others, value)) > MAX_BYTES:
+            raise HTTPError(400, f"The glossaries exceed {MAX_BYTES:,} bytes: delete some first.")
+        self._store.put(_KIND, glossary.glossary_id, value)
         return glossary
 
     def _dictionaries(self, fields: Sequence[DictionaryFields]) -> Dictionaries:
-        dictionaries: dict[LanguagePair, tuple[Term, ...]] = {}
+        dictionaries: dict[str, tuple[Term, ...]] = {}
         for dictionary in fields:
-            pair = base_code(dictionary.source_lang), base_code(dictionary.target_lang)
+            pair = _pair(dictionary.source_lang, dictionary.target_lang)
             if pair not in self._pairs:
-                available = ", ".join(map("-".join, self._pairs))
-                text = f"{pair[0]} to {pair[1]}"[:60]
+                available = ", ".join(self._pairs)
+                text = pair.replace("-", " to ")[:60]
                 raise unsupported("target_lang", f"{text!r}; available: {available}")
             if pair in dictionaries:
-                raise unsupported("dictionaries", f"{'-'.join(pair)} occurs twice")
+                raise unsupported("dictionaries", f"{pair} occurs twice")
             dictionaries[pair] = _terms(dictionary.entries, dictionary.entries_format)
         return dictionaries
 
@@ -424,9 +416,14 @@ def _tsv(terms: Sequence[Term]) -> str:
     return "\n".join(map("\t".join, terms))
 
 
-def _characters(terms: Sequence[Term]) -> int:
-    return _OVERHEAD + sum(len(term.source) + len(term.target) for term in terms)
+def _pair(source: str, target: str) -> str:
+    return f"{base_code(source)}-{base_code(target)}"
 
 
-def _info(pair: LanguagePair, terms: Sequence[Term]) -> DictionaryInfo:
-    return DictionaryInfo(source_lang=pair[0], target_lang=pair[1], entry_count=len(terms))
+def _info(pair: str, terms: Sequence[Term]) -> DictionaryInfo:
+    source, target = pair.split("-")
+    return DictionaryInfo(source_lang=source, target_lang=target, entry_count=len(terms))
+
+
+_parsed = lru_cache(maxsize=64)(Glossary.model_validate_json)
+"""Parses a stored glossary; the last ones are kept."""

@@ -1,8 +1,7 @@
 """Document translation: upload, translation in chunks, and download under an unguessable name.
 
 The segments of a document go to a batcher a few at a time and wait while its queue is full, so
-texts are not delayed. Results lie in temporary files, are looked up in a table and never by a
-client-supplied path, and are deleted after a while and at shutdown.
+texts are not delayed. Results are deleted after a while and at shutdown.
 """
 
 import asyncio
@@ -11,8 +10,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import PurePosixPath, PureWindowsPath
-from tempfile import TemporaryFile
-from typing import IO, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from pydantic import Field
@@ -24,6 +22,7 @@ from transduce.documents.markup import Markup
 from transduce.documents.registry import format_of_file
 from transduce.inference.glossary import Term
 from transduce.serve.batcher import BatchOptions
+from transduce.serve.client_store import ClientStore
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import AUTO, NO_LANGUAGE, ModelRegistry, same_code
 from transduce.serve.parameters import read_fields
@@ -74,54 +73,24 @@ class TranslatedDocument(NamedTuple):
     """Code of its language; "auto" if it has no words."""
 
 
-class DocumentStore:
-    """Translated documents by name, for a limited time.
-
-    Their files have no names, so the system deletes them with the process, even if it is killed.
-    """
-
-    def __init__(
-        self, *, retention_s: float = RETENTION_S, max_documents: int = MAX_DOCUMENTS
-    ) -> None:
-        """Start without documents."""
-        self._retention_s, self._max_documents = retention_s, max_documents
-        self._files: dict[str, IO[bytes]] = {}
-
-    def put(self, name: str, content: bytes) -> str:
-        """Store a document; return the name for its download."""
-        name = f"{secrets.token_urlsafe(18)}.{name}"
-        file = self._files[name] = TemporaryFile()  # noqa: SIM115
-        file.write(content)
-        asyncio.get_running_loop().call_later(self._retention_s, self._remove, name)
-        while len(self._files) > self._max_documents:
-            self._remove(next(iter(self._files)))
-        return name
-
-    def get(self, name: str) -> bytes | None:
-        """Return a document; None if it does not exist or has expired."""
-        file = self._files.get(name)
-        if file is None:
-            return None
-        file.seek(0)
-        return file.read()
-
-    def close(self) -> None:
-        """Delete all documents."""
-        while self._files:
-            self._remove(next(iter(self._files)))
-
-    def _remove(self, name: str) -> None:
-        if file := self._files.pop(name, None):
-            file.close()
-
-
 class DocumentAPI:
     """Handlers of LibreTranslate's document API."""
 
-    def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
-        """Store the models and the limits."""
-        self._registry, self._settings = registry, settings
-        self.store = DocumentStore()
+    def __init__(
+        self, registry: ModelRegistry, settings: ServerSettings, *, store: ClientStore
+    ) -> None:
+        """Store the models, the limits, and where translated documents are kept."""
+        self._registry, self._settings, self._store = registry, settings, store
+
+    def store(self, name: str, content: bytes) -> str:
+        """Store a translated document; return the name for its download."""
+        name = f"{secrets.token_urlsafe(18)}.{name}"
+        self._store.put("document", name, content, retention_s=RETENTION_S, max_count=MAX_DOCUMENTS)
+        return name
+
+    def stored(self, name: str) -> bytes | None:
+        """Return a translated document; None if it does not exist or has expired."""
+        return self._store.get("document", name)
 
     @Operation(
         "POST",
@@ -139,9 +108,7 @@ class DocumentAPI:
         translated = await self.translate_document(
             document, source=fields.source, target=fields.target
         )
-        stored_name = self.store.put(
-            _translated_name(upload.name, fields.target), translated.content
-        )
+        stored_name = self.store(_translated_name(upload.name, fields.target), translated.content)
         base = f"{_base_url(request)}{self._settings.url_prefix}"
         url = f"{base}/download_file/{quote(stored_name)}"
         return json_response(TranslateFileResponse(translatedFileUrl=url))
@@ -187,7 +154,7 @@ class DocumentAPI:
     async def download(self, request: HTTPRequest) -> Response:
         """Download a translated document, for ten minutes."""
         name = request.path_params["name"]
-        content = self.store.get(name)
+        content = self.stored(name)
         if content is None:
             raise HTTPError(404, "The file does not exist or has expired")
         file_name = name.partition(".")[2]

@@ -214,6 +214,14 @@ class LibreTranslateAPI:
         """Check that the server is running."""
         return json_response(HealthResponse(status="ok"))
 
+    @Operation("GET", "/ready", response=HealthResponse, error_statuses=(503,))
+    async def ready(self, request: HTTPRequest) -> Response:
+        """Check that the server has room for requests: no queue is full."""
+        lengths = [way.batcher.queue_length for way in self._registry.directions]
+        if max(lengths) >= self._settings.queue:
+            raise HTTPError(503, "A request queue is full", retry_after=1)
+        return json_response(HealthResponse(status="ok"))
+
     @Operation(
         "POST",
         "/suggest",

@@ -109,6 +109,13 @@ def run(
     return 1 if server.unfinished else 0
 
 
+def stop_signals() -> list[int]:
+    """Return the numbers of the signals that let a server finish."""
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+        return [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM]
+
+
 def log_to_stderr() -> None:
     """Log to stderr with timestamps. Idempotent: there is one log per process."""
     handler = logging.StreamHandler(sys.stderr)
@@ -146,10 +153,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        numbers = [signal.SIGINT, signal.SIGTERM]
-        if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
-            numbers.append(signal.SIGHUP)
-        previous = {number: signal.signal(number, self._stop) for number in numbers}
+        previous = {number: signal.signal(number, self._stop) for number in stop_signals()}
         try:
             yield
         finally:

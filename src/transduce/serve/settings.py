@@ -37,6 +37,9 @@ class ServerSettings:
 
     host: Annotated[str, Doc("Address to bind; 0.0.0.0: all interfaces.")] = "127.0.0.1"
     port: Annotated[int, Doc("TCP port; 0: a free one.")] = 5000
+    processes: Annotated[
+        int, Doc("Processes that share the address; each has its models and its limits.")
+    ] = 1
     beam: Annotated[int | None, Doc("Beam size [default: the model's].")] = None
     char_limit: Annotated[int, Doc("Maximum characters per text (-1 = any).")] = NO_LIMIT
     batch_limit: Annotated[int, Doc("Maximum texts per request (-1 = any).")] = 1000
@@ -48,6 +51,9 @@ class ServerSettings:
     req_limit: Annotated[
         int, Doc("Maximum requests per minute of an API key, or address without one (-1 = any).")
     ] = NO_LIMIT
+    limits_storage: Annotated[
+        str, Doc("Where requests are counted; redis://HOST (needs redis): for all processes.")
+    ] = "memory://"
     body_limit: Annotated[int, Doc("Maximum size of a request body in bytes (413).")] = 4 * 2**20
     time_limit_s: Annotated[float, Doc("Response timeout in seconds (504).")] = 60.0
     queue: Annotated[int, Doc("Maximum queued requests per direction (429).")] = 256
@@ -102,6 +108,8 @@ class ServerSettings:
     """Maximum concurrent connections; further ones are answered with 503."""
     keys: tuple[APIKey, ...] = ()
     """Accepted API keys; empty means no key is required."""
+    store_path: Path | None = None
+    """Where the processes of a server keep what clients stored; None if there is one."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -110,6 +118,7 @@ class ServerSettings:
             **dict.fromkeys(("char_limit", "batch_limit", "work_limit", "req_limit"), NO_LIMIT),
             **dict.fromkeys(("alternatives_limit", "client_connection_limit"), NO_LIMIT),
             **dict.fromkeys(("queue", "batch_sentences", "body_limit", "connection_limit"), 1),
+            "processes": 1,
             **dict.fromkeys(("wait_ms", "frontend_timeout", "drain_s"), 0),
             "header_limit": 1024,
             "beam": 1,

@@ -2,12 +2,13 @@
 
 import os
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from tests.served import Serve
 
-from transduce.serve.client_limits import KeyFile, client_network
+from transduce.serve.client_limits import ClientLimits, KeyFile, client_network
 from transduce.serve.settings import APIKey, ServerSettings, read_keys
 
 FIELDS = {"q": "Hello.", "source": "en", "target": "de"}
@@ -41,6 +42,15 @@ def test_keys_are_read_again_when_their_file_changes(
 
     file.write_text("beta\n")
     assert keys.find("alpha") is None
+
+
+@pytest.mark.parametrize("storage", ["nowhere://", "redis://localhost"])
+def test_a_storage_that_cannot_be_used_is_named(storage: str) -> None:
+    if storage.startswith("redis") and find_spec("redis"):
+        pytest.skip("redis is installed")
+
+    with pytest.raises(ValueError, match=f"limits_storage '{storage}'"):
+        ClientLimits(ServerSettings(limits_storage=storage))
 
 
 def test_an_unchanged_key_file_is_not_read_again(tmp_path: Path) -> None:

@@ -1,16 +1,12 @@
 """Documents: translated whole, kept for a while, found by their name alone."""
 
 import asyncio
-import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 from tests.served import Serve, Served
 
-from transduce.serve.documents import DocumentStore
 from transduce.serve.settings import APIKey, ServerSettings
 
 EN_DE = {"source": "en", "target": "de"}
@@ -176,54 +172,6 @@ def test_a_host_that_is_none_is_not_repeated(serve: Serve) -> None:
     )
 
     assert "evil" not in said.json()["translatedFileUrl"]
-
-
-@pytest.fixture
-def store() -> Iterator[DocumentStore]:
-    store = DocumentStore(retention_s=0.05, max_documents=3)
-    yield store
-    store.close()
-
-
-def test_documents_go_after_a_while(store: DocumentStore) -> None:
-    async def go() -> tuple[bytes | None, bytes | None]:
-        name = store.put("a.txt", b"x")
-        before = store.get(name)
-        await asyncio.sleep(0.1)
-        return before, store.get(name)
-
-    assert asyncio.run(go()) == (b"x", None)
-
-
-def test_the_oldest_document_goes_where_there_are_too_many(store: DocumentStore) -> None:
-    async def go() -> list[bytes | None]:
-        names = [store.put("a.txt", str(n).encode()) for n in range(4)]
-        return [store.get(name) for name in names]
-
-    assert asyncio.run(go()) == [None, b"1", b"2", b"3"]
-
-
-def test_at_the_end_nothing_is_left(store: DocumentStore) -> None:
-    async def go() -> str:
-        return store.put("a.txt", b"x")
-
-    name = asyncio.run(go())
-    store.close()
-
-    assert store.get(name) is None
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there the file has a name while it is open")
-def test_a_killed_server_leaves_no_document(
-    store: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-
-    async def go() -> tuple[bytes | None, list[Path]]:
-        name = store.put("a.txt", b"x")
-        return store.get(name), list(tmp_path.iterdir())
-
-    assert asyncio.run(go()) == (b"x", [])
 
 
 def test_a_document_does_not_keep_a_text_waiting(served: Served) -> None:

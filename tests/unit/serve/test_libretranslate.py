@@ -517,6 +517,26 @@ def test_health_is_ok(served: Served) -> None:
     assert served.ask("GET", "/health").json() == {"status": "ok"}
 
 
+def test_a_server_with_a_full_queue_is_healthy_but_not_ready(serve: Serve) -> None:
+    served = serve(settings=ServerSettings(queue=1))
+    loud = served.loud["en-de"]
+    assert served.ask("GET", "/ready").json() == {"status": "ok"}
+    loud.go.clear()
+
+    async def go() -> list[int]:
+        async with served.client() as client:
+            waiting = [asyncio.create_task(client.post("/translate", json=HELLO))]
+            await asyncio.to_thread(loud.started.wait, 10)
+            waiting.append(asyncio.create_task(client.post("/translate", json=HELLO)))
+            await asyncio.sleep(0.1)
+            statuses = [(await client.get(path)).status_code for path in ("/ready", "/health")]
+            loud.go.set()
+            await asyncio.gather(*waiting)
+            return [*statuses, (await client.get("/ready")).status_code]
+
+    assert asyncio.run(go()) == [503, 200, 200]
+
+
 def test_suggestions_are_off_without_a_memory(served: Served) -> None:
     assert error(served.post("/suggest", q="a", s="b", source="en", target="de"), 403)
 

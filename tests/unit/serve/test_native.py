@@ -155,7 +155,7 @@ def real(tokenizer: Tokenizer, untrained: Transformer, translator: Translator) -
     served = Served(app=make_app(registry, settings), loud={})
     yield served
     registry.close()
-    served.app.state.document_store.close()
+    served.app.state.store.close()
 
 
 def test_a_real_model_says_what_it_says_offline(real: Served, translator: Translator) -> None:

@@ -1,0 +1,86 @@
+"""What clients come back for: translated documents, the state of their jobs, glossaries.
+
+The processes of a server share it, in SQLite. A single process has a database without a name, which
+the system deletes with it, even if it is killed.
+"""
+
+import asyncio
+import math
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class ClientStore:
+    """Values by kind and key, some of them for a limited time."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Open the store that processes share, or one of this process alone.
+
+        Args:
+            path: file, which is made if it does not exist.
+        """
+        self._database = sqlite3.connect(
+            path or "", isolation_level=None, check_same_thread=False, timeout=30
+        )
+        self._execute("PRAGMA synchronous = OFF")  # it does not outlive the server
+        self._execute(
+            "CREATE TABLE IF NOT EXISTS item "
+            "(kind TEXT, key TEXT, value BLOB, expires REAL, PRIMARY KEY (kind, key))"
+        )
+
+    def put(
+        self,
+        kind: str,
+        key: str,
+        value: bytes,
+        *,
+        retention_s: float = math.inf,
+        max_count: int = -1,
+    ) -> None:
+        """Store a value, in the place of an earlier one of that key.
+
+        Args:
+            kind: what it is, such as "document".
+            key: its name.
+            value: the bytes.
+            retention_s: seconds after which it is deleted.
+            max_count: number of values of this kind, of which the oldest are deleted; -1 = any.
+        """
+        self._execute(
+            "INSERT INTO item VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET value = ?3",
+            *(kind, key, value, time.time() + retention_s),
+        )
+        self._execute(
+            "DELETE FROM item WHERE kind = ?1 AND ?2 >= 0 AND rowid NOT IN "
+            "(SELECT rowid FROM item WHERE kind = ?1 ORDER BY rowid DESC LIMIT ?2)",
+            *(kind, max_count),
+        )
+        if retention_s < math.inf:
+            asyncio.get_running_loop().call_later(retention_s, self._delete_expired)
+
+    def get(self, kind: str, key: str) -> bytes | None:
+        """Return a value; None if it does not exist or has expired."""
+        self._delete_expired()
+        rows = self._execute("SELECT value FROM item WHERE kind = ? AND key = ?", kind, key)
+        return rows[0] if rows else None
+
+    def values(self, kind: str) -> Sequence[bytes]:
+        """Return all values of a kind, the oldest first."""
+        self._delete_expired()
+        return self._execute("SELECT value FROM item WHERE kind = ? ORDER BY rowid", kind)
+
+    def delete(self, kind: str, key: str) -> None:
+        """Delete a value, if it exists."""
+        self._execute("DELETE FROM item WHERE kind = ? AND key = ?", kind, key)
+
+    def close(self) -> None:
+        """Close the database; without a name, it is deleted."""
+        self._database.close()
+
+    def _delete_expired(self) -> None:
+        self._execute("DELETE FROM item WHERE expires <= ?", time.time())
+
+    def _execute(self, statement: str, *values: object) -> list[bytes]:
+        return [row[0] for row in self._database.execute(statement, values)]

@@ -1,0 +1,167 @@
+"""Several processes of one server: a supervisor that starts, watches and ends them.
+
+The supervisor binds the address and answers no request. Its workers, each with its own models,
+accept the connections of the same socket: a connection that waits when a worker is killed is
+accepted by another, and a worker that ends unexpectedly is replaced. What clients come back for
+(`ClientStore`) and the metrics lie in a folder that is deleted at the end.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.queues import SimpleQueue
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from transduce.serve.server import log_to_stderr, stop_signals
+from transduce.serve.settings import ServerSettings
+
+LOG = logging.getLogger("transduce.serve")
+
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable by which prometheus_client adds up the metrics of processes."""
+
+Work = Callable[[ServerSettings, socket.socket, Callable[[str], None]], int]
+"""Serves with some settings at a socket, reports what is served once ready, returns the exit code;
+a function of a module, because a new interpreter calls it."""
+
+
+class Worker(NamedTuple):
+    """A process that serves."""
+
+    process: BaseProcess
+    ready: "SimpleQueue[str]"
+    """Gets a line when it is ready."""
+
+
+def supervise(
+    work: Work, settings: ServerSettings, *, bound: socket.socket, on_ready: Callable[[str], None]
+) -> int:
+    """Serve with several processes until a signal arrives.
+
+    Args:
+        work: what each of them does.
+        settings: their number, and all else.
+        bound: the socket.
+        on_ready: called with a worker's line once all are ready.
+
+    Returns:
+        The exit code: the largest of the workers'.
+    """
+    log_to_stderr()
+    with _shared_folder() as folder:
+        supervisor = _Supervisor(
+            work, replace(settings, store_path=folder / "clients.sqlite"), bound
+        )
+        with supervisor.signals_collected():
+            return supervisor.run(on_ready)
+
+
+class _Supervisor:
+    """The workers, and the signals to pass on to them."""
+
+    def __init__(self, work: Work, settings: ServerSettings, bound: socket.socket) -> None:
+        self._work, self._settings, self._bound = work, settings, bound
+        self._signals: list[int] = []
+        self._stopping = False
+        self._workers = [self._start() for _ in range(settings.processes)]
+        self._ready: list[Worker] = []  # those that became ready, also if they have ended
+        self._codes: list[int] = []
+
+    def run(self, on_ready: Callable[[str], None]) -> int:
+        """Watch the workers until all have ended; return the largest exit code."""
+        while self._workers:
+            wait([worker.process.sentinel for worker in self._workers], timeout=0.2)
+            while self._signals:  # a second one ends the workers at once
+                self._stop()
+                self._signals.pop()
+            ended = [worker for worker in self._workers if worker.process.exitcode is not None]
+            for worker in [worker for worker in self._workers if not worker.ready.empty()]:
+                line = worker.ready.get()
+                self._ready.append(worker)
+                if len(self._ready) == self._settings.processes:
+                    on_ready(line)
+            for worker in ended:
+                self._workers.remove(worker)
+                self._replace(worker, worker.process.exitcode or 0)
+        return max(self._codes, default=0)
+
+    @contextmanager
+    def signals_collected(self) -> Generator[None]:
+        """Collect the signals that stop a server, instead of what they did."""
+        previous = {
+            number: signal.signal(number, lambda number, _: self._signals.append(number))
+            for number in stop_signals()
+        }
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _start(self) -> Worker:
+        context = multiprocessing.get_context("spawn")
+        ready: SimpleQueue[str] = context.SimpleQueue()
+        process = context.Process(
+            target=_run_worker, args=(self._work, self._settings, self._bound, ready)
+        )
+        process.start()
+        return Worker(process, ready)
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for worker in self._workers:
+            worker.process.terminate()
+
+    def _replace(self, worker: Worker, code: int) -> None:
+        """Start another worker in the place of one that ended unexpectedly, unless it is futile."""
+        from prometheus_client.multiprocess import mark_process_dead
+
+        mark_process_dead(worker.process.pid)
+        started = len(self._ready) >= self._settings.processes
+        if not self._stopping and started:
+            LOG.warning("WARNING: a process ended with %d; another one is started", code)
+            self._workers.append(self._start())
+        elif not self._stopping:  # the others would fail for the same reason
+            self._codes.append(code if code > 0 else 1)
+            self._stop()
+        elif worker in self._ready:
+            self._codes.append(code if code >= 0 else 128 - code)
+
+
+@contextmanager
+def _shared_folder() -> Generator[Path]:
+    """Make the folder of what workers share, and tell prometheus_client in the workers."""
+    with TemporaryDirectory(prefix="transduce-serve-") as folder:
+        os.environ[METRICS_FOLDER] = folder
+        try:
+            yield Path(folder)
+        finally:
+            del os.environ[METRICS_FOLDER]
+
+
+def _run_worker(
+    work: Work, settings: ServerSettings, bound: socket.socket, ready: "SimpleQueue[str]"
+) -> None:
+    """Serve in this new process, until a signal arrives or the supervisor is gone."""
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # Ctrl-C is for the supervisor, which passes it on once
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+    sys.exit(work(settings, bound, ready.put))

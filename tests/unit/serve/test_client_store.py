@@ -1,0 +1,66 @@
+"""What clients stored: kept for a while, shared by processes, gone with the server."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from transduce.serve.client_store import ClientStore
+
+
+@pytest.fixture
+def store() -> Iterator[ClientStore]:
+    store = ClientStore()
+    yield store
+    store.close()
+
+
+def test_values_go_after_a_while(store: ClientStore) -> None:
+    async def go() -> tuple[bytes | None, bytes | None]:
+        store.put("document", "a", b"x", retention_s=0.05)
+        before = store.get("document", "a")
+        await asyncio.sleep(0.1)
+        return before, store.get("document", "a")
+
+    assert asyncio.run(go()) == (b"x", None)
+
+
+def test_the_oldest_go_where_there_are_too_many(store: ClientStore) -> None:
+    store.put("job", "a", b"other")
+    for number in range(4):
+        store.put("document", str(number), str(number).encode(), max_count=3)
+
+    assert store.values("document") == [b"1", b"2", b"3"]
+    assert store.values("job") == [b"other"]
+
+
+def test_a_value_takes_the_place_of_an_earlier_one(store: ClientStore) -> None:
+    for key, value in (("a", b"1"), ("b", b"2"), ("a", b"3")):
+        store.put("job", key, value)
+
+    assert store.values("job") == [b"3", b"2"]
+    store.delete("job", "a")
+    assert store.get("job", "a") is None
+
+
+def test_processes_share_a_file(tmp_path: Path) -> None:
+    first, second = ClientStore(tmp_path / "store"), ClientStore(tmp_path / "store")
+
+    first.put("glossary", "a", b"x")
+
+    assert second.get("glossary", "a") == b"x"
+    first.close()
+    second.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there the file has a name while it is open")
+def test_a_killed_server_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQLITE_TMPDIR", str(tmp_path))
+    store = ClientStore()
+
+    store.put("document", "a", bytes(16 << 20))
+
+    assert list(tmp_path.iterdir()) == []
+    store.close()
