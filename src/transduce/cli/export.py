@@ -32,11 +32,11 @@ _MEAN_PIECES = 9  # mean length of random sentences
 def export(
     model: ModelFolder,
     to: Annotated[
-        Literal["ctranslate2", "huggingface", "marian", "marian-npz", "argos", "web"],
+        Literal["ctranslate2", "huggingface", "marian", "marian-npz", "onnx", "argos", "web"],
         typer.Option(
             help="Output format; huggingface is a MarianMTModel, or Pegasus for a pre-norm "
-            "model; marian-npz is read by Marian's own programs; web a page that translates in a "
-            "browser."
+            "model; marian-npz is read by Marian's own programs; onnx by onnxruntime and "
+            "transformers.js; web a page that translates in a browser."
         ),
     ],
     out: Annotated[
@@ -75,6 +75,7 @@ def export(
       transduce export runs/mine --to ctranslate2 --out mine.ct2 --shortlist
       transduce export runs/mine --to huggingface --out opus-mt-en-de
       transduce export runs/mine --to marian-npz --out mine.marian
+      transduce export runs/mine --to onnx --out mine.onnx
       transduce export runs/mine --to argos --out en_de.argosmodel
       transduce export runs/mine --to web --out translator.html --quantize float16
     """
@@ -124,7 +125,7 @@ def _write_and_prove(
     shortlist: "Shortlist | None",
 ) -> "Proof":
     """Write the export, and decode the sentences with the other program and ours."""
-    from transduce.export import argos, marian, marian_npz, proof
+    from transduce.export import argos, marian, marian_npz, onnx_folder, proof
     from transduce.inference.engines.ct2_model import write_ctranslate2
     from transduce.web.page import is_replaceable, write_web
 
@@ -135,6 +136,9 @@ def _write_and_prove(
         case "marian-npz":
             marian_npz.write_marian_npz(bundle, out)
             return marian_npz.prove_marian_npz(bundle, out, sentences)
+        case "onnx":
+            onnx_folder.write_onnx(bundle, out)
+            return onnx_folder.prove_onnx(bundle, out, sentences)
         case "argos":
             argos.write_argos(bundle, out, quantization=quantize)
             return proof.prove_argos(bundle, out, sentences)

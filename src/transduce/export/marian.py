@@ -110,13 +110,13 @@ def write_huggingface(bundle: Bundle, folder: Path) -> None:
     check_replaceable(folder, FILES)
     pieces = vocabulary(bundle.tokenizer)
     with atomic_folder(folder) as fresh:
-        _write_json(fresh / CONFIG, _config(bundle))
-        _write_json(fresh / GENERATION, _generation(bundle))
+        write_json(fresh / CONFIG, huggingface_config(bundle))
+        write_json(fresh / GENERATION, generation_config(bundle))
         (fresh / WEIGHTS).write_bytes(save(_weights(bundle), metadata={"format": "pt"}))
         for name, data in _sentencepiece_models(bundle).items():
             (fresh / name).write_bytes(data)
-        _write_json(fresh / TABLE, {piece: number for number, piece in enumerate(pieces)})
-        _write_json(fresh / TOKENIZER_CONFIG, _tokenizer(bundle, pieces[-1]))
+        write_json(fresh / TABLE, {piece: number for number, piece in enumerate(pieces)})
+        write_json(fresh / TOKENIZER_CONFIG, tokenizer_config(bundle, pieces[-1]))
 
 
 def _advice(bundle: Bundle) -> str:
@@ -143,7 +143,8 @@ def _weights(bundle: Bundle) -> dict[str, Tensor]:
 _Json = Mapping[str, object]
 
 
-def _config(bundle: Bundle) -> _Json:
+def huggingface_config(bundle: Bundle) -> _Json:
+    """Return the content of config.json."""
     shape, pad = bundle.model.config, bundle.model.config.pad
     pre_norm = shape.norm == "pre"
     return {
@@ -179,7 +180,8 @@ def _config(bundle: Bundle) -> _Json:
     }
 
 
-def _generation(bundle: Bundle) -> _Json:
+def generation_config(bundle: Bundle) -> _Json:
+    """Return the content of generation_config.json."""
     pad = bundle.model.config.pad
     return {
         "num_beams": bundle.search.beam,
@@ -198,7 +200,8 @@ def _max_positions(bundle: Bundle) -> int:
     return bundle.search.limit(bundle.search.max_source)
 
 
-def _tokenizer(bundle: Bundle, pad: str) -> _Json:
+def tokenizer_config(bundle: Bundle, pad: str) -> _Json:
+    """Return the content of tokenizer_config.json; `pad` is the name of PAD."""
     eos, unk = bundle.tokenizer.pieces([EOS, UNK])
     return {
         "tokenizer_class": "MarianTokenizer",
@@ -220,6 +223,7 @@ def _sentencepiece_models(bundle: Bundle) -> Mapping[str, bytes]:
     return dict.fromkeys((SOURCE, TARGET), bundle.tokenizer.to_bytes())
 
 
-def _write_json(path: Path, value: _Json) -> None:
+def write_json(path: Path, value: _Json) -> None:
+    """Write a JSON object."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     path.write_text(f"{text}\n", encoding="utf-8")

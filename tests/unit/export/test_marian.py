@@ -177,7 +177,7 @@ def test_a_write_that_fails_leaves_nothing(
     def fail(*_: object) -> bytes:
         raise OSError("no space left")
 
-    monkeypatch.setattr("transduce.export.marian._tokenizer", fail)
+    monkeypatch.setattr("transduce.export.marian.tokenizer_config", fail)
 
     with pytest.raises(OSError, match="no space left"):
         write_marian(plain, tmp_path / "marian")
