@@ -101,7 +101,7 @@ def test_a_cell_is_true(feature: str, format: str, expected: str, tmp_path: Path
     bundle = bundle_of(config, tokenizer)
 
     if expected == "refused":
-        with pytest.raises(ValueError, match=r"model\.|d_k|separate vocabularies"):
+        with pytest.raises(ValueError, match=r"model\.|d_k|separate vocabularies|of words"):
             write(bundle, tmp_path / name)
         assert not (tmp_path / name).exists()
         return

@@ -45,7 +45,7 @@ from transduce.inference.engines.ct2_model import unsupported_feature as why_not
 from transduce.inference.engines.ct2_model import vocabulary
 from transduce.io.atomic_folder import atomic_folder
 from transduce.model.config import ModelConfig
-from transduce.model.layers import sinusoids
+from transduce.model.numpy_transformer import sinusoids
 
 FOLDER, ENCODER, DECODER = "onnx", "encoder_model.onnx", "decoder_model_merged.onnx"
 TOKENIZER = "tokenizer.json"
@@ -55,22 +55,23 @@ def write_onnx(bundle: Bundle, folder: Path) -> None:
     """Write the folder atomically, replacing an earlier export.
 
     Raises:
-        ValueError: if the package onnx is not installed, the runtimes' cache does not fit the
-            model, or `folder` is not an export.
+        ValueError: if the package onnx is not installed, the runtimes lack a feature of the model,
+            or `folder` is not an export.
         OSError: if it cannot be written; an earlier export is kept.
     """
-    config = bundle.model.config
+    config = bundle.weights.config
     if reason := why_not(config):
         raise ValueError(f"ONNX runtimes for translation do not support {reason}")
     if find_spec("onnx") is None:
         raise ValueError("onnx is not installed: pip install 'transduce[onnx]'")
     check_replaceable(folder, (CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, FOLDER))
     names = vocabulary(bundle.tokenizer)
+    tokenizer = tokenizer_json(bundle.tokenizer, names)
     state = {
         name: t.detach().cpu().float().numpy() for name, t in bundle.model.state_dict().items()
     }
     rows = bundle.search.limit(bundle.search.max_source)
-    positions = state.get("positions.weight", sinusoids(rows, config.d_model).numpy())
+    positions = state.get("positions.weight", sinusoids(rows, config.d_model))
     weights = onnx_weights(config, state, positions)
     marian = {"model_type": "marian", "architectures": ["MarianMTModel"]}
     fast = {"tokenizer_class": "PreTrainedTokenizerFast"}
@@ -81,7 +82,7 @@ def write_onnx(bundle: Bundle, folder: Path) -> None:
             (fresh / FOLDER / name).write_bytes(model.SerializeToString(deterministic=True))
         write_json(fresh / CONFIG, {**huggingface_config(bundle), **marian})
         write_json(fresh / GENERATION, generation_config(bundle))
-        write_json(fresh / TOKENIZER, tokenizer_json(bundle.tokenizer, names))
+        write_json(fresh / TOKENIZER, tokenizer)
         write_json(fresh / TOKENIZER_CONFIG, {**tokenizer_config(bundle, names[-1]), **fast})
 
 
@@ -102,13 +103,13 @@ def prove_onnx(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:
     gap, pairs = 0.0, list[PiecePair]()
     for sample in samples(bundle, sentences):
         source = tokenizer.encode(sample.text).ids
-        runner = _Runner(decoder, bundle.model.config, encoder, source)
+        runner = _Runner(decoder, bundle.weights.config, encoder, source)
         target = list(runner.greedy(bundle.tokenizer.pad, limit=sample.limit))
         pairs.append(piece_pair(bundle, sample, source, target))
         gap = max(
             gap,
             _logit_gap(
-                bundle, sample, _Runner(decoder, bundle.model.config, encoder, sample.source)
+                bundle, sample, _Runner(decoder, bundle.weights.config, encoder, sample.source)
             ),
         )
     return compare_pieces("onnx", pairs, gap=gap)

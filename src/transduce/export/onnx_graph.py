@@ -36,7 +36,7 @@ def encoder_model(config: ModelConfig, weights: Weights) -> Any:
     graph = _Graph(config)
     graph.add("past = Constant <value_ints: ints = [0]> ()")
     graph.add("mask = transduce.padding_mask (attention_mask)")
-    x = graph.embed()
+    x = graph.embed("source_embedding" if config.tie in ("decoder", "none") else "embedding")
     for number in range(config.encoder_layers):
         x = graph.self_attention(x, f"encoder.{number}", "mask")
         x = graph.feed_forward(x, f"encoder.{number}")
@@ -59,13 +59,14 @@ def decoder_model(config: ModelConfig, weights: Weights) -> Any:
     graph.add("past = Mul (stored, flag)")
     graph.add("causal = transduce.causal_mask (input_ids, past)")
     graph.add("mask = transduce.padding_mask (encoder_attention_mask)")
-    x = graph.embed()
+    x = graph.embed("embedding")
     for number in range(config.decoder_layers):
         x = graph.self_attention(x, f"decoder.{number}", "causal", cache=str(number))
         x = graph.cross_attention(x, f"decoder.{number}", number)
         x = graph.feed_forward(x, f"decoder.{number}")
     x = graph.top_norm(x, "decoder", "top")
-    graph.add(f'logits = transduce.unembed ({x}, "embedding.weight", "output_bias")')
+    matrix = "output_embedding" if config.tie in ("input", "none") else "embedding"
+    graph.add(f'logits = transduce.unembed ({x}, "{matrix}.weight", "output_bias")')
     size = f"batch, {config.heads}"
     names = [*cache_names(config)]
     inputs = [
@@ -110,7 +111,7 @@ def onnx_weights(
     weights: dict[str, np.ndarray] = {"positions.table": positions, "root": root}
     for name, array in state.items():
         scaled = array * scale if ".query." in name else array
-        matrix = array.ndim == 2 and name not in ("embedding.weight", "positions.weight")
+        matrix = array.ndim == 2 and not name.endswith(("embedding.weight", "positions.weight"))
         weights[name] = np.ascontiguousarray(scaled.T) if matrix else scaled
     for name in [name for name in weights if name.endswith(".weight") and "attention." in name]:
         weights.setdefault(name.replace("weight", "bias"), np.zeros(config.d_model, np.float32))
@@ -134,9 +135,9 @@ class _Graph:
         self.add(f"{name} = {call}")
         return name
 
-    def embed(self) -> str:
+    def embed(self, matrix: str) -> str:
         return self.apply(
-            'transduce.embed (input_ids, past, "embedding.weight", "root", "positions.table")'
+            f'transduce.embed (input_ids, past, "{matrix}.weight", "root", "positions.table")'
         )
 
     def self_attention(self, x: str, layer: str, mask: str, *, cache: str = "") -> str:

@@ -30,13 +30,20 @@ def tokenizer_json(tokenizer: Tokenizer, names: Sequence[str]) -> _Json:
     Args:
         tokenizer: of one vocabulary, or a pair of models with a table of ids.
         names: the pieces by id, PAD included.
+
+    Raises:
+        ValueError: if the file cannot express the tokenizer.
     """
+    if not tokenizer.shared:
+        raise ValueError("tokenizer.json has no separate vocabularies (tokenizer.shared = false)")
     pair = isinstance(tokenizer, PairTokenizer)
     model = tokenizer.files()[SOURCE] if pair else tokenizer.to_bytes()
     options = read_options(model)
     pieces = [piece for piece in read_pieces(model) if piece.type == NORMAL]
     ids = {name: number for number, name in enumerate(names)}
-    unigram = read_model_type(model) == "unigram"
+    kind = read_model_type(model)
+    if kind == "word":
+        raise ValueError("tokenizer.json has no vocabulary of words as ours (tokenizer.kind)")
     eos = names[EOS]
     tags = [name for name in names if name.startswith(">>") and name.endswith("<<")]
     return {
@@ -70,7 +77,7 @@ def tokenizer_json(tokenizer: Tokenizer, names: Sequence[str]) -> _Json:
                 {"type": "Strip", "content": " ", "start": 1, "stop": 0},
             ],
         },
-        "model": (_unigram if unigram else _bpe)(pieces, ids)
+        "model": (_unigram if kind == "unigram" else _bpe)(pieces, ids)
         | {"byte_fallback": options.byte_fallback},
     }
 
