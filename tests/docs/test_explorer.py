@@ -1,13 +1,18 @@
 """Links into the explorer: each leads to a step that its page has, and no concept lacks one."""
 
+import json
 import re
+import shutil
 import sys
+from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
 from tests.docs.blocks import PAGES, ROOT
 
-sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+from transduce.web.page import run_in_node
+
+sys.path[:0] = [str(ROOT / "docs" / "_ext"), str(ROOT / "benchmarks")]
 explorer = pytest.importorskip("explorer", reason="Sphinx is not installed")
 
 PAGE = ROOT / "src" / "transduce" / "web" / "page"
@@ -49,3 +54,26 @@ def test_every_concept_of_the_model_has_its_place():
     without = [concept for concept in concepts if "{explore}" not in rows.get(concept, "")]
     assert all(concept in f"dropout{rest}" for concept in without), without
     assert without == ["dropout", "teacher forcing", "exposure bias", "BLEU, chrF, TER"]
+
+
+def test_the_recorded_training_ends_with_a_model_that_writes_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    if (node := shutil.which("node")) is None:
+        pytest.skip("Node.js is not installed")
+    import watching  # type: ignore[reportMissingImports]  # benchmarks/watching.py
+
+    monkeypatch.setattr(explorer, "WATCHED", tmp_path / "training" / "training.html")
+    explorer.write_training()
+    numbers = [7, 42, 101, 860, 342_007, 999_999]
+    job = {"sentences": [watching.english(number) for number in numbers]}
+    answer = run_in_node(node, explorer.WATCHED, job)
+    record = json.loads((explorer.RECORD / "record.json").read_text("utf-8"))
+    description = json.loads((explorer.RECORD / "page.json").read_text("utf-8"))
+
+    texts = [translation["text"] for translation in answer["translations"]]
+    assert texts == [watching.german(number) for number in numbers]
+    assert texts[-2] == "dreihundertzweiundvierzigtausendsieben"
+    assert len(description["history"]["updates"]) == record["checkpoints"] > 15
+    assert description["weights"]["sha256"] == record["weights_sha256"]
+    assert record["weights_bytes"] < 1_500_000

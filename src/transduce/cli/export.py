@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transduce.bundle.bundle import Bundle
     from transduce.export.proof import Proof
     from transduce.inference.engines.ct2_model import Shortlist
-    from transduce.web.page import Precision
+    from transduce.web.page import History, Precision
 
 _PROOF_SENTENCES = 50
 _SHORTLIST_PAIRS = 1000  # validation pairs that a shortlist is fitted to
@@ -55,6 +55,14 @@ def export(
         bool,
         typer.Option("--shortlist", help="Learn a lexical shortlist (vmap.txt) for ctranslate2."),
     ] = False,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history",
+            help="Show the training in the page: the run's checkpoints, to be gone through "
+            "(train.keep_checkpoints).",
+        ),
+    ] = False,
     sample: Annotated[
         Path | None,
         typer.Option(help="Sentences to verify with [default: the run's validation set]."),
@@ -78,6 +86,7 @@ def export(
       transduce export runs/mine --to onnx --out mine.onnx
       transduce export runs/mine --to argos --out en_de.argosmodel
       transduce export runs/mine --to web --out translator.html --quantize float16
+      transduce export runs/mine --to web --out training.html --quantize int8 --history
     """
     if quantize is not None and to not in ("ctranslate2", "argos", "web"):
         raise ValueError(f"a {to} folder holds float32 weights: leave out --quantize")
@@ -89,6 +98,8 @@ def export(
         raise ValueError(
             f"a shortlist is learned from training pairs, and {model} has none: name a run's folder"
         )
+    if history and to != "web":
+        raise ValueError(f"only a page shows the training, not {to}: leave out --history")
     lines = read_lines(sample) if sample is not None else None
     if lines is not None and not any(line.strip() for line in lines):
         raise ValueError(f"{sample} has no sentence: name another file, or leave out --sample")
@@ -108,7 +119,15 @@ def export(
     if to == "ctranslate2":
         check_replaceable(out, FILES)
     allowed = _learn_shortlist(model, bundle) if shortlist else None
-    proof = _write_and_prove(to, bundle, out, sentences, quantize=quantize, shortlist=allowed)
+    proof = _write_and_prove(
+        to,
+        bundle,
+        out,
+        sentences,
+        quantize=quantize,
+        shortlist=allowed,
+        history=_read_history(model) if history else None,
+    )
     print_stdout(f"{to}: {out}")
     print_stderr(str(proof))
     if quantize is None and not proof.not_made and not proof.holds:
@@ -123,6 +142,7 @@ def _write_and_prove(
     *,
     quantize: str | None,
     shortlist: "Shortlist | None",
+    history: "History | None",
 ) -> "Proof":
     """Write the export, and decode the sentences with the other program and ours."""
     from transduce.export import argos, marian, marian_npz, onnx_folder, proof
@@ -145,13 +165,22 @@ def _write_and_prove(
         case "web":
             if not is_replaceable(out) and out.suffix != ".html":
                 raise ValueError(f"{out} holds other files: name another folder for the export")
-            write_web(bundle, out, precision=cast("Precision", quantize or "float32"))
+            precision = cast("Precision", quantize or "float32")
+            write_web(bundle, out, precision=precision, history=history)
             return proof.prove_web(bundle, out, sentences)
         case _:
             (marian.write_marian if to == "marian" else marian.write_huggingface)(bundle, out)
             return proof.prove_huggingface(
                 bundle, out, sentences, format="marian" if to == "marian" else "huggingface"
             )
+
+
+def _read_history(model: Path) -> "History":
+    """Read the run's checkpoints, and report damaged ones."""
+    from transduce.cli.progress import describe
+    from transduce.pipeline.history import training_history
+
+    return training_history(model, on_event=lambda event: print_stderr(describe(event)))
 
 
 def _learn_shortlist(model: Path, bundle: "Bundle") -> "Shortlist":

@@ -78,7 +78,7 @@ from transduce.train.time_plan import TimePlan
 _MACHINE = frozenset(
     {
         *("train.device", "train.intra_op_threads", "train.fsdp", "train.tensorboard"),
-        *("train.precision", "batch.micro_tokens"),
+        *("train.precision", "train.keep_checkpoints", "batch.micro_tokens"),
     }
 )
 """Settings of the machine, not of what is learned: a resumed run may change them."""
@@ -433,13 +433,9 @@ class _Run(NamedTuple):
     on_event: EventHandler
 
     def initial_model(self, device: torch.device) -> Transformer:
-        """The model before the first update: random weights, or those that it starts from."""
+        """The model before the first update, on its device."""
         keep_freed_memory()
-        torch.manual_seed(self.recipe.train.seed)
-        model = _model_of(self.recipe, self.prepared)
-        if self.prepared.start:
-            model.load_state_dict(Bundle.load(self.prepared.start).model.state_dict())
-        return model.to(device)
+        return initial_model(self.recipe, self.prepared).to(device)
 
     def announce(self, model: Transformer) -> None:
         """Report the run's length, and the model's size, device and precision."""
@@ -768,6 +764,15 @@ class _Run(NamedTuple):
         return evaluate_perplexity(
             model, self.prepared.tokenizer, pairs=pairs, micro_tokens=self.recipe.batch.positions
         )
+
+
+def initial_model(recipe: Recipe, prepared: Prepared) -> Transformer:
+    """Return the model before the first update: random weights, or those that it starts from."""
+    torch.manual_seed(recipe.train.seed)
+    model = _model_of(recipe, prepared)
+    if prepared.start:
+        model.load_state_dict(Bundle.load(prepared.start).model.state_dict())
+    return model
 
 
 def average_to_bundle(checkpoints: Sequence[Path], out: Path) -> None:

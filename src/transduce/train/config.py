@@ -62,6 +62,10 @@ class TrainConfig:
     average_checkpoints: int = 5
     """Number of last checkpoints that are averaged into the final model (section 6.1)."""
 
+    keep_checkpoints: int = 0
+    """Number of last checkpoints kept on disk, at least those that are averaged. Many of them show
+    how a model learned: `transduce export --to web --history`."""
+
     ema: float = 0.0
     """Decay of an exponential moving average of the weights, such as 0.999; the average is then
     what is validated and kept as the best. 0: none."""
@@ -109,7 +113,7 @@ class TrainConfig:
             if getattr(self, field) < 1:
                 raise ValueError(f"train.{field} must be at least 1, not {getattr(self, field)}")
         not_negative = ("epochs", "patience", "intra_op_threads", "weight_decay", "r_drop", "seed")
-        for field in (*not_negative, "max_skipped_updates"):
+        for field in (*not_negative, "keep_checkpoints", "max_skipped_updates"):
             if not getattr(self, field) >= 0:
                 raise ValueError(f"train.{field} must not be negative, not {getattr(self, field)}")
         for field in ("label_smoothing", "beta1", "beta2", "ema"):

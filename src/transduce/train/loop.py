@@ -221,7 +221,8 @@ def _setup(
     state = resume_from_latest(
         checkpoints, model=model, optimizers=optimizers, ema=ema, process=process, on_event=on_event
     )
-    process.on_rank_zero(partial(delete_old_checkpoints, checkpoints, config.average_checkpoints))
+    keep = max(config.average_checkpoints, config.keep_checkpoints)
+    process.on_rank_zero(partial(delete_old_checkpoints, checkpoints, keep))
     if state.planned_micro_tokens != micro_tokens:  # a new plan: forget what OOM cut from the old
         state = replace(state, planned_micro_tokens=micro_tokens, micro_tokens=0)
     if time_plan:
@@ -284,7 +285,7 @@ def _validate_and_save(run: Training, *, validate: Validate, on_best: OnBest) ->
         ema=run.ema,
         process=process,
     )
-    keep = config.average_checkpoints
+    keep = max(config.average_checkpoints, config.keep_checkpoints)
     # After the new checkpoint is there: a crash in between leaves one more, never one fewer.
     process.on_rank_zero(partial(delete_old_checkpoints, run.checkpoints, keep))
     run.log.resume_clock()

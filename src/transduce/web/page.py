@@ -17,8 +17,8 @@ import html
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -62,12 +62,14 @@ _STYLES = (
     "visualization/translation.css",
     "web/page/page.css",
     "web/page/explorer.css",
+    "web/page/training.css",
 )
 _SCRIPTS = (
     "visualization/theme.js",
     "web/page/steps.js",
     "web/page/panels.js",
     "web/page/explorer.js",
+    "web/page/training.js",
     "web/page/page.js",
 )
 _IMPORT = re.compile(r'^import .*? from "\./(\w+)\.js";\n', re.MULTILINE | re.DOTALL)
@@ -75,13 +77,30 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const))", re.MULT
 _GENERATOR = '<meta name="generator" content="transduce'
 
 
-def write_web(bundle: Bundle, out: Path, *, precision: Precision = "float32") -> None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class History:
+    """How a model learned."""
+
+    weights: Mapping[int, Mapping[str, Tensor]]
+    """Weights by update, the first before any."""
+
+    training: Sequence[tuple[int, float]]
+    """Updates with the training loss, nats per target piece."""
+
+    validation: Sequence[tuple[int, float, float | None]]
+    """Updates with the validation loss and chrF2, if that was computed."""
+
+
+def write_web(
+    bundle: Bundle, out: Path, *, precision: Precision = "float32", history: History | None = None
+) -> None:
     """Write a page, or a folder if `out` does not end in .html; an earlier export is replaced.
 
     Args:
         bundle: the model.
         out: an HTML file, or a folder.
         precision: type of the weights in the file; the browser computes in float32.
+        history: the page can go back to each of its checkpoints.
 
     Raises:
         ValueError: if the page would be too large, the tokenizer has a feature that the engine
@@ -93,12 +112,12 @@ def write_web(bundle: Bundle, out: Path, *, precision: Precision = "float32") ->
             raise ValueError(f"{out} is a folder: name a file for the page")
         if out.is_file() and _GENERATOR not in out.read_text(encoding="utf-8", errors="replace"):
             raise ValueError(f"{out} is not a page that was exported here: name another file")
-        page = single_page(bundle, precision=precision)
+        page = single_page(bundle, precision=precision, history=history)
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(out) as stream:
             stream.write(page.encode())
         return
-    weights, description = _description(bundle, precision)
+    weights, description = describe(bundle, precision=precision, history=history)
     digest = hashlib.sha256(weights).hexdigest()[:8]
     parts = {
         f"weights-{digest}-{number}.bin": weights[start : start + _PART]
@@ -108,26 +127,29 @@ def write_web(bundle: Bundle, out: Path, *, precision: Precision = "float32") ->
         for name, part in parts.items():
             (fresh / name).write_bytes(part)
         description["weights"]["parts"] = list(parts)
-        (fresh / INDEX).write_text(_page(description, ""), encoding="utf-8")
+        (fresh / INDEX).write_text(render(description), encoding="utf-8")
 
 
-def single_page(bundle: Bundle, *, precision: Precision = "float32") -> str:
+def single_page(
+    bundle: Bundle, *, precision: Precision = "float32", history: History | None = None
+) -> str:
     """Return a page that contains the weights.
 
     Args:
         bundle: the model.
         precision: type of the weights in the page.
+        history: as for `write_web`.
 
     Raises:
         ValueError: as `write_web`.
     """
-    weights, description = _description(bundle, precision)
+    weights, description = describe(bundle, precision=precision, history=history)
     if len(weights) > _LARGEST_PAGE:
         raise ValueError(
             f"{len(weights) / 1e6:.0f} MB of weights are too many for one page: export a folder, "
             f"or quantize them with float16 or int8"
         )
-    return _page(description, base64.b64encode(weights).decode())
+    return render(description, weights)
 
 
 def is_replaceable(folder: Path) -> bool:
@@ -185,20 +207,49 @@ def _stored(weights: Mapping[str, Tensor], precision: Precision) -> Iterator[tup
             yield f"{name}.scale", scale
 
 
-def _description(bundle: Bundle, precision: Precision) -> tuple[bytes, dict[str, Any]]:
-    """The weights as a file, and what the page says of the model."""
-    weights = save(dict(_stored(bundle.model.state_dict(), precision)))
-    return weights, {
+def describe(
+    bundle: Bundle, *, precision: Precision, history: History | None = None
+) -> tuple[bytes, dict[str, Any]]:
+    """Return what `render` makes a page of: the weights, and the rest as JSON.
+
+    Args:
+        bundle: the model.
+        precision: type of the weights.
+        history: its weights follow those of the model.
+
+    Raises:
+        ValueError: as `write_web`.
+    """
+    states = [bundle.model.state_dict(), *(history.weights.values() if history else ())]
+    files = [save(dict(_stored(state, precision))) for state in states]
+    weights = b"".join(files)
+    size = bundle.model.size
+    count = f"{size / 1e6:.1f} million" if size >= 1e6 else f"{size:,}"
+    description: dict[str, Any] = {
         "model": asdict(bundle.model.config),
         "search": asdict(bundle.search),
         "languages": asdict(bundle.languages),
         "tokenizer": tokenizer_data(bundle.tokenizer),
         "weights": {"size": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
-        "summary": f"{bundle.model.size / 1e6:.1f} million parameters in {precision}",
+        "summary": f"{count} parameters in {precision}",
     }
+    if history:
+        description["history"] = {
+            "updates": list(history.weights),
+            "sizes": [len(file) for file in files],
+            "training": history.training,
+            "validation": history.validation,
+        }
+    return weights, description
 
 
-def _page(description: Mapping[str, Any], weights: str) -> str:
+def render(description: Mapping[str, Any], weights: bytes = b"") -> str:
+    """Return the page of what `describe` returned.
+
+    Args:
+        description: of the model.
+        weights: to be part of the page; none if the description names files that hold them.
+    """
     style = "".join(map(_text, _STYLES))
     script = "".join(map(_text, _SCRIPTS))
     worker = engine() + _text("web/page/worker.js")
@@ -221,7 +272,7 @@ def _page(description: Mapping[str, Any], weights: str) -> str:
         "style": style,
         # In a script element only "</script" and "<!--" have a meaning.
         "description": json.dumps(description, ensure_ascii=False).replace("<", "\\u003c"),
-        "weights": weights,
+        "weights": base64.b64encode(weights).decode(),
         "engine": worker,
         "script": script,
     }

@@ -16,7 +16,7 @@ def test_a_count_below_one_is_refused_by_name(field: str):
         replace(TrainConfig(), **{field: 0})
 
 
-@pytest.mark.parametrize("field", ["patience", "intra_op_threads", "seed"])
+@pytest.mark.parametrize("field", ["patience", "intra_op_threads", "seed", "keep_checkpoints"])
 def test_a_negative_number_is_refused_by_name(field: str):
     with pytest.raises(ValueError, match=rf"^train\.{field} must not be negative, not -1$"):
         replace(TrainConfig(), **{field: -1})

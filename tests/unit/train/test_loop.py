@@ -112,6 +112,17 @@ def test_no_more_checkpoints_are_averaged_than_asked_for_though_two_always_stay(
     assert len(list_checkpoints(run.folder / "checkpoints")) == 2
 
 
+def test_more_checkpoints_stay_than_are_averaged(run: Run):
+    config = TrainConfig(updates=7, validate_every=2, average_checkpoints=1, keep_checkpoints=3)
+    trained = run.train(config)
+
+    assert [path.name for path in trained.checkpoints] == ["update-00000007"]
+    kept = [path.name for path in list_checkpoints(run.folder / "checkpoints")]
+    assert kept == ["update-00000004", "update-00000006", "update-00000007"]
+    run.train(replace(config, updates=8, keep_checkpoints=4))
+    assert len(list_checkpoints(run.folder / "checkpoints")) == 4
+
+
 def test_the_seconds_of_all_sittings_are_counted(run: Run):
     first = run.train(TrainConfig(updates=1))
     again = run.train(TrainConfig(updates=2))

@@ -70,3 +70,33 @@ export async function checkWeights(bytes, { size, sha256 }) {
 export async function loadTranslator(description, bytes, options) {
   return new Translator(description, await loadTensors(bytes, options));
 }
+
+/** The model of a page, and the same at the checkpoints of its training, each read when first used. */
+export class Models {
+  /**
+   * @param {object} description
+   * @param {Uint8Array} bytes the weights of the model, then those of its checkpoints
+   */
+  constructor(description, bytes) {
+    this.description = description;
+    this.bytes = bytes;
+    this.sizes = description.history?.sizes ?? [bytes.length];
+    this.translators = [];
+  }
+
+  /** The number of checkpoints. */
+  get checkpoints() {
+    return this.sizes.length - 1;
+  }
+
+  /**
+   * @param {number} [checkpoint] from 0; the model itself by default
+   * @returns {Promise<Translator>}
+   */
+  translator(checkpoint = -1) {
+    const place = checkpoint + 1;
+    const start = this.sizes.slice(0, place).reduce((sum, size) => sum + size, 0);
+    const part = () => this.bytes.subarray(start, start + this.sizes[place]);
+    return (this.translators[place] ??= loadTranslator(this.description, part()));
+  }
+}

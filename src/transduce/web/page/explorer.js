@@ -42,6 +42,7 @@
     for (const node of document.querySelectorAll("#steps details")) node.open = open.includes(node.dataset.key);
     if (key) document.querySelector(`#explorer [data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
     showStep();
+    actions.selected();
   }
 
   /** Lead to the step of the address, unless someone types. */
@@ -362,7 +363,9 @@
     const { part, layer, head, token, step } = view;
     const address = new URLSearchParams({ part, layer: layer + 1, head: head + 1, token: token + 1 });
     if (step) address.set("step", step);
-    const sentence = new URLSearchParams(location.hash.slice(1)).get("sentence");
+    const before = new URLSearchParams(location.hash.slice(1));
+    if (before.has("update")) address.set("update", before.get("update"));
+    const sentence = before.get("sentence");
     // A sentence stays in the address only if it came from there.
     if (sentence && sentence === element("q").value) address.set("sentence", sentence);
     history.replaceState(null, "", `#${address}`);
@@ -479,8 +482,9 @@
     model: null,
     /**
      * @param {object} model the model's shape
-     * @param {{explore: () => void, ablate: (options) => void, cancel: () => void}} callbacks ask for
-     *   the numbers of the sentence, for the effect of every head, or for neither
+     * @param {{explore: () => void, ablate: (options) => void, cancel: () => void, selected: () => void}}
+     *   callbacks ask for the numbers of the sentence, for the effect of every head, or for neither; the
+     *   last is called when something else is selected
      */
     start(model, callbacks) {
       explorer.model = model;
@@ -496,6 +500,17 @@
       );
       listen();
     },
+    /** What is selected, as the training's panel draws it: the heads' weights and their labels. */
+    selected() {
+      if (!exploration) return null;
+      const layers = Array.from({ length: layerCount() }, (_, layer) =>
+        exploration.tensors.get(`${names(layer).attention}.weights`));
+      const { layer, head, token: row } = view;
+      return { layers, layer, head, queries: queries(), memory: memory(), row };
+    },
+    select,
+    /** @returns {string} the sentence whose numbers are shown */
+    sentence: () => view.text ?? "",
     /** @param {string} text the sentence that the switches are for */
     switches(text) {
       if (text !== view.text) forgetWords();

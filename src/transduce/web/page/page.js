@@ -32,24 +32,31 @@
   });
   element("weights").remove(); // the worker has it
 
-  function receive({ progress, total, ready: loaded, partial, answer, exploration, ablation, problem }) {
+  function receive({ progress, total, ready: loaded, partial, answer, problem, ...results }) {
+    const { exploration, ablation, comparison } = results;
     if (problem) showProblem(problem);
     if (progress) state.textContent = `Loading the model: ${megabytes(progress)} of ${megabytes(total)} MB`;
     if (loaded) {
       ready = true;
       state.textContent = "";
-      explorer.start(description.model, { explore, ablate, cancel });
+      explorer.start(description.model, { explore, ablate, cancel, selected: training.draw });
+      training.start(description.history, { request, compare });
       request();
     }
     if (partial?.number === number) show(partial.text, { partial: true });
     if (answer?.number === number) {
       show(answer.text);
+      training.translated(answer.text);
       showAlternatives(answer.alternatives);
       busy(false);
       state.textContent = answer.text ? `${seconds(answer.seconds)} on this device` : "";
       explore();
     }
-    if (exploration?.number === number) explorer.show(exploration);
+    if (exploration?.number === number) {
+      explorer.show(exploration);
+      training.show(exploration);
+    }
+    if (comparison?.number === number) training.showComparison(comparison.texts);
     if (ablation) explorer.showAblation(ablation);
   }
 
@@ -57,12 +64,19 @@
   function explore() {
     if (!element("stop").hidden) return;
     const switches = explorer.switches(firstLine());
-    worker.postMessage({ exploration: { number, text: firstLine(), switches, beam: Number(beam.value) } });
+    worker.postMessage({ exploration: { number, text: firstLine(), switches, ...settings() } });
   }
 
   function ablate(options) {
-    worker.postMessage({ ablation: { ...options, text: firstLine(), beam: Number(beam.value) } });
+    worker.postMessage({ ablation: { ...options, text: firstLine(), ...settings() } });
   }
+
+  /** Ask for the translation of the first sentence at each checkpoint of the training. */
+  function compare() {
+    worker.postMessage({ comparison: { number, text: firstLine(), beam: Number(beam.value) } });
+  }
+
+  const settings = () => ({ beam: Number(beam.value), checkpoint: training.checkpoint() });
 
   const cancel = () => worker.postMessage({ cancel: true });
   const firstLine = () => input.value.trim().split("\n")[0];
@@ -71,7 +85,7 @@
     clearTimeout(timer);
     if (!ready) return;
     number += 1;
-    worker.postMessage({ request: { number, text: input.value, beam: Number(beam.value) } });
+    worker.postMessage({ request: { number, text: input.value, ...settings() } });
     if (input.value.trim()) busy(true);
   }
 

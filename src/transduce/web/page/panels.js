@@ -98,7 +98,7 @@ const panels = (() => {
     return create("div", {}, create("div", { className: "scroll" }, grid), reading);
   }
 
-  function paint(canvas, { rows, columns, data, width, height }) {
+  function paint(canvas, { rows, columns, data, width, height, gap = 1 }) {
     const context = canvas.getContext("2d");
     let largest = 0;
     for (const value of data) if (Number.isFinite(value)) largest = Math.max(largest, Math.abs(value));
@@ -107,8 +107,16 @@ const panels = (() => {
       const share = largest ? data[index] / largest : 0;
       context.globalAlpha = Math.min(1, Math.abs(share));
       context.fillStyle = share < 0 ? negative : positive;
-      context.fillRect((index % columns) * width, Math.floor(index / columns) * height, width, height - 1);
+      context.fillRect((index % columns) * width, Math.floor(index / columns) * height, width, height - gap);
     }
+  }
+
+  /** A small heat map without labels. */
+  function thumbnail(matrix) {
+    const [width, height] = [matrix.columns, matrix.rows].map((count) => Math.round(clamp(72 / count, 9)) || 1);
+    const canvas = create("canvas", { width: matrix.columns * width, height: matrix.rows * height });
+    paint(canvas, { ...matrix, width, height, gap: 0 });
+    return canvas;
   }
 
   /** A colour of the current scheme, as the canvas needs it. */
@@ -140,5 +148,5 @@ const panels = (() => {
 
   const note = (text) => create("p", { className: "note", textContent: text });
 
-  return { create, heatMap, moved, note, number, numberTable, panel, scrolling, shown, signed, typeset };
+  return { create, heatMap, moved, note, number, numberTable, panel, scrolling, shown, signed, thumbnail, typeset };
 })();
