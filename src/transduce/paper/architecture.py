@@ -1,8 +1,8 @@
 """Figure 1 of a model: its parts, read from the live modules, as a table and as a drawing."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +15,8 @@ from transduce.model.attention import Attention
 from transduce.model.layers import AddNorm, FeedForward, LearnedPositions
 from transduce.model.transformer import Transformer
 from transduce.paper.report import markdown_table, write_files
-from transduce.visualization.page import Section, escape, page, table, text_width
+from transduce.visualization.page import Section, page, table, text_width
+from transduce.visualization.template import open_template
 
 Kind = Literal["embedding", "positions", "attention", "feed", "norm", "linear"]
 
@@ -217,95 +218,9 @@ def _style(ink: Ink) -> str:
     return "".join([*shapes, light, dark if ink == "both" else ""])
 
 
-BOX, LINE = 226, 17
-"""Width of a box and height of a line in it."""
-
-Number = int | float
-"""Of pixels."""
-
-
-@dataclass(kw_only=True, slots=True)
-class Tower:
-    """One side as it grows; y is how high its top is above the floor."""
-
-    middle: Number
-    outer: Literal[-1, 1]
-    """The side that its residual connections go around: -1 left, 1 right."""
-    y: Number = 0
-    back: list[str] = field(default_factory=list[str])
-    front: list[str] = field(default_factory=list[str])
-    crossings: list[Number] = field(default_factory=list[Number])
-    """How high the boxes are that the encoder's output goes to."""
-
-    @property
-    def anchor(self) -> str:
-        """CSS class of text beside the tower, on its outer side."""
-        return "start" if self.outer > 0 else "end"
-
-    def wire(self, up: Number, *, head: bool = True) -> None:
-        """Go up by so much; the arrow ends at the next box."""
-        begin, end = (self.middle, self.y), (self.middle, self.y + up)
-        if head:
-            self.arrow(begin, end)
-        else:
-            self.back.append(path([begin, end]))
-        self.y += up
-
-    def arrow(self, *points: tuple[Number, Number]) -> None:
-        """Draw a polyline that ends in an arrowhead, up, left or right."""
-        *before, (x, y) = points
-        right, up = (x > before[-1][0]) - (x < before[-1][0]), y > before[-1][1]
-        self.back.append(path([*before, (x - 3 * right, y - 3 * up)]))  # not beyond the tip
-        shape = "l-4.5 9 h9 z" if up else f"l{-9 * right} -4.5 v9 z"
-        self.front.append(f'<path class="head" d="M{x:g} {-y:g} {shape}"/>')
-
-    def box(self, kind: str, lines: Sequence[str], *, aside: str = "") -> None:
-        """Add a box on top.
-
-        Args:
-            kind: its CSS class.
-            lines: its name and further lines.
-            aside: faint text after the name.
-        """
-        x, bottom = self.middle - BOX / 2, self.y
-        height = 13 + LINE * len(lines)
-        self.y += height
-        self.front.append(
-            f'<rect class="{kind}" x="{x:g}" y="{-self.y:g}" width="{BOX}" height="{height:g}" '
-            f'rx="8"/>'
-        )
-        baseline = bottom + height / 2 + (len(lines) - 1) * LINE / 2 - 5
-        self.front.append(text(self.middle, baseline, lines[0], "name", aside=aside))
-        for number, line in enumerate(lines[1:], start=1):
-            self.front.append(text(self.middle, baseline - number * LINE, line, "soft"))
-
-
-def path(points: Sequence[tuple[Number, Number]], *, look: str = "wire") -> str:
-    """Draw a polyline through points, whose y increases upwards."""
-    steps = " L".join(f"{x:g} {-y:g}" for x, y in points)
-    return f'<path class="{look}" d="M{steps}"/>'
-
-
-def text(x: Number, y: Number, words: str, look: str, *, aside: str = "") -> str:
-    """Draw text.
-
-    Args:
-        x: in pixels.
-        y: of the baseline, increasing upwards.
-        words: plain text.
-        look: CSS classes.
-        aside: fainter text that follows.
-    """
-    more = f'<tspan class="soft" dx="8">{escape(aside)}</tspan>' if aside else ""
-    return f'<text class="{look}" x="{x:g}" y="{-y:g}">{escape(words)}{more}</text>'
-
-
-WIDTH = 920
-LEFT, RIGHT, TRUNK, TIE = 286, 634, 460, 902
-"""The middles of the towers, what the encoder's output goes along, what ties the matrices."""
-_PADDING, _AROUND = 26, 14
-
-_NAMES = {
+_BOX_TEXT = 210
+"""Width in pixels of the text in a box of architecture.svg."""
+_SHARES = {
     "embedding": "embedding",
     "attention": "attention",
     "feed": "feed-forward",
@@ -321,200 +236,28 @@ def model_svg(anatomy: Anatomy, *, title: str, ink: Ink = "both") -> str:
         title: plain text above it.
         ink: for light pages, for dark ones, or for whichever it is shown on.
     """
-    left, right = Tower(middle=LEFT, outer=-1), Tower(middle=RIGHT, outer=1)
-    _bottom(left, anatomy, reads="source")
-    _bottom(right, anatomy, reads="target, shifted right")
-    _stack(left, anatomy.encoder)
-    _stack(right, anatomy.decoder)
-    _crossing(left, right)
-    _top(right, anatomy)
-    _ties(right, tie=anatomy.tie)
-    height = max(right.y + 84, left.y + 270)
-    size = f"{anatomy.parameters:,} parameters"
-    what = f"d_model {anatomy.d_model} · dropout {anatomy.dropout:g} · {size}"
-    drawn = [
-        *(*left.back, *right.back, *left.front, *right.front),
-        text(24, height - 42, title, "title"),
-        text(24, height - 66, what, "soft start"),
-        *_shares(anatomy, top=height - 102),
-    ]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="model" role="img" '
-        f'viewBox="0 {-height:g} {WIDTH} {height + 20:g}" width="{WIDTH}" '
-        f'style="max-width:100%;height:auto" aria-label="{escape(title)}: {escape(what)}">\n'
-        f"<title>{escape(title)}</title>\n"
-        f"<style>{_style(ink)}</style>\n"
-        f'<rect class="page" x="0" y="{-height:g}" width="{WIDTH}" height="{height + 20:g}"/>\n'
-        + "\n".join(drawn)
-        + "\n</svg>\n"
-    )
-
-
-def _bottom(tower: Tower, anatomy: Anatomy, *, reads: str) -> None:
-    """From the ids to the first layer: embedding, positions, and their sum."""
-    tower.front.append(text(tower.middle, tower.y + 6, reads, "name"))
-    tower.y += 26
-    tower.wire(20)
-    tower.box("embedding", _lines(anatomy.embedding))
-    tower.wire(26)
-    radius, side = 11, tower.outer
-    tower.y += radius
-    x, y = tower.middle, tower.y
-    wave = x + side * 82
-    tower.front += [
-        f'<circle class="sum" cx="{x}" cy="{-y:g}" r="{radius}"/>',
-        path([(x - 6, y), (x + 6, y)]),
-        path([(x, y - 6), (x, y + 6)]),
-    ]
-    tower.arrow((wave, y), (x + side * radius, y))
-    tower.front += [
-        f'<circle class="sum" cx="{wave}" cy="{-y:g}" r="16"/>',
-        f'<path class="wire" d="M{wave - 10} {-y:g} q5 -11 10 0 t10 0"/>',
-    ]
-    labels = [anatomy.positions.name, anatomy.positions.shape]
-    if anatomy.positions.parameters:
-        labels.append(_count(anatomy.positions))
-    for number, line in enumerate(labels):
-        baseline = y + 8.5 * (len(labels) - 2) + 4 - 17 * number
-        look = f"soft {tower.anchor}" if number else tower.anchor
-        tower.front.append(text(wave + side * 24, baseline, line, look))
-    tower.y += radius
-
-
-def _stack(tower: Tower, stack: Stack) -> None:
-    """The layers of a side in one frame."""
-    tower.wire(20, head=False)
-    begin = tower.y
-    tower.wire(8, head=False)
-    for sub in stack.sublayers:
-        _sublayer(tower, sub)
-    tower.wire(14, head=False)
-    x = tower.middle - BOX / 2 - _PADDING
-    tower.back.insert(
-        0,
-        f'<rect class="stack" x="{x:g}" y="{-tower.y:g}" width="{BOX + 2 * _PADDING}" '
-        f'height="{tower.y - begin:g}" rx="16"/>',
-    )
-    margin, look = tower.middle + tower.outer * (BOX / 2 + _PADDING + 14), tower.anchor
-    middle = (begin + tower.y) / 2
-    which = f"layers 1–{stack.layers}" if stack.layers > 1 else "layer 1"
-    tower.front += [
-        text(margin, middle, f"{stack.layers} ×", f"times {look}"),
-        text(margin, middle - 22, which, f"soft {look}"),
-        text(margin, middle - 40, f"{stack.parameters:,}", f"soft {look}"),
-    ]
-    if stack.norm:
-        tower.wire(18)
-        tower.box("norm", ["Norm"], aside=f"{stack.norm.parameters:,}")
-
-
-def _sublayer(tower: Tower, sub: SubLayer) -> None:
-    """A part, its normalisation before or behind it, and the way around both."""
-    tower.wire(12, head=False)
-    branch = tower.y
-    if sub.pre:
-        tower.wire(12)
-        tower.box("norm", ["Norm"], aside=f"{sub.norm.parameters:,}")
-    _feet(tower, sub)
-    begin = tower.y
-    tower.box(sub.part.kind, _lines(sub.part))
-    if sub.from_encoder:
-        tower.crossings.append((begin + tower.y) / 2)
-    tower.wire(16)
-    if sub.pre:
-        tower.box("norm", ["Add"])
-    else:
-        tower.box("norm", ["Add & Norm"], aside=f"{sub.norm.parameters:,}")
-    around = tower.middle + tower.outer * (BOX / 2 + _AROUND)
-    edge, end = tower.middle + tower.outer * BOX / 2, tower.y - (13 + LINE) / 2
-    tower.arrow((tower.middle, branch), (around, branch), (around, end), (edge, end))
-
-
-def _feet(tower: Tower, sub: SubLayer) -> None:
-    """The arrows into a part: one, or queries, keys and values from one place."""
-    if sub.part.kind != "attention" or sub.from_encoder:
-        tower.wire(20)
-        return
-    spread, rise = BOX / 3.4, 26
-    x, y = tower.middle, tower.y
-    for end in (x - spread, x, x + spread):
-        tower.arrow((x, y + 8 if end != x else y), (end, y + 8), (end, y + rise))
-    tower.y += rise
-
-
-def _crossing(left: Tower, right: Tower) -> None:
-    """The encoder's output, up and over, and as keys and values into the decoder's layers."""
-    edge = right.middle - BOX / 2
-    left.wire(24, head=False)
-    heights = [left.y, *right.crossings]
-    left.back.append(path([(left.middle, left.y), (TRUNK, left.y)]))
-    left.back.append(path([(TRUNK, min(heights)), (TRUNK, max(heights))]))
-    for y in right.crossings:
-        right.arrow((TRUNK, y), (edge, y))
-        right.front.append(text(edge - 14, y + 8, "K, V", "soft end"))
-
-
-def _top(tower: Tower, anatomy: Anatomy) -> None:
-    """From the last layer to the probabilities."""
-    tower.wire(24)
-    begin = tower.y
-    lines = _lines(anatomy.linear)
-    tower.box("linear", lines if anatomy.linear.parameters else lines[:-1])
-    tower.crossings.append((begin + tower.y) / 2)  # where the tie ends
-    tower.wire(18)
-    tower.box("softmax", ["Softmax"])
-    tower.wire(18)
-    tower.front.append(text(tower.middle, tower.y + 4, "probabilities of the next piece", "name"))
-    tower.y += 22
-
-
-def _ties(right: Tower, *, tie: str) -> None:
-    """What shows which of the two embeddings and the linear map are one matrix."""
-    low, high = 46 + (13 + 3 * LINE) / 2, right.crossings[-1]
-    left_edge, right_edge, outer = LEFT + BOX / 2, RIGHT - BOX / 2, RIGHT + BOX / 2
-    if tie in ("all", "input"):
-        right.back.append(path([(left_edge, low), (right_edge, low)], look="tie"))
-        middle = (left_edge + right_edge) / 2
-        right.front.append(text(middle, low + 8, "one matrix", "soft tied"))
-    if tie in ("all", "decoder"):
-        corners = [(outer, low), (TIE, low), (TIE, high), (outer, high)]
-        right.back.append(path(corners, look="tie"))
-        right.front.append(text(TIE - 8, high + 8, "one matrix", "soft tied end"))
-
-
-def _shares(anatomy: Anatomy, *, top: Number) -> list[str]:
-    """Where the parameters are, as bars below the title."""
     counts = Counter[str]()
     for _, part, times in anatomy.parts():
         kind = "embedding" if part.kind in ("positions", "linear") else part.kind
         counts[kind] += times * part.parameters
-    most, drawn = max(counts.values()), list[str]()
-    for number, (kind, name) in enumerate(_NAMES.items()):
-        count = counts[kind]
-        y, long = top - 24 * number, 150 * count / most
-        share = f"{100 * count / anatomy.parameters:.1f} %"
-        drawn += [
-            text(24, y - 12, name, "soft start"),
-            f'<rect class="{kind}" x="124" y="{-y:g}" width="{max(long, 2):.1f}" height="16" '
-            f'rx="3"/>',
-            text(124 + long + 8, y - 12, f"{count:,}", "soft start", aside=share),
-        ]
-    return drawn
+    return open_template(Path(__file__).with_suffix(".svg")).render(
+        anatomy=anatomy,
+        title=title,
+        style=_style(ink),
+        lines_of=_lines,
+        shares=[(kind, name, counts[kind]) for kind, name in _SHARES.items()],
+    )
 
 
 def _lines(part: Part) -> list[str]:
     """What a box says: name, shape in as many lines as it needs, parameters."""
     shape: list[str] = []
     for piece in part.shape.split(" · "):
-        if shape and text_width(f"{shape[-1]} · {piece}") < BOX - 16:
+        if shape and text_width(f"{shape[-1]} · {piece}") < _BOX_TEXT:
             shape[-1] += f" · {piece}"
         else:
             shape.append(piece)
-    return [part.name, *filter(None, shape), _count(part)]
-
-
-def _count(part: Part) -> str:
-    return f"{part.parameters:,} parameters"
+    return [part.name, *filter(None, shape), f"{part.parameters:,} parameters"]
 
 
 ENDINGS = (".svg", ".html", ".md")

@@ -1,4 +1,4 @@
-"""Text from Jinja templates: HTML, whose values are escaped, and Markdown, whose are not."""
+"""Text from Jinja templates: HTML and SVG, whose values are escaped, and Markdown, whose are not."""
 
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,7 @@ def open_template(file: Path) -> Template:
     """Load a template; a missing variable is an error, and `{{ value | fmt(".2f") }}` formats.
 
     Args:
-        file: the template; values are escaped in one that ends in .html.
+        file: the template; values are escaped in one that ends in .html or .svg.
     """
     return _environment(file.parent).get_template(file.name)
 
@@ -23,7 +23,7 @@ def _environment(folder: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=select_autoescape(["html"], default=False),
+        autoescape=select_autoescape(["html", "svg"], default=False),
     )
     environment.filters["fmt"] = format
     return environment
