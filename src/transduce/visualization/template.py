@@ -1,4 +1,4 @@
-"""Text from Jinja templates: HTML and SVG, whose values are escaped, and Markdown, whose are not."""
+"""Text from Jinja templates: values are escaped in HTML and SVG, and not in Markdown."""
 
 from functools import cache
 from pathlib import Path
