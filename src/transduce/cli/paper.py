@@ -146,6 +146,9 @@ def table3(
     quick: Annotated[
         bool, Option("--quick", help="Smoke test: base and D1 for 4 updates; scores are poor.")
     ] = False,
+    finished: Annotated[
+        bool, Option("--finished", help="Report rows finished with every seed, without training.")
+    ] = False,
     out: OutputFolder = Path("runs/paper/table3"),
 ) -> None:
     """Train scaled-down variants of Table 3's models, and compare their ranking with the paper's.
@@ -190,6 +193,7 @@ def table3(
             seeds=drawn,
             settings=shared,
             threads=threads,
+            train_rows=not finished,
             on_event=on_event,
         )
     result = report(outcomes, references=references(out, lines=shared.lines), settings=shared)

@@ -156,6 +156,7 @@ def measure(
     seeds: Sequence[int],
     settings: Settings,
     threads: int = 0,
+    train_rows: bool = True,
     on_event: EventHandler,
 ) -> list[Outcome]:
     """Train unfinished rows and return the outcomes of the requested ones.
@@ -167,6 +168,8 @@ def measure(
         seeds: random seeds; every row is trained with each.
         settings: shared by all rows.
         threads: intra-op threads; 0 for torch's default.
+        train_rows: if False nothing is trained, and only rows finished with every seed are
+            returned.
         on_event: called with each event of the run.
 
     Returns:
@@ -186,6 +189,8 @@ def measure(
         for row in map(table3.find, rows)
         for seed in seeds
     ]
+    if not train_rows:
+        return [_read(job.result) for job in _finished(jobs, out=out)]
     with exclusive_lock(out):
         _keep_settings(out, settings)
         prepared = _prepared(jobs[0].recipe, out / "corpus", on_event=on_event)
@@ -204,6 +209,16 @@ def measure(
                     stream.write(json.dumps(asdict(outcome), ensure_ascii=False).encode())
                 clock.end(job, outcome)
     return [_read(job.result) for job in jobs]
+
+
+def _finished(jobs: Sequence[Job], *, out: Path) -> list[Job]:
+    """The jobs of rows that are finished with every seed, also while others are being trained."""
+    open_rows = {job.row.name for job in jobs if not job.finished}
+    if not (finished := [job for job in jobs if job.row.name not in open_rows]):
+        raise ValueError(
+            f"{out} has no row that is finished with every seed: train by leaving out --finished"
+        )
+    return finished
 
 
 def named_rows(text: str, *, width_divisor: int = 4) -> tuple[str, ...]:

@@ -90,6 +90,35 @@ def test_the_page_of_one_seed_has_no_arrow_and_says_why(one_seed: Table3Report):
     assert "against the paper" not in text
 
 
+def test_the_page_says_in_words_which_claims_hold(found: Table3Report):
+    """C1 is worse, C5 better as printed; D1 is better, which the paper denies; A1 is unclear."""
+    text = page(record_of(found))
+
+    holds, contradicted, unclear = (
+        next(line for line in text.splitlines() if line.startswith(start))
+        for start in ("- Holds:", "- Does not hold:", "- Cannot be told with 3 seeds")
+    )
+    assert "C1 (N 2) has worse perplexity" in holds
+    assert "C5 (d_model 1024, d_k = d_v = 128) has better BLEU" in holds
+    assert "D1 (P_drop 0) has worse perplexity; D1 (P_drop 0) has worse BLEU" in contradicted
+    assert "A1 (h 1, d_k = d_v = 512) has worse perplexity" in unclear
+
+
+def test_label_smoothing_is_shown_with_the_papers_claim():
+    rows = (("base", 2.0, 18), ("D3", 1.9, 12))
+    report_of = reported(
+        [
+            outcome(row, nats=nats + 0.01 * seed, right=right + seed, seed=seed)
+            for row, nats, right in rows
+            for seed in (1, 2, 3)
+        ]
+    )
+
+    text = page(record_of(report_of))
+
+    assert "- Label smoothing, D3 (ε_ls 0). The paper: without label smoothing perplexity" in text
+
+
 def test_a_difference_has_to_outweigh_the_number_of_rows():
     """p is 0.03 for each: enough for one row, not for four (Holm)."""
     assert holm({"C1": 0.03}) == ["C1"]

@@ -129,6 +129,25 @@ def test_a_finished_row_is_not_trained_again(measured: Told):
     assert measured.outcomes[0] == before
 
 
+def test_finished_rows_are_reported_without_training(measured: Told):
+    def outcomes(*rows: str) -> list[Outcome]:
+        return measure(
+            measured.corpus,
+            measured.out,
+            rows=rows,
+            seeds=[1, 2],
+            settings=SETTINGS,
+            train_rows=False,
+            on_event=lambda event: pytest.fail(f"something was done: {event}"),
+        )
+
+    assert [(one.row, one.seed) for one in outcomes("base", "A2", "D1")] == [
+        *(("base", 1), ("base", 2), ("D1", 1), ("D1", 2))
+    ]
+    with pytest.raises(ValueError, match="no row that is finished with every seed"):
+        outcomes("A2")
+
+
 def test_more_updates_go_on_where_fewer_ended(measured: Told, tmp_path: Path):
     corpus, twice, once = measured.corpus, tmp_path / "twice", tmp_path / "once"
     more = replace(SETTINGS, updates=6)
