@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from transduce.cli.app import Device, Ensemble, ModelFolder, Threads, Workers, app, print_stderr
+from transduce.cli.translate_cluster import translate_on_cluster
 from transduce.cli.translate_documents import (
     LINES,
     WarningLog,
@@ -179,6 +180,20 @@ def translate(
         typer.Option(help="Batch size in pieces, beam and padding included [default: 8192]."),
     ] = None,
     device: Device = "cpu",
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="local|ray[:ADDRESS]|slurm",
+            help="Translate a folder or glob pattern of files into the folder OUTPUT, in shards, "
+            "by workers of Ray or Slurm; repeat the command to resume.",
+        ),
+    ] = None,
+    field: Annotated[
+        str, typer.Option(help="Field of JSONL, or column of Parquet, with the text (--cluster).")
+    ] = "text",
+    shard_lines: Annotated[
+        int, typer.Option(help="Lines that a killed worker has to repeat at most (--cluster).")
+    ] = 8192,
 ) -> None:
     """Translate text line by line, or a document.
 
@@ -197,6 +212,7 @@ def translate(
       transduce translate runs/mine --glossary terms.tsv < in.txt
       transduce translate runs/mine --sample --top-k 10 --beam 8 --nbest 8 < in.txt
       transduce translate runs/a --with runs/b --with runs/c < in.txt
+      transduce translate runs/mine -i 'corpus/*.txt.gz' -o translated --cluster local
     """
     given = dict(locals())
     text = _checked_text(text, input)
@@ -207,6 +223,9 @@ def translate(
         raise ValueError(
             "--temperature, --top-k, --top-p and --seed are for sampling: add --sample"
         )
+    if cluster is not None:
+        translate_on_cluster(given)
+        return
     form = chosen_format(form, input, output)
     if form != LINES:
         per_line = {"nbest": nbest, "json": as_json, "confidence": confidence, "align": align}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from transduce.io.atomic_folder import atomic_file, naming
 
@@ -46,17 +46,37 @@ def open_compressed(file: Path, mode: Literal["rb", "wb"] = "rb") -> io.Buffered
     if mode == "rb" and not compression and file.is_file():  # a named pipe can be opened once only
         with naming(file), file.open("rb") as stream:
             first = stream.read(max(map(len, _MAGIC)))
-        compression = next((end for magic, end in _MAGIC.items() if first.startswith(magic)), "")
-    if compression == ".gz":
+        ends = (end for magic, end in _MAGIC.items() if first.startswith(magic))
+        compression = cast(Compression, next(ends, ""))
+    if not compression:
+        return file.open("rb") if mode == "rb" else file.open("wb")
+    return compressed_stream(file, compression, mode=mode)
+
+
+def compressed_stream(
+    file: Any, compression: Compression, *, mode: Literal["rb", "wb"] = "rb"
+) -> io.BufferedIOBase:
+    """(De)compress a file, or a stream that the caller closes. Equal content gives equal bytes.
+
+    Args:
+        file: a path, or a binary stream of the same mode.
+        compression: its format, not "".
+        mode: whether to read or to write.
+
+    Raises:
+        ValueError: if there is no module for the format.
+        OSError: if the file cannot be opened.
+    """
+    if compression == ".gz" and isinstance(file, Path):
         return gzip.GzipFile(file, mode, mtime=0)
+    if compression == ".gz":
+        return gzip.GzipFile("", mode, fileobj=file, mtime=0)
     if compression == ".xz":
         return lzma.LZMAFile(file, mode)
-    if compression == ".zst":
-        module = next(filter(_importable, _ZSTD), None)
-        if module is None:
-            raise ValueError(f"{file} is compressed with Zstandard: pip install backports.zstd")
-        return import_module(module).ZstdFile(file, mode)
-    return file.open("rb") if mode == "rb" else file.open("wb")
+    module = next(filter(_importable, _ZSTD), None)
+    if module is None:
+        raise ValueError(f"{file} is compressed with Zstandard: pip install backports.zstd")
+    return import_module(module).ZstdFile(file, mode)
 
 
 def damage_errors() -> tuple[type[Exception], ...]:

@@ -1,0 +1,82 @@
+"""`transduce translate --cluster`: a corpus of any size, on one or more machines."""
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transduce.cli.app import hint_to_repeat, print_stderr
+
+_KEYWORDS = {
+    "beam": "num_beams",
+    "alpha": "length_penalty",
+    "no_repeat": "no_repeat_ngram_size",
+    "min_length": "min_new_tokens",
+    "max_length": "max_new_tokens",
+    "sample": "do_sample",
+    **{name: name for name in ("temperature", "top_k", "top_p", "seed", "prefix", "mbr")},
+}
+"""Options and the keywords of `Translator.translate` for them."""
+
+_PER_LINE = ("text", "form", "memory", "nbest", "as_json", "confidence", "align")
+
+
+def translate_on_cluster(given: Mapping[str, Any]) -> None:
+    """Translate the files of a folder or a pattern.
+
+    Args:
+        given: the options of `transduce translate`, by name.
+
+    Raises:
+        ValueError: if input or output is missing, or an option is for single files.
+    """
+    for name in _PER_LINE:
+        if given[name]:
+            option = {"form": "--format", "as_json": "--json", "text": "TEXT"}.get(
+                name, f"--{name}"
+            )
+            raise ValueError(f"--cluster writes one translation per line: leave out {option}")
+    if given["input"] is None or given["output"] is None:
+        raise ValueError(
+            "--cluster needs --input, a folder or a pattern, and --output, the folder to write"
+        )
+    from transduce.cli.progress import event_printer
+    from transduce.cluster.engines import ClusterConfig
+    from transduce.cluster.translate import translate_corpus
+    from transduce.inference.glossary import read_glossary
+
+    glossary, options = given["glossary"], {new: given[old] for old, new in _KEYWORDS.items()}
+    if given["batch_tokens"] is not None:
+        options["batch_tokens"] = given["batch_tokens"]
+    loading = {name: given[name] for name in ("engine", "compute_type", "shortlist", "device")}
+    config = ClusterConfig(
+        engine=given["cluster"],
+        workers=given["workers"],
+        threads=given["threads"] or 1,
+        gpus=int(given["device"] != "cpu"),
+        shard_rows=given["shard_lines"],
+        field=given["field"],
+    )
+    with event_printer(sys.stderr) as on_event, hint_to_repeat():
+        result = translate_corpus(
+            given["model"],
+            _address(given["input"]),
+            _address(given["output"]),
+            config=config,
+            loading={**loading, "ensemble": given["also"] or ()},
+            on_event=on_event,
+            glossary=read_glossary(glossary) if glossary else (),
+            protect=tuple(given["protect"] or ()),
+            retry_loops=not given["as_is"],
+            **options,
+        )
+    print_stderr(
+        f"{result.rows:,} lines in {len(result.files):,} files of {given['output']}, "
+        f"{result.translated:,} of them translated now"
+    )
+
+
+def _address(path: Path) -> str:
+    """Restore the slashes of an address, such as s3://bucket, of which a path keeps one."""
+    return re.sub(r"^(\w{2,}):/+", r"\1://", str(path))

@@ -1,0 +1,1 @@
+"""Translation of a large corpus by workers on several machines, in shards, restartable."""

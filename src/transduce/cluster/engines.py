@@ -1,0 +1,167 @@
+"""The engines that run workers: Ray on this machine or on a cluster, and job arrays of Slurm.
+
+Both restart a worker that is killed; docs/decisions.md says why these two.
+"""
+
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from getpass import getuser
+from pathlib import Path
+from typing import Any
+
+from transduce.cluster.formats import Shard, optional_module, resolve
+from transduce.cluster.worker import Job, ShardRecord, ShardWorker, finished_shards
+
+_RETRIES = 5  # per shard, of a worker that was killed while it worked on it
+_POLL = 5.0  # seconds between two looks at what Slurm's workers have finished
+_DAY = 24 * 60  # minutes; SBATCH_TIMELIMIT sets another limit
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterConfig:
+    """Where shards are translated. Nothing of it changes the translations.
+
+    Raises:
+        ValueError: if a value is out of range or names no engine.
+    """
+
+    engine: str = "local"
+    """"local": Ray on this machine; "ray" or "ray:ADDRESS": a running Ray cluster; "slurm"."""
+
+    workers: int | None = None
+    """Workers, each with a translator. None: all cores or GPUs; Slurm needs a number."""
+
+    threads: int = 1
+    """Cores per worker."""
+
+    gpus: int = 0
+    """GPUs per worker."""
+
+    shard_rows: int = 8192
+    """Rows that are translated and written together: what a killed worker has to repeat."""
+
+    field: str = "text"
+    """Field of JSONL, or column of tables, that holds the text."""
+
+    def __post_init__(self) -> None:
+        if self.engine.partition(":")[0] not in ("local", "ray", "slurm"):
+            raise ValueError(f"--cluster must be local, ray[:ADDRESS] or slurm, not {self.engine}")
+        for name in ("workers", "threads", "shard_rows"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                option = name.replace("_", "-")
+                raise ValueError(f"--{option} must be at least 1, not {value}")
+        if self.engine == "slurm" and self.workers is None:
+            raise ValueError("--cluster slurm needs --workers: the tasks of the job array")
+
+
+def run_shards(job: Job, shards: Sequence[Shard], config: ClusterConfig) -> Iterator[ShardRecord]:
+    """Translate shards, and yield a record of each as it is finished.
+
+    Raises:
+        ValueError: if the engine is not installed or reached, or a shard fails repeatedly.
+    """
+    if config.engine == "slurm":
+        return _run_on_slurm(job, shards, config)
+    return _run_on_ray(job, shards, config)
+
+
+def _run_on_ray(job: Job, shards: Sequence[Shard], config: ClusterConfig) -> Generator[ShardRecord]:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray = optional_module("ray")
+    owner = not ray.is_initialized()
+    if owner:
+        _connect(ray, config)
+    try:
+        actor = ray.remote(
+            num_cpus=config.threads,
+            num_gpus=config.gpus,
+            max_restarts=-1,
+            max_task_retries=_RETRIES,
+        )(ShardWorker)
+        workers = min(config.workers or _fitting_workers(ray, config), len(shards))
+        pool = optional_module("ray.util").ActorPool([actor.remote(job) for _ in range(workers)])
+        yield from pool.map_unordered(lambda worker, shard: worker.run.remote(shard), shards)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except ray.exceptions.RayActorError as error:
+        raise ValueError(
+            f"a worker was lost {_RETRIES + 1} times at one shard, perhaps for lack of memory "
+            "(lower --batch-tokens or --workers), or cannot start (all nodes need transduce): "
+            + str(error).strip().rpartition("\n")[2]
+        ) from error
+    finally:
+        if owner:
+            ray.shutdown()
+
+
+def _connect(ray: Any, config: ClusterConfig) -> None:
+    """Start Ray here, or join a cluster."""
+    kind, _, address = config.engine.partition(":")
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    if kind == "local":
+        cores = config.workers * config.threads if config.workers else None
+        ray.init("local", num_cpus=cores, include_dashboard=False, **quiet)
+        return
+    try:
+        host, _, port = address.rpartition(":")
+        if host and "/" not in host:  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), timeout=10).close()
+        ray.init(address or "auto", **quiet)
+    except (OSError, RuntimeError, ValueError) as error:
+        message = str(error).partition("\n")[0]
+        raise ValueError(f"--cluster {config.engine}: no Ray cluster there ({message})") from None
+
+
+def _fitting_workers(ray: Any, config: ClusterConfig) -> int:
+    resources = ray.cluster_resources()
+    if config.gpus:
+        return max(1, int(resources.get("GPU", 0)) // config.gpus)
+    return max(1, int(resources.get("CPU", 1)) // config.threads)
+
+
+def _run_on_slurm(
+    job: Job, shards: Sequence[Shard], config: ClusterConfig
+) -> Generator[ShardRecord]:
+    """Submit a job array, each task of which translates every n-th shard."""
+    submitit = optional_module("submitit")
+    if shutil.which("sbatch") is None:
+        raise ValueError("--cluster slurm: there is no sbatch on this machine, log in to one of it")
+    output = resolve(job.output)
+    if not isinstance(output, Path):
+        raise ValueError("--cluster slurm needs --output in a folder that all nodes share")
+    name = f"transduce-{hashlib.sha256(job.output.encode()).hexdigest()[:12]}"
+    with suppress(OSError):  # tasks of a killed driver would repeat the work of the new ones
+        subprocess.run(["scancel", "--user", getuser(), "--name", name], check=False)
+    logs = output / "_transduce" / "slurm"
+    executor = submitit.AutoExecutor(folder=logs, cluster="slurm")
+    executor.update_parameters(
+        name=name,
+        timeout_min=_DAY,
+        cpus_per_task=config.threads,
+        gpus_per_node=config.gpus,
+        slurm_setup=[f"export OMP_NUM_THREADS={config.threads}"],
+    )
+    missing = {shard.number: shard for shard in shards}
+    while missing:
+        before, workers = len(missing), min(config.workers or 1, len(missing))
+        parts = [list(missing.values())[index::workers] for index in range(workers)]
+        tasks = executor.map_array(ShardWorker(job).run_all, parts)
+        running = True
+        while running and missing:
+            running = not all(task.done() for task in tasks)
+            for record in finished_shards(output, missing):
+                del missing[record.number]
+                yield record
+            time.sleep(_POLL if running and missing else 0)
+        if len(missing) == before:
+            errors = [str(error) for task in tasks if (error := task.exception())]
+            reason = errors[0].strip().rpartition("\n")[2] if errors else "no output"
+            raise ValueError(f"no task of Slurm finished a shard: {reason}; its logs are in {logs}")

@@ -1,0 +1,65 @@
+"""A Ray cluster of two cores, and a corpus processed by a stub."""
+
+import os
+import random
+import sys
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from pathlib import Path
+
+import cloudpickle
+import pytest
+import ray
+from tests.cluster.stub import load_stub
+
+from transduce.cluster.engines import ClusterConfig
+from transduce.cluster.translate import ClusterResult, process_corpus
+
+LINES = [
+    "" if number % 13 == 0 else f"line {number} \u2028 é {random.Random(number).random()}"
+    for number in range(1, 101)
+]
+
+for pickler in (cloudpickle, ray.cloudpickle):  # workers cannot import the tests
+    pickler.register_pickle_by_value(sys.modules[load_stub.__module__])
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Generator[None]:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+Run = Callable[..., ClusterResult]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Process a corpus into tmp_path/out, ten rows a shard."""
+
+    def run(
+        source: Path | str,
+        *,
+        settings: Mapping[str, str] | None = None,
+        engine: str = "local",
+        workers: int | None = None,
+        field: str = "text",
+        **stub: object,
+    ) -> ClusterResult:
+        return process_corpus(
+            partial(load_stub, tmp_path / "attempts", **stub),  # type: ignore[arg-type]
+            str(source),
+            str(tmp_path / "out"),
+            settings=settings or {},
+            config=ClusterConfig(engine=engine, workers=workers, shard_rows=10, field=field),
+            on_event=lambda event: None,
+        )
+
+    return run
+
+
+def attempts(tmp_path: Path) -> list[int]:
+    """First lines of the shards that workers began, with repetitions."""
+    return sorted(map(int, (tmp_path / "attempts").read_text().split()))

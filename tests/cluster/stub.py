@@ -1,0 +1,42 @@
+"""What workers load in place of a translator; run as a program, a driver that is to be killed."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from transduce.cluster.engines import ClusterConfig
+from transduce.cluster.translate import process_corpus
+
+
+def load_stub(
+    attempts: Path, die_at: tuple[int, ...] = (), slow: float = 0.0
+) -> Callable[[list[str], int], list[str]]:
+    """Load an upper-caser that notes each call, and kills its process once at certain lines."""
+
+    def translate(texts: list[str], first_line: int) -> list[str]:
+        with attempts.open("a") as file:
+            file.write(f"{first_line}\n")
+        time.sleep(slow)
+        death = attempts.with_name(f"died-{first_line}")
+        if first_line in die_at and not death.exists():
+            death.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [text.upper() for text in texts]
+
+    return translate
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    process_corpus(
+        partial(load_stub, folder / "attempts", slow=0.5),
+        str(folder / "in.txt"),
+        str(folder / "out"),
+        settings={},
+        config=ClusterConfig(workers=2, shard_rows=10),
+        on_event=print,
+    )
