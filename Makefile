@@ -4,6 +4,7 @@
 # make test-interop load exports in the programs they are for: Transformers, Argos Translate (large)
 # make test-clients run the server's clients: LibreTranslate, DeepL, Schemathesis, Chromium
 #                   (TRANSDUCE_BROWSER=required fails instead of skipping when Chromium is missing)
+# make test-cluster translate on a local cluster of Ray, with workers and drivers killed (installs Ray)
 # make test-wheel   install the built wheel into an empty environment elsewhere (downloads torch again);
 #                   TRANSDUCE_MULTI30K=FOLDER uses that corpus instead of a generated one
 # make faults       kill a training run at fifty points, resume it, compare the bytes (minutes)
@@ -28,7 +29,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-interop test-clients test-wheel faults mutations docs records check fix clean
+.PHONY: help demo test test-long test-interop test-clients test-cluster test-wheel faults mutations docs records check fix clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -37,7 +38,7 @@ demo: $(VENV)/.core
 	$(BIN)/transduce demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest --durations=10 --durations-min=1 --ignore=tests/docs
+	$(BIN)/python -m pytest --durations=10 --durations-min=1 --ignore=tests/docs --ignore=tests/cluster
 
 test-long: $(VENV)/.test
 	$(BIN)/python -m pytest --durations=10 -m slow
@@ -47,6 +48,9 @@ test-interop: $(VENV)/.interop
 
 test-clients: $(VENV)/.clients
 	$(BIN)/python -m pytest --durations=5 tests/clients
+
+test-cluster: $(VENV)/.cluster
+	$(BIN)/python -m pytest --durations=5 tests/cluster
 
 test-wheel: $(VENV)/.test
 	TRANSDUCE_WHEEL=alone PIP_OPTIONS="$(PIP_OPTIONS)" $(BIN)/python -m pytest -m slow tests/journey/test_wheel.py
@@ -98,6 +102,10 @@ $(VENV)/.interop: $(VENV)/.test
 
 $(VENV)/.clients: $(VENV)/.test
 	@$(INSTALL) --quiet -e ".[test-clients]"
+	@touch $@
+
+$(VENV)/.cluster: $(VENV)/.test
+	@$(INSTALL) --quiet -e ".[cluster,test-cluster]"
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.test

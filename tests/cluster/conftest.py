@@ -5,27 +5,38 @@ import random
 import sys
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
-import cloudpickle
 import pytest
-import ray
 from tests.cluster.stub import load_stub
 
 from transduce.cluster.engines import ClusterConfig
 from transduce.cluster.translate import ClusterResult, process_corpus
+
+if find_spec("ray") is None:  # only `make test-cluster` installs it
+    collect_ignore_glob = ["test_*.py"]
 
 LINES = [
     "" if number % 13 == 0 else f"line {number} \u2028 é {random.Random(number).random()}"
     for number in range(1, 101)
 ]
 
-for pickler in (cloudpickle, ray.cloudpickle):  # workers cannot import the tests
-    pickler.register_pickle_by_value(sys.modules[load_stub.__module__])
+
+@pytest.fixture(scope="session")
+def by_value() -> None:
+    """Pickle the stub with its code: workers cannot import the tests."""
+    import cloudpickle
+    import ray
+
+    for pickler in (cloudpickle, ray.cloudpickle):
+        pickler.register_pickle_by_value(sys.modules[load_stub.__module__])
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Generator[None]:
+    import ray
+
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
@@ -36,7 +47,7 @@ Run = Callable[..., ClusterResult]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path, by_value: None) -> Run:
     """Process a corpus into tmp_path/out, ten rows a shard."""
 
     def run(

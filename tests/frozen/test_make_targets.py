@@ -17,9 +17,14 @@ MODULES = {
     "deep-translator": "deep_translator",
 }
 """Distributions whose module has another name (else "-" becomes "_")."""
-OWN_TARGET = {"interop": "test-interop", "clients": "test-clients", "docs": "docs"}
+OWN_TARGET = {
+    "interop": "test-interop",
+    "clients": "test-clients",
+    "cluster": "test-cluster",
+    "docs": "docs",
+}
 """Folders of tests that only their own target must install everything for."""
-TARGETS = ("test", "test-long", "test-interop", "test-clients", "docs")
+TARGETS = ("test", "test-long", "test-interop", "test-clients", "test-cluster", "docs")
 
 
 def optional_modules() -> dict[str, set[str]]:

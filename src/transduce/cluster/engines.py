@@ -56,8 +56,7 @@ class ClusterConfig:
         for name in ("workers", "threads", "shard_rows"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                option = name.replace("_", "-")
-                raise ValueError(f"--{option} must be at least 1, not {value}")
+                raise ValueError(f"{name} must be at least 1, not {value}")
         if self.engine == "slurm" and self.workers is None:
             raise ValueError("--cluster slurm needs --workers: the tasks of the job array")
 

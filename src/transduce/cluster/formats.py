@@ -121,15 +121,15 @@ def find_inputs(pattern: str) -> list[tuple[str, str]]:
     path = resolve(pattern)
     root = path
     if path.is_dir():
-        found = {str(file.relative_to(root)): file for file in path.rglob("*") if file.is_file()}
-        states = [name for name in found if PurePosixPath(name).name == _STATE]
-        names = [name for name in sorted(found) if _is_data(name)]
+        listed = {str(file.relative_to(root)): file for file in path.rglob("*") if file.is_file()}
+        states = [name for name in listed if PurePosixPath(name).name == _STATE]
+        names = [name for name in sorted(listed) if _is_data(name)]
         for state in states:  # other Arrow files in its folder are caches
             folder = posixpath.dirname(state)
-            listed = json.loads(found[state].read_bytes()).get("_data_files", ())
-            current = {posixpath.join(folder, file["filename"]) for file in listed}
-            names = [name for name in names if posixpath.dirname(name) != folder or name in current]
-        inputs = [(str(found[name]), name) for name in names]
+            current = json.loads(listed[state].read_bytes()).get("_data_files", ())
+            own = {posixpath.join(folder, file["filename"]) for file in current}
+            names = [name for name in names if posixpath.dirname(name) != folder or name in own]
+        inputs = [(str(listed[name]), name) for name in names]
     else:
         files = sorted(file for file in path.fs.glob(path.path) if not path.fs.isdir(file))
         top = posixpath.commonpath([posixpath.dirname(file) for file in files] or [""])

@@ -1,0 +1,50 @@
+"""What `--cluster` refuses before it needs its extra, and without it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from tests.conftest import Transduce, refuses
+from tests.faults.damaging import tiny_bundle
+
+from transduce.cluster.engines import ClusterConfig
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    tiny_bundle().save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_without_the_extra_a_line_says_what_to_install(
+    model: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "upath", None)
+
+    refuses(
+        transduce("translate", model, "-i", "x", "-o", "y", "--cluster", "local"),
+        "--cluster needs upath, which is missing: pip install 'transduce[cluster]'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--cluster", "local", "-i", "x"), "--cluster needs --input, a folder or a pattern, and"),
+        (("--cluster", "local", "--json"), "one translation per line: leave out --json"),
+        (("--cluster", "spark", "-i", "x", "-o", "y"), "must be local, ray[:ADDRESS] or slurm"),
+        (("--cluster", "slurm", "-i", "x", "-o", "y"), "--cluster slurm needs --workers"),
+        (
+            ("--cluster", "ray", "-i", "x", "-o", "y", "--shard-lines", 0),
+            "shard_rows must be at least 1, not 0",
+        ),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    model: Path, transduce: Transduce, options: tuple[object, ...], message: str
+):
+    refuses(transduce("translate", model, *options), message)
+
+
+def test_the_default_is_this_machine():
+    assert ClusterConfig().engine == "local"
