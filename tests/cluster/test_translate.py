@@ -138,6 +138,7 @@ def test_an_unreachable_cluster_is_an_error(corpus: Path, run: Run, monkeypatch)
         run(corpus, engine="ray:127.0.0.1:9")
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # unreaped tasks
 def test_tasks_of_slurm_that_are_killed_are_submitted_again(
     tmp_path: Path, corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
@@ -26,7 +27,8 @@ from transduce.documents.registry import FORMAT_NAMES
 from transduce.io.atomic_folder import MANIFEST, sha256
 from transduce.io.machine import VERSION
 from transduce.io.resumable import LineOutput, resumable_output
-from transduce.io.streams import open_lines, open_output
+from transduce.io.streams import open_lines, open_output, split_compression
+from transduce.train.events import describe_duration
 
 if TYPE_CHECKING:
     from transduce.inference.engines.ct2_runtime import Plan
@@ -42,6 +44,7 @@ _PLACES = (
     "threads",
     "also",
 )  # options without effect on the output
+_LONG = 24 * 3600.0  # seconds of a translation that is worth several machines
 _CHUNK = 4096  # lines per call, so that output streams while a long input is read
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -61,6 +64,8 @@ class _OutputOptions(NamedTuple):
     """What determines the translations, besides the input."""
     memory: "Callable[[str, str], Match | None] | None" = None
     """Looks up a line and the one before it."""
+    input_bytes: int = 0
+    """Size of the input; 0 if it is unknown."""
 
 
 @app.command()
@@ -302,8 +307,11 @@ def translate(
         interactive = input is None and text is None and sys.stdin.isatty()
         settings = _output_settings(given, [model, *(also or ())], terms=terms)
         settings = {**settings, "memory": memory_state}
+        is_plain = input is not None and input.is_file() and not split_compression(input.name)[1]
         options = _OutputOptions(
-            *(output, align, nbest, as_json, confidence, interactive, settings), memory=look_up
+            *(output, align, nbest, as_json, confidence, interactive, settings),
+            memory=look_up,
+            input_bytes=input.stat().st_size if input is not None and is_plain else 0,
         )
         _translate_lines(translator, run, lines, terms=terms, options=options)
 
@@ -325,6 +333,7 @@ def _translate_lines(
     chunk_size = 1 if options.interactive else _CHUNK
     # The counter's line and a typed one would overwrite each other.
     counter = nullcontext(lambda lines: None) if options.interactive else line_counter(sys.stderr)
+    begun = time.monotonic()
     with _open_outputs(options, lines) as out, counter as count:
         print_stderr(translator.engine_description)
         if options.interactive:
@@ -353,6 +362,8 @@ def _translate_lines(
                 if options.align is not None:
                     out.write(f"{translator.alignment(translation)}\n", stream=1)
             out.commit(chunk)
+            if not done and options.input_bytes:
+                _report_long(chunk, options.input_bytes, seconds=time.monotonic() - begun)
             texts = ((translation.source, translation.text) for translation in translations)
             applied += glossary_report(texts, terms, first_line=done + 1)
             done += len(chunk)
@@ -361,6 +372,13 @@ def _translate_lines(
         print_stderr(f"translation memory: {taken:,} lines")
     if terms:
         print_stderr(applied.summary())
+
+
+def _report_long(chunk: Sequence[str], input_bytes: int, *, seconds: float) -> None:
+    """Name the way to several machines if an input takes very long at the rate of its beginning."""
+    left = seconds * input_bytes / max(1, sum(len(line.encode()) + 1 for line in chunk))
+    if left > _LONG:
+        print_stderr(f"about {describe_duration(left)} at this rate: --cluster uses more machines")
 
 
 def _prompted(lines: Iterator[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from transduce.cluster.formats import Shard, optional_module, resolve
-from transduce.cluster.worker import Job, ShardRecord, ShardWorker, finished_shards
+from transduce.cluster.worker import ShardRecord, ShardWorker, finished_shards
 
 _RETRIES = 5  # per shard, of a worker that was killed while it worked on it
 _POLL = 5.0  # seconds between two looks at what Slurm's workers have finished
@@ -61,18 +61,22 @@ class ClusterConfig:
             raise ValueError("--cluster slurm needs --workers: the tasks of the job array")
 
 
-def run_shards(job: Job, shards: Sequence[Shard], config: ClusterConfig) -> Iterator[ShardRecord]:
+def run_shards(
+    worker: ShardWorker, shards: Sequence[Shard], config: ClusterConfig
+) -> Iterator[ShardRecord]:
     """Translate shards, and yield a record of each as it is finished.
 
     Raises:
         ValueError: if the engine is not installed or reached, or a shard fails repeatedly.
     """
     if config.engine == "slurm":
-        return _run_on_slurm(job, shards, config)
-    return _run_on_ray(job, shards, config)
+        return _run_on_slurm(worker, shards, config)
+    return _run_on_ray(worker, shards, config)
 
 
-def _run_on_ray(job: Job, shards: Sequence[Shard], config: ClusterConfig) -> Generator[ShardRecord]:
+def _run_on_ray(
+    worker: ShardWorker, shards: Sequence[Shard], config: ClusterConfig
+) -> Generator[ShardRecord]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = optional_module("ray")
     owner = not ray.is_initialized()
@@ -86,8 +90,9 @@ def _run_on_ray(job: Job, shards: Sequence[Shard], config: ClusterConfig) -> Gen
             max_task_retries=_RETRIES,
         )(ShardWorker)
         workers = min(config.workers or _fitting_workers(ray, config), len(shards))
-        pool = optional_module("ray.util").ActorPool([actor.remote(job) for _ in range(workers)])
-        yield from pool.map_unordered(lambda worker, shard: worker.run.remote(shard), shards)
+        same = {"load": worker.load, "output": worker.output, "field": worker.field}
+        pool = optional_module("ray.util").ActorPool([actor.remote(**same) for _ in range(workers)])
+        yield from pool.map_unordered(lambda actor, shard: actor.run.remote(shard), shards)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayActorError as error:
@@ -127,18 +132,18 @@ def _fitting_workers(ray: Any, config: ClusterConfig) -> int:
 
 
 def _run_on_slurm(
-    job: Job, shards: Sequence[Shard], config: ClusterConfig
+    worker: ShardWorker, shards: Sequence[Shard], config: ClusterConfig
 ) -> Generator[ShardRecord]:
     """Submit a job array, each task of which translates every n-th shard."""
     submitit = optional_module("submitit")
     if shutil.which("sbatch") is None:
         raise ValueError("--cluster slurm: there is no sbatch on this machine, log in to one of it")
-    output = resolve(job.output)
+    output = resolve(worker.output)
     if not isinstance(output, Path):
         raise ValueError("--cluster slurm needs --output in a folder that all nodes share")
-    name = f"transduce-{hashlib.sha256(job.output.encode()).hexdigest()[:12]}"
+    name = f"transduce-{hashlib.sha256(worker.output.encode()).hexdigest()[:12]}"
     with suppress(OSError):  # tasks of a killed driver would repeat the work of the new ones
-        subprocess.run(["scancel", "--user", getuser(), "--name", name], check=False)
+        subprocess.run(["scancel", "--user", getuser(), "--name", name], capture_output=True)
     logs = output / "_transduce" / "slurm"
     executor = submitit.AutoExecutor(folder=logs, cluster="slurm")
     executor.update_parameters(
@@ -152,7 +157,7 @@ def _run_on_slurm(
     while missing:
         before, workers = len(missing), min(config.workers or 1, len(missing))
         parts = [list(missing.values())[index::workers] for index in range(workers)]
-        tasks = executor.map_array(ShardWorker(job).run_all, parts)
+        tasks = executor.map_array(worker.run_all, parts)
         running = True
         while running and missing:
             running = not all(task.done() for task in tasks)

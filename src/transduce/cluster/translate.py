@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -24,8 +23,8 @@ from transduce.cluster.formats import (
     write_dataset_folders,
 )
 from transduce.cluster.worker import (
-    Job,
     ShardRecord,
+    ShardWorker,
     TranslateTexts,
     finished_shards,
     load_translator,
@@ -149,13 +148,13 @@ def process_corpus(
         if record.number not in records:  # its output was damaged since
             (folder / record_name(record.number)).unlink()
     progress = _Progress(shards, on_event, done=sum(record.rows for record in records.values()))
-    job = Job(load=load, output=output, field=config.field)
-    for record in run_shards(job, missing, config) if missing else ():
+    worker = ShardWorker(load=load, output=output, field=config.field)
+    for record in run_shards(worker, missing, config) if missing else ():
         records[record.number] = record
         progress.add(record)
     names = tuple(shard.output for shard in shards)
     write_dataset_folders(folder, resolve(input), names)
-    metrics = json.dumps(worker_metrics(list(records.values())), indent=2)
+    metrics = json.dumps(_worker_metrics(list(records.values())), indent=2)
     write_atomically(folder / _METRICS, f"{metrics}\n".encode())
     return ClusterResult(
         rows=sum(shard.rows for shard in shards),
@@ -165,24 +164,17 @@ def process_corpus(
     )
 
 
-def worker_metrics(records: Sequence[ShardRecord]) -> dict[str, dict[str, int | float]]:
+def _worker_metrics(records: Sequence[ShardRecord]) -> dict[str, dict[str, int | float]]:
     """Return shards, rows, seconds and rows per second of each worker."""
-    by_worker = defaultdict[str, list[ShardRecord]](list)
+    metrics: dict[str, dict[str, int | float]] = {}
     for record in records:
-        by_worker[record.worker].append(record)
-    totals = {
-        worker: {
-            "shards": len(own),
-            "rows": sum(record.rows for record in own),
-            "seconds": sum(record.seconds for record in own),
-            "loading_seconds": own[0].loading_seconds,
-        }
-        for worker, own in sorted(by_worker.items())
-    }
-    return {
-        worker: {**total, "rows_per_second": total["rows"] / max(total["seconds"], 1e-9)}
-        for worker, total in totals.items()
-    }
+        own = metrics.setdefault(record.worker, {"shards": 0, "rows": 0, "seconds": 0.0})
+        own["shards"] += 1
+        own["rows"] += record.rows
+        own["seconds"] += record.seconds
+    for own in metrics.values():
+        own["rows_per_second"] = own["rows"] / max(own["seconds"], 1e-9)
+    return metrics
 
 
 def _plan(pattern: str, config: ClusterConfig) -> tuple[tuple[InputFile, ...], list[Shard]]:

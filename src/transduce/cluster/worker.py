@@ -24,16 +24,6 @@ TranslateTexts = Callable[[list[str], int], list[str]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
-    """What all workers of a translation share."""
-
-    load: Callable[[], TranslateTexts]
-    """Called once by each worker."""
-    output: str
-    field: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ShardRecord:
     """A finished shard."""
 
@@ -43,9 +33,7 @@ class ShardRecord:
     bytes: int
     sha256: str
     seconds: float
-    """Time to read, translate and write it."""
-    loading_seconds: float
-    """Time in which this worker had loaded its translator."""
+    """Time to read, translate and write it; a worker's first one includes loading the model."""
     worker: str
     """Host and process."""
 
@@ -55,14 +43,14 @@ def record_name(number: int) -> str:
     return f"{RECORDS}/{number:08}.json"
 
 
+@dataclass(kw_only=True)
 class ShardWorker:
-    """Translates shards one after the other."""
+    """Translates shards one after the other, with a translator that it loads for the first one."""
 
-    def __init__(self, job: Job) -> None:
-        """Translate with what the job loads, at the first shard."""
-        self._job, self._output = job, resolve(job.output)
-        self._translate: TranslateTexts | None = None
-        self._loading_seconds = 0.0
+    load: Callable[[], TranslateTexts]
+    output: str
+    field: str
+    _translate: TranslateTexts | None = None
 
     def run(self, shard: Shard) -> ShardRecord:
         """Translate and write a shard, unless it is finished, and then its record.
@@ -70,21 +58,19 @@ class ShardWorker:
         Raises:
             ValueError: if the input cannot be read any more, or the translator not loaded.
         """
-        file = self._output / record_name(shard.number)
+        output = resolve(self.output)
+        file = output / record_name(shard.number)
         if file.is_file():  # of a worker that was killed before it could report
             return _parse(file.read_bytes())
-        if self._translate is None:
-            begun = time.monotonic()
-            self._translate = self._job.load()
-            self._loading_seconds = time.monotonic() - begun
         begun = time.monotonic()
-        rows = read_rows(shard, field=self._job.field)
+        translate = self._translate = self._translate or self.load()
+        rows = read_rows(shard, field=self.field)
         translations: list[str] = []
         for start in range(0, len(rows.texts), _CHUNK):
             chunk = rows.texts[start : start + _CHUNK]
-            translations += self._translate(chunk, shard.first + start + 1)
+            translations += translate(chunk, shard.first + start + 1)
         data = encode_rows(shard, rows, translations)
-        write_atomically(self._output / shard.output, data)
+        write_atomically(output / shard.output, data)
         record = ShardRecord(
             number=shard.number,
             output=shard.output,
@@ -92,7 +78,6 @@ class ShardWorker:
             bytes=len(data),
             sha256=hashlib.sha256(data).hexdigest(),
             seconds=time.monotonic() - begun,
-            loading_seconds=self._loading_seconds,
             worker=f"{socket.gethostname()}:{os.getpid()}",
         )
         write_atomically(file, f"{json.dumps(asdict(record), indent=2)}\n".encode())

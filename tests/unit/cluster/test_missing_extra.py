@@ -46,5 +46,17 @@ def test_options_that_make_no_sense_are_refused(
     refuses(transduce("translate", model, *options), message)
 
 
+def test_a_long_translation_names_the_way_to_several_machines(
+    model: Path, tmp_path: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "in.txt").write_text("a dog\n" * 3)
+    command = ("translate", model, "-i", tmp_path / "in.txt", "--engine", "torch")
+    short = transduce(*command)
+    monkeypatch.setattr("transduce.cli.translate._LONG", 0.0)
+
+    assert "--cluster" not in short.err
+    assert "at this rate: --cluster uses more machines" in transduce(*command).err
+
+
 def test_the_default_is_this_machine():
     assert ClusterConfig().engine == "local"
