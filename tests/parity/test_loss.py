@@ -47,6 +47,18 @@ def test_both_sums_are_equal(smoothing: float):
 
     torch.testing.assert_close(ours.smoothed, by_hand.smoothed, rtol=1e-12, atol=0)
     torch.testing.assert_close(ours.plain, by_hand.plain, rtol=1e-12, atol=0)
+    assert ours.correct == by_hand.correct
+
+
+def test_pieces_with_the_highest_probability_are_counted():
+    hidden, embedding = drawn()
+    best = (hidden @ embedding.T)[..., :-1].argmax(-1)
+    target = best.masked_fill(len(embedding) - 1 == TARGET, len(embedding) - 1)
+    target[0, 0] = (best[0, 0] + 1) % 10
+
+    sums = chunked_cross_entropy(hidden, embedding, target, smoothing=0.1)
+
+    assert sums.correct == (len(embedding) - 1 != TARGET).sum() - 1
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
@@ -122,6 +134,6 @@ def test_what_is_compiled_is_the_same_loss(dtype: torch.dtype, monkeypatch: pyte
         grads = [tensor.grad for tensor in (hidden, embedding) if tensor.grad is not None]
         found.append([*sums, *grads])
 
-    assert len(found[0]) == 4
+    assert len(found[0]) == 5
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)

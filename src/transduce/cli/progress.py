@@ -5,8 +5,10 @@ rich is imported only for terminals, to keep pipes fast.
 
 import math
 import time
+import webbrowser
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TextIO
 
 from transduce.train.events import (
@@ -45,6 +47,25 @@ def event_printer(stream: TextIO) -> Generator[EventHandler]:
                 console.print(describe(event))
 
         yield on_event
+
+
+def open_page(page: Path, on_event: EventHandler) -> EventHandler:
+    """Return an event handler that opens a run's page in a browser when training has begun.
+
+    Args:
+        page: a file, which training rewrites.
+        on_event: called with each event too.
+    """
+    pending = [page]
+
+    def handler(event: Event) -> None:
+        if pending and not isinstance(event, LogMessage):
+            uri = pending.pop().absolute().as_uri()
+            if not webbrowser.open(uri):
+                on_event(LogMessage(f"no browser was found: open {uri}"))
+        on_event(event)
+
+    return handler
 
 
 @contextmanager

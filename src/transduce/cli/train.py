@@ -53,6 +53,12 @@ def train(
             help="Duration of the whole run, such as 40m or 1h30m; the updates are planned to fit.",
         ),
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Open OUT/report.html in a browser; it reloads itself while training."
+        ),
+    ] = False,
     dry: Annotated[
         bool, typer.Option("--dry-run", help="Say what training would take, and write nothing.")
     ] = False,
@@ -96,9 +102,10 @@ def train(
     selected, reason, plan = choose_recipe(recipe, settings)
     folder = out or Path("runs") / selected.name
 
-    from transduce.cli.progress import event_printer
+    from transduce.cli.progress import event_printer, open_page
     from transduce.pipeline.finetune import StartModel, adopt_model
     from transduce.pipeline.run import check_output_folder, dry_run, run_recipe
+    from transduce.pipeline.run_page import REPORT
     from transduce.train.distributed import is_rank_zero
 
     start = StartModel.load(origin) if origin else None
@@ -131,6 +138,8 @@ def train(
         )
         return
     with event_printer(sys.stderr) as on_event, hint_to_resume(folder):
+        if watch:
+            on_event = open_page(folder / REPORT, on_event)
         result = run_recipe(
             selected,
             folder,

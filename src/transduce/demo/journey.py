@@ -1,6 +1,5 @@
 """Run the demo: generate a corpus, train a model on it, and report what it learned."""
 
-import json
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from transduce.evaluation.scoring import RunResult
 from transduce.io.lock import LOCK_FILE, exclusive_lock
 from transduce.io.streams import open_output
 from transduce.pipeline.run import run_recipe
+from transduce.pipeline.run_page import REPORT, curves, read_metrics
 from transduce.train.events import EventHandler, LogMessage
 from transduce.visualization.attention_page import trace_attention
 from transduce.visualization.attention_view import (
@@ -21,9 +21,7 @@ from transduce.visualization.attention_view import (
     attention_figure,
     word_attention_figure,
 )
-from transduce.visualization.page import Section, Series, line_chart, page, table
-
-REPORT = "report.html"
+from transduce.visualization.page import Section, page, table
 
 TIRED = "The animal didn't cross the street because it was too tired."
 WIDE = "The animal didn't cross the street because it was too wide."
@@ -177,7 +175,7 @@ def render_report(result: DemoResult, *, bundle: Bundle, metrics: Path) -> str:
             Section("What “it” refers to", _pronouns(result), _REFERENCE),
             Section("Attention of the pronoun", _attention(traces), _ATTENTION),
             Section("All attention heads", attention_figure(traces[TIRED], title=TIRED)),
-            Section("Training curves", _curves(metrics)),
+            Section("Training curves", curves(read_metrics(metrics))),
             Section("Sentences not in the training set", _examples(result.shown)),
             Section(
                 "Errors",
@@ -214,20 +212,6 @@ def _pronouns(result: DemoResult) -> str:
         f"have referred to either noun.</p>\n"
     )
     return table(["", "correct pronoun", "sentences"], rows, numbers={1, 2}) + discarded
-
-
-def _curves(metrics: Path) -> str:
-    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-
-    def curve(name: str, key: str) -> Series:
-        values = [line for line in lines if key in line]
-        return Series(name, [line["update"] for line in values], [line[key] for line in values])
-
-    loss = [curve("training", "loss"), curve("validation", "validation_loss")]
-    bleu = [curve("validation, greedy", "bleu")]
-    return line_chart(loss, x_label="update", y_label="nats per piece", title="Loss") + line_chart(
-        bleu, x_label="update", y_label="BLEU", title="BLEU"
-    )
 
 
 def _examples(examples: Sequence[ExampleTranslation]) -> str:

@@ -73,6 +73,14 @@ class Perplexity:
     tokens: int
     """Target pieces, EOS included."""
 
+    correct: int = 0
+    """Target pieces with the highest probability, given those before them."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of target pieces with the highest probability."""
+        return self.correct / self.tokens
+
     @property
     def per_token(self) -> float:
         """Nats per target piece."""
@@ -252,7 +260,7 @@ def perplexity(model: Transformer, batches: Iterable[Batch]) -> Perplexity:
         ValueError: if `batches` has no target piece.
     """
     device = model.embedding.weight.device
-    loss_sum = torch.zeros((), dtype=torch.float64, device=device)
+    loss_sum, correct = torch.zeros(2, dtype=torch.float64, device=device)
     tokens = 0
     training = model.training
     model.eval()
@@ -261,13 +269,15 @@ def perplexity(model: Transformer, batches: Iterable[Batch]) -> Perplexity:
             inputs = batch.to(device)
             hidden = model.hidden_states(inputs.source, inputs.source_mask, inputs.target_in)
             factors = output_projection_inputs(model, hidden)
-            loss_sum += chunked_cross_entropy(*factors, inputs.target_out, smoothing=0.0).plain
+            sums = chunked_cross_entropy(*factors, inputs.target_out, smoothing=0.0)
+            loss_sum += sums.plain
+            correct += sums.correct
             tokens += batch.target_tokens
     finally:
         model.train(training)
     if not tokens:
         raise ValueError("perplexity needs at least one sentence pair")
-    return Perplexity(loss_sum=loss_sum.item(), tokens=tokens)
+    return Perplexity(loss_sum=loss_sum.item(), tokens=tokens, correct=int(correct.item()))
 
 
 def _corpus_score(

@@ -30,6 +30,8 @@ class LossSums(NamedTuple):
     """Cross-entropy against the smoothed target: what training minimises."""
     plain: Float[Tensor, ""]
     """Negative log-likelihood, for perplexity. Carries no gradient."""
+    correct: Float[Tensor, ""]
+    """Pieces that have the highest probability. Carries no gradient."""
 
 
 def cross_entropy(
@@ -50,7 +52,8 @@ def cross_entropy(
     correct = log_probs.gather(1, target_out[target_out != pad][:, None]).sum()
     # Smoothing spreads ε evenly, so its part is a mean over the pieces.
     smoothed = (1 - smoothing) * correct + smoothing * log_probs.mean(-1).sum()
-    return LossSums(-smoothed, -correct.detach())
+    best = (log_probs.argmax(-1) == target_out[target_out != pad]).sum()
+    return LossSums(-smoothed, -correct.detach(), best.to(log_probs.dtype))
 
 
 class OutputProjectionInputs(NamedTuple):
@@ -98,8 +101,7 @@ def chunked_cross_entropy(
     """
     real = target_out.flatten() != embedding.size(0) - 1
     rows, targets = hidden.flatten(0, 1)[real], target_out.flatten()[real]
-    smoothed, plain = _Chunked.apply(rows, embedding, targets, smoothing, compiled)  # type: ignore[misc]
-    return LossSums(smoothed, plain)
+    return LossSums(*_Chunked.apply(rows, embedding, targets, smoothing, compiled))  # type: ignore[misc]
 
 
 def r_drop_loss(
@@ -160,7 +162,7 @@ class _Chunked(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
         compiled: bool,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         pieces, pad, size = embedding.to(rows.dtype), len(embedding) - 1, chunk_size(embedding)
         exact = torch.promote_types(rows.dtype, torch.float32)
         share, spike = smoothing / pad, 1.0 - smoothing
@@ -169,14 +171,15 @@ class _Chunked(torch.autograd.Function):
         needs_grad = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
         rows_grad = torch.empty_like(rows) if needs_grad else None
         pieces_grad = torch.zeros_like(embedding) if needs_grad else None
-        smoothed, plain = rows.new_zeros((), dtype=exact), rows.new_zeros((), dtype=exact)
+        smoothed, plain, best = (rows.new_zeros((), dtype=exact) for _ in range(3))
         # All chunks share this memory.
         block = rows.new_empty(min(size, len(rows)), len(pieces))
         differentiate = compiled_logit_gradients() if compiled else _InPlace(block, exact)
         for start in range(0, len(rows), size):
             part, correct = rows[start : start + size], targets[start : start + size, None]
             logits = torch.mm(part, pieces.T, out=block[: len(part)])
-            slope, log_z, correct_logits = differentiate(logits, correct, spike)
+            slope, log_z, correct_logits, largest = differentiate(logits, correct, spike)
+            best += (correct_logits >= largest).sum()
             negative_log_probs = log_z - correct_logits
             plain += negative_log_probs.sum()
             # The mean of -log p over all pieces is log Z - mean logit.
@@ -190,8 +193,8 @@ class _Chunked(torch.autograd.Function):
             rows_grad -= share * total
             pieces_grad[:pad] -= share * rows.sum(0, dtype=exact)
             ctx.save_for_backward(rows_grad, pieces_grad)
-        ctx.mark_non_differentiable(plain)  # type: ignore[attr-defined]
-        return smoothed, plain
+        ctx.mark_non_differentiable(plain, best)  # type: ignore[attr-defined]
+        return smoothed, plain, best
 
     @staticmethod
     @once_differentiable
@@ -209,6 +212,8 @@ class ChunkGradients(NamedTuple):
     """p, less the spike of the correct piece, in the precision of the logits."""
     log_z: Float[Tensor, "rows 1"]
     correct_logits: Float[Tensor, "rows 1"]
+    largest: Float[Tensor, "rows 1"]
+    """The largest logit."""
 
 
 LogitGradients: TypeAlias = Callable[[Tensor, Tensor, float], ChunkGradients]
@@ -230,7 +235,7 @@ class _InPlace:
         log_z = largest - probs.amax(-1, keepdim=True).log()  # the largest cannot underflow
         probs.scatter_add_(1, correct, probs.new_full(correct.shape, -spike))
         slope = logits if wide is logits else logits.copy_(probs)
-        return ChunkGradients(slope, log_z, correct_logits)
+        return ChunkGradients(slope, log_z, correct_logits, largest)
 
 
 def logit_gradients(logits: Tensor, correct: Tensor, spike: float) -> ChunkGradients:
@@ -246,7 +251,8 @@ def logit_gradients(logits: Tensor, correct: Tensor, spike: float) -> ChunkGradi
     wide = exact.masked_fill(pieces == logits.size(1) - 1, -math.inf)
     log_z = wide.logsumexp(-1, keepdim=True)
     slope = (wide - log_z).exp() - (pieces == correct).to(wide.dtype) * spike
-    return ChunkGradients(slope.to(logits.dtype), log_z, exact.gather(1, correct))
+    largest = wide.amax(-1, keepdim=True)
+    return ChunkGradients(slope.to(logits.dtype), log_z, exact.gather(1, correct), largest)
 
 
 @cache

@@ -9,6 +9,7 @@ stopped anywhere can be resumed:
     checkpoints/       the last few, to resume from and to average
     micro_tokens.json  the measured micro-batch size of batch.micro_tokens = "auto"
     metrics.jsonl      loss, speed and validations, a line each
+    report.html        curves, translations and attention, rewritten at each validation
     best/              the bundle with the lowest validation loss
     results.json       scores with their signatures, and hypotheses.* with the text they are of
     model/             the bundle to ship; written last, so a run that has it is finished
@@ -65,6 +66,7 @@ from transduce.pipeline.prepare import (
     open_prepared,
     prepare,
 )
+from transduce.pipeline.run_page import RunPage
 from transduce.search.config import SearchConfig
 from transduce.train.checkpoint import EMA_WEIGHTS, WEIGHTS, list_checkpoints, load_weights
 from transduce.train.distributed import SINGLE_PROCESS, Process, compute_device, process_group
@@ -498,15 +500,22 @@ class _Run(NamedTuple):
         """
         recipe, process, pairs = self.recipe, self.process, self.prepared.validation
         greedy = replace(recipe.search, beam=1)
+        run_page = self.page(model)
 
         def validate(model: Transformer) -> Validation:
             hypotheses = translation_texts(
                 self.translate(model, pairs, search=greedy, retry_loops=False)  # for speed
             )
             score, characters = recipe_bleu(recipe, hypotheses, pairs), self.chrf(hypotheses, pairs)
-            loss = self.perplexity(model, pairs).per_token
+            measured = self.perplexity(model, pairs)
             return Validation(
-                loss=loss, bleu=score.value, signature=score.signature, chrf=characters.value
+                loss=measured.per_token,
+                bleu=score.value,
+                signature=score.signature,
+                chrf=characters.value,
+                accuracy=measured.accuracy,
+                translations=tuple(hypotheses[index] for index in run_page.shown_pairs),
+                attention=run_page.trace(model),
             )
 
         best = self.out / "best"
@@ -525,6 +534,9 @@ class _Run(NamedTuple):
         drawn = recipe.train.tensorboard and process.is_rank_zero
         with tensorboard_writer(self.out, wanted=drawn, on_event=self.on_event) as on_event:
             size = self.micro_tokens(model, on_event=on_event)
+            if process.is_rank_zero:
+                run_page.write()
+                on_event = run_page.handler(on_event)
             if time_plan:
                 time_plan = replace(time_plan, setup_seconds=time.monotonic() - started)
             return train(
@@ -539,6 +551,16 @@ class _Run(NamedTuple):
                 time_plan=time_plan,
                 process=process,
             )
+
+    def page(self, model: Transformer) -> RunPage:
+        """The page that shows the run of a model."""
+        return RunPage(
+            out=self.out,
+            recipe=self.recipe,
+            prepared=self.prepared,
+            parameters=model.size,
+            device=str(model.embedding.weight.device),
+        )
 
     def measure_speed(self, model: Transformer) -> float:
         """Train a few updates, and return the target tokens of a second."""
@@ -617,6 +639,7 @@ class _Run(NamedTuple):
             selected.translations, self.prepared.validation, tokenizer=self.prepared.tokenizer
         )
         bundle.save(self.out / "model")
+        self.page(selected.model).write(result)
 
     def select_weights(self, trained: TrainResult) -> _Candidate:
         """Select on validation: the checkpoint average, the best checkpoint, or the EMA."""

@@ -46,6 +46,12 @@ class Validated:
     """Whether no earlier validation had a lower loss."""
     chrf: float = math.nan
     """chrF2; NaN if it was not measured."""
+    accuracy: float = math.nan
+    """Share of target tokens that have the highest probability given those before them."""
+    translations: tuple[str, ...] = ()
+    """Of a few validation sentences, the same at each validation."""
+    attention: tuple[tuple[float, ...], ...] = ()
+    """Cross-attention weights of one validation pair: a row per target piece."""
 
 
 Event = LogMessage | Progress | Validated

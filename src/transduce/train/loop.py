@@ -48,6 +48,9 @@ class Validation(NamedTuple):
     bleu: float
     signature: str
     chrf: float = math.nan
+    accuracy: float = math.nan
+    translations: tuple[str, ...] = ()
+    attention: tuple[tuple[float, ...], ...] = ()
 
 
 _UNKNOWN = Validation(loss=math.nan, bleu=math.nan, signature="")
@@ -333,6 +336,9 @@ def _validate(run: Training, *, validate: Validate, on_best: OnBest) -> TrainSta
         chrf=scores.chrf,
         signature=scores.signature,
         best=best,
+        accuracy=scores.accuracy,
+        translations=scores.translations,
+        attention=scores.attention,
     )
     run.log.log_validation(state, event)
     return replace(state, seconds=run.log.seconds())

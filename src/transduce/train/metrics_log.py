@@ -139,8 +139,15 @@ class MetricsLog:
                 "perplexity": round(scores.perplexity, 4),
                 "bleu": round(scores.bleu, 3),
                 **({} if math.isnan(scores.chrf) else {"chrf": round(scores.chrf, 3)}),
+                **(
+                    {}
+                    if math.isnan(scores.accuracy)
+                    else {"validation_accuracy": round(100 * scores.accuracy, 2)}
+                ),
                 "signature": scores.signature,
                 "best": scores.best,
+                **({"translations": scores.translations} if scores.translations else {}),
+                **({"attention": scores.attention} if scores.attention else {}),
             }
         )
         self._on_event(scores)

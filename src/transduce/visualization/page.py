@@ -39,16 +39,18 @@ class Section(NamedTuple):
     """Plain text below the heading."""
 
 
-def page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
+def page(title: str, sections: Sequence[Section], *, lead: str = "", refresh: int = 0) -> str:
     """Assemble a complete HTML file.
 
     Args:
         title: plain text.
         sections: from top to bottom.
         lead: plain text below the title.
+        refresh: seconds after which a browser loads the file again; 0: never.
     """
     folder = Path(__file__).parent
     style = "\n".join((folder / name).read_text(encoding="utf-8") for name in STYLES)
+    reload = f'<meta http-equiv="refresh" content="{refresh}">\n' if refresh else ""
     contents = ""
     if len(sections) >= _CONTENTS_SECTIONS:
         links = "".join(
@@ -68,7 +70,7 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+{reload}<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <title>{escape(title)}</title>
 <link rel="icon" href="data:,">
 <style>
