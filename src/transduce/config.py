@@ -50,6 +50,7 @@ RENAMED: Mapping[str, str] = {
     "train.most_skipped": "train.max_skipped_updates",
     "train.shard": "train.fsdp",
     "train.threads": "train.intra_op_threads",
+    "train.tensorboard": "train.log_to",
     "batch.sampling": "batch.subword_sampling",
 }
 """Former names of settings: old recipes, runs and bundles are read as if they had the new ones."""
@@ -298,7 +299,16 @@ def _rename_former(table: Table) -> None:
             name = new.partition(".")[2]
             if name in settings:
                 raise ValueError(f"{old} is the former name of {new}: leave it out")
+            if old == "train.tensorboard":
+                settings[key] = _former_tensorboard(settings[key])
             table[section] = {name if k == key else k: value for k, value in settings.items()}
+
+
+def _former_tensorboard(value: object) -> object:
+    """The value of `train.log_to` for one of `train.tensorboard`, which was true or false."""
+    return (
+        {True: ["tensorboard"], False: []}.get(value, value) if isinstance(value, bool) else value
+    )
 
 
 def _setting_names(table: Table) -> Iterator[str]:
@@ -358,6 +368,8 @@ def _from_overrides(overrides: Sequence[str]) -> Table:
             table[section] = text.strip()
             continue
         value = _parsed(text.strip())
+        if key == "train.tensorboard":
+            value = _former_tensorboard(value)
         kind = get_type_hints(_SECTIONS[section]).get(name) if section in _SECTIONS else None
         if kind is str and not isinstance(value, str):
             value = text.strip()  # a folder may be called 2024
@@ -365,7 +377,7 @@ def _from_overrides(overrides: Sequence[str]) -> Table:
             with suppress(ValueError):  # TOML wants a digit before the point, people may not
                 value = float(value)
         if get_origin(kind) is tuple and isinstance(value, str):
-            value = [value]  # one TSV file
+            value = [value]  # one TSV file, or one tracker
         part = table.setdefault(section, {})
         if not isinstance(part, dict):
             raise ValueError(f"{section} is text and has no settings, not {override!r}")
@@ -439,6 +451,8 @@ def _allowed(kind: object) -> str:
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(kind))
     if get_origin(kind) in (Union, UnionType):
         return 'a whole number or "auto"'
+    if get_origin(kind) is tuple and get_origin(get_args(kind)[0]) is Literal:
+        return f"a list with any of {_allowed(get_args(kind)[0]).removeprefix('one of ')}"
     if get_origin(kind) is tuple:
         return 'a list of file names such as ["a.en", "a.de"]'
     if kind is bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import SMALL, Run, Transduce, write_corpus
 
-from transduce.train import metrics_log
+from transduce.train import trackers
 
 
 def test_without_the_package_a_run_ends_before_it_begins(
@@ -13,9 +13,9 @@ def test_without_the_package_a_run_ends_before_it_begins(
 ):
     write_corpus(tmp_path)
     files = ("--source", tmp_path / "train.src", "--target", tmp_path / "train.rev")
-    monkeypatch.setattr(metrics_log.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(trackers.importlib.util, "find_spec", lambda name: None)
 
-    wanted = ("--set", "train.tensorboard=true", "--out", tmp_path / "run")
+    wanted = ("--set", "train.log_to=tensorboard", "--out", tmp_path / "run")
     said = transduce("train", *files, *SMALL, *wanted)
 
     assert (said.code, said.err.count("\n")) == (2, 1)

@@ -277,7 +277,7 @@ def _tensorboard() -> Diagnosis:
         return Diagnosis(metadata.version("tensorboard"))
     except metadata.PackageNotFoundError:
         advice = "optional: python -m pip install tensorboard"
-        return Diagnosis("missing: needed by train.tensorboard", "note", advice)
+        return Diagnosis("missing: needed by train.log_to=tensorboard", "note", advice)
 
 
 def _mecab(language: str, *modules: str) -> Diagnosis:

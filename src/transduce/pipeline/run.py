@@ -73,13 +73,13 @@ from transduce.train.distributed import SINGLE_PROCESS, Process, compute_device,
 from transduce.train.events import Event, EventHandler, LogMessage, Progress, describe_duration
 from transduce.train.loop import TrainResult, Validation, train
 from transduce.train.memory import estimate_batch_size, load_or_measure_batch_size
-from transduce.train.metrics_log import check_tensorboard, tensorboard_writer
 from transduce.train.precision import check_compiler, choose_precision
 from transduce.train.time_plan import TimePlan
+from transduce.train.trackers import check_trackers, trackers
 
 _MACHINE = frozenset(
     {
-        *("train.device", "train.intra_op_threads", "train.fsdp", "train.tensorboard"),
+        *("train.device", "train.intra_op_threads", "train.fsdp", "train.log_to"),
         *("train.precision", "train.keep_checkpoints", "batch.micro_tokens"),
     }
 )
@@ -255,8 +255,7 @@ def _prepare(
     device = process.find_device(recipe.train.device)
     if recipe.train.compile:
         check_compiler(device)
-    if recipe.train.tensorboard:
-        check_tensorboard()
+    check_trackers(recipe.train.log_to)
     prepared = prepare_run(recipe, out, resume=resume, start=start, plan=plan, on_event=on_event)
     check_positions(recipe, prepared)
     return prepared
@@ -531,8 +530,8 @@ class _Run(NamedTuple):
             }
             _as_bundle(recipe, model, prepared=self.prepared, scores=scores).save(best)
 
-        drawn = recipe.train.tensorboard and process.is_rank_zero
-        with tensorboard_writer(self.out, wanted=drawn, on_event=self.on_event) as on_event:
+        names = recipe.train.log_to if process.is_rank_zero else ()
+        with trackers(self.out, names, on_event=self.on_event) as on_event:
             size = self.micro_tokens(model, on_event=on_event)
             if process.is_rank_zero:
                 run_page.write()

@@ -88,8 +88,8 @@ class TrainConfig:
     log_every: int = 20
     """Updates between lines of metrics.jsonl."""
 
-    tensorboard: bool = False
-    """Also write the curves of metrics.jsonl for TensorBoard, which has to be installed."""
+    log_to: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = ()
+    """Trackers that also get the figures of metrics.jsonl; each has to be installed."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """"bfloat16" is mixed precision: matrix products in bfloat16, master weights in float32.

@@ -1,17 +1,11 @@
-"""The log of a run: metrics.jsonl, events for the person, and TensorBoard's curves.
+"""The log of a run: metrics.jsonl, and events for the person."""
 
-pip install tensorboard, then --set train.tensorboard=true, then tensorboard --logdir RUN
-"""
-
-import importlib.util
 import json
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -20,19 +14,9 @@ from transduce.io.atomic_folder import atomic_file
 from transduce.train.checkpoint import TrainState
 from transduce.train.config import TrainConfig, parse_duration
 from transduce.train.distributed import SINGLE_PROCESS, Process
-from transduce.train.events import (
-    Event,
-    EventHandler,
-    LogMessage,
-    Progress,
-    Validated,
-    describe_duration,
-)
+from transduce.train.events import EventHandler, LogMessage, Progress, Validated, describe_duration
 from transduce.train.step import StepResult
 from transduce.train.time_left import HALF_LIFE, TimeLeft
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 # A spike is a loss _SPIKE times the lowest of the last _RECENT lines, and _RISE nats a token above
 # it: near zero a loss may double and mean nothing.
@@ -316,83 +300,3 @@ def _update_of(line: bytes) -> int | None:
     except (ValueError, TypeError, LookupError, RecursionError):
         return None
     return update if isinstance(update, int) else None
-
-
-OpenWriter = Callable[[Path, int], "SummaryWriter"]
-
-
-def check_tensorboard() -> None:
-    """Make sure that TensorBoard is installed.
-
-    Raises:
-        ValueError: one line that names the package.
-    """
-    if importlib.util.find_spec("tensorboard") is None:
-        raise ValueError(
-            "train.tensorboard needs a package that is missing: python -m pip install tensorboard"
-        )
-
-
-def _summary_writer(folder: Path, update: int) -> "SummaryWriter":
-    """Open a writer on a folder, hiding what an earlier one wrote there from an update on."""
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder), purge_step=update)
-
-
-@contextmanager
-def tensorboard_writer(
-    run: Path,
-    *,
-    wanted: bool,
-    on_event: EventHandler,
-    open: "Callable[[Path, int], SummaryWriter]" = _summary_writer,
-) -> Generator[EventHandler]:
-    """Yield an event handler that also draws the curves below `run`, if they are wanted.
-
-    A resumed run repeats the updates after its checkpoint; its first event hides what was drawn of
-    them before.
-
-    Args:
-        run: the run's folder.
-        wanted: whether to draw at all.
-        on_event: called with each event too.
-        open: opens the writer.
-    """
-    if not wanted:
-        yield on_event
-        return
-    writer: SummaryWriter | None = None
-
-    def draw(event: Event) -> None:
-        nonlocal writer
-        if isinstance(event, Progress | Validated):
-            if writer is None:  # only now is the first update known
-                writer = open(run / "tensorboard", event.update)
-            for tag, value in _points(event).items():
-                writer.add_scalar(tag, value, event.update)
-            if isinstance(event, Validated):
-                writer.flush()  # a checkpoint follows: a resumed run keeps what is drawn up to it
-        on_event(event)
-
-    try:
-        yield draw
-    finally:
-        if writer is not None:
-            writer.close()
-
-
-def _points(event: Progress | Validated) -> dict[str, float]:
-    if isinstance(event, Progress):
-        return {
-            "train/loss": event.loss,
-            "train/rate": event.learning_rate,
-            "train/tokens_per_second": event.tokens_per_second,
-            "train/grad_norm": event.grad_norm,
-        }
-    return {
-        "validation/loss": event.loss,
-        "validation/perplexity": event.perplexity,
-        "validation/BLEU": event.bleu,
-        **({} if math.isnan(event.chrf) else {"validation/chrF2": event.chrf}),
-    }

@@ -1,0 +1,140 @@
+"""The figures of metrics.jsonl to experiment trackers, where they are installed (`train.log_to`).
+
+    pip install tensorboard, then --set train.log_to=tensorboard, then tensorboard --logdir RUN
+
+A tracker is opened with the first figures, because only then is the first update of a resumed run
+known. Each gets the same names; MLflow, wandb and trackio log to the project "transduce".
+"""
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from transduce.train.events import Event, EventHandler, Progress, Validated
+
+PROJECT: Final = "transduce"
+
+
+class Tracker(NamedTuple):
+    """An open tracker."""
+
+    log: Callable[[Mapping[str, float], int], object]
+    """Takes values by name, and the update that they are of."""
+    close: Callable[[], object]
+
+
+OpenTracker = Callable[[Path, int], Tracker]
+"""Takes the run's folder, and the first update whose figures are logged."""
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Make sure that all of some trackers are installed.
+
+    Raises:
+        ValueError: one line that names the missing package.
+    """
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            raise ValueError(
+                f"train.log_to {name} needs a package that is missing: python -m pip install {name}"
+            )
+
+
+@contextmanager
+def trackers(
+    run: Path,
+    names: Sequence[str],
+    *,
+    on_event: EventHandler,
+    openers: "Mapping[str, OpenTracker] | None" = None,
+) -> Generator[EventHandler]:
+    """Yield an event handler that also logs to trackers; they are closed however training ends.
+
+    Args:
+        run: the run's folder.
+        names: of trackers.
+        on_event: called with each event too.
+        openers: open a tracker each, by name; None: those of this module.
+    """
+    openers, opened = openers or OPENERS, list[Tracker]()
+
+    def handle(event: Event) -> None:
+        if names and isinstance(event, Progress | Validated):
+            if not opened:
+                opened.extend(openers[name](run, event.update) for name in names)
+            for tracker in opened:
+                tracker.log(figures(event), event.update)
+        on_event(event)
+
+    try:
+        yield handle
+    finally:
+        for tracker in opened:
+            tracker.close()
+
+
+def figures(event: Progress | Validated) -> dict[str, float]:
+    """Return the figures of an event by name; what was not measured is left out."""
+    if isinstance(event, Progress):
+        values = {
+            "train/loss": event.loss,
+            "train/rate": event.learning_rate,
+            "train/tokens_per_second": event.tokens_per_second,
+            "train/grad_norm": event.grad_norm,
+        }
+    else:
+        values = {
+            "validation/loss": event.loss,
+            "validation/perplexity": event.perplexity,
+            "validation/BLEU": event.bleu,
+            "validation/chrF2": event.chrf,
+            "validation/accuracy": event.accuracy,
+        }
+    return {name: value for name, value in values.items() if not math.isnan(value)}
+
+
+def _open_tensorboard(run: Path, update: int) -> Tracker:
+    from torch.utils.tensorboard import SummaryWriter
+
+    # An earlier session may have drawn these updates, too: its points are hidden.
+    writer = SummaryWriter(str(run / "tensorboard"), purge_step=update)
+
+    def log(values: Mapping[str, float], update: int) -> None:
+        for name, value in values.items():
+            writer.add_scalar(name, value, update)
+        writer.flush()
+
+    return Tracker(log, writer.close)
+
+
+def _open_mlflow(run: Path, update: int) -> Tracker:
+    mlflow: Any = importlib.import_module("mlflow")  # no stubs, and not always installed
+    mlflow.set_experiment(PROJECT)
+    mlflow.start_run(run_name=run.name)
+    return Tracker(lambda values, step: mlflow.log_metrics(values, step=step), mlflow.end_run)
+
+
+def _open_wandb(run: Path, update: int) -> Tracker:
+    return _open_like_wandb("wandb", run)
+
+
+def _open_trackio(run: Path, update: int) -> Tracker:
+    return _open_like_wandb("trackio", run)
+
+
+def _open_like_wandb(package: str, run: Path) -> Tracker:
+    module: Any = importlib.import_module(package)  # no stubs, and not always installed
+    module.init(project=PROJECT, name=run.name, resume="allow")
+    return Tracker(lambda values, step: module.log(dict(values), step=step), module.finish)
+
+
+OPENERS: Final[Mapping[str, OpenTracker]] = {
+    "tensorboard": _open_tensorboard,
+    "wandb": _open_wandb,
+    "trackio": _open_trackio,
+    "mlflow": _open_mlflow,
+}
