@@ -208,13 +208,14 @@ class Bundle:
         """
         folder = Path(folder)
         _check_replaceable(folder)
-        weights = self.weights.to_numpy().weights
+        saved = self.weights.to_numpy()
+        weights = saved.weights
         check_weights(weights, f"the model for {folder}")
         config = _Config(
             format=FORMAT,
             version=VERSION,
             languages=self.languages,
-            model=self.weights.config,
+            model=saved.config,
             search=self.search,
             cleaning=_Cleaning(),
             provenance=self.provenance,

@@ -128,6 +128,8 @@ def describe(event: Event) -> str:
         case Validated():
             best = ", best so far" if event.best else ""
             chrf = "" if math.isnan(event.chrf) else f", chrF2 {event.chrf:.2f}"
+            if not math.isnan(event.accuracy):
+                chrf += f", accuracy {event.accuracy:.1%}"
             return (
                 f"validation at update {event.update:,}: loss {event.loss:.4f}, perplexity "
                 f"{event.perplexity:.2f}, BLEU {event.bleu:.2f}{chrf} "

@@ -86,11 +86,20 @@ class Attention(nn.Module):
     """
 
     def __init__(
-        self, d_model: int, *, heads: int, d_k: int, d_v: int, bias: bool = False, radius: int = 0
+        self,
+        d_model: int,
+        *,
+        heads: int,
+        d_k: int,
+        d_v: int,
+        bias: bool = False,
+        radius: int = 0,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.heads = heads
         self.radius = radius
+        self.dropout = dropout
         self.query = nn.Linear(d_model, heads * d_k, bias=bias)
         self.key = nn.Linear(d_model, heads * d_k, bias=bias)
         self.value = nn.Linear(d_model, heads * d_v, bias=bias)
@@ -118,7 +127,10 @@ class Attention(nn.Module):
         """
         assert mask is None or not causal, "causal is a mask itself"
         queries = self._split_heads(self.query(x))
-        heads = fastest_attention(queries, *kv, mask=mask, causal=causal, radius=self.radius)
+        dropout = self.dropout if self.training else 0.0
+        heads = fastest_attention(
+            queries, *kv, mask=mask, causal=causal, radius=self.radius, dropout=dropout
+        )
         return self.out(heads.transpose(1, 2).flatten(2))  # concatenate the heads of a position
 
     def weights(

@@ -37,6 +37,17 @@ class ModelConfig:
     dropout: float = 0.1
     """P_drop: on every sub-layer output and on the embedded input (section 5.4), nowhere else."""
 
+    attention_dropout: float = 0.0
+    """Dropout on attention weights; the paper has none. Training only, like the next."""
+
+    relu_dropout: float = 0.0
+    """Dropout between the feed-forward's activation and its second map; the paper has none."""
+
+    scale: Literal["embedding", "projection", "none"] = "embedding"
+    """What training scales: "embedding" is section 3.4 (embedded pieces times √d_model),
+    "projection" the logits by 1 / √d_model, "none" neither. A saved model has the paper's form:
+    its weights are scaled instead."""
+
     norm: Literal["post", "pre"] = "post"
     """"post" is the paper: LayerNorm(x + Sublayer(x)). "pre" departs; see docs/fidelity.md."""
 
@@ -80,14 +91,21 @@ class ModelConfig:
             raise ValueError(f"model.d_model must be even for sinusoids, not {self.d_model}")
         if self.radius < 0:
             raise ValueError(f"model.radius must be 1 or more, or 0 for all, not {self.radius}")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"model.dropout must be in [0, 1), not {self.dropout}")
+        for field in ("dropout", "attention_dropout", "relu_dropout"):
+            if not 0.0 <= getattr(self, field) < 1.0:
+                raise ValueError(f"model.{field} must be in [0, 1), not {getattr(self, field)}")
+        if self.radius and self.attention_dropout:
+            raise ValueError(
+                f"model.attention_dropout {self.attention_dropout} is for attention to all "
+                f"positions: set it to 0, or model.radius {self.radius} to 0"
+            )
 
     def _check_choices(self) -> None:
         choices = {
             "norm": ("post", "pre"),
             "activation": ("relu", "gelu", "silu"),
             "positions": ("sinusoid", "learned"),
+            "scale": ("embedding", "projection", "none"),
             "tie": ("all", "decoder", "input", "none"),
         }
         for field, (*others, last) in choices.items():

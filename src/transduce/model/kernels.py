@@ -33,6 +33,7 @@ def fastest_attention(
     mask: Bool[Tensor, "#batch 1 #query memory"] | None,
     causal: bool,
     radius: int = 0,
+    dropout: float = 0.0,
 ) -> Float[Tensor, "batch heads query d_v"]:
     """Equation (1) by the fastest kernel for this device and these lengths.
 
@@ -43,12 +44,19 @@ def fastest_attention(
         mask: True where a query may attend; None allows all.
         causal: each position attends to itself and earlier ones only.
         radius: how far a query sees in restricted self-attention; 0 is unrestricted.
+        dropout: probability with which a weight becomes zero; unrestricted attention only.
     """
     if radius:
         return local_attention(queries, keys, values, radius=radius, mask=mask, causal=causal)
-    if queries.device.type == "cpu" and queries.size(2) * keys.size(2) <= WRITTEN_OUT_MAX_SCORES:
-        return scaled_dot_product_attention_cpu(queries, keys, values, mask=mask, causal=causal)
-    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, is_causal=causal)
+    short = queries.size(2) * keys.size(2) <= WRITTEN_OUT_MAX_SCORES
+    # With dropout torch has no fused kernel on a CPU, and a slower draw.
+    if queries.device.type == "cpu" and (short or dropout):
+        return scaled_dot_product_attention_cpu(
+            queries, keys, values, mask=mask, causal=causal, dropout=dropout
+        )
+    return F.scaled_dot_product_attention(
+        queries, keys, values, attn_mask=mask, is_causal=causal, dropout_p=dropout
+    )
 
 
 def scaled_dot_product_attention_cpu(
@@ -58,6 +66,7 @@ def scaled_dot_product_attention_cpu(
     *,
     mask: Bool[Tensor, "#batch 1 #query memory"] | None = None,
     causal: bool = False,
+    dropout: float = 0.0,
 ) -> Float[Tensor, "batch heads query d_v"]:
     """Equation (1) as two batched products.
 
@@ -67,6 +76,7 @@ def scaled_dot_product_attention_cpu(
         values: V.
         mask: True where a query may attend; None allows all.
         causal: each position attends to itself and earlier ones only; excludes `mask`.
+        dropout: probability with which a weight becomes zero.
     """
     # Scaling Q is less work than scaling QKᵀ. Heads are strided views; batched products are fast
     # on contiguous factors.
@@ -77,7 +87,7 @@ def scaled_dot_product_attention_cpu(
         scores = scores + ahead.triu(1)
     elif mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
-    return softmax(scores) @ values
+    return drop(softmax(scores), dropout) @ values
 
 
 def softmax(scores: Float[Tensor, "*rows memory"]) -> Float[Tensor, "*rows memory"]:
@@ -106,19 +116,24 @@ class Dropout(nn.Module):
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return `x` with values dropped in training, `x` itself otherwise."""
-        dropped = min(round(self.p * 2**16), 2**16 - 1)  # of 2**16 equally likely levels
-        if not self.training or not dropped:
-            return x
-        if x.device.type != "cpu":
-            return F.dropout(x, self.p)
-        # torch draws a double-precision Bernoulli variable per value on a CPU, which costs more
-        # than the layer around it. Here one 64-bit draw decides four values.
-        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-        levels = draws.view(torch.int16)[: x.numel()].view(x.shape)  # uniform in [-2**15, 2**15)
-        first = dropped - 2**15  # the first level that is kept
-        # Clamping to two neighbours makes 0 or 1 without a comparison, which would allocate.
-        kept = levels.clamp_(first - 1, first).sub_(first - 1).to(x.dtype)
-        scale = 2**16 / (2**16 - dropped)
-        if x.dtype == torch.bfloat16:  # which would round the scale, by up to 0.4 %
-            return x * kept * scale
-        return x * kept.mul_(scale)  # in place: `kept` is ours
+        return drop(x, self.p) if self.training else x
+
+
+def drop(x: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
+    """Return `x` with each value dropped with probability `p`; `x` itself if that is 0."""
+    dropped = min(round(p * 2**16), 2**16 - 1)  # of 2**16 equally likely levels
+    if not dropped:
+        return x
+    if x.device.type != "cpu":
+        return F.dropout(x, p)
+    # torch draws a double-precision Bernoulli variable per value on a CPU, which costs more
+    # than the layer around it. Here one 64-bit draw decides four values.
+    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    levels = draws.view(torch.int16)[: x.numel()].view(x.shape)  # uniform in [-2**15, 2**15)
+    first = dropped - 2**15  # the first level that is kept
+    # Clamping to two neighbours makes 0 or 1 without a comparison, which would allocate.
+    kept = levels.clamp_(first - 1, first).sub_(first - 1).to(x.dtype)
+    scale = 2**16 / (2**16 - dropped)
+    if x.dtype == torch.bfloat16:  # which would round the scale, by up to 0.4 %
+        return x * kept * scale
+    return x * kept.mul_(scale)  # in place: `kept` is ours

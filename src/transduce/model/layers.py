@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from transduce.model.attention import Attention, KeyValue, KVCache
 from transduce.model.config import ModelConfig
-from transduce.model.kernels import Dropout
+from transduce.model.kernels import Dropout, drop
 
 
 class FeedForward(nn.Module):
@@ -24,9 +24,15 @@ class FeedForward(nn.Module):
     """
 
     def __init__(
-        self, d_model: int, d_ff: int, *, activation: Literal["relu", "gelu", "silu"] = "relu"
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: Literal["relu", "gelu", "silu"] = "relu",
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.dropout = dropout
         self.activation = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}[activation]
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
@@ -35,7 +41,8 @@ class FeedForward(nn.Module):
         self, x: Float[Tensor, "batch length d_model"]
     ) -> Float[Tensor, "batch length d_model"]:
         """Apply the two linear maps with the activation between them."""
-        return self.outer(self.activation(self.inner(x)))
+        hidden = self.activation(self.inner(x))
+        return self.outer(drop(hidden, self.dropout) if self.training else hidden)
 
 
 class AddNorm(nn.Module):
@@ -135,12 +142,15 @@ def make_attention(config: ModelConfig, *, radius: int = 0) -> Attention:
         d_v=config.d_v,
         bias=config.attention_bias,
         radius=radius,
+        dropout=config.attention_dropout,
     )
 
 
 def make_feed_forward(config: ModelConfig) -> FeedForward:
     """Build a feed-forward network of the model's shape."""
-    return FeedForward(config.d_model, config.d_ff, activation=config.activation)
+    return FeedForward(
+        config.d_model, config.d_ff, activation=config.activation, dropout=config.relu_dropout
+    )
 
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:

@@ -70,7 +70,7 @@ def output_projection_inputs(
 
     An output bias becomes one more column of the matrix, and `hidden` gets a 1 to multiply it.
     """
-    matrix = model.output_matrix
+    matrix, hidden = model.output_matrix, model.scale_hidden(hidden)
     if model.output_bias is None:
         return OutputProjectionInputs(hidden, matrix)
     ones = hidden.new_ones(*hidden.shape[:-1], 1)

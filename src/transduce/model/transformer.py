@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Generic, TypeVar, cast
 
 import torch
@@ -128,7 +129,9 @@ class Transformer(nn.Module):
         self, embedding: nn.Embedding, ids: Int[Tensor, "batch length"], *, first: int
     ) -> Float[Tensor, "batch length d_model"]:
         # Section 3.4: the positions added next have a variance of 1/2, embeddings one of 1/d_model.
-        scaled = embedding(ids) * math.sqrt(self.config.d_model)
+        scaled = embedding(ids)
+        if self.config.scale == "embedding":
+            scaled = scaled * math.sqrt(self.config.d_model)
         return self.dropout(self.positions(scaled, first=first))
 
     def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
@@ -136,7 +139,15 @@ class Transformer(nn.Module):
 
         The departure `output_bias` adds a bias per piece; PAD's then means nothing.
         """
-        return F.linear(hidden, self.output_matrix, self.output_bias)
+        return F.linear(self.scale_hidden(hidden), self.output_matrix, self.output_bias)
+
+    def scale_hidden(
+        self, hidden: Float[Tensor, "*batch d_model"]
+    ) -> Float[Tensor, "*batch d_model"]:
+        """Return what the output matrix multiplies; the departure "projection" scales it."""
+        if self.config.scale == "projection":
+            return hidden * self.config.d_model**-0.5
+        return hidden
 
     @property
     def output_matrix(self) -> Float[Tensor, "vocab d_model"]:
@@ -149,10 +160,33 @@ class Transformer(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def to_numpy(self) -> NumpyTransformer:
-        """Return a twin in NumPy; on a CPU, in single precision, it shares the weights."""
-        state = self.state_dict()
-        weights = {name: tensor.detach().cpu().float().numpy() for name, tensor in state.items()}
-        return NumpyTransformer(self.config, weights)
+        """Return a twin in NumPy; on a CPU, in single precision, it shares the weights.
+
+        It has the paper's scaling of the embedding: under another, weights are scaled copies.
+        """
+        state = {name: tensor.detach().cpu().float() for name, tensor in self.state_dict().items()}
+        if self.config.scale != "embedding":
+            state = _with_the_paper_s_scaling(state, self.config)
+        weights = {name: tensor.numpy() for name, tensor in state.items()}
+        return NumpyTransformer(replace(self.config, scale="embedding"), weights)
+
+
+def _with_the_paper_s_scaling(state: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
+    """Weights that give the same logits where embedded pieces are multiplied by √d_model."""
+    root, scaled = config.d_model**0.5, dict(state)
+    for name in ("embedding.weight", "source_embedding.weight"):
+        if name in state:
+            scaled[name] = state[name] / root
+    output = "output_embedding.weight"
+    if config.scale == "projection" and output in state:
+        scaled[output] = state[output] / root
+    if config.scale == "none" and output not in state:
+        # The shared matrix makes the logits, too: the last normalisation makes up for it.
+        last = f"decoder.{config.decoder_layers - 1}.feed_forward_norm.norm"
+        norm = "decoder_norm" if config.norm == "pre" else last
+        for name in (f"{norm}.weight", f"{norm}.bias"):
+            scaled[name] = state[name] * root
+    return scaled
 
 
 def make_embedding(config: ModelConfig) -> nn.Embedding:

@@ -25,6 +25,8 @@ from transduce.io.atomic_folder import sha256
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 
+_DROPOUTS = ("dropout", "attention_dropout", "relu_dropout")
+
 FOLDER = "start"
 """The folder of the start model in a prepared corpus, its vocabulary extended already."""
 
@@ -79,7 +81,9 @@ def adopt_model(
     _check(recipe, by_hand, section="model", expected=base.model.config, name=start.name)
     _check(recipe, by_hand, section="tokenizer", expected=tokenizer, name=start.name)
     size = tokenizer.vocab_size + tokenizer.extend
-    dropout = recipe.model.dropout if "model.dropout" in explicit else base.model.config.dropout
+    dropouts = {
+        name: getattr(recipe.model, name) for name in _DROPOUTS if f"model.{name}" in explicit
+    }
     codes = (recipe.languages.source, recipe.languages.target)
     same = {"languages.source", "languages.target"}.isdisjoint(explicit) or codes == (
         base.languages.source,
@@ -88,7 +92,7 @@ def adopt_model(
     recipe = replace(
         recipe,
         tokenizer=replace(tokenizer, vocab_size=size),
-        model=replace(base.model.config, vocab_size=size, dropout=dropout),
+        model=replace(base.model.config, vocab_size=size, **dropouts),
         languages=base.languages if same else recipe.languages,
         search=recipe.search if any(key.startswith("search.") for key in explicit) else base.search,
     )
@@ -166,7 +170,7 @@ def _check(
     for field in fields(expected):
         key, settings = f"{section}.{field.name}", getattr(recipe, section)
         value, fixed = getattr(settings, field.name), getattr(expected, field.name)
-        if key in by_hand and key != "model.dropout" and value != fixed:
+        if key in by_hand and key.partition(".")[2] not in _DROPOUTS and value != fixed:
             raise ValueError(
                 f"{key} cannot be {value}: it is {fixed} in {name}, the model to start from; "
                 f"leave it out"

@@ -89,9 +89,9 @@ def test_a_cpu_takes_torchs_kernel_for_long_sentences_only(
     called: list[int] = []
     kernel = module.F.scaled_dot_product_attention
 
-    def counted(*tensors: torch.Tensor, attn_mask: None, is_causal: bool) -> torch.Tensor:
+    def counted(*tensors: torch.Tensor, attn_mask: None, **options: float) -> torch.Tensor:
         called.append(1)
-        return kernel(*tensors, attn_mask=attn_mask, is_causal=is_causal)
+        return kernel(*tensors, attn_mask=attn_mask, **options)
 
     monkeypatch.setattr(module.F, "scaled_dot_product_attention", counted)
     attention(x, attention.project_kv(x))
