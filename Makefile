@@ -101,7 +101,7 @@ $(VENV)/.interop: $(VENV)/.test
 	@touch $@
 
 $(VENV)/.clients: $(VENV)/.test
-	@$(INSTALL) --quiet -e ".[test-clients]"
+	@$(INSTALL) --quiet -e ".[cluster,test-clients]"
 	@touch $@
 
 $(VENV)/.cluster: $(VENV)/.test

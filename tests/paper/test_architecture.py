@@ -119,13 +119,13 @@ def test_embeddings_are_multiplied_by_the_root_of_the_width(tiny: Transformer):
 def test_both_sides_are_embedded_alike(tiny: Transformer, monkeypatch: pytest.MonkeyPatch):
     """The first thing both stacks do is `embed`, so the scale and the positions are the same."""
     seen: list[list[int]] = []
-    embed = tiny.embed
+    embed = tiny._embed
 
-    def noted(ids: Tensor, *, first: int = 0) -> Tensor:
+    def noted(embedding: nn.Embedding, ids: Tensor, *, first: int) -> Tensor:
         seen.append(ids[0].tolist())
-        return embed(ids, first=first)
+        return embed(embedding, ids, first=first)
 
-    monkeypatch.setattr(tiny, "embed", noted)
+    monkeypatch.setattr(tiny, "_embed", noted)
     tiny(torch.tensor([[3, 4, 0]]), None, torch.tensor([[18, 7]]))
 
     assert seen == [[3, 4, 0], [18, 7]]
