@@ -74,7 +74,7 @@ def _block(
         case "exercises":
             return _exercises()
         case "toctree":
-            entries = re.findall(r"^[\w/.-]+$", content, re.M)
+            entries = re.findall(r"^(?:.*<)?([\w/.-]+)>?$", content, re.M)
             return "\n".join(f"- [{entry}]({entry}.md)" for entry in entries)
         case "code-block":
             return f"```{argument}\n{content}\n```"

@@ -81,8 +81,9 @@ def _scaled(part):
     return part * 1.03 if isinstance(part, float) else part
 
 
-def test_the_notebook_types_no_measured_number():
-    cells = json.loads((ROOT / "docs" / "walk.ipynb").read_text())["cells"]
+@pytest.mark.parametrize("name", ["walk", "own"])
+def test_a_notebook_types_no_measured_number(name: str):
+    cells = json.loads((ROOT / "docs" / f"{name}.ipynb").read_text())["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
 
     assert [problem for problem in values.stale(text) if "." in problem.number or "%" in text] == []
