@@ -32,6 +32,7 @@ exclude_patterns = ["_build", "_ext"]
 html_theme = "furo"
 html_title = "transduce"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["site.css"]
 html_show_sphinx = False
 html_show_copyright = False
