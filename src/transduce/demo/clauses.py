@@ -3,6 +3,7 @@
 Forms that German avoids (du + Präteritum of a full verb) are not drawn.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -35,29 +36,8 @@ _I, _YOU, _HE, _SHE, _WE, _THEY = lexicon.PRONOUNS
 _VERBS = (*lexicon.VERBS, *(verb for verb in lexicon.VERBS if verb.prefix))
 _SUBJECTS = (*lexicon.PRONOUNS, _I, _YOU)
 
-_OWNED = (
-    "dog cat horse pony cow food drink text car bicycle container furniture clothes dish machine "
-    "thing opening chamber house school garden boat child teacher"
-)
-_MOODS = "tired sick hungry thirsty happy sad angry"
-_PLAIN = "red white black green blue yellow brown grey round broken empty full"
-"""Adjectives that do not take "very"."""
-
-_DESCRIBED = (
-    "beast vehicle vessel container furniture clothes dish machine thing food drink text "
-    "opening building chamber place height way barrier plant"
-)
-FORMS_OF: dict[Aspect, tuple[Form, ...]] = {
-    "action": (
-        *("progressive", "progressive", "progressive", "past", "past", "past", "past"),
-        *("present", "present", "present", "perfect", "future"),
-        *("can", "could", "must", "want", "wanted"),
-    ),
-    "event": ("past", "past", "past", "perfect", "future"),
-    "perception": ("present", "past", "past", "perfect", "future", "can", "could"),
-    "state": ("present", "present", "past"),
-    "copula": ("present", "past"),
-}
+_KINDS: Mapping[str, str] = lexicon.GRAMMAR["kinds"]
+FORMS_OF: Mapping[Aspect, Sequence[Form]] = lexicon.GRAMMAR["forms_of"]
 _TIMES: dict[Form, tuple[Adverb, ...]] = {
     "progressive": (lexicon.NOW, lexicon.TODAY),
     "past": (*lexicon.YESTERDAY, lexicon.TODAY),
@@ -284,7 +264,7 @@ def definite_determiner(rng: Random, noun: Noun) -> Determiner:
     if noun.kind == "kin":
         return rng.choice(lexicon.POSSESSIVES)
     draw = rng.random()
-    if draw < 0.15 and lexicon.matches(noun, _OWNED):
+    if draw < 0.15 and lexicon.matches(noun, _KINDS["owned"]):
         return rng.choice(lexicon.POSSESSIVES)
     return lexicon.THIS if draw > 0.92 else lexicon.THE
 
@@ -308,8 +288,8 @@ def copula_clause(rng: Random, *, form: Form) -> Clause:
     subject, possible = _copula_parts(rng)
     times = {"past": lexicon.YESTERDAY[0], "present": lexicon.TODAY}
     predicate = rng.choice(possible)
-    very = predicate.english not in _PLAIN.split() and rng.random() < 0.3
-    passing = predicate.english in _MOODS.split() and rng.random() < 0.3
+    very = predicate.english not in _KINDS["plain"].split() and rng.random() < 0.3
+    passing = predicate.english in _KINDS["moods"].split() and rng.random() < 0.3
     return Clause(
         subject=subject,
         verb=lexicon.BE,
@@ -327,11 +307,11 @@ def _copula_parts(rng: Random) -> tuple[Phrase, tuple[Adjective, ...]]:
     if rng.random() < 0.4:
         subject = definite_person(rng)
         fitting = lexicon.adjectives(subject.noun) if isinstance(subject, NounPhrase) else ()
-        possible = fitting or tuple(map(lexicon.adjective, _MOODS.split()))
+        possible = fitting or tuple(map(lexicon.adjective, _KINDS["moods"].split()))
     else:
-        subject = noun_phrase(rng, _DESCRIBED, known=True)
+        subject = noun_phrase(rng, _KINDS["described"], known=True)
         while not (possible := lexicon.adjectives(subject.noun)):
-            subject = noun_phrase(rng, _DESCRIBED, known=True)
+            subject = noun_phrase(rng, _KINDS["described"], known=True)
     if isinstance(subject, NounPhrase):
         subject = replace(subject, adjective=None)
     return subject, possible

@@ -191,6 +191,8 @@ def _verb(*, german: str | list[str], **row: Any) -> Verb:
 
 
 _WORDS = load_table("words.toml")
+GRAMMAR = load_table("grammar.toml")
+"""Forms and endings, and which words fit where."""
 
 NOUNS = tuple(Noun(*row) for row in _WORDS["nouns"])
 NAMES = tuple(Name(*row) for row in _WORDS["names"])

@@ -5,7 +5,6 @@ the positions of the verb, its prefix and *nicht*. Tenses correspond one to one:
 adjective's ending depends on the determiner: *der alte Hund*, *ein alter Hund*, *alte Hunde*.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, NamedTuple
@@ -26,30 +25,14 @@ from transduce.demo.lexicon import (
 
 Person = Literal[1, 2, 3]
 
-_Endings = Mapping[Case, tuple[str, ...]]
-
-
-def _endings(nominative: str, accusative: str, dative: str) -> _Endings:
-    """Endings for masculine, feminine, neuter and plural; a dash is none."""
-
-    def row(text: str) -> tuple[str, ...]:
-        return tuple(ending.strip("-") for ending in text.split())
-
-    return {"nominative": row(nominative), "accusative": row(accusative), "dative": row(dative)}
-
-
 _COLUMNS = {"m": 0, "f": 1, "n": 2}  # of the endings; the plural is the last
-_STRONG = _endings("er e es e", "en e es e", "em er em en")
-_WEAK = _endings("e e e en", "en e e en", "en en en en")
-_MIXED = _endings("er e es en", "en e es en", "en en en en")
-# By the determiner's pattern: its own endings, and those of the adjective after it.
-_DETERMINERS: dict[str, _Endings] = {
-    "der": _endings("der die das die", "den die das die", "dem der dem den"),
-    "dieser": _STRONG,
-    "ein": _endings("- e - e", "en e - e", "em er em en"),
-    "bare": _endings("- - - -", "- - - -", "- - - -"),
-}
-_ADJECTIVES = {"der": _WEAK, "dieser": _WEAK, "ein": _MIXED, "bare": _STRONG}
+
+
+def _ending(
+    part: Literal["determiners", "adjectives"], pattern: str, case: Case, column: int
+) -> str:
+    """The ending of a determiner, or of an adjective after it."""
+    return lexicon.GRAMMAR[part][pattern][case].split()[column].strip("-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +88,9 @@ def german_phrase(phrase: Phrase, case: Case) -> str:
         case NounPhrase():
             noun, determiner, adjective = phrase.noun, phrase.determiner, phrase.adjective
             column = 3 if phrase.plural else _COLUMNS[noun.gender]
-            words = [determiner.german + _DETERMINERS[determiner.pattern][case][column]]
+            words = [determiner.german + _ending("determiners", determiner.pattern, case, column)]
             if adjective is not None:
-                ending = _ADJECTIVES[determiner.pattern][case][column]
+                ending = _ending("adjectives", determiner.pattern, case, column)
                 words.append((adjective.stem or adjective.german) + ending)
             words.append(german_noun(noun, case, plural=phrase.plural))
             return " ".join(filter(None, words))
@@ -216,35 +199,20 @@ class Rule(NamedTuple):
     german_past: bool = False
 
 
+_GERMAN_AUXILIARIES = {
+    "haben": lexicon.HABEN,
+    "werden": lexicon.WERDEN,
+    "können": lexicon.KÖNNEN,
+    "müssen": lexicon.MÜSSEN,
+    "wollen": lexicon.WOLLEN,
+}
 FORMS: dict[Form, Rule] = {
-    "present": Rule("do", "base", None),
-    "progressive": Rule("am", "gerund", None),
-    "past": Rule("did", "base", None, german_past=True),
-    "past progressive": Rule("was", "gerund", None, german_past=True),
-    "perfect": Rule("have", "participle", lexicon.HABEN),  # or SEIN, as the verb says
-    "future": Rule("will", "base", lexicon.WERDEN),
-    "can": Rule("can", "base", lexicon.KÖNNEN),
-    "could": Rule("could", "base", lexicon.KÖNNEN, german_past=True),
-    "must": Rule("must", "base", lexicon.MÜSSEN),
-    "want": Rule("do", "to", lexicon.WOLLEN),
-    "wanted": Rule("did", "to", lexicon.WOLLEN, german_past=True),
+    form: Rule(english, part, _GERMAN_AUXILIARIES.get(german), past)
+    for form, (english, part, german, past) in lexicon.GRAMMAR["forms"].items()
 }
-
-# First person, third person, and all others.
-_AUXILIARIES = {
-    "do": ("do", "does", "do"),
-    "did": ("did", "did", "did"),
-    "am": ("am", "is", "are"),
-    "was": ("was", "was", "were"),
-    "have": ("have", "has", "have"),
-}
-_NEGATED = {"can": "cannot"}
-_CONTRACTED = {"can": "can't", "will": "won't", "am": "am not", "must": "must not"}
-
-_MERGED = {
-    **{"in dem": "im", "in das": "ins", "an dem": "am"},
-    **{"von dem": "vom", "zu dem": "zum", "zu der": "zur"},
-}
+_AUXILIARIES, _NEGATED, _CONTRACTED, _MERGED = (
+    lexicon.GRAMMAR[name] for name in ("auxiliaries", "negated", "contracted", "merged")
+)
 _DEGREES = {"": "", "very": "sehr", "too": "zu"}
 
 

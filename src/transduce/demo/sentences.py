@@ -43,13 +43,6 @@ _DONE = ("past", "progressive", "must", "want", "wanted")
 _NOT_DONE = ("past", "progressive", "can", "could", "future", "want", "wanted")
 _PAST = ("past", "past progressive", "could", "wanted")
 
-# Forms for what an animal would not do, for what it cannot do, and for what happens to a thing.
-_FORMS: dict[str, tuple[Form, ...]] = {
-    "willed": ("past", "past", "past", "could", "could", "wanted", "can", "want", "future"),
-    "able": ("past", "past", "past", "could", "could", "can", "future"),
-    "befalls": ("past", "past", "past", "present", "future"),
-}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
@@ -71,7 +64,7 @@ def _scene(row: dict[str, Any]) -> Scene:
         lexicon.verb(row["verb"], subject=row.get("subject", "")),
         row["doers"],
         row["things"],
-        _FORMS[row.get("forms", "willed")],
+        tuple(lexicon.GRAMMAR["scene_forms"][row.get("forms", "willed")]),
         Preposition(*row["place"]) if "place" in row else None,
     )
 
