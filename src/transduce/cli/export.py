@@ -32,11 +32,14 @@ _MEAN_PIECES = 9  # mean length of random sentences
 def export(
     model: ModelFolder,
     to: Annotated[
-        Literal["ctranslate2", "huggingface", "marian", "marian-npz", "onnx", "argos", "web"],
+        Literal[
+            "ctranslate2", "huggingface", "marian", "marian-npz", "onnx", "argos", "web", "hub"
+        ],
         typer.Option(
             help="Output format; huggingface is a MarianMTModel, or Pegasus for a pre-norm "
             "model; marian-npz is read by Marian's own programs; onnx by onnxruntime and "
-            "transformers.js; web a page that translates in a browser."
+            "transformers.js; web a page that translates in a browser; hub uploads a huggingface "
+            "folder."
         ),
     ],
     out: Annotated[
@@ -45,7 +48,7 @@ def export(
             "--out",
             "-o",
             help="Folder to write, atomically; for argos an .argosmodel file, for web an .html "
-            "file or a folder.",
+            "file or a folder, for hub OWNER/NAME.",
         ),
     ],
     quantize: Annotated[
@@ -85,6 +88,7 @@ def export(
       transduce export runs/mine --to marian-npz --out mine.marian
       transduce export runs/mine --to onnx --out mine.onnx
       transduce export runs/mine --to argos --out en_de.argosmodel
+      transduce export runs/mine --to hub --out me/opus-mt-en-de
       transduce export runs/mine --to web --out translator.html --quantize float16
       transduce export runs/mine --to web --out training.html --quantize int8 --history
     """
@@ -119,15 +123,18 @@ def export(
     if to == "ctranslate2":
         check_replaceable(out, FILES)
     allowed = _learn_shortlist(model, bundle) if shortlist else None
-    proof = _write_and_prove(
-        to,
-        bundle,
-        out,
-        sentences,
-        quantize=quantize,
-        shortlist=allowed,
-        history=_read_history(model) if history else None,
-    )
+    if to == "hub":
+        proof = _upload(model, bundle, str(out), sentences)
+    else:
+        proof = _write_and_prove(
+            to,
+            bundle,
+            out,
+            sentences,
+            quantize=quantize,
+            shortlist=allowed,
+            history=_read_history(model) if history else None,
+        )
     print_stdout(f"{to}: {out}")
     print_stderr(str(proof))
     if quantize is None and not proof.not_made and not proof.holds:
@@ -181,6 +188,17 @@ def _read_history(model: Path) -> "History":
     from transduce.pipeline.history import training_history
 
     return training_history(model, on_event=lambda event: print_stderr(describe(event)))
+
+
+def _upload(model: Path, bundle: "Bundle", name: str, sentences: Sequence[str]) -> "Proof":
+    """Upload the bundle with the card in its folder, which people may have edited."""
+    from transduce.bundle.card import model_card
+    from transduce.export.hub import upload_model
+    from transduce.io.atomic_folder import CARD
+
+    file = model / CARD
+    card = file.read_text(encoding="utf-8") if file.is_file() else model_card(bundle)
+    return upload_model(bundle, name, sentences, card=card)
 
 
 def _learn_shortlist(model: Path, bundle: "Bundle") -> "Shortlist":

@@ -1,18 +1,25 @@
-"""Fetch the files of a Marian model from the Hugging Face hub.
+"""Fetch a Marian model from the Hugging Face hub, and upload a bundle in that form.
 
 HF_ENDPOINT names a mirror, as in Hugging Face's own programs.
 """
 
+import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.client import HTTPException
+from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from transduce.bundle.bundle import Bundle
 from transduce.export.importer import FILES, PICKLE, WEIGHTS
+from transduce.export.marian import write_huggingface
+from transduce.export.proof import Proof, prove_huggingface
+from transduce.io.atomic_folder import CARD, sanitise
 
 _HUB = "https://huggingface.co"
 _TIMEOUT = 30.0  # seconds without an answer
@@ -55,6 +62,61 @@ def fetch_model(model_id: str, folder: Path, *, on_file: Callable[[str], None]) 
         ) from None
     if not any(folder.iterdir()):
         raise ValueError(f"{model_id} is no folder, and {hub} has no public model of that name")
+
+
+def upload_model(bundle: Bundle, model_id: str, sentences: Sequence[str], *, card: str) -> Proof:
+    """Upload a bundle as a Hugging Face folder with its model card; a new repository is private.
+
+    Args:
+        bundle: the model; `import_marian` reads it back.
+        model_id: owner and name of the repository, which is created if there is none.
+        sentences: the sample of the proof, which must not fail.
+        card: README.md in Markdown, without front matter.
+
+    Raises:
+        ValueError: if the form cannot express the model, Transformers disagrees, or the hub
+            cannot be reached or refuses; nothing is uploaded then.
+    """
+    if not is_hub_id(model_id):
+        raise ValueError(f"{model_id} is no repository of a hub: name OWNER/NAME by --out")
+    try:
+        api_class = import_module("huggingface_hub").HfApi  # before the proof, which works offline
+    except ImportError:
+        raise ValueError("huggingface_hub is not installed: pip install 'transduce[hub]'") from None
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "model"
+        write_huggingface(bundle, folder)
+        proof = prove_huggingface(bundle, folder, sentences)
+        if not (proof.holds or proof.not_made):
+            raise ValueError(f"nothing was uploaded, as Transformers translates otherwise: {proof}")
+        (folder / CARD).write_text(_hub_card(bundle, model_id, card), encoding="utf-8")
+        api = api_class(endpoint=os.environ.get("HF_ENDPOINT", _HUB).rstrip("/"))
+        try:
+            api.create_repo(model_id, private=True, exist_ok=True)
+            api.upload_folder(repo_id=model_id, folder_path=folder, commit_message="Export")
+        except Exception as error:  # the library's, and those of its HTTP client
+            reason = sanitise(str(error).strip().partition("\n")[0]) or type(error).__name__
+            raise ValueError(
+                f"{api.endpoint} cannot be reached, or refuses to store {model_id} ({reason}): "
+                f"log in by `hf auth login` with a token that may write"
+            ) from None
+    return proof
+
+
+def _hub_card(bundle: Bundle, model_id: str, card: str) -> str:
+    """Add the front matter that the hub searches by, and how to get the model."""
+    languages = [code for code in (bundle.languages.source, bundle.languages.target) if code]
+    fields = {
+        "library_name": "transformers",
+        "pipeline_tag": "translation",
+        "tags": ["transduce"],
+        "language": languages,
+    }
+    front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in fields.items())
+    name = f"models/{model_id.partition('/')[2]}"
+    command = "    transduce translate "
+    used = card.replace(command, f"    transduce import {model_id}\n{command}", 1)
+    return f"---\n{front}\n---\n\n{used.replace('path/to/this/folder', name)}"
 
 
 def _fetch(address: str, file: Path) -> None:
