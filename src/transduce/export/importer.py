@@ -1,4 +1,6 @@
-"""Convert a Hugging Face Marian model, such as OPUS-MT's, or our own Pegasus export, to a bundle.
+"""Convert a Marian model, such as OPUS-MT's, or our own Pegasus export, to a bundle.
+
+A folder is in Hugging Face's form (`marian_files`) or in Marian's own (`npz_files`).
 
 Unsupported features are refused by name before anything is written; departures from the paper
 (attention biases, SiLU, an output bias) become model settings. d_model is permuted to our order
@@ -26,6 +28,8 @@ from transduce.export.marian_files import (
     PICKLE,
     TOKENIZER_CONFIG,
     MarianConfig,
+    MarianTokenizerConfig,
+    as_float32,
     halves_to_interleaved,
     interleaved_to_halves,
     last_norm,
@@ -36,6 +40,7 @@ from transduce.export.marian_files import (
     read_weights,
     tensor_map,
 )
+from transduce.export.npz_files import POSITIONS, is_npz_folder, marian_sinusoids, read_npz
 from transduce.io.atomic_folder import MANIFEST, check_folder, sanitise, sha256
 from transduce.model.config import ModelConfig
 from transduce.model.layers import sinusoids
@@ -61,8 +66,9 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
 
     Args:
         folder: holds config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm,
-            vocab.json and optionally tokenizer_config.json with the languages. If it was exported
-            by us, the checksums of its manifest.json are verified.
+            vocab.json and optionally tokenizer_config.json with the languages; or decoder.yml, the
+            .npz that it names, the vocabulary and source.spm, target.spm. If it was exported by us,
+            the checksums of its manifest.json are verified.
         source: code of the source language; None means the folder's.
         target: code of the target language; None means the folder's.
 
@@ -83,14 +89,22 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
 
 
 def _converted(folder: Path, *, source: str | None, target: str | None) -> Bundle:
-    config = read_settings(folder)
-    path, weights = read_weights(folder)
-    ids = _IdMap.read(folder, config)
-    model = _model(weights, config, ids, path=path)
-    given, default = read_languages(folder), Languages()
+    given, positions = MarianTokenizerConfig(), None
+    if is_npz_folder(folder):
+        config, path, weights, table, table_path, *models = read_npz(folder)
+        weights = as_float32(weights, path)
+        positions = marian_sinusoids(POSITIONS, config.d_model)
+    else:
+        config, table_path = read_settings(folder), folder / TABLE
+        path, weights = read_weights(folder)
+        table, given = read_json(table_path), read_languages(folder)
+        models = [read_file(folder / name) for name in (SOURCE, TARGET)]
+    ids = _IdMap.read(table_path, table, config)
+    model = _model(weights, config, ids, path=path, positions=positions)
+    default = Languages()
     return Bundle(
         model=model,
-        tokenizer=_tokenizer(folder, ids),
+        tokenizer=_tokenizer(models[0], models[1], ids),
         languages=Languages(
             source=source or given.source_lang or default.source,
             target=target or given.target_lang or default.target,
@@ -108,10 +122,9 @@ class _IdMap:
     pieces: tuple[str, ...]
 
     @classmethod
-    def read(cls, folder: Path, config: MarianConfig) -> "_IdMap":
-        """Read and validate vocab.json."""
-        path, size, pad = folder / TABLE, config.vocab_size, config.pad_token_id
-        table = read_json(path)
+    def read(cls, path: Path, table: Mapping[str, object], config: MarianConfig) -> "_IdMap":
+        """Validate a vocabulary, read from `path`."""
+        size, pad = config.vocab_size, config.pad_token_id
         names: dict[int, str] = {}
         for piece, number in table.items():
             if type(number) is not int or not 0 <= number < size or number in names:
@@ -144,7 +157,12 @@ class _IdMap:
 
 
 def _model(
-    weights: Mapping[str, Tensor], marian: MarianConfig, ids: _IdMap, *, path: Path
+    weights: Mapping[str, Tensor],
+    marian: MarianConfig,
+    ids: _IdMap,
+    *,
+    path: Path,
+    positions: Tensor | None,
 ) -> Transformer:
     """Validate all tensors and load them into our model."""
     config = ModelConfig(
@@ -171,6 +189,9 @@ def _model(
     if not marian.scale_embedding:
         _scale_embeddings(state, config)
     config, state = _drop_zero_biases(config, state)
+    if positions is not None:
+        config = replace(config, positions="learned", max_positions=len(positions))
+        state["positions.weight"] = positions
     with torch.random.fork_rng(devices=[]):  # initialization must not advance the caller's RNG
         model = Transformer(config)
     model.load_state_dict(state)
@@ -277,9 +298,8 @@ def _drop_zero_biases(
     return config, {name: tensor for name, tensor in state.items() if name not in dropped}
 
 
-def _tokenizer(folder: Path, ids: _IdMap) -> Tokenizer:
-    """A single tokenizer if the folder was exported by us, else a pair of two models."""
-    source, target = (read_file(folder / name) for name in (SOURCE, TARGET))
+def _tokenizer(source: bytes, target: bytes, ids: _IdMap) -> Tokenizer:
+    """A single tokenizer if the folder has one that is as ours, else a pair of two models."""
     if source == target:
         try:
             own = Tokenizer.from_bytes(source)

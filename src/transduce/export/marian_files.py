@@ -149,12 +149,22 @@ def read_settings(folder: Path) -> MarianConfig:
     if (folder / GENERATION).is_file():
         search = read_json(folder / GENERATION)
         values |= {key: search[key] for key in ("num_beams", "length_penalty") if search.get(key)}
-    given = {key: value for key, value in values.items() if value is not None}
+    if read_languages(folder).separate_vocabs:
+        raise ValueError(f"{path} has two vocabularies, which transduce does not support")
+    return parse_config({key: value for key, value in values.items() if value is not None}, path)
+
+
+def parse_config(values: Mapping[str, object], path: Path) -> MarianConfig:
+    """Check the fields that define the architecture.
+
+    Raises:
+        ValueError: if one is missing or of the wrong type, or a feature is one that ours lacks.
+    """
     try:
-        config = pydantic.TypeAdapter(MarianConfig).validate_json(json.dumps(given), strict=True)
+        config = pydantic.TypeAdapter(MarianConfig).validate_json(json.dumps(values), strict=True)
     except pydantic.ValidationError as error:
         raise ValueError(f"{path}: {_first_error(error)}") from None
-    if reason := config.why_not() or ("two vocabularies" * read_languages(folder).separate_vocabs):
+    if reason := config.why_not():
         raise ValueError(f"{path} has {reason}, which transduce does not support")
     return config
 
@@ -186,7 +196,7 @@ def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
     """
     path = folder / WEIGHTS
     if path.is_file():
-        return path, _as_float32(read_tensors(path), path)
+        return path, as_float32(read_tensors(path), path)
     path = folder / PICKLE
     if not path.is_file():
         raise ValueError(f"{folder} has neither {WEIGHTS} nor {PICKLE}: copy the whole folder")
@@ -198,10 +208,10 @@ def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
     named = isinstance(tensors, dict) and all(isinstance(t, Tensor) for t in tensors.values())
     if not named:
         raise ValueError(f"{path} holds more than named tensors: it is not a Marian model")
-    return path, _as_float32({str(name): tensor for name, tensor in tensors.items()}, path)
+    return path, as_float32({str(name): tensor for name, tensor in tensors.items()}, path)
 
 
-def _as_float32(tensors: Mapping[str, Tensor], path: Path) -> Mapping[str, Tensor]:
+def as_float32(tensors: Mapping[str, Tensor], path: Path) -> Mapping[str, Tensor]:
     """Convert to float32; quantized, complex, sparse and other tensors are refused by name."""
     for name, tensor in tensors.items():
         dense = tensor.layout == torch.strided and not (tensor.is_nested or tensor.is_meta)
