@@ -106,7 +106,8 @@ class TrainConfig:
     """Threads of one CPU operation; 0: torch's default, the number of cores."""
 
     device: str = "auto"
-    """"auto": a CUDA device if there is one, else the CPU; or a torch name such as "cpu"."""
+    """"auto": a CUDA device if there is one, else Apple's MPS, else the CPU; or a torch name such
+    as "cpu"."""
 
     def __post_init__(self) -> None:
         for field in ("updates", "warmup", "validate_every", "average_checkpoints", "log_every"):

@@ -189,6 +189,8 @@ class Process:
             ValueError: if there is no such device, or there are fewer than processes.
         """
         device = find_device(name)
+        if device.type == "mps" and name == "auto" and self.world_size > 1:
+            return torch.device("cpu")  # no backend of torch.distributed takes its tensors
         if self.world_size == 1 or device.type != "cuda":
             return device
         if ":" in name:
@@ -291,13 +293,14 @@ def compute_device(
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device of that name; "auto" is the first CUDA device, else the CPU.
+    """Return the device of that name; "auto" is the first CUDA device, else MPS, else the CPU.
 
     Raises:
         ValueError: if there is no such device.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        others = "mps" if torch.backends.mps.is_available() else "cpu"
+        return torch.device("cuda" if torch.cuda.is_available() else others)
     try:
         device = torch.device(name)
         torch.empty(0, device=device)  # torch.device accepts names of devices that are not there

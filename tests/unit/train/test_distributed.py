@@ -25,6 +25,14 @@ def test_auto_is_a_device_of_this_machine():
     assert find_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def test_auto_takes_mps_for_one_process_where_there_is_no_cuda(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    alone, two = (Process(rank=0, world_size=size, local_rank=0) for size in (1, 2))
+
+    assert [p.find_device("auto").type for p in (alone, two)] == ["mps", "cpu"]
+
+
 def test_a_device_can_be_named():
     assert find_device("cpu") == torch.device("cpu")
 
