@@ -138,7 +138,6 @@ def test_an_unreachable_cluster_is_an_error(corpus: Path, run: Run, monkeypatch)
         run(corpus, engine="ray:127.0.0.1:9")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # unreaped tasks
 def test_tasks_of_slurm_that_are_killed_are_submitted_again(
     tmp_path: Path, corpus: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ):
@@ -149,7 +148,13 @@ def test_tasks_of_slurm_that_are_killed_are_submitted_again(
             assert cluster == "slurm"
             super().__init__(folder=folder, cluster="local")
 
+        def map_array(self, *given: object) -> list[submitit.Job[None]]:
+            tasks.extend(submitted := super().map_array(*given))
+            return submitted
+
+    tasks: list[submitit.Job[None]] = []
     monkeypatch.setattr("submitit.AutoExecutor", LocalExecutor)
+    monkeypatch.setattr(engines, "_is_queued", lambda name: not all(t.done() for t in tasks))
     monkeypatch.setattr(engines, "_POLL", 0.2)
     monkeypatch.setattr("shutil.which", lambda name: name)
 
@@ -157,3 +162,5 @@ def test_tasks_of_slurm_that_are_killed_are_submitted_again(
 
     assert output(tmp_path) == EXPECTED
     assert attempts(tmp_path) == sorted([*range(1, 101, 10), 31])
+    for task in tasks:
+        task._process.wait()

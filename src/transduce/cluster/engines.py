@@ -143,7 +143,9 @@ def _run_on_slurm(
         raise ValueError("--cluster slurm needs --output in a folder that all nodes share")
     name = f"transduce-{hashlib.sha256(worker.output.encode()).hexdigest()[:12]}"
     with suppress(OSError):  # tasks of a killed driver would repeat the work of the new ones
-        subprocess.run(["scancel", "--user", getuser(), "--name", name], capture_output=True)
+        subprocess.run(
+            ["scancel", "--user", getuser(), "--name", name], capture_output=True, check=False
+        )
     logs = output / "_transduce" / "slurm"
     executor = submitit.AutoExecutor(folder=logs, cluster="slurm")
     executor.update_parameters(
@@ -157,15 +159,24 @@ def _run_on_slurm(
     while missing:
         before, workers = len(missing), min(config.workers or 1, len(missing))
         parts = [list(missing.values())[index::workers] for index in range(workers)]
-        tasks = executor.map_array(worker.run_all, parts)
+        executor.map_array(worker.run_all, parts)
         running = True
         while running and missing:
-            running = not all(task.done() for task in tasks)
+            running = _is_queued(name)
             for record in finished_shards(output, missing):
                 del missing[record.number]
                 yield record
             time.sleep(_POLL if running and missing else 0)
         if len(missing) == before:
-            errors = [str(error) for task in tasks if (error := task.exception())]
-            reason = errors[0].strip().rpartition("\n")[2] if errors else "no output"
+            lines = [log.read_text().strip() for log in sorted(logs.glob("*_log.err"))]
+            reason = next((text.rpartition("\n")[2] for text in reversed(lines) if text), "no log")
             raise ValueError(f"no task of Slurm finished a shard: {reason}; its logs are in {logs}")
+
+
+def _is_queued(name: str) -> bool:
+    """Whether tasks of this name wait or run; sacct, which knows more, is not on all clusters."""
+    command = ["squeue", "--noheader", "--user", getuser(), "--name", name]
+    listed = subprocess.run(command, capture_output=True, check=False)
+    return bool(
+        listed.returncode or listed.stdout.strip()
+    )  # the controller may be away for a while
