@@ -16,7 +16,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.export.marian import why_not, write_marian
 from transduce.inference.engines.base import select_engines
 from transduce.inference.engines.ct2_model import Cache, vocabulary, write_ctranslate2
-from transduce.inference.engines.parallel import enable_worker_processes
+from transduce.inference.engines.forking import enable_worker_processes
 from transduce.search.config import DecodingConstraints, Request
 
 BATCH = 64

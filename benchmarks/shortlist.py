@@ -27,9 +27,10 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.evaluation.significance import System, compare_systems
 from transduce.export.shortlist import LearnedShortlist, learn_shortlist
-from transduce.inference.engines.base import Engine, select_engines
+from transduce.inference.engines.base import select_engines
 from transduce.inference.engines.ct2_model import vocabulary
 from transduce.inference.engines.ct2_runtime import Plan, available_threads
+from transduce.inference.engines.interface import Engine
 from transduce.inference.translator import Translator
 from transduce.pipeline.prepare import open_prepared
 from transduce.search.config import Request, SearchConfig

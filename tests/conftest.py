@@ -155,7 +155,7 @@ def refuses(said: Said, *parts: object) -> None:
 def transduce(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Transduce:
     """The command line, called in this process; bytes given as `stdin` are piped in."""
     monkeypatch.setattr(
-        "transduce.inference.engines.parallel._enabled", False
+        "transduce.inference.engines.forking._enabled", False
     )  # put back what a command lets
 
     def call(*argv: object, stdin: bytes = b"") -> Said:

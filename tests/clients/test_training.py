@@ -9,10 +9,10 @@ import pytest
 import torch
 from tests.browsing import expect, translate_in
 from tests.clients.conftest import Open
-from torch import Tensor
 
 from transduce.bundle.bundle import Bundle
 from transduce.inference.translator import Translator
+from transduce.model.numpy_transformer import Weights
 from transduce.model.trace import intermediate_results
 from transduce.model.transformer import Transformer
 from transduce.web.page import History, write_web
@@ -28,13 +28,13 @@ FINISHED = len(UPDATES)
 @pytest.fixture(scope="module")
 def history(bundle: Bundle) -> History:
     """Weights of three models that translate differently."""
-    weights: dict[int, dict[str, Tensor]] = {}
+    weights: dict[int, Weights] = {}
     for update in UPDATES:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(update + 5)
             model = Transformer(bundle.model.config)
             model.embedding.weight *= 3.0
-        weights[update] = model.state_dict()
+        weights[update] = model.to_numpy().weights
     return History(
         weights=weights,
         training=[(20, 5.5), (40, 4.25), (1200, 1.5)],

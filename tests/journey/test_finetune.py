@@ -14,7 +14,8 @@ from tests.conftest import Run, Transduce
 from transduce import Bundle, load_recipe
 from transduce.cli import main
 from transduce.data.corpus import Pair
-from transduce.evaluation.scoring import evaluate_perplexity, translate_pairs
+from transduce.evaluation.perplexity import evaluate_perplexity
+from transduce.evaluation.scoring import translate_pairs
 from transduce.io.atomic_folder import sha256
 from transduce.pipeline.prepare import open_prepared
 

@@ -16,7 +16,7 @@ from transduce.data.loader import Loader
 from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.store import Store
-from transduce.evaluation.scoring import evaluate_perplexity
+from transduce.evaluation.perplexity import evaluate_perplexity
 from transduce.model.loss import cross_entropy
 from transduce.visualization.attention_page import trace_attention
 

@@ -130,7 +130,7 @@ def _scores(inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bo
         )
     else:
         from transduce.bundle.bundle import Bundle
-        from transduce.inference.engines.parallel import enable_worker_processes
+        from transduce.inference.engines.forking import enable_worker_processes
 
         enable_worker_processes()
         bundle = Bundle.load(inputs.model)
@@ -164,7 +164,7 @@ def _output(
     from transduce.evaluation.significance import System
 
     if inputs.model:
-        from transduce.inference.engines.parallel import enable_worker_processes
+        from transduce.inference.engines.forking import enable_worker_processes
 
         enable_worker_processes()
         output = translate_test_set(

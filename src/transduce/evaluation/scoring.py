@@ -1,27 +1,29 @@
 """Evaluate a model: translate and score a test set, compute its perplexity; results.json."""
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from transduce.bundle.bundle import Bundle
 from transduce.bundle.calibration import Confidence
-from transduce.data.batch import Batch, collate
-from transduce.data.config import BatchConfig
 from transduce.data.corpus import Pair, tidy
 from transduce.data.protection import copy_rates
-from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.tokenizer import Tokenizer
-from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, exact_match, perplexity, ter
+from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, exact_match, ter
 from transduce.inference.confidence import calibrate, fragmentation
+from transduce.inference.engines.base import reference_engine
+from transduce.inference.engines.interface import IdPair
 from transduce.inference.translator import Translation, Translator
-from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
+
+if TYPE_CHECKING:
+    from transduce.model.transformer import Transformer
 
 Metric = Literal["bleu", "chrf", "ter", "exact", "copies", "perplexity"]
 
@@ -221,9 +223,20 @@ def score_model(
 def perplexity_score(bundle: Bundle, sources: Sequence[str], references: Sequence[str]) -> Score:
     """Compute a model's perplexity on references, with what it is counted in as signature."""
     pairs = [Pair(*sides) for sides in zip(sources, references, strict=True)]
-    measured = evaluate_perplexity(bundle.model, bundle.tokenizer, pairs=pairs)
+    scores = reference_engine(bundle).score(encode_pairs(pairs, bundle.tokenizer))
+    tokens = sum(map(len, scores))
+    measured = Perplexity(loss_sum=-math.fsum(chain.from_iterable(scores)), tokens=tokens)
     signature = f"per piece, vocabulary {bundle.tokenizer.vocab_size}, EOS included"
     return Score(name="perplexity", value=measured.perplexity, signature=signature)
+
+
+def encode_pairs(pairs: Sequence[Pair], tokenizer: Tokenizer) -> list[IdPair]:
+    """Normalise and encode pairs as for training."""
+    tidied = [Pair(*map(tidy, pair)) for pair in pairs]
+    masked = [tokenizer.protection.mask_pair(pair, every=True) for pair in tidied]
+    sources = tokenizer.encode_all([pair.source for pair in masked])
+    targets = tokenizer.target.encode_all([pair.target for pair in masked])
+    return list(zip(sources, targets, strict=True))
 
 
 def translate_with(bundle: Bundle, sources: Sequence[str]) -> tuple[Translation, ...]:
@@ -239,7 +252,7 @@ def _unequal(sources: Sequence[str], references: Sequence[str]) -> str:
 
 
 def translate_pairs(
-    model: Transformer,
+    model: "Transformer",
     tokenizer: Tokenizer,
     *,
     pairs: Sequence[Pair],
@@ -296,36 +309,3 @@ def fit_confidence(
         references=[tidy(pair.target) for pair in pairs],
         fragmentations=[*map(fragmentation, sources, pieces)],
     )
-
-
-def evaluate_perplexity(
-    model: Transformer, tokenizer: Tokenizer, *, pairs: Sequence[Pair], micro_tokens: int = 4096
-) -> Perplexity:
-    """Compute the perplexity of a model on the targets of all `pairs`.
-
-    Args:
-        model: the model, on any device.
-        tokenizer: its tokenizer.
-        pairs: sentence pairs.
-        micro_tokens: maximum tokens per batch, padding included.
-    """
-    return perplexity(model, _batches(pairs, tokenizer, micro_tokens=micro_tokens))
-
-
-def _batches(pairs: Sequence[Pair], tokenizer: Tokenizer, *, micro_tokens: int) -> Iterator[Batch]:
-    """Normalise and encode pairs as for training, batched by length."""
-    tidied = [Pair(*map(tidy, pair)) for pair in pairs]
-    masked = [tokenizer.protection.mask_pair(pair, every=True) for pair in tidied]
-    sources = tokenizer.encode_all([pair.source for pair in masked])
-    targets = tokenizer.target.encode_all([pair.target for pair in masked])
-    lengths = np.array([*zip(map(len, sources), map(len, targets), strict=True)], dtype=np.int64)
-    # A single update that holds every pair: the sampler only sorts it into micro-batches.
-    one_update = BatchConfig(tokens=int(lengths.sum()) + len(pairs), micro_tokens=micro_tokens)
-    sampler = Sampler(lengths.reshape(-1, 2), config=one_update, seed=0)
-    for numbers in next(sampler.updates(SamplerState())).micro_batches:
-        yield collate(
-            [sources[number] for number in numbers.tolist()],
-            [targets[number] for number in numbers.tolist()],
-            pad=tokenizer.pad,
-            eos=tokenizer.EOS,
-        )

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from transduce.data.corpus import tidy
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.engines.base import Engine
-from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.inference.engines.interface import Engine, ScoringEngine
 from transduce.inference.glossary import (
     Term,
     TermConstraint,
@@ -31,8 +30,9 @@ from transduce.inference.repetition import (
     novel_log_prob,
     retry_constraints,
 )
+from transduce.io.machine import TORCH_HINT, has_torch
+from transduce.model.numpy_transformer import TransformerWeights
 from transduce.model.trace import trace
-from transduce.model.transformer import Transformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.interruption import interruption_point
@@ -243,7 +243,7 @@ class Searcher:
     """Decodes with the first of several engines that supports a request."""
 
     def __init__(
-        self, engines: Sequence[Engine], tokenizer: Tokenizer, *, model: Transformer
+        self, engines: Sequence[Engine], tokenizer: Tokenizer, *, model: TransformerWeights
     ) -> None:
         """Take the engines in order of preference; attention is read from `model`."""
         assert engines, "at least one engine is needed"
@@ -251,14 +251,14 @@ class Searcher:
         self._tokenizer = tokenizer
         self.model = model
 
-    def torch_engine(self, feature: str) -> TorchEngine:
-        """Return the torch engine, which alone scores text and ranks next pieces.
+    def scoring_engine(self, feature: str) -> ScoringEngine:
+        """Return the engine that scores text and ranks next pieces, as CTranslate2's does not.
 
         Raises:
             ValueError: if it was left out; `feature` names what needs it.
         """
         for engine in self._engines:
-            if isinstance(engine, TorchEngine):
+            if isinstance(engine, ScoringEngine):
                 return engine
         raise ValueError(f"{feature} needs the torch engine: choose engine auto or torch")
 
@@ -303,7 +303,8 @@ class Searcher:
             if not reason:
                 return engine
             reasons.append(f"{engine.name} does not support {reason}")
-        raise ValueError(f"{'; '.join(reasons)}; choose engine auto or torch")
+        remedy = "choose engine auto or torch" if has_torch() else f"install PyTorch: {TORCH_HINT}"
+        raise ValueError(f"{'; '.join(reasons)}; {remedy}")
 
     def _run(
         self,
@@ -441,7 +442,7 @@ class Searcher:
         length = len(request.prefix)
         if length + 1 >= self._max_length(request, options):
             return Tokenizer.EOS
-        ids = [piece.id for piece in self._torch.next_pieces(request, _NEXT_PIECES)]
+        ids = [piece.id for piece in self._scoring.next_pieces(request, _NEXT_PIECES)]
         if length < options.constraints.min_length:
             ids = [id for id in ids if id != Tokenizer.EOS]
         pieces = self._tokenizer.target.pieces(ids)
@@ -450,18 +451,18 @@ class Searcher:
 
     def _finish(self, request: Request, options: DecodeOptions) -> Hypothesis:
         """Return the translation that consists of the prefix only."""
-        (log_probs,) = self._torch.score([(request.source, request.prefix)])
+        (log_probs,) = self._scoring.score([(request.source, request.prefix)])
         ids = (*request.prefix, Tokenizer.EOS)
         return Hypothesis.scored(ids, log_probs, alpha=options.config.alpha, finished=True)
 
     def _max_length(self, request: Request, options: DecodeOptions) -> int:
         """Return the maximum length of its translation in pieces, EOS included."""
         limit = options.constraints.limit(options.config.limit(len(request.source)))
-        return min(limit, self._torch.longest)
+        return min(limit, self._scoring.longest)
 
     @property
-    def _torch(self) -> TorchEngine:
-        return self.torch_engine("a glossary")
+    def _scoring(self) -> ScoringEngine:
+        return self.scoring_engine("a glossary")
 
 
 def _batches(

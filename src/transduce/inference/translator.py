@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import NamedTuple, Unpack
-
-import torch
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from transduce.bundle.bundle import Bundle
 from transduce.bundle.calibration import Confidence
@@ -41,12 +39,13 @@ from transduce.inference.decode import (
     encode_prefix,
     total_score,
 )
-from transduce.inference.engines.base import Engine, EngineOptions, select_engines
-from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.inference.engines.base import EngineOptions, select_engines
+from transduce.inference.engines.interface import Engine
 from transduce.inference.glossary import Term, match_terms
 from transduce.inference.keywords import FormerKeywords, api_names, check_keywords
+from transduce.io.machine import require_torch
+from transduce.model.numpy_transformer import TransformerWeights
 from transduce.model.trace import trace
-from transduce.model.transformer import Transformer
 from transduce.search.config import (
     UNCONSTRAINED,
     DecodingConstraints,
@@ -55,6 +54,11 @@ from transduce.search.config import (
     SearchConfig,
 )
 from transduce.search.hypothesis import Hypothesis
+
+if TYPE_CHECKING:
+    import torch
+
+    from transduce.model.transformer import Transformer
 
 BATCH_TOKENS = 8192
 """Default batch size limit: rows x beam x longest source, in pieces."""
@@ -156,7 +160,7 @@ class Translator:
         engines: Sequence[Engine],
         tokenizer: Tokenizer,
         *,
-        model: Transformer,
+        model: TransformerWeights,
         search: SearchConfig,
         confidence: Confidence | None = None,
         engine_description: str = "",
@@ -183,7 +187,7 @@ class Translator:
         path: str | Path,
         *,
         ensemble: Sequence[str | Path] = (),
-        device: torch.device | str = "cpu",
+        device: "torch.device | str" = "cpu",
         **options: Unpack[EngineOptions],
     ) -> "Translator":
         """Load a bundle, or the best bundle of a run folder.
@@ -230,8 +234,9 @@ class Translator:
         bundle: Bundle,
         ensemble: Sequence[str | Path],
         *,
-        device: torch.device | str,
+        device: "torch.device | str",
     ) -> "Translator":
+        require_torch("an ensemble")
         models = [bundle.model]
         for other in ensemble:
             member = Bundle.load(other, device=device)
@@ -247,7 +252,11 @@ class Translator:
 
     @classmethod
     def from_bundle(
-        cls, bundle: Bundle, *, device: torch.device | str = "cpu", **options: Unpack[EngineOptions]
+        cls,
+        bundle: Bundle,
+        *,
+        device: "torch.device | str" = "cpu",
+        **options: Unpack[EngineOptions],
     ) -> "Translator":
         """Make a translator from a bundle.
 
@@ -263,8 +272,8 @@ class Translator:
         return cls(
             selection.engines,
             bundle.tokenizer,
-            model=bundle.model,
-            search=_fit_to_positions(bundle.search, longest=bundle.model.config.longest),
+            model=bundle.weights,
+            search=_fit_to_positions(bundle.search, longest=bundle.weights.config.longest),
             confidence=bundle.confidence,
             engine_description=selection.description,
         )
@@ -272,7 +281,7 @@ class Translator:
     @classmethod
     def from_parts(
         cls,
-        model: Transformer | Sequence[Transformer],
+        model: "Transformer | Sequence[Transformer]",
         tokenizer: Tokenizer,
         *,
         search: SearchConfig,
@@ -284,7 +293,9 @@ class Translator:
             tokenizer: its tokenizer.
             search: default settings.
         """
-        models = [model] if isinstance(model, Transformer) else model
+        from transduce.inference.engines.torch_engine import TorchEngine
+
+        models = model if isinstance(model, Sequence) else [model]
         device = models[0].embedding.weight.device
         engine = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
         search = _fit_to_positions(search, longest=engine.longest)
@@ -447,7 +458,7 @@ class Translator:
         config = _overridden(self.search, beam=beam, alpha=alpha)
         _check_options(config, nbest=nbest, mbr=extras.mbr, batch_tokens=batch_tokens)
         if extras.glossary:  # fail now, not at a later line that has a term
-            self._searcher.torch_engine("a glossary")
+            self._searcher.scoring_engine("a glossary")
         source_texts = _checked_sentences(sentences, first_line=first_line)
         prefixes = [prefix] * len(source_texts) if isinstance(prefix, str) else list(prefix)
         if len(prefixes) != len(source_texts):
@@ -540,7 +551,7 @@ class Translator:
         source_ids = self._tokenizer.encode_all([tidy(text) for text in sources])
         target_ids = self._tokenizer.target.encode_all([tidy(text) for text in targets])
         pairs = list(zip(source_ids, target_ids, strict=True))
-        scores = self._searcher.torch_engine("a score").score(pairs)
+        scores = self._searcher.scoring_engine("a score").score(pairs)
         pieces = [
             tuple(self._tokenizer.target.pieces([*ids, self._tokenizer.EOS])) for ids in target_ids
         ]
@@ -579,7 +590,7 @@ class Translator:
                 f"a beginning of {len(prefix)} pieces does not fit a translation of at most "
                 f"{longest}: shorten it"
             )
-        engine = self._searcher.torch_engine("an alternative")
+        engine = self._searcher.scoring_engine("an alternative")
         request = Request(tuple(ids), prefix=prefix)
         pieces = engine.next_pieces(request, count)
         continued = [piece.id for piece in pieces if piece.id != self._tokenizer.EOS]

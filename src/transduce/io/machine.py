@@ -4,12 +4,31 @@ import os
 import platform
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 VERSION = "0.1.0"
 
+TORCH_HINT = "pip install 'transduce[train]'"
+"""How a user installs torch, for what needs it."""
+
 CGROUP = Path("/sys/fs/cgroup")
 """Where Linux states a container's limits (control groups, version 2)."""
+
+
+def has_torch() -> bool:
+    """Return whether torch is installed; it is not imported, which takes seconds."""
+    return find_spec("torch") is not None
+
+
+def require_torch(feature: str) -> None:
+    """Refuse what needs torch where it is not installed.
+
+    Raises:
+        ValueError: if it is not; the message begins with `feature`.
+    """
+    if not has_torch():
+        raise ValueError(f"{feature} needs PyTorch: {TORCH_HINT}")
 
 
 def cgroup_limit(name: str) -> list[str]:

@@ -31,9 +31,11 @@ def training_history(run: Path, *, on_event: EventHandler) -> History:
         )
     with torch.random.fork_rng(devices=[]):
         model = initial_model(load_recipe(run / "recipe.toml"), open_prepared(run))
-    weights = {0: model.state_dict()}
+    weights = {0: model.to_numpy().weights}
     for checkpoint in intact_checkpoints(checkpoints, on_event=on_event):
-        weights[int(checkpoint.name.removeprefix("update-"))] = load_weights(checkpoint)
+        tensors = load_weights(checkpoint)
+        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+        weights[int(checkpoint.name.removeprefix("update-"))] = arrays
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     points = [json.loads(line) for line in lines]
     return History(

@@ -39,11 +39,11 @@ from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler, target_tokens, updates_per_epoch
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf
+from transduce.evaluation.perplexity import evaluate_perplexity
 from transduce.evaluation.scoring import (
     EvaluationResult,
     RunResult,
     describe_decoding,
-    evaluate_perplexity,
     fit_confidence,
     score_lines,
     translate_pairs,

@@ -5,7 +5,7 @@ import math
 from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.inference.engines.base import reference_engine
 from transduce.model.trace import trace
 from transduce.search.config import Request
 from transduce.visualization.attention_view import (
@@ -37,7 +37,7 @@ def trace_attention(bundle: Bundle, source: str, target: str | None = None) -> A
         target_ids = _translate(bundle, source_ids)
     else:
         target_ids = (*_encode(bundle.tokenizer.target, target, side="target"), Tokenizer.EOS)
-    weights = trace(bundle.model, source_ids, target_ids)
+    weights = trace(bundle.weights, source_ids, target_ids)
     target_pieces = tuple(bundle.tokenizer.target.pieces(target_ids))
     return AttentionTrace(
         source_pieces=tuple(bundle.tokenizer.pieces(source_ids)),
@@ -92,12 +92,7 @@ def attention_page(bundle: Bundle, source: str, target: str | None = None) -> st
 
 def _translate(bundle: Bundle, source_ids: tuple[int, ...]) -> tuple[int, ...]:
     """Return the best hypothesis, with EOS."""
-    engine = TorchEngine(
-        bundle.model,
-        pad=bundle.tokenizer.pad,
-        eos=Tokenizer.EOS,
-        device=bundle.model.embedding.weight.device,
-    )
+    engine = reference_engine(bundle)
     return engine.search([Request(source_ids[:-1])], bundle.search)[0][0].ids
 
 

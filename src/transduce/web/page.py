@@ -23,13 +23,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import torch
-from safetensors.torch import save
-from torch import Tensor
+import numpy as np
+from jaxtyping import Shaped
+from safetensors.numpy import save
 
 from transduce.bundle.bundle import Bundle
+from transduce.bundle.tensors import MAX_WEIGHT
 from transduce.io.atomic_folder import atomic_file, atomic_folder
 from transduce.io.machine import VERSION
+from transduce.model.numpy_transformer import Weights
 from transduce.web.tokenizer import tokenizer_data
 
 Precision = Literal["float32", "float16", "int8"]
@@ -81,7 +83,7 @@ _GENERATOR = '<meta name="generator" content="transduce'
 class History:
     """How a model learned."""
 
-    weights: Mapping[int, Mapping[str, Tensor]]
+    weights: Mapping[int, Weights]
     """Weights by update, the first before any."""
 
     training: Sequence[tuple[int, float]]
@@ -191,19 +193,21 @@ def engine() -> str:
     return _EXPORT.sub("", _IMPORT.sub("", source))
 
 
-def _stored(weights: Mapping[str, Tensor], precision: Precision) -> Iterator[tuple[str, Tensor]]:
+def _stored(
+    weights: Weights, precision: Precision
+) -> Iterator[tuple[str, Shaped[np.ndarray, "..."]]]:
     """Matrices in the precision of the file; vectors, which are few, in float32."""
-    for name, tensor in weights.items():
-        weight = tensor.detach().to("cpu", torch.float32).contiguous()
-        if weight.dim() < 2 or precision == "float32":
-            yield name, weight
+    for name, weight in weights.items():
+        if weight.ndim < 2 or precision == "float32":
+            yield name, np.ascontiguousarray(weight)
         elif precision == "float16":
-            if not torch.isfinite(half := weight.half()).all():
+            if np.abs(weight).max() > MAX_WEIGHT:
                 raise ValueError(f"{name} has weights too large for float16: use int8")
-            yield name, half
+            yield name, weight.astype(np.float16)
         else:  # one scale for each row; a row of zeros keeps any
-            scale = weight.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny) / _LARGEST_INT8
-            yield name, (weight / scale[:, None]).round().to(torch.int8)
+            smallest = np.finfo(np.float32).tiny
+            scale = np.maximum(np.abs(weight).max(1), smallest) / np.float32(_LARGEST_INT8)
+            yield name, (weight / scale[:, None]).round().astype(np.int8)
             yield f"{name}.scale", scale
 
 
@@ -220,13 +224,13 @@ def describe(
     Raises:
         ValueError: as `write_web`.
     """
-    states = [bundle.model.state_dict(), *(history.weights.values() if history else ())]
+    states = [bundle.weights.to_numpy().weights, *(history.weights.values() if history else ())]
     files = [save(dict(_stored(state, precision))) for state in states]
     weights = b"".join(files)
-    size = bundle.model.size
+    size = bundle.weights.size
     count = f"{size / 1e6:.1f} million" if size >= 1e6 else f"{size:,}"
     description: dict[str, Any] = {
-        "model": asdict(bundle.model.config),
+        "model": asdict(bundle.weights.config),
         "search": asdict(bundle.search),
         "languages": asdict(bundle.languages),
         "tokenizer": tokenizer_data(bundle.tokenizer),

@@ -10,7 +10,8 @@ from tests.conftest import SHAPE, made
 
 from transduce.data.batch import Batch, collate
 from transduce.data.tokenizer import Tokenizer
-from transduce.evaluation.metrics import bleu, bleu_tokenizer, chrf, exact_match, perplexity, ter
+from transduce.evaluation.metrics import bleu, bleu_tokenizer, chrf, exact_match, ter
+from transduce.evaluation.perplexity import perplexity
 from transduce.evaluation.scoring import score_lines
 from transduce.model.loss import cross_entropy
 from transduce.model.transformer import Transformer

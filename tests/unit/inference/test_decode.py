@@ -18,8 +18,8 @@ from transduce.inference.decode import (
     Searcher,
     SentenceProgress,
 )
-from transduce.inference.engines.base import Engine
-from transduce.inference.engines.torch_engine import NextPiece, TorchEngine
+from transduce.inference.engines.interface import Engine, NextPiece
+from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.glossary import TermConstraint
 from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
@@ -250,7 +250,7 @@ def test_what_torch_alone_can_do_is_refused_where_it_was_left_out(
     searcher = Searcher([Scripted(constant(tokenizer, "x"))], tokenizer, model=untrained)
 
     with pytest.raises(ValueError, match=r"^a score needs the torch engine: choose engine auto or"):
-        searcher.torch_engine("a score")
+        searcher.scoring_engine("a score")
 
 
 def test_the_hypothesis_that_the_others_agree_with_comes_first(

@@ -1,9 +1,10 @@
-"""Interface every decoding backend implements, and the choice of a backend for a model."""
+"""The choice of a decoding backend for a model."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, TypedDict, Unpack, runtime_checkable
+from typing import Literal, NamedTuple, TypedDict, Unpack
 
 from transduce.bundle.bundle import Bundle
 from transduce.inference.engines.ct2_engine import Ct2Engine
@@ -14,8 +15,10 @@ from transduce.inference.engines.ct2_model import (
     vocabulary,
 )
 from transduce.inference.engines.ct2_runtime import Plan
-from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.model.transformer import in_bfloat16
+from transduce.inference.engines.interface import Engine, IdPair, NextPiece, ScoringEngine
+from transduce.inference.engines.numpy_engine import NumpyEngine
+from transduce.io.machine import has_torch, require_torch
+from transduce.model.numpy_transformer import NumpyTransformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
 
@@ -27,7 +30,7 @@ class EngineOptions(TypedDict, total=False):
 
     engine: EngineName
     """"auto", the default, is CTranslate2 where it supports the model, with torch for requests that
-    it does not support; a name selects that engine only."""
+    it does not support, or NumPy where torch is not installed; a name selects that engine only."""
     compute_type: str
     """Number format of CTranslate2. Only float32, the default, gives the same translations as
     torch; "int8" or "auto" is faster. With engine "torch": float32 or bfloat16."""
@@ -36,58 +39,6 @@ class EngineOptions(TypedDict, total=False):
     shortlist: Path | None
     """File with the target pieces that CTranslate2 may generate; requests that it does not support
     are decoded by torch without it. None, the default, is all."""
-
-
-@runtime_checkable  # the shape checks of the tests use isinstance
-class Engine(Protocol):
-    """Searches translations of encoded sentences. All engines follow `search.beam`."""
-
-    @property
-    def name(self) -> str:
-        """The engine's name: "torch", "ctranslate2"."""
-        ...
-
-    @property
-    def preferred_batches(self) -> int:
-        """Number of batches to pass per call, as one list, for best throughput."""
-        ...
-
-    def unsupported_reason(
-        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
-    ) -> str:
-        """Name what this engine does not support; empty if it supports everything.
-
-        Args:
-            requests: the sentences.
-            config: the search settings.
-            constraints: the call's constraints.
-        """
-        ...
-
-    def search(
-        self,
-        requests: Sequence[Request],
-        config: SearchConfig,
-        constraints: DecodingConstraints = UNCONSTRAINED,
-        *,
-        token_scores: bool = True,
-    ) -> list[list[Hypothesis]]:
-        """Search the translations of some sentences, preferably of similar length.
-
-        Args:
-            requests: the sentences.
-            config: beam size, α and the length limit.
-            constraints: the call's constraints.
-            token_scores: whether the log-probability of each piece is needed. If not, an engine
-                that computes them at extra cost may leave `Hypothesis.log_probs` empty.
-
-        Returns:
-            For each sentence its hypotheses, best first: at least one, at most `config.beam`.
-
-        Raises:
-            ValueError: if the constraints cannot be satisfied, or the logits are NaN or infinite.
-        """
-        ...
 
 
 class EngineSelection(NamedTuple):
@@ -130,12 +81,12 @@ def select_engines(
         return EngineSelection((torch_engine,), f"engine: torch{suffix}")
     defaults = compute_type == "float32" and plan is None and shortlist is None
     may_fall_back = engine == "auto" and defaults
-    torch_engine = _torch_engine(bundle, device=device)
+    fallback = FallbackEngine(bundle, device=device)
     reason = _ct2_unavailable(bundle, device=device if engine == "auto" else "cpu")
     if reason and not may_fall_back:
         raise ValueError(f"CTranslate2 is not available: {reason}")
     if reason:
-        return EngineSelection((torch_engine,), f"engine: torch ({reason})")
+        return EngineSelection((fallback,), f"engine: {fallback.name} ({reason})")
     allowed = read_shortlist(shortlist, vocabulary(bundle.tokenizer.target)) if shortlist else None
     try:
         ct2 = Ct2Engine(
@@ -150,14 +101,19 @@ def select_engines(
         message = str(error).partition("\n")[0]
         if not may_fall_back:
             raise ValueError(f"CTranslate2 failed: {message}") from None
-        return EngineSelection((torch_engine,), f"engine: torch (CTranslate2 failed: {message})")
-    engines = (ct2, torch_engine) if engine == "auto" else (ct2,)
+        reason = f"CTranslate2 failed: {message}"
+        return EngineSelection((fallback,), f"engine: {fallback.name} ({reason})")
+    engines = (ct2, fallback) if engine == "auto" else (ct2,)
     suffix = ", shortlist" if shortlist else ""
     plan_text = _format_plan(ct2.plans.throughput)
     return EngineSelection(engines, f"engine: ctranslate2 {plan_text}{suffix}")
 
 
-def _torch_engine(bundle: Bundle, *, device: str, compute_type: str = "float32") -> TorchEngine:
+def _torch_engine(bundle: Bundle, *, device: str, compute_type: str = "float32") -> ScoringEngine:
+    require_torch("the torch engine")
+    from transduce.inference.engines.torch_engine import TorchEngine
+    from transduce.model.transformer import in_bfloat16
+
     if compute_type not in ("float32", "bfloat16"):
         raise ValueError(
             f"the torch engine computes in float32 or bfloat16, not {compute_type!r}: choose "
@@ -168,13 +124,72 @@ def _torch_engine(bundle: Bundle, *, device: str, compute_type: str = "float32")
     return TorchEngine(model, pad=bundle.tokenizer.pad, eos=bundle.tokenizer.EOS, device=device)
 
 
+def reference_engine(bundle: Bundle, *, device: str = "") -> ScoringEngine:
+    """Return the engine that supports most: torch, or NumPy where torch is not installed.
+
+    Args:
+        bundle: the model, on `device`.
+        device: where to compute; any but "cpu" needs torch. Empty: where the model is.
+    """
+    if not device:
+        numpy = isinstance(bundle.weights, NumpyTransformer)
+        device = "cpu" if numpy else str(bundle.model.embedding.weight.device)
+    if has_torch() or device != "cpu":
+        return _torch_engine(bundle, device=device)
+    return NumpyEngine(bundle.weights.to_numpy(), eos=bundle.tokenizer.EOS)
+
+
+class FallbackEngine:
+    """The reference engine, made when a request first needs it: torch takes seconds to import."""
+
+    def __init__(self, bundle: Bundle, *, device: str) -> None:
+        """Take the model, on `device`."""
+        self._bundle, self._device = bundle, device
+        self.name = "torch" if has_torch() or device != "cpu" else "numpy"
+        self.longest = bundle.weights.config.longest
+
+    @cached_property
+    def _engine(self) -> ScoringEngine:
+        return reference_engine(self._bundle, device=self._device)
+
+    @property
+    def preferred_batches(self) -> int:
+        """See `Engine`, and so for the other methods."""
+        return self._engine.preferred_batches
+
+    def unsupported_reason(
+        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
+    ) -> str:
+        """Name what the engine does not support; empty if it supports everything."""
+        return self._engine.unsupported_reason(requests, config, constraints)
+
+    def search(
+        self,
+        requests: Sequence[Request],
+        config: SearchConfig,
+        constraints: DecodingConstraints = UNCONSTRAINED,
+        *,
+        token_scores: bool = True,
+    ) -> list[list[Hypothesis]]:
+        """Search the translations of some sentences."""
+        return self._engine.search(requests, config, constraints, token_scores=token_scores)
+
+    def score(self, pairs: Sequence[IdPair]) -> list[tuple[float, ...]]:
+        """Return the log-probability of each piece of each target and of its EOS."""
+        return self._engine.score(pairs)
+
+    def next_pieces(self, request: Request, k: int) -> list[NextPiece]:
+        """Return the `k` most probable pieces after the prefix."""
+        return self._engine.next_pieces(request, k)
+
+
 def _ct2_unavailable(bundle: Bundle, *, device: str) -> str:
     """Return why CTranslate2 cannot be used; empty if it can."""
     if device.partition(":")[0] != "cpu":
         return f"the device is {device}"
     if find_spec("ctranslate2") is None:
         return "CTranslate2 is not installed: pip install ctranslate2"
-    feature = unsupported_feature(bundle.model.config)
+    feature = unsupported_feature(bundle.weights.config)
     return feature and f"CTranslate2 does not support {feature}"
 
 

@@ -8,8 +8,6 @@ per core, which compute with the weights that it has loaded.
 import multiprocessing
 import os
 import signal
-import sys
-import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +19,8 @@ from typing import Generic, TypeVar, cast
 
 import torch
 
-from transduce.io.machine import keep_freed_memory
-
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
-
-_enabled = False
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     # OpenMP's threads do not survive a fork: a child that used more than its own would wait for
@@ -36,10 +30,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 
 @contextmanager
 def preserve_thread_count() -> Generator[None]:
-    """Restore torch's number of threads afterwards.
-
-    CTranslate2 shares torch's OpenMP: a translator loaded with one thread would leave torch one.
-    """
+    """Restore torch's number of threads afterwards."""
     threads = torch.get_num_threads()
     try:
         yield
@@ -67,24 +58,6 @@ def run_in_threads(jobs: Sequence[Callable[[], _Result]]) -> list[_Result]:
     executor = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     with preserve_thread_count(), executor as pool:  # partly, the setting is process-wide
         return list(pool.map(run, jobs))
-
-
-def enable_worker_processes() -> None:
-    """Allow this process to fork workers, and make it keep freed memory.
-
-    For programs that translate, never for a library: other code in the process may hold resources
-    that do not survive a fork, or need the memory. It cannot be undone. Keeping freed memory pays
-    because the tensors of a decoding step are as large as those of the step before.
-    """
-    global _enabled
-    _enabled = True
-    keep_freed_memory()
-
-
-def can_fork() -> bool:
-    """Return whether this process may fork now: a fork has only the thread that called it."""
-    single = threading.active_count() == 1 and not multiprocessing.current_process().daemon
-    return _enabled and single and sys.platform == "linux"
 
 
 class WorkerPool(Generic[_Job, _Result]):

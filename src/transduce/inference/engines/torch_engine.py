@@ -5,7 +5,7 @@ An ensemble of models with one vocabulary averages their probabilities.
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import NamedTuple
@@ -15,7 +15,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.data.batch import Batch, collate, pad_source
-from transduce.inference.engines.parallel import WorkerPool, can_fork, run_in_threads, single_thread
+from transduce.inference.engines.forking import can_fork
+from transduce.inference.engines.interface import (
+    IdPair,
+    NextPiece,
+    check_next_pieces,
+    check_pairs,
+    scoring_batches,
+)
+from transduce.inference.engines.parallel import WorkerPool, run_in_threads, single_thread
 from transduce.model.fused_decoder import FusedDecoder
 from transduce.model.transformer import Transformer
 from transduce.search.candidates import masked_log_softmax, mean_log_probs
@@ -26,25 +34,11 @@ from transduce.search.hypothesis import Hypothesis
 from transduce.search.sampling import TokenSampler, sample
 from transduce.search.steps import Ensemble
 
-MAX_SCORE_LOGITS = 1 << 24
-"""Maximum logits of one forward pass when scoring pairs; each takes 4 bytes, a few times over."""
-
 _MIN_SENTENCES_PER_THREAD = 16  # fewer are faster in one batch
 
 _MIN_WORK_FOR_THREADS = 1 << 27
 """Multiplications (pieces x weights) above which one batch is computed by several threads; in
 smaller ones threads mostly wait for each other."""
-
-IdPair = tuple[Sequence[int], Sequence[int]]
-"""Ids of a source and a target, both without EOS."""
-
-
-class NextPiece(NamedTuple):
-    """A candidate for the next piece."""
-
-    id: int
-    log_prob: float
-    """Its log-probability."""
 
 
 class _Job(NamedTuple):
@@ -136,15 +130,10 @@ class TorchEngine:
         Raises:
             ValueError: if a side exceeds the model's positions.
         """
-        for length in (max(map(len, pair)) for pair in pairs):
-            if length + 1 > self.longest:
-                raise ValueError(
-                    f"a side of {length} pieces exceeds the model's {self.longest} positions "
-                    f"(EOS included): split it"
-                )
+        check_pairs(pairs, longest=self.longest)
         scores: list[tuple[float, ...]] = [()] * len(pairs)
         with self._evaluating():
-            for indices in self._scoring_batches(pairs):
+            for indices in scoring_batches(pairs, vocab_size=self._models[0].config.vocab_size):
                 sources, targets = zip(*(pairs[index] for index in indices), strict=True)
                 batch = collate(sources, targets, pad=self._pad, eos=self._eos).to(self._device)
                 token_scores = self._log_probs(batch).gather(2, batch.target_out[:, :, None])
@@ -162,13 +151,7 @@ class TorchEngine:
         Raises:
             ValueError: if `k` is below 1, or the prefix takes up all positions.
         """
-        if k < 1:
-            raise ValueError(f"the number of next pieces must be at least 1, not {k}")
-        if len(request.prefix) >= self.longest:
-            raise ValueError(
-                f"a prefix of {len(request.prefix)} pieces takes up all of the model's "
-                f"{self.longest} positions: shorten it"
-            )
+        check_next_pieces(request, k, longest=self.longest)
         sides = [request.source], [request.prefix]
         with self._evaluating():
             batch = collate(*sides, pad=self._pad, eos=self._eos).to(self._device)
@@ -222,17 +205,6 @@ class TorchEngine:
                 for model in self._models
             ]
         )
-
-    def _scoring_batches(self, pairs: Sequence[IdPair]) -> Iterator[list[int]]:
-        """Yield the indices of pairs of similar length, the longest first."""
-        lengths = [(len(target), len(source)) for source, target in pairs]
-        order = sorted(range(len(pairs)), key=lambda index: lengths[index], reverse=True)
-        start = 0
-        while start < len(order):
-            positions = max(lengths[order[start]]) + 1
-            rows = max(1, MAX_SCORE_LOGITS // (positions * self._models[0].config.vocab_size))
-            yield order[start : start + rows]
-            start += rows
 
     def _is_small(self, requests: Sequence[Request], beam: int) -> bool:
         """Return whether one thread translates this batch faster than several."""

@@ -27,7 +27,8 @@ from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
 from transduce.data.store import PREPARED_FOLDER
 from transduce.evaluation.metrics import bleu
-from transduce.evaluation.scoring import evaluate_perplexity, translate_pairs, translation_texts
+from transduce.evaluation.perplexity import evaluate_perplexity
+from transduce.evaluation.scoring import translate_pairs, translation_texts
 from transduce.inference.translator import Translator
 from transduce.io.atomic_folder import atomic_file, recover_interrupted
 from transduce.io.lock import exclusive_lock

@@ -12,10 +12,10 @@ from tests.unit.inference.engines.conftest import bundle_of, lively
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.engines.base import Engine
 from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.ct2_model import Cache
 from transduce.inference.engines.ct2_runtime import Plan
+from transduce.inference.engines.interface import Engine
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.config import ModelConfig
 from transduce.search.config import DecodingConstraints, Request, SamplingConfig, SearchConfig

@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.engines import parallel as helpers
+from transduce.inference.engines import forking as helpers
 from transduce.inference.engines import torch_engine
-from transduce.inference.engines.parallel import WorkerPool, can_fork, enable_worker_processes
+from transduce.inference.engines.forking import can_fork, enable_worker_processes
+from transduce.inference.engines.parallel import WorkerPool
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.transformer import Transformer
 from transduce.search.config import DecodingConstraints, Request, SamplingConfig, SearchConfig

@@ -9,7 +9,7 @@ import torch
 
 from transduce.data.batch import pad_source
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.engines import torch_engine
+from transduce.inference.engines import interface
 from transduce.inference.engines.torch_engine import TorchEngine, _split_evenly
 from transduce.model.transformer import Transformer
 from transduce.search.config import DecodingConstraints, Request, SamplingConfig, SearchConfig
@@ -171,7 +171,7 @@ def test_pairs_are_scored_alike_whatever_is_around_them(
     pairs = [(SOURCES[1], [7, 11]), ([], [13]), (SOURCES[0], []), ([29], [2, 3, 5, 7, 11])]
 
     together = engine.score(pairs)
-    monkeypatch.setattr(torch_engine, "MAX_SCORE_LOGITS", 1)
+    monkeypatch.setattr(interface, "MAX_SCORE_LOGITS", 1)
     untrained.train()
     apart = engine.score(pairs)
 

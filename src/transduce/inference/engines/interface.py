@@ -1,0 +1,142 @@
+"""Interfaces of the decoding backends."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
+from transduce.search.hypothesis import Hypothesis
+
+MAX_SCORE_LOGITS = 1 << 24
+"""Maximum logits of one forward pass when scoring pairs; each takes 4 bytes, a few times over."""
+
+IdPair = tuple[Sequence[int], Sequence[int]]
+"""Ids of a source and a target, both without EOS."""
+
+
+class NextPiece(NamedTuple):
+    """A candidate for the next piece."""
+
+    id: int
+    log_prob: float
+    """Its log-probability."""
+
+
+@runtime_checkable  # the shape checks of the tests use isinstance
+class Engine(Protocol):
+    """Searches translations of encoded sentences. All engines follow `search.beam`."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name: "torch", "ctranslate2"."""
+        ...
+
+    @property
+    def preferred_batches(self) -> int:
+        """Number of batches to pass per call, as one list, for best throughput."""
+        ...
+
+    def unsupported_reason(
+        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
+    ) -> str:
+        """Name what this engine does not support; empty if it supports everything.
+
+        Args:
+            requests: the sentences.
+            config: the search settings.
+            constraints: the call's constraints.
+        """
+        ...
+
+    def search(
+        self,
+        requests: Sequence[Request],
+        config: SearchConfig,
+        constraints: DecodingConstraints = UNCONSTRAINED,
+        *,
+        token_scores: bool = True,
+    ) -> list[list[Hypothesis]]:
+        """Search the translations of some sentences, preferably of similar length.
+
+        Args:
+            requests: the sentences.
+            config: beam size, α and the length limit.
+            constraints: the call's constraints.
+            token_scores: whether the log-probability of each piece is needed. If not, an engine
+                that computes them at extra cost may leave `Hypothesis.log_probs` empty.
+
+        Returns:
+            For each sentence its hypotheses, best first: at least one, at most `config.beam`.
+
+        Raises:
+            ValueError: if the constraints cannot be satisfied, or the logits are NaN or infinite.
+        """
+        ...
+
+
+@runtime_checkable
+class ScoringEngine(Engine, Protocol):
+    """An engine that also scores given translations and ranks next pieces."""
+
+    @property
+    def longest(self) -> int:
+        """Maximum pieces of a side, EOS included."""
+        ...
+
+    def score(self, pairs: Sequence[IdPair]) -> list[tuple[float, ...]]:
+        """Return the log-probability of each piece of each target and of its EOS.
+
+        Raises:
+            ValueError: if a side exceeds the model's positions.
+        """
+        ...
+
+    def next_pieces(self, request: Request, k: int) -> list[NextPiece]:
+        """Return the `k` most probable pieces after the prefix, best first, EOS among them.
+
+        There may be fewer in the vocabulary.
+
+        Raises:
+            ValueError: if `k` is below 1, or the prefix takes up all positions.
+        """
+        ...
+
+
+def check_pairs(pairs: Sequence[IdPair], *, longest: int) -> None:
+    """Refuse a side that exceeds the model's positions.
+
+    Raises:
+        ValueError: for the first such pair.
+    """
+    for length in (max(map(len, pair)) for pair in pairs):
+        if length + 1 > longest:
+            raise ValueError(
+                f"a side of {length} pieces exceeds the model's {longest} positions "
+                f"(EOS included): split it"
+            )
+
+
+def check_next_pieces(request: Request, k: int, *, longest: int) -> None:
+    """Check the arguments of `ScoringEngine.next_pieces`.
+
+    Raises:
+        ValueError: if `k` is below 1, or the prefix takes up all positions.
+    """
+    if k < 1:
+        raise ValueError(f"the number of next pieces must be at least 1, not {k}")
+    if len(request.prefix) >= longest:
+        raise ValueError(
+            f"a prefix of {len(request.prefix)} pieces takes up all of the model's "
+            f"{longest} positions: shorten it"
+        )
+
+
+def scoring_batches(pairs: Sequence[IdPair], *, vocab_size: int) -> Iterator[list[int]]:
+    """Yield the indices of pairs of similar length, the longest first."""
+    lengths = [(len(target), len(source)) for source, target in pairs]
+    order = sorted(range(len(pairs)), key=lambda index: lengths[index], reverse=True)
+    start = 0
+    while start < len(order):
+        positions = max(lengths[order[start]]) + 1
+        rows = max(1, MAX_SCORE_LOGITS // (positions * vocab_size))
+        yield order[start : start + rows]
+        start += rows
