@@ -89,7 +89,7 @@ clean:
 # tests/frozen/test_make_targets.py checks that each target installs what its tests import.
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "installing transduce and its dependencies into $(VENV); torch is large"
-	@$(INSTALL) -e ".[serve]"
+	@$(INSTALL) -e ".[train,serve]"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core

@@ -12,7 +12,7 @@ does not import torch.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from transduce.io.machine import VERSION
+from transduce.io.machine import TORCH_HINT, VERSION
 
 if TYPE_CHECKING:
     from transduce.bundle.bundle import Bundle as Bundle
@@ -65,7 +65,12 @@ def __getattr__(name: str) -> object:
     }.get(name)
     if module is None:
         raise AttributeError(f"module 'transduce' has no attribute {name!r}")
-    return getattr(import_module(f"transduce.{module}"), name)
+    try:
+        return getattr(import_module(f"transduce.{module}"), name)
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            raise ImportError(f"transduce.{name} needs PyTorch: {TORCH_HINT}") from None
+        raise
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.app import ModelFolder, app, print_stdout
+from transduce.io.machine import has_torch
 
 
 @app.command()
@@ -25,6 +26,6 @@ def alternatives(
     """
     from transduce.inference.translator import Translator
 
-    translator = Translator.load(model, engine="torch")
+    translator = Translator.load(model, engine="torch" if has_torch() else "numpy")
     for option in translator.alternatives(sentence, after, count=count):
         print_stdout(f"{option.probability:.4f}\t{option.piece}\t{option.text}")

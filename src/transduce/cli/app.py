@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transduce.data.languages import file_language
+from transduce.io.machine import has_torch, require_torch
 
 if TYPE_CHECKING:
+    import torch
+
     from transduce.config import Recipe
 
 _ALIASES = {
@@ -92,6 +95,20 @@ BleuTokenizer = Annotated[
 ]
 
 _SIDES = ("source", "target")
+
+
+def inference_device(name: str) -> "torch.device | str":
+    """Return the device of this name; torch, which takes seconds, is not imported for the CPU.
+
+    Raises:
+        ValueError: if the device is unknown or unavailable, or needs torch.
+    """
+    if name == "cpu" or (name == "auto" and not has_torch()):
+        return "cpu"
+    require_torch(f"the device {name!r}")
+    from transduce.train.distributed import find_device
+
+    return find_device(name)
 
 
 def corpus_settings(

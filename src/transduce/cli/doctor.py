@@ -27,7 +27,14 @@ import typer
 
 from transduce import __version__
 from transduce.cli.app import JsonObject, app, print_stdout
-from transduce.io.machine import cgroup_limit, commit, processor_name, usable_cores
+from transduce.io.machine import (
+    TORCH_HINT,
+    cgroup_limit,
+    commit,
+    has_torch,
+    processor_name,
+    usable_cores,
+)
 
 _GIB = 2**30
 _MIN_FREE = _GIB // 2  # bytes; a checkpoint of a base model with its optimizer takes more
@@ -101,17 +108,21 @@ def doctor(as_json: JsonObject = False) -> None:
 
 
 def diagnose() -> DoctorReport:
-    """Run all checks; takes a few seconds, mostly for importing torch."""
+    """Run all checks; takes a few seconds, mostly for importing torch.
+
+    Where torch is not installed, its checks are left out, and the self-test does not train.
+    """
+    torch = has_torch()
     checks = (
         ("Versions", "transduce", _transduce),
         *(("Versions", *requirement) for requirement in _requirements()),
-        ("Versions", "torch build", _build),
+        ("Versions", "torch build", _build if torch else _no_torch),
         ("Machine", "processor", _processor),
         ("Machine", "cores", lambda: Diagnosis(f"{usable_cores():g} for this process")),
-        ("Machine", "threads", _threads),
+        *((("Machine", "threads", _threads),) if torch else ()),
         ("Machine", "memory", _memory),
-        ("Machine", "vector units", _vector_units),
-        ("Machine", "CUDA devices", _cuda),
+        *((("Machine", "vector units", _vector_units),) if torch else ()),
+        *((("Machine", "CUDA devices", _cuda),) if torch else ()),
         ("System", "C library", _c_library),
         ("System", "disk", _disk),
         ("System", "text", _encoding),
@@ -157,7 +168,8 @@ def _requirements() -> Iterator[tuple[str, Callable[[], Diagnosis]]]:
     yield "Python", partial(_python, _minimum(python))
     for line in packages:
         name = re.match(r"[\w.-]+", line)
-        if name and ";" not in line:  # requirements with a marker belong to extras
+        # Requirements with a marker belong to extras.
+        if name and (";" not in line or (name[0] == "torch" and has_torch())):
             yield name[0], partial(_package, name[0], _minimum(line))
 
 
@@ -181,6 +193,10 @@ def _package(name: str, minimum: str) -> Diagnosis:
     if _older(version, minimum):
         return Diagnosis(f"{version} is too old (at least {minimum})", "FAULT", advice)
     return Diagnosis(f"{version} (at least {minimum})" if minimum else version)
+
+
+def _no_torch() -> Diagnosis:
+    return Diagnosis("not installed", "note", f"only training needs it: {TORCH_HINT}")
 
 
 def _build() -> Diagnosis:
@@ -290,16 +306,16 @@ def _mecab(language: str, *modules: str) -> Diagnosis:
 def _self_test() -> Diagnosis:
     started = time.monotonic()
     try:
-        device = _train_and_translate()
+        done = _train_and_translate() if has_torch() else _convert_and_translate()
     except Exception as error:
         advice = "fix the faults above, or install transduce into a fresh environment"
         return Diagnosis(f"failed: {_summary(error)}", "FAULT", advice)
     seconds = time.monotonic() - started
-    return Diagnosis(f"one update and one translation on {device} in {seconds:.1f} s")
+    return Diagnosis(f"{done} in {seconds:.1f} s")
 
 
 def _train_and_translate() -> str:
-    """Train a tiny random model for one update and translate with it; return its device."""
+    """Train a tiny random model for one update and translate with it; return what was done."""
     import torch
 
     from transduce.data.batch import collate
@@ -331,7 +347,40 @@ def _train_and_translate() -> str:
     search = SearchConfig(beam=2, extra=3)
     (translation,) = Translator.from_parts(model, tokenizer, search=search).translate(_LINES[:1])
     bleu([translation.text], [_LINES[1]])
-    return device.type
+    return f"one update and one translation on {device.type}"
+
+
+def _convert_and_translate() -> str:
+    """Translate with a tiny random model in every engine but torch; return what was done."""
+    import numpy as np
+
+    from transduce.bundle.bundle import Bundle, Provenance
+    from transduce.data.config import Languages, TokenizerConfig
+    from transduce.data.tokenizer import Tokenizer
+    from transduce.inference.translator import Translator
+    from transduce.model.config import ModelConfig
+    from transduce.model.numpy_transformer import NumpyTransformer, parameter_shapes
+    from transduce.search.config import SearchConfig
+
+    tokenizer = Tokenizer.train(_LINES, TokenizerConfig(vocab_size=20))
+    shape = ModelConfig(
+        vocab_size=tokenizer.vocab_size, encoder_layers=1, decoder_layers=1, d_model=512, d_ff=32
+    )
+    random = np.random.default_rng(1)
+    weights = {
+        name: random.normal(0.0, 0.1, size).astype(np.float32)
+        for name, size in parameter_shapes(shape).items()
+    }
+    bundle = Bundle(
+        model=NumpyTransformer(shape, weights),
+        tokenizer=tokenizer,
+        languages=Languages(),
+        search=SearchConfig(beam=2, extra=3),
+        provenance=Provenance(),
+    )
+    for engine in ("auto", "numpy"):
+        Translator.from_bundle(bundle, engine=engine).translate(_LINES[:1])
+    return "two translations on cpu"
 
 
 def _minimum(requirement: str) -> str:

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.app import app, print_stderr
-from transduce.io.machine import out_of_memory
+from transduce.io.machine import TORCH_HINT, out_of_memory
 
 _LESS_MEMORY = {"train": "lower batch.micro_tokens", "translate": "lower --batch-tokens or --beam"}
 """How a command needs less memory."""
@@ -73,6 +73,10 @@ def exit_code(run: Callable[[], object], *, command: str) -> int:
         return _fail(_usage_error(error), code=2)
     except ValueError as error:
         return _fail(str(error), code=2)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "torch":
+            raise
+        return _fail(f"transduce {command} needs PyTorch: {TORCH_HINT}", code=2)
     except OSError as error:
         file = f"{error.filename}: " if error.filename else ""
         code = 1 if error.errno in _MACHINE_ERRORS else 2

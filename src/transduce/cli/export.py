@@ -109,8 +109,8 @@ def export(
         raise ValueError(f"{sample} has no sentence: name another file, or leave out --sample")
 
     from transduce.bundle.bundle import Bundle
-    from transduce.export.marian import check_replaceable
     from transduce.inference.engines.ct2_model import FILES
+    from transduce.io.atomic_folder import check_replaceable
 
     bundle = Bundle.load(model)
     bundle.languages = bundle.languages.with_codes(source=source_lang, target=target_lang)
@@ -152,7 +152,8 @@ def _write_and_prove(
     history: "History | None",
 ) -> "Proof":
     """Write the export, and decode the sentences with the other program and ours."""
-    from transduce.export import argos, marian, marian_npz, onnx_folder, proof
+    # Those that need torch are imported where it is needed.
+    from transduce.export import argos, proof
     from transduce.inference.engines.ct2_model import write_ctranslate2
     from transduce.web.page import is_replaceable, write_web
 
@@ -161,9 +162,13 @@ def _write_and_prove(
             write_ctranslate2(bundle, out, quantization=quantize, shortlist=shortlist)
             return proof.prove_ctranslate2(bundle, out, sentences)
         case "marian-npz":
+            from transduce.export import marian_npz
+
             marian_npz.write_marian_npz(bundle, out)
             return marian_npz.prove_marian_npz(bundle, out, sentences)
         case "onnx":
+            from transduce.export import onnx_folder
+
             onnx_folder.write_onnx(bundle, out)
             return onnx_folder.prove_onnx(bundle, out, sentences)
         case "argos":
@@ -176,6 +181,8 @@ def _write_and_prove(
             write_web(bundle, out, precision=precision, history=history)
             return proof.prove_web(bundle, out, sentences)
         case _:
+            from transduce.export import marian
+
             (marian.write_marian if to == "marian" else marian.write_huggingface)(bundle, out)
             return proof.prove_huggingface(
                 bundle, out, sentences, format="marian" if to == "marian" else "huggingface"

@@ -13,8 +13,10 @@ from transduce.cli.app import (
     ReferenceText,
     SourceText,
     app,
+    inference_device,
     print_stdout,
 )
+from transduce.io.machine import has_torch
 from transduce.io.streams import read_lines
 
 
@@ -41,10 +43,12 @@ def score(
     sources, targets = read_lines(source), read_lines(target)
 
     from transduce.inference.translator import Translator
-    from transduce.train.distributed import find_device
 
     translator = Translator.load(
-        model, ensemble=also or (), device=find_device(device), engine="torch"
+        model,
+        ensemble=also or (),
+        device=inference_device(device),
+        engine="torch" if has_torch() else "numpy",
     )
     for number, scored in enumerate(translator.score(sources, targets), start=1):
         if as_json:

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from transduce.cli.app import Device, Ensemble, ModelFolder, Threads, Workers, app, print_stderr
+from transduce.cli.app import (
+    Device,
+    Ensemble,
+    ModelFolder,
+    Threads,
+    Workers,
+    app,
+    inference_device,
+    print_stderr,
+)
 from transduce.cli.translate_cluster import translate_on_cluster
 from transduce.cli.translate_documents import (
     LINES,
@@ -246,7 +255,6 @@ def translate(
         from transduce.inference.engines.forking import enable_worker_processes
         from transduce.inference.translator import BATCH_TOKENS, Extras, Translator, translate_texts
         from transduce.search.config import DecodingConstraints, SamplingConfig
-        from transduce.train.distributed import find_device
 
         enable_worker_processes()
         sampling = SamplingConfig(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
@@ -261,7 +269,7 @@ def translate(
             model,
             ensemble=also or (),
             plan=make_plan(workers, threads, compute_type),
-            device=find_device(device),
+            device=inference_device(device),
             engine=engine,
             compute_type=compute_type,
             shortlist=shortlist,

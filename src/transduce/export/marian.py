@@ -15,7 +15,7 @@ Beam search differs: transformers divides by length^`length_penalty`, ours by
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -34,7 +34,7 @@ from transduce.export.marian_files import (
 )
 from transduce.inference.engines.ct2_model import unsupported_feature as why_not_ctranslate2
 from transduce.inference.engines.ct2_model import vocabulary
-from transduce.io.atomic_folder import MANIFEST, atomic_folder
+from transduce.io.atomic_folder import atomic_folder, check_replaceable
 
 GENERATION, TOKENIZER_CONFIG = "generation_config.json", "tokenizer_config.json"
 FILES = (CONFIG, GENERATION, WEIGHTS, SOURCE, TARGET, TABLE, TOKENIZER_CONFIG)
@@ -62,27 +62,6 @@ def why_not_huggingface(bundle: Bundle) -> str:
     if shape.radius:
         return f"model.radius {shape.radius}: their self-attention is not local"
     return ""
-
-
-def check_replaceable(folder: Path, own: Collection[str]) -> None:
-    """Check that `folder` is free, or holds an earlier export that may be replaced.
-
-    Args:
-        folder: output folder of an export.
-        own: names of the export's files.
-
-    Raises:
-        ValueError: if it is a file, or holds anything else.
-    """
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is a file: name another folder for the export")
-    names = {path.name for path in folder.iterdir()}
-    foreign = sorted(names - {*own, MANIFEST})
-    if foreign or (names and MANIFEST not in names):
-        what = f"it holds {foreign[0]}" if foreign else f"it has no {MANIFEST}"
-        raise ValueError(f"{folder} is not a replaceable export, {what}: name another folder")
 
 
 def write_marian(bundle: Bundle, folder: Path) -> None:

@@ -33,7 +33,6 @@ from torch import Tensor
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.pair_tokenizer import SOURCE, TARGET, PairTokenizer
-from transduce.export.marian import check_replaceable
 from transduce.export.marian_files import last_norm, tensor_map
 from transduce.export.proof import (
     PiecePair,
@@ -46,7 +45,7 @@ from transduce.export.proof import (
 )
 from transduce.inference.engines.ct2_model import unsupported_feature as why_not
 from transduce.inference.engines.ct2_model import vocabulary
-from transduce.io.atomic_folder import atomic_folder
+from transduce.io.atomic_folder import atomic_folder, check_replaceable
 from transduce.model.config import ModelConfig
 from transduce.model.layers import sinusoids
 

@@ -21,19 +21,22 @@ from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.data.tokenizer import EOS, UNK
+from transduce.inference.engines.base import reference_engine
 from transduce.inference.engines.ct2_model import load_ctranslate2, vocabulary
-from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.search.config import Request
 from transduce.web.page import INDEX, run_in_node
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 ARGOS_BEAM, ARGOS_PENALTY = 4, 0.2
 """Argos's beam size and length penalty, which it does not let users change."""
@@ -162,6 +165,8 @@ def prove_huggingface(
     """
     if proof := missing_packages(format, "transformers"):
         return proof
+    import torch
+
     with _quiet_transformers() as transformers:
         models, tokenizers = transformers.AutoModelForSeq2SeqLM, transformers.AutoTokenizer
         model = models.from_pretrained(folder, local_files_only=True).eval()
@@ -256,7 +261,7 @@ def prove_web(bundle: Bundle, out: Path, sentences: Sequence[str]) -> Proof:
     with tempfile.TemporaryDirectory() as scratch:
         logits = Path(scratch) / "logits"
         with logits.open("wb") as stream:
-            stream.writelines(teacher_forced_logits(bundle, s).numpy().tobytes() for s in compared)
+            stream.writelines(_reference_logits(bundle, s).tobytes() for s in compared)
         job = {
             "sentences": [s.text for s in sample],
             "beam": 1,
@@ -278,8 +283,7 @@ def _fits(bundle: Bundle, text: str) -> bool:
 def samples(bundle: Bundle, sentences: Sequence[str]) -> Iterator[Sample]:
     """Translate the sentences greedily with our engine; blank and overlong ones are skipped."""
     greedy = replace(bundle.search, beam=1)
-    device = bundle.model.embedding.weight.device
-    engine = TorchEngine(bundle.model, pad=bundle.tokenizer.pad, eos=EOS, device=device)
+    engine = reference_engine(bundle)
     for text in filter(lambda text: _fits(bundle, text), map(tidy, sentences)):
         ids = tuple(bundle.tokenizer.encode(text))
         ((best, *_),) = engine.search([Request(ids)], greedy)
@@ -304,22 +308,28 @@ def piece_pair(
     )
 
 
-@torch.inference_mode()
-def _logit_gap(bundle: Bundle, model: torch.nn.Module, sample: Sample) -> float:
+def _logit_gap(bundle: Bundle, model: "torch.nn.Module", sample: Sample) -> float:
     """Largest logit difference over our translation, teacher-forced; PAD is never output."""
+    import torch
+
     source = torch.tensor([sample.source])
     target = torch.tensor([[bundle.tokenizer.pad, *sample.target[:-1]]])
-    other_logits = model(input_ids=source, decoder_input_ids=target).logits[0]
-    return (teacher_forced_logits(bundle, sample) - other_logits)[:, :-1].abs().max().item()
+    with torch.inference_mode():
+        other_logits = model(input_ids=source, decoder_input_ids=target).logits[0].numpy()
+    return float(np.abs(_reference_logits(bundle, sample) - other_logits)[:, :-1].max())
 
 
-@torch.inference_mode()
-def teacher_forced_logits(bundle: Bundle, sample: Sample) -> Float[Tensor, "target vocab"]:
-    """Our logits over our translation."""
-    device = bundle.model.embedding.weight.device
-    target = [bundle.tokenizer.pad, *sample.target[:-1]]
-    source = torch.tensor([sample.source], device=device)
-    return bundle.model(source, None, torch.tensor([target], device=device))[0].cpu()
+def teacher_forced_logits(bundle: Bundle, sample: Sample) -> "Float[Tensor, 'target vocab']":
+    """Our logits over our translation, as a tensor."""
+    import torch
+
+    return torch.from_numpy(_reference_logits(bundle, sample))
+
+
+def _reference_logits(bundle: Bundle, sample: Sample) -> Float[np.ndarray, "target vocab"]:
+    """Our logits over our translation, by the model in NumPy."""
+    target_in = np.array([[bundle.tokenizer.pad, *sample.target[:-1]]])
+    return bundle.weights.to_numpy()(np.array([sample.source]), None, target_in)[0]
 
 
 @contextmanager

@@ -241,3 +241,24 @@ def _fsync(*paths: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def check_replaceable(folder: Path, own: Collection[str]) -> None:
+    """Check that `folder` is free, or holds an earlier export that may be replaced.
+
+    Args:
+        folder: output folder of an export.
+        own: names of the export's files.
+
+    Raises:
+        ValueError: if it is a file, or holds anything else.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is a file: name another folder for the export")
+    names = {path.name for path in folder.iterdir()}
+    foreign = sorted(names - {*own, MANIFEST})
+    if foreign or (names and MANIFEST not in names):
+        what = f"it holds {foreign[0]}" if foreign else f"it has no {MANIFEST}"
+        raise ValueError(f"{folder} is not a replaceable export, {what}: name another folder")

@@ -22,7 +22,7 @@ from transduce.model.numpy_transformer import NumpyTransformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
 
-EngineName = Literal["auto", "torch", "ctranslate2"]
+EngineName = Literal["auto", "torch", "ctranslate2", "numpy"]
 
 
 class EngineOptions(TypedDict, total=False):
@@ -71,8 +71,11 @@ def select_engines(
     """
     engine, compute_type = options.get("engine", "auto"), options.get("compute_type", "float32")
     plan, shortlist = options.get("plan"), options.get("shortlist")
-    if engine not in ("auto", "torch", "ctranslate2"):
-        raise ValueError(f"there is no engine {engine!r}: choose auto, torch or ctranslate2")
+    if engine not in ("auto", "torch", "ctranslate2", "numpy"):
+        raise ValueError(f"there is no engine {engine!r}: choose auto, torch, ctranslate2 or numpy")
+    if engine == "numpy":
+        numpy_engine = NumpyEngine(bundle.weights.to_numpy(), eos=bundle.tokenizer.EOS)
+        return EngineSelection((numpy_engine,), "engine: numpy")
     if engine == "torch":
         if plan is not None or shortlist is not None:
             raise ValueError("the torch engine has no plans or shortlists: choose ctranslate2")
