@@ -3,6 +3,7 @@
 A score without its signature is not comparable, so each `Score` carries one.
 """
 
+import html
 import importlib.util
 import math
 import re
@@ -57,6 +58,11 @@ class Score:
         """
         note = self.note and f"  ({self.note})"
         return f"{self.name} {self.value:.2f}  {self.signature}{note}"
+
+    def _repr_html_(self) -> str:
+        """Show the score in a notebook, its signature small."""
+        detail = html.escape(f"{self.signature} {self.note}".rstrip())
+        return f"<b>{html.escape(self.name)} {self.value:.2f}</b> <small>{detail}</small>"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -114,6 +114,10 @@ class Report:
     """The text in which word frequencies were counted."""
     breakdown: Breakdown
 
+    def _repr_html_(self) -> str:
+        """Show the page in a notebook, in a frame of its own, as it has a style of its own."""
+        return f'<iframe srcdoc="{escape(to_html(self))}" width="100%" height="640"></iframe>'
+
 
 class SystemOutput(NamedTuple):
     """A system's translations, target language, training text and perplexity, as far as known."""

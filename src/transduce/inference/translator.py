@@ -4,6 +4,7 @@ Sentences are tidied like the training text, encoded, and searched in batches of
 Blank ones bypass the model; ones that are too long are translated in parts, or refused.
 """
 
+import html
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -111,6 +112,14 @@ class Translation:
 
     words: tuple[tuple[str, float], ...] = ()
     """Each word with its confidence, likewise."""
+
+    def _repr_html_(self) -> str:
+        """Show the translation in a notebook, with source, score, confidence and flag below."""
+        facts = [self.source, f"score {self.score:.2f}"]
+        if self.confidence is not None:
+            facts.append(f"confidence {self.confidence:.2f}")
+        small = html.escape(" · ".join([*facts, *filter(None, [self.flag])]))
+        return f'<p dir="auto">{html.escape(self.text)}<br><small>{small}</small></p>'
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -66,7 +66,8 @@ class RunPage:
         """Return the page of what metrics.jsonl holds so far, and of the result if there is one."""
         lines = read_metrics(self.out / METRICS)
         validations = [line for line in lines if "bleu" in line]
-        macros: Any = open_template(Path(__file__).with_suffix(".html")).make_module()
+        template = open_template(Path(__file__).with_suffix(".html"))
+        macros: Any = template.make_module({"duration": describe_duration})
         sections = [Section("Curves", curves(lines))]
         if result:
             scores = Section("Scores", macros.scores(result), result.chosen)
@@ -77,7 +78,9 @@ class RunPage:
         if maps := self._attention(validations):
             lead = "Cross-attention of the last layer, mean of the heads; rows: the reference."
             sections.append(Section("Attention", macros.attention(maps), lead))
-        sections.append(Section("Run", macros.facts(self._facts(lines, result))))
+        sections.append(
+            Section("Run", macros.facts(self, lines[-1] if lines else {}, result is None))
+        )
         title = f"{self.out.name}: {self.recipe.languages.source} → {self.recipe.languages.target}"
         state = "Finished." if result else "In training; this page reloads itself."
         return page(title, sections, lead=state, refresh=0 if result else _REFRESH)
@@ -137,27 +140,6 @@ class RunPage:
                 heatmap_svg(rows, columns, line["attention"], title=f"update {line['update']}"),
             )
             for line in spaced
-        ]
-
-    def _facts(self, lines: Sequence[Line], result: RunResult | None) -> list[tuple[str, str]]:
-        last = lines[-1] if lines else {}
-        tokens, seconds = (float(last.get(key, 0)) for key in ("tokens", "seconds"))
-        model, train = self.recipe.model, self.recipe.train
-        flops = 6 * model.matrices * tokens
-        return [
-            ("Recipe", self.recipe.name),
-            ("Parameters", f"{self.parameters:,}"),
-            ("Layers", f"{model.encoder_layers}+{model.decoder_layers}, width {model.d_model}"),
-            (
-                "Updates",
-                f"{last.get('update', 0):,}"
-                + ("" if result else f" of {train.time or f'{train.updates:,}'}"),
-            ),
-            ("Epoch", str(last.get("epoch", 1))),
-            ("Training time, validations included", describe_duration(seconds)),
-            ("Target tokens", f"{tokens:,.0f}"),
-            ("Cost", f"about {flops:.1e} FLOPs (6 per weight and target token)"),
-            ("Device", self.device),
         ]
 
 

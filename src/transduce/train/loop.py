@@ -330,15 +330,9 @@ def _validate(run: Training, *, validate: Validate, on_best: OnBest) -> TrainSta
         state = replace(state, validations_since_best=state.validations_since_best + 1)
     event = Validated(
         update=state.update,
-        loss=scores.loss,
         perplexity=math.exp(min(scores.loss, 700.0)),  # e^710 is beyond a float
-        bleu=scores.bleu,
-        chrf=scores.chrf,
-        signature=scores.signature,
         best=best,
-        accuracy=scores.accuracy,
-        translations=scores.translations,
-        attention=scores.attention,
+        **scores._asdict(),
     )
     run.log.log_validation(state, event)
     return replace(state, seconds=run.log.seconds())

@@ -116,24 +116,20 @@ class MetricsLog:
 
     def log_validation(self, state: TrainState, scores: Validated) -> None:
         """Write and report the scores of a validation."""
-        self._write(
-            {
-                **self._where(state),
-                "validation_loss": round(scores.loss, 5),
-                "perplexity": round(scores.perplexity, 4),
-                "bleu": round(scores.bleu, 3),
-                **({} if math.isnan(scores.chrf) else {"chrf": round(scores.chrf, 3)}),
-                **(
-                    {}
-                    if math.isnan(scores.accuracy)
-                    else {"validation_accuracy": round(100 * scores.accuracy, 2)}
-                ),
-                "signature": scores.signature,
-                "best": scores.best,
-                **({"translations": scores.translations} if scores.translations else {}),
-                **({"attention": scores.attention} if scores.attention else {}),
-            }
-        )
+        values: dict[str, float | str | tuple[object, ...]] = {
+            "validation_loss": round(scores.loss, 5),
+            "perplexity": round(scores.perplexity, 4),
+            "bleu": round(scores.bleu, 3),
+            "chrf": round(scores.chrf, 3),
+            "validation_accuracy": round(100 * scores.accuracy, 2),
+            "signature": scores.signature,
+            "best": scores.best,
+            "translations": scores.translations,
+            "attention": scores.attention,
+        }
+        # Without what was not measured: NaN, which equals nothing, or an empty tuple.
+        measured = {key: v for key, v in values.items() if v == v and v != ()}
+        self._write({**self._where(state), **measured})
         self._on_event(scores)
 
     def seconds_left(self, state: TrainState) -> float:

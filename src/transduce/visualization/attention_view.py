@@ -54,6 +54,10 @@ class AttentionTrace(NamedTuple):
     text: str = ""
     """Its translation as text."""
 
+    def _repr_html_(self) -> str:
+        """Show the heat map of the last layer's cross-attention in a notebook."""
+        return attention_svg(self)
+
 
 def attention_json(trace: AttentionTrace) -> str:
     """Serialize the fields of a trace as JSON, weights rounded to four decimals.
