@@ -8,6 +8,7 @@ where a checkpoint is written, and is stored in it: a resumed run repeats the sa
 """
 
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Annotated
 
 from pydantic import Field
@@ -17,6 +18,8 @@ from transduce.train.config import TrainConfig
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
+_RECENT = 3  # validations, of whose durations the median counts: one may be slow by chance
+_SHORTEST = 50  # a decay that comes late has at least such a part of the updates made
 _SETTLED = 0.5  # share of the schedule after which translations have their final length
 
 
@@ -34,6 +37,8 @@ class TimePlan:
     """Of a validation, as measured before training."""
     final_share: Seconds = 0.0
     """Duration of all that follows the last validation, in validations."""
+    recent: tuple[Seconds, ...] = ()
+    """Seconds of the last validations."""
     setup_seconds: Seconds = 0.0
     """Before the first update of each session: preparing, measuring, loading."""
 
@@ -64,10 +69,16 @@ class TimePlan:
         """
         end, every = config.updates, config.validate_every
         position = self.schedule_position(update, end=end)
+        recent = (*self.recent, validation_seconds)[-_RECENT:]
+        expected = median(recent)
         # Translations of an untrained model run to the maximum length: those to come are shorter.
         if position < _SETTLED * end:
-            validation_seconds = min(validation_seconds, self.validation_seconds)
+            expected = min(expected, self.validation_seconds)
         validations = -(-end // every) - int(position / every)
-        left -= (self.final_share + validations) * validation_seconds
-        updates = max(0, round(left / max(update_seconds, 1e-9))) if position < end else 0
-        return replace(self, updates=update + updates, since=update, position=position)
+        left -= (self.final_share + validations) * expected
+        updates = 0
+        if position < end:  # a short decay, even where the time is up
+            updates = max(1, update // _SHORTEST, round(left / max(update_seconds, 1e-9)))
+        return replace(
+            self, updates=update + updates, since=update, position=position, recent=recent
+        )

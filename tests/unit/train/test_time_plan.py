@@ -162,15 +162,29 @@ def test_a_resumed_run_repeats_the_updates_and_counts_the_time_of_all_sessions(
     assert machine.now - began < 0.75 * BUDGET
 
 
-def test_time_that_is_up_ends_training_at_the_next_validation(
+def test_time_that_is_up_ends_training_after_a_last_update_at_a_low_rate(
     tiny: Transformer, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    result, _, _ = run(
+    result, _, rates = run(
         Machine(update=40.0), model=tiny, corpus=corpus, folder=tmp_path, monkeypatch=monkeypatch
     )
 
     assert result is not None
-    assert result.state.update == CONFIG.validate_every
+    assert result.state.update == CONFIG.validate_every + 1
+    assert rates[-1] == pytest.approx(CONFIG.learning_rate / 55)
+
+
+def test_a_validation_that_is_slow_by_chance_ends_nothing():
+    plan = TimePlan(updates=100, validation_seconds=1.0, final_share=5.0, recent=(1.0, 1.2))
+    config = replace(CONFIG, updates=100, validate_every=20)
+
+    after = plan.replan(60, config=config, left=47.2, update_seconds=1.0, validation_seconds=30.0)
+
+    assert after.updates == 60 + 39, "seven validations of 1.2 seconds are expected"
+    again = after.replan(99, config=config, left=1.0, update_seconds=1.0, validation_seconds=30.0)
+    assert (again.updates, again.recent) == (99, (1.2, 30.0, 30.0))
+    late = plan.replan(60, config=config, left=1.0, update_seconds=1.0, validation_seconds=1.0)
+    assert late.updates == 61
 
 
 def test_a_plan_maps_its_updates_to_the_whole_schedule():
