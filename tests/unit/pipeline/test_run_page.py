@@ -103,7 +103,7 @@ def test_damaged_lines_are_left_out(page: RunPage):
     file.write_text(file.read_text() + '{"update": 1')
 
     assert curves(read_metrics(file)) == before
-    assert "Updates</th>" in replace(page, out=file.parent / "none").render(None)
+    assert "<td>Updates</td>" in replace(page, out=file.parent / "none").render(None)
 
 
 def test_watching_opens_the_page_once_training_has_begun(
