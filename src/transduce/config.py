@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
 from types import UnionType
-from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import tomlkit
 from pydantic import TypeAdapter, ValidationError
@@ -23,6 +23,7 @@ from transduce.data.config import (
     AugmentConfig,
     BatchConfig,
     CorpusConfig,
+    DirectionConfig,
     Languages,
     ScoreConfig,
     TokenizerConfig,
@@ -126,6 +127,9 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
             for section, kind in _SECTIONS.items()
         },
     )
+    if made.data.directions and made.languages == Languages():
+        source, target = made.data.trained[0].pair
+        made = replace(made, languages=Languages(source=source, target=target))
     for contradiction in conflicts(made):
         raise ValueError(contradiction)
     return made
@@ -173,9 +177,18 @@ def to_toml(recipe: Recipe) -> str:
         values: Table = asdict(getattr(recipe, section))
         for key, value in values.items():
             if f"{section}.{key}" != "model.vocab_size":
-                table.add(key, list(value) if isinstance(value, tuple) else value)
+                table.add(key, _lists(value))
         document.add(section, table)
     return tomlkit.dumps(document)
+
+
+def _lists(value: object) -> object:
+    """A value with lists for tuples, as TOML has them."""
+    if isinstance(value, tuple):
+        return [_lists(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _lists(item) for key, item in value.items()}
+    return value
 
 
 def differences(first: Recipe, second: Recipe) -> Iterator[str]:
@@ -223,7 +236,14 @@ def conflicts(recipe: Recipe) -> Iterator[str]:
             f"train.r_drop {recipe.train.r_drop} compares two readings that differ by dropout, "
             f"and model.dropout is 0: raise the one or set the other to 0"
         )
-    if data.train and not data.validation and not data.held_out:
+    tokenizer = recipe.tokenizer
+    if data.directions and (tokenizer.protect or tokenizer.extend or not tokenizer.shared):
+        yield (
+            "data.directions needs one vocabulary with tags: leave out tokenizer.protect and "
+            "tokenizer.extend, and tokenizer.shared = false"
+        )
+    validated = data.validation or any(part.validation for part in data.directions)
+    if data.files and not validated and not data.held_out:
         yield (
             "there is nothing to validate on: name files in data.validation, or set data.held_out "
             "above 0"
@@ -421,6 +441,10 @@ def _build(
     for key in values.keys() - (fixed or {}).keys():
         if key not in kinds:
             raise ValueError(_unknown(f"{section}.{key}"))
+        if kinds[key] == tuple[DirectionConfig, ...] and isinstance(values[key], list):
+            parts = cast(list[object], values[key])
+            name = "data.directions"
+            values[key] = [_build(DirectionConfig, name, table={name: part}) for part in parts]
         values[key] = _checked(f"{section}.{key}", values[key], kinds[key])
     return kind(**values)
 

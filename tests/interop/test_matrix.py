@@ -21,6 +21,7 @@ from transduce.data.config import TokenizerConfig
 from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.tokenizer import Tokenizer
 from transduce.export.argos import write_argos
+from transduce.export.importer import import_marian
 from transduce.export.marian import write_huggingface, write_marian
 from transduce.export.marian_npz import prove_marian_npz, write_marian_npz
 from transduce.export.onnx_folder import prove_onnx, write_onnx
@@ -66,6 +67,7 @@ FEATURES: dict[str, Callable[[ModelConfig], ModelConfig]] = {
     ),
     "separate vocabularies": lambda config: replace(config, tie="decoder"),
     "a vocabulary of words, lower-cased": lambda config: config,
+    "several directions in one model": lambda config: config,
     "byte fallback": lambda config: config,
 }
 EXPORTS: dict[str, tuple[Callable[[Bundle, Path], None], Callable[..., Proof], str, str]] = {
@@ -97,11 +99,15 @@ def test_a_cell_is_true(feature: str, format: str, expected: str, tmp_path: Path
     if feature == "a vocabulary of words, lower-cased":
         words = TokenizerConfig(kind="word", vocab_size=79, lower_case=True)
         tokenizer = Tokenizer.train((*ENGLISH, *GERMAN), words)
+    if feature == "several directions in one model":
+        size = TokenizerConfig(vocab_size=81)
+        tokenizer = Tokenizer.train((*ENGLISH, *GERMAN), size, tags=["<2de>", "<2en>"])
     config = FEATURES[feature](replace(CONFIG, vocab_size=tokenizer.vocab_size))
     bundle = bundle_of(config, tokenizer)
 
     if expected == "refused":
-        with pytest.raises(ValueError, match=r"model\.|d_k|separate vocabularies|of words"):
+        named = r"model\.|d_k|separate vocabularies|of words|directions"
+        with pytest.raises(ValueError, match=named):
             write(bundle, tmp_path / name)
         assert not (tmp_path / name).exists()
         return
@@ -109,3 +115,19 @@ def test_a_cell_is_true(feature: str, format: str, expected: str, tmp_path: Path
     proof = prove(bundle, tmp_path / name, SENTENCES[:2] if format == "argos" else SENTENCES)
     assert proof.holds, proof
     assert proof.gap is None or proof.gap < 1e-4
+
+
+def test_the_tokenizer_of_huggingface_reads_a_target_tag(tmp_path: Path):
+    transformers = pytest.importorskip("transformers")
+    size = TokenizerConfig(vocab_size=81)
+    tokenizer = Tokenizer.train((*ENGLISH, *GERMAN), size, tags=["<2de>", "<2en>"])
+    write_huggingface(
+        bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer), tmp_path / "model"
+    )
+
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")(f">>de<<{ENGLISH[0]}")
+    again = import_marian(tmp_path / "model")
+
+    assert theirs["input_ids"] == [*tokenizer.encode(f"<2de> {ENGLISH[0]}"), 0]
+    assert again.tokenizer.encode(f">>de<<{ENGLISH[0]}") == theirs["input_ids"][:-1]
+    assert [str(pair) for pair in again.directions] == ["en-de"]

@@ -26,6 +26,7 @@ from transduce.bundle.calibration import Confidence
 from transduce.bundle.card import model_card
 from transduce.bundle.tensors import check_size, check_weights, read_weights, write_tensors
 from transduce.data.config import Languages
+from transduce.data.languages import LanguagePair
 from transduce.data.pair_tokenizer import read_tokenizer
 from transduce.data.tokenizer import Tokenizer
 from transduce.io.atomic_folder import (
@@ -139,6 +140,7 @@ class _Config:
     search: SearchConfig
     cleaning: _Cleaning
     provenance: Provenance
+    directions: tuple[LanguagePair, ...] = ()
 
 
 @dataclass(kw_only=True, slots=True, init=False)
@@ -153,6 +155,8 @@ class Bundle:
     provenance: Provenance
     confidence: Confidence | None
     """Confidence calibration; None if the model was never calibrated."""
+    directions: tuple[LanguagePair, ...]
+    """Those that a model of several was trained on, by target tag; `languages` is the first."""
 
     def __init__(
         self,
@@ -164,6 +168,7 @@ class Bundle:
         search: SearchConfig,
         provenance: Provenance,
         confidence: Confidence | None = None,
+        directions: tuple[LanguagePair, ...] = (),
     ) -> None:
         """Put a bundle together.
 
@@ -175,12 +180,14 @@ class Bundle:
             search: default settings.
             provenance: where the model is from.
             confidence: calibration, if there is one.
+            directions: of a model that has several.
         """
         weights = model or weights
         assert weights is not None, "a bundle has a model"
         assert tokenizer.vocab_size == weights.config.vocab_size, "one vocabulary for both"
         self.weights, self.tokenizer, self.languages = weights, tokenizer, languages
         self.search, self.provenance, self.confidence = search, provenance, confidence
+        self.directions = directions
 
     @property
     def model(self) -> "Transformer":
@@ -219,6 +226,7 @@ class Bundle:
             search=self.search,
             cleaning=_Cleaning(),
             provenance=self.provenance,
+            directions=self.directions,
         )
         text = json.dumps(asdict(config), indent=2, ensure_ascii=False)
         with atomic_folder(folder) as fresh:
@@ -281,6 +289,7 @@ class Bundle:
             search=config.search,
             provenance=config.provenance,
             confidence=_read_confidence(folder / CONFIDENCE),
+            directions=config.directions,
         )
 
 

@@ -4,8 +4,9 @@ stdout carries data, stderr everything else.
 """
 
 import json
+import re
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -65,6 +66,14 @@ TestCorpus = Annotated[
     tuple[Path, Path] | None,
     typer.Option("--test", metavar="SOURCE TARGET", help="Test pairs, two files, for a score."),
 ]
+Directions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--direction",
+        metavar="EN-DE=SOURCE,TARGET",
+        help="A direction of several in one model, and its files; repeatable.",
+    ),
+]
 SourceLanguage = Annotated[
     str | None, typer.Option("--source-lang", metavar="CODE", help='Source language, such as "en".')
 ]
@@ -118,6 +127,7 @@ def corpus_settings(
     languages: tuple[str | None, str | None] = (None, None),
     validation: tuple[Path, Path] | None = None,
     test: tuple[Path, Path] | None = None,
+    directions: Sequence[str] = (),
 ) -> list[str]:
     """Return the settings implied by the options about the corpus.
 
@@ -127,7 +137,15 @@ def corpus_settings(
         languages: --source-lang and --target-lang; without them file names tell.
         validation: --validation.
         test: --test.
+        directions: --direction, each "en-de=FILE,FILE".
     """
+    if directions:
+        if source or target or validation or test:
+            raise ValueError(
+                "--direction names the training files: leave out --source, --target, --validation "
+                "and --test (a recipe's data.directions has all of them)"
+            )
+        return [f"data.directions=[{', '.join(map(_direction_table, directions))}]"]
     if (source is None) != (target is None):
         raise ValueError(
             "--source and --target belong together: name both files, or one TSV file by "
@@ -144,6 +162,17 @@ def corpus_settings(
         if code or named is not None:
             settings.append(f"languages.{side}={json.dumps(code, ensure_ascii=False)}")
     return settings
+
+
+def _direction_table(text: str) -> str:
+    """A direction as an inline table of TOML."""
+    match = re.fullmatch(r"(\w+)[-:]([\w-]+)=([^,]+)(?:,([^,]+))?", text)
+    if not match:
+        raise ValueError(f"--direction takes en-de=SOURCE,TARGET, not {text!r}")
+    source, target, *files = match.groups()
+    names = json.dumps([file for file in files if file], ensure_ascii=False)
+    codes = [json.dumps(code, ensure_ascii=False) for code in (source, target)]
+    return f"{{source = {codes[0]}, target = {codes[1]}, train = {names}}}"
 
 
 def complete_languages(recipe: "Recipe", *, run: Path | None = None) -> "tuple[Recipe, str]":

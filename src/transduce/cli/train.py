@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.app import (
+    Directions,
     Overrides,
     RunFolder,
     SourceCorpus,
@@ -32,6 +33,7 @@ def train(
     target: TargetCorpus = None,
     source_lang: SourceLanguage = None,
     target_lang: TargetLanguage = None,
+    directions: Directions = None,
     validation: ValidationCorpus = None,
     test: TestCorpus = None,
     settings: Overrides = None,
@@ -72,6 +74,7 @@ def train(
       transduce train multi30k --set train.updates=500 --set model.dropout=0.3
       transduce train --source corpus.en --target corpus.de --dry-run
       transduce train --source corpus.en --target corpus.de --time 40m --out runs/mine
+      transduce train --direction en-de=a.en,a.de --direction de-en=a.de,a.en --out runs/both
       transduce train --resume --out runs/mine
       transduce train --from runs/mine --source more.en --target more.de --out runs/more
 
@@ -95,7 +98,14 @@ def train(
     if recipe is None and origin is not None:
         recipe = "finetune"
     codes = (source_lang, target_lang)
-    corpus = corpus_settings(source, target, languages=codes, validation=validation, test=test)
+    corpus = corpus_settings(
+        source,
+        target,
+        languages=codes,
+        validation=validation,
+        test=test,
+        directions=directions or (),
+    )
     settings = [*corpus, *(settings or [])]
     if budget is not None:
         settings.append(f"train.time={budget}")

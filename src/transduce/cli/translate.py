@@ -98,6 +98,14 @@ def translate(
             "[default: by the file's ending, else lines].",
         ),
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="CODE", help="Target language, for a model of several directions."),
+    ] = None,
+    source_lang: Annotated[
+        str | None,
+        typer.Option("--from", metavar="CODE", help="Source language; only checked with --to."),
+    ] = None,
     also: Ensemble = None,
     beam: Annotated[
         int | None, typer.Option(help="Beam size, or number of samples [default: the model's].")
@@ -221,6 +229,7 @@ def translate(
     \b
       transduce translate runs/mine "A dog runs."
       transduce translate runs/mine < in.txt > out.txt
+      transduce translate runs/both --to en "Ein Hund rennt."
       transduce translate runs/mine -i in.txt -o out.txt --beam 1 --compute-type int8
       transduce translate runs/mine --format html < page.html > seite.html
       transduce translate runs/mine --glossary terms.tsv < in.txt
@@ -274,6 +283,11 @@ def translate(
             compute_type=compute_type,
             shortlist=shortlist,
         )
+        if to is not None:
+            translator = translator.to(to, source=source_lang or "")
+            _warn_of_zero_shot(translator, source_lang, to)
+        elif source_lang is not None:
+            raise ValueError("--from is for a model of several directions: name --to too")
         look_up, memory_state = _open_memory(memory, model) if memory else (None, "")
         if confidence:
             _check_calibrated(translator, model)
@@ -322,6 +336,13 @@ def translate(
             input_bytes=input.stat().st_size if input is not None and is_plain else 0,
         )
         _translate_lines(translator, run, lines, terms=terms, options=options)
+
+
+def _warn_of_zero_shot(translator: "Translator", source: str | None, target: str) -> None:
+    """Say that a direction was never trained."""
+    trained = translator.directions
+    if source and trained and (source, target) not in trained:
+        print_stderr(f"{source}-{target} is zero-shot: the model was not trained on it")
 
 
 def _translate_lines(

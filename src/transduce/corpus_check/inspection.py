@@ -64,6 +64,9 @@ _PREDICATES: dict[FindingKind, str] = {
     "round trip": "{changes|change} when encoded and decoded",
     "over-long": "{has|have} more pieces than data.max_pieces",
 }
+EXCHANGE = "exchange the two files"
+"""The remedy where each side is in the other's language."""
+
 _REVERSED = "exchange the two files of data.{}, which are reversed compared with training"
 _ADVICE: dict[FindingKind, str] = {
     "shifted": "look for a missing or additional line just before",
@@ -300,7 +303,7 @@ def _wrong_language(recipe: Recipe, profile: CorpusProfile, *, pairs: int) -> It
         for side, language, code in zip(Pair._fields, actual, codes, strict=True)
         if language
     ]
-    remedy = "exchange the two files" if all(actual) else "correct languages.* or the files"
+    remedy = EXCHANGE if all(actual) else "correct languages.* or the files"
     yield Finding(
         kind="language",
         part="training",

@@ -3,16 +3,20 @@
 Torch-free, so that the command line can read a recipe without waiting for torch.
 """
 
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from transduce.data.languages import LanguagePair
 from transduce.data.protection import PLACEHOLDERS, protection_of
 
 MICRO_TOKENS = 4096
 """Default size of a micro-batch in positions. Larger ones are no faster on a CPU."""
 
+_CODE = re.compile(r"[A-Za-z][\w-]*")
 _BLEU_TOKENIZERS = (
     *("", "none", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab"),
     *("spm", "flores101", "flores200"),
@@ -143,6 +147,55 @@ class Languages:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DirectionConfig:
+    """One of several translation directions, and its files.
+
+    Raises:
+        ValueError: if a value is out of range; the message names the setting and the value.
+    """
+
+    source: str = ""
+    """Source language code."""
+
+    target: str = ""
+    """Target language code, of which the tag is made."""
+
+    train: tuple[str, ...] = ()
+    """As `CorpusConfig.train`. Without training files the direction is zero-shot: only scored."""
+
+    validation: tuple[str, ...] = ()
+    """As `CorpusConfig.validation`."""
+
+    test: tuple[str, ...] = ()
+    """As `CorpusConfig.test`; of a zero-shot direction too."""
+
+    def __post_init__(self) -> None:
+        for side, code in (("source", self.source), ("target", self.target)):
+            if not _CODE.fullmatch(code):
+                raise ValueError(
+                    f'data.directions: {side} must be a language code such as "en", not {code!r}'
+                )
+        if self.source == self.target:
+            raise ValueError(f"data.directions: {self.pair} has one language on both sides")
+        if not self.train and (self.validation or not self.test):
+            raise ValueError(
+                f"data.directions: {self.pair} has no training files: name train, or test alone "
+                f"for a zero-shot direction"
+            )
+        for name in ("train", "validation", "test"):
+            if len(getattr(self, name)) > 2:
+                raise ValueError(
+                    f"data.directions: {name} of {self.pair} must be two files (source, target) or "
+                    f"one of pairs"
+                )
+
+    @property
+    def pair(self) -> LanguagePair:
+        """The two codes."""
+        return LanguagePair(self.source, self.target)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusConfig:
     """Files of the parallel corpus, and the filters applied to its pairs.
 
@@ -174,6 +227,14 @@ class CorpusConfig:
     """For a pair that stands in `train` again: train on it each time, or drop and count it. The
     recipes for one's own corpus drop."""
 
+    directions: tuple[DirectionConfig, ...] = ()
+    """Several directions in one model, in place of `train`: the source begins with a tag of the
+    target language, such as <2de>."""
+
+    temperature: float = 1.0
+    """T of sampling among directions and their text for the vocabulary: a direction with n pairs
+    is used in proportion to n^(1/T). 1 is the corpus as it is, 5 is usual for unequal sizes."""
+
     max_ratio: float = 4.0
     """Maximum (longer side + 10) / (shorter side + 10), in non-blank characters."""
 
@@ -188,6 +249,26 @@ class CorpusConfig:
                     f"data.{name} must be two files (source, target) or one of pairs, "
                     f"not {count} files"
                 )
+        pairs = [direction.pair for direction in self.directions]
+        for pair in pairs:
+            if pairs.count(pair) > 1:
+                raise ValueError(f"data.directions has {pair} twice: concatenate its files")
+        if self.directions and (self.train or self.validation or self.test):
+            raise ValueError(
+                "data.directions names all files: leave out data.train, data.validation and "
+                "data.test"
+            )
+        if self.directions and not self.trained:
+            raise ValueError("data.directions has no direction with training files")
+        if self.directions and 0 < sum(bool(part.validation) for part in self.trained) < len(
+            self.trained
+        ):
+            raise ValueError(
+                "data.directions: name validation files of all directions with training files, or "
+                "of none"
+            )
+        if not 1.0 <= self.temperature <= 100.0:
+            raise ValueError(f"data.temperature must be in [1, 100], not {self.temperature}")
         if self.not_utf8 not in ("refuse", "drop"):
             raise ValueError(f'data.not_utf8 must be "refuse" or "drop", not {self.not_utf8!r}')
         if self.duplicates not in ("keep", "drop"):
@@ -198,6 +279,17 @@ class CorpusConfig:
             raise ValueError(f"data.max_ratio must be 1 or more, not {self.max_ratio}")
         if self.max_pieces < 1:
             raise ValueError(f"data.max_pieces must be 1 or more, not {self.max_pieces}")
+
+    @property
+    def trained(self) -> tuple[DirectionConfig, ...]:
+        """The directions that have training files; the others are zero-shot."""
+        return tuple(direction for direction in self.directions if direction.train)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of all files."""
+        several = [(*part.train, *part.validation, *part.test) for part in self.directions]
+        return (*self.train, *self.validation, *self.test, *itertools.chain(*several))
 
     def paths(self, names: Sequence[str]) -> tuple[Path, ...]:
         """Resolve file names against `folder`; absolute names are kept.

@@ -1,8 +1,9 @@
 """Language codes in the names of files."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from transduce.io.streams import split_compression
 
@@ -17,6 +18,40 @@ _THREE_LETTERS: Final = (
 _CODES: Final = {entry[:3]: entry[4:] for entry in _THREE_LETTERS.split()}
 _KNOWN: Final = frozenset(_CODES.values())
 _TAG = re.compile("([a-zA-Z]{2,3})(?:[-_]([A-Z][a-z]{3}))?(?:[-_]([A-Z]{2}))?")
+
+
+class LanguagePair(NamedTuple):
+    """A translation direction of a model that has several, by language codes."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        """Format as "en-de"."""
+        return f"{self.source}-{self.target}"
+
+
+def zero_shot_pairs(trained: Iterable[LanguagePair]) -> tuple[LanguagePair, ...]:
+    """Return the directions between the languages of some directions that are not among them.
+
+    >>> zero_shot_pairs([LanguagePair("de", "en"), LanguagePair("en", "fr")])
+    (LanguagePair(source='de', target='fr'),)
+    """
+    known = list(trained)
+    sources = dict.fromkeys(pair.source for pair in known)
+    targets = dict.fromkeys(pair.target for pair in known)
+    pairs = [LanguagePair(source, target) for source in sources for target in targets]
+    return tuple(pair for pair in pairs if pair.source != pair.target and pair not in known)
+
+
+def same_language(code: str, other: str) -> bool:
+    """Whether two codes name one language, as "fra" and "fr" do.
+
+    >>> same_language("fra", "fr"), same_language("zh-TW", "zh")
+    (True, False)
+    """
+    first, second = (normalized_code(text) or text for text in (code, other))
+    return first.lower() == second.lower()
 
 
 def file_language(*files: Path | None) -> str:

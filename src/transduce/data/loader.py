@@ -65,6 +65,7 @@ class Loader:
         self._store = store
         self._sampler = sampler
         self._sides = (tokenizer, tokenizer.target)
+        self._tags = frozenset(tokenizer.tags.values())
         self._sampling = sampling
         self._augment = augment or AugmentConfig()
         self._seed = seed
@@ -125,12 +126,15 @@ class Loader:
         if not variations:
             return source, target
         ids = [list(map(int, side)) for side in (source, target)]
+        tag = [id for id in ids[0][:1] if id in self._tags]
+        ids[0] = ids[0][len(tag) :]
         pair = Pair(*(side.decode(numbers) for side, numbers in zip(self._sides, ids, strict=True)))
         if self._encode(pair) != ids:
             return source, target
         for variation in variations:
             pair = variation(pair, rng)
         varied = self._encode(pair)
+        varied[0] = [*tag, *varied[0]]
         longest = self._store.metadata.max_pieces
         return (varied[0], varied[1]) if max(map(len, varied)) <= longest else (source, target)
 

@@ -27,6 +27,7 @@ from transduce.data.tokenizer import (
     EOS,
     EOS_PIECE,
     PAD_PIECE,
+    TAG,
     UNK,
     UNK_PIECE,
     Tokenizer,
@@ -179,13 +180,19 @@ class PairTokenizer(Tokenizer):
 
     def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
         """Encode many texts at once; `threads` -1 uses all cores."""
-        codes, bare = self._split_language_tokens(texts)
+        split = [self.split_tag(text) for text in texts]
+        bare = [text for _, text in split]
         segmented = self._processor.encode(bare, out_type=str, num_threads=threads)
         known = self._table
         return [
-            [*code, *(known.get(piece, UNK) for piece in pieces)]
-            for code, pieces in zip(codes, segmented, strict=True)
+            [*tag, *(known.get(piece, UNK) for piece in pieces)]
+            for (tag, _), pieces in zip(split, segmented, strict=True)
         ]
+
+    @cached_property
+    def tags(self) -> Mapping[str, int]:
+        """The ids of target language tags."""
+        return {piece: id for piece, id in self._table.items() if TAG.fullmatch(piece)}
 
     @cached_property
     def _names(self) -> Sequence[str]:
@@ -211,17 +218,6 @@ class PairTokenizer(Tokenizer):
         text = model.decode_pieces(pieces) if pieces else ""
         # A piece unknown to the model is returned as it is, "▁" included.
         return one_line(text.removeprefix("▁").replace("▁", " "))
-
-    def _split_language_tokens(self, texts: Sequence[str]) -> tuple[list[list[int]], list[str]]:
-        """Split a known target language token off each text."""
-        codes: list[list[int]] = []
-        bare: list[str] = []
-        for text in texts:
-            end = text.find("<<") + 2 if text.startswith(">>") else 0
-            known = self._table.get(text[:end]) if end > 1 else None
-            codes.append([] if known is None else [known])
-            bare.append(text if known is None else text[end:])
-        return codes, bare
 
 
 def read_tokenizer(data: bytes) -> Tokenizer:

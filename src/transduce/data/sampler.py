@@ -11,7 +11,7 @@ Planning reads only lengths. It needs 20 bytes per pair besides them, of which 4
 kept; larger temporaries are made in blocks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -33,6 +33,47 @@ Pairs: TypeAlias = Int64[np.ndarray, "_"]
 
 _Row: TypeAlias = Integer[np.ndarray, "_"]
 """The same in the smallest dtype that fits."""
+
+
+class Mixture(NamedTuple):
+    """How often the pairs of each part of a corpus are used in an epoch."""
+
+    parts: Integer[np.ndarray, " pairs"]
+    """The number of the part that each pair belongs to."""
+
+    passes: tuple[float, ...]
+    """How often each part is gone through in an epoch; of a fraction other pairs each time."""
+
+    def tokens(self, lengths: Integer[np.ndarray, "pairs 2"]) -> int:
+        """Target tokens of an epoch, about, EOS counted."""
+        parts = (lengths[self.parts == number] for number in range(len(self.passes)))
+        return round(sum(map(float.__mul__, self.passes, map(float, map(target_tokens, parts)))))
+
+    def draw(self, rng: np.random.Generator) -> Pairs:
+        """Draw the pairs of an epoch."""
+        drawn: list[Pairs] = []
+        for number, passes in enumerate(self.passes):
+            pairs = np.flatnonzero(self.parts == number)
+            repeats, rest = divmod(round(passes * len(pairs)), max(1, len(pairs)))
+            drawn += [np.tile(pairs, repeats), rng.choice(pairs, rest, replace=False)]
+        return np.concatenate(drawn)
+
+
+def balanced_passes(sizes: Sequence[int], *, temperature: float) -> tuple[float, ...]:
+    """Return the passes of parts that are sampled in proportion to size^(1/T).
+
+    Args:
+        sizes: pairs of each part.
+        temperature: T; 1 leaves the corpus as it is, larger ones favour small parts.
+
+    >>> balanced_passes([300, 100], temperature=1.0)
+    (1.0, 1.0)
+    >>> balanced_passes([9, 1], temperature=2.0)[1]
+    2.5
+    """
+    shares = [size ** (1.0 / temperature) for size in sizes]
+    scale = sum(sizes) / sum(shares)
+    return tuple(scale * share / size for share, size in zip(shares, sizes, strict=True))
 
 
 def target_tokens(lengths: Integer[np.ndarray, "pairs 2"]) -> int:
@@ -89,6 +130,7 @@ class Sampler:
         config: BatchConfig,
         seed: int,
         world: int = 1,
+        mixture: Mixture | None = None,
     ) -> None:
         """Set up the sampler.
 
@@ -97,6 +139,7 @@ class Sampler:
             config: tokens per update and per micro-batch.
             seed: random seed; seed and epoch determine the plan.
             world: number of processes that share a micro-batch.
+            mixture: how often which pairs are used; None is every pair once per epoch.
 
         Raises:
             ValueError: if there is no pair.
@@ -107,6 +150,7 @@ class Sampler:
         self._config = config
         self._seed = seed
         self.world = world
+        self._mixture = mixture
         self._planned: tuple[int, list[_Row]] | None = None
 
     def updates(self, state: SamplerState) -> Iterator[UpdatePlan]:
@@ -153,8 +197,9 @@ class Sampler:
 
     def _make_plan(self, epoch: int) -> list[_Row]:
         rng = np.random.default_rng([self._seed, epoch])
-        order = self._sorted(rng)
-        tokens = target_tokens(self._lengths)
+        drawn = None if self._mixture is None else self._mixture.draw(rng)
+        order = self._sorted(rng, drawn)
+        tokens = target_tokens(self._lengths if drawn is None else self._lengths[drawn])
         updates = updates_per_epoch(tokens, self._config)
         # Rounding by a target's middle keeps each update within its longest target of the average.
         boundaries = tokens / updates * np.arange(1, updates)
@@ -168,16 +213,16 @@ class Sampler:
         plan = [pairs for pairs in np.split(order, cuts) if len(pairs)]
         return [plan[index] for index in rng.permutation(len(plan)).tolist()]
 
-    def _sorted(self, rng: np.random.Generator) -> _Row:
-        """Sort all pairs by target length, then source length, both with some noise.
+    def _sorted(self, rng: np.random.Generator, drawn: Pairs | None) -> _Row:
+        """Sort pairs, all or those drawn, by target and then source length, both with some noise.
 
         Source lengths rise within one target length and fall within the next, so that neighbours
         stay similar. A single packed key sorts ten million pairs in seconds.
         """
-        key = np.empty(len(self._lengths), dtype=np.int64)
+        key = np.empty(len(self._lengths if drawn is None else drawn), dtype=np.int64)
         blocks = [slice(first, first + _BLOCK) for first in range(0, len(key), _BLOCK)]
         for block in blocks:
-            lengths = self._with_eos(block)
+            lengths = self._with_eos(block if drawn is None else drawn[block])
             noise = rng.random(lengths.shape, dtype=np.float32)
             noisy = (lengths * (1.0 + noise / _NOISE)).astype(np.int64)
             np.minimum(noisy, _LONGEST, out=noisy)
@@ -188,6 +233,7 @@ class Sampler:
         for block in blocks:
             key[block] |= rng.integers(1 << _TIE_BITS, size=len(key[block]))
         order = np.argsort(key, kind="stable")  # stable: the same on every machine
+        order = order if drawn is None else drawn[order]
         return order.astype(np.uint32 if len(order) < 1 << 32 else np.int64)
 
     def _with_eos(self, pairs: _Row | slice) -> Int64[np.ndarray, "pairs 2"]:

@@ -185,6 +185,11 @@ class Store:
         """The line number of a pair in its corpus, counted from 1."""
         return int(self._lines[self._checked(index)])
 
+    @property
+    def lines(self) -> Int64[np.ndarray, " pairs"]:
+        """The line number of every pair in its corpus, rising."""
+        return self._lines
+
     def _checked(self, index: int) -> int:
         if not 0 <= index < len(self):
             raise IndexError(f"pair {index} of a store of {len(self)}")

@@ -9,6 +9,7 @@ model. With byte fallback the ids 2 to 257 are bytes, which spell characters wit
 
 import hashlib
 import io
+import itertools
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ import sentencepiece
 
 from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import one_line
+from transduce.data.languages import same_language
 from transduce.data.protection import PLACEHOLDERS, Protection, protection_of
 from transduce.data.sentencepiece_model import (
     SubwordSampler,
@@ -35,6 +37,9 @@ EOS: Final = 0
 
 UNK: Final = 1
 """Unknown: characters without a piece, unless bytes spell them."""
+
+TAG: Final = re.compile(r"<2([\w-]+)>|>>([\w-]+)<<")
+"""A target language tag before a text: ours, or that of OPUS-MT's models."""
 
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 
@@ -61,13 +66,16 @@ class Tokenizer:
         self._pieces = processor.get_piece_size()
 
     @classmethod
-    def train(cls, lines: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
+    def train(
+        cls, lines: Iterable[str], config: TokenizerConfig, *, tags: Sequence[str] = ()
+    ) -> "Tokenizer":
         """Train a vocabulary. The same lines in the same order give the same bytes.
 
         Args:
             lines: normalised text of both sides; a fixed random million of them if there are more.
             config: type and size of the vocabulary, which is smaller if the corpus does not
                 support its size; see `vocab_size`.
+            tags: target language tags (`target_tag`), each a piece that no text is cut into.
 
         Raises:
             ValueError: if there is no text, or `vocab_size` is too small for the characters.
@@ -76,12 +84,14 @@ class Tokenizer:
             with TemporaryDirectory() as folder:
                 rules = Path(folder) / "lower_case.tsv"
                 rules.write_text(_lower_case_rules(), encoding="utf-8")
-                return cls._train(lines, config, {"normalization_rule_tsv": str(rules)})
-        return cls._train(lines, config, {"normalization_rule_name": "identity"})
+                options = {"normalization_rule_tsv": str(rules), "control_symbols": [*tags]}
+                return cls._train(lines, config, options)
+        options = {"normalization_rule_name": "identity", "control_symbols": [*tags]}
+        return cls._train(lines, config, options)
 
     @classmethod
     def _train(
-        cls, lines: Iterable[str], config: TokenizerConfig, normalization: Mapping[str, Any]
+        cls, lines: Iterable[str], config: TokenizerConfig, options: Mapping[str, Any]
     ) -> "Tokenizer":
         source = _TrainingLines(lines)
         model = io.BytesIO()
@@ -95,7 +105,7 @@ class Tokenizer:
                 character_coverage=config.character_coverage,
                 byte_fallback=config.byte_fallback,
                 user_defined_symbols=list(PLACEHOLDERS) if config.protect else [],
-                **normalization,
+                **options,
                 remove_extra_whitespaces=False,
                 eos_id=cls.EOS,
                 unk_id=cls.UNK,
@@ -167,7 +177,8 @@ class Tokenizer:
         return self._processor.normalize("A").endswith("a")
 
     def surface(self, text: str) -> str:
-        """Return a text as pieces spell it, which is lower-cased or the same."""
+        """Return a text as pieces spell it: without a tag, lower-cased or the same."""
+        text = without_tag(text)
         return text.lower() if self.lower_case else text
 
     @property
@@ -185,13 +196,37 @@ class Tokenizer:
         """SHA-256 of the model file in hexadecimal; stores of one checksum share their ids."""
         return hashlib.sha256(self._data).hexdigest()
 
+    @cached_property
+    def tags(self) -> Mapping[str, int]:
+        """The ids of target language tags; empty for a model of one direction."""
+        processor = self._processor
+        pieces = ((processor.id_to_piece(id), id) for id in range(UNK + 1, self._pieces))
+        controls = itertools.takewhile(lambda entry: processor.is_control(entry[1]), pieces)
+        return {piece: id for piece, id in controls if TAG.fullmatch(piece)}
+
+    def find_tag(self, language: str) -> str:
+        """Return the tag of a target language; "" if there is none."""
+        codes = ((TAG.fullmatch(tag), tag) for tag in self.tags)
+        return next((t for m, t in codes if m and same_language(m[1] or m[2], language)), "")
+
+    def split_tag(self, text: str) -> tuple[list[int], str]:
+        """Split a target language tag off a text: its id, if it has one, and the rest."""
+        match = TAG.match(text) if self.tags else None
+        id = self.tags.get(match[0]) if match else None
+        return ([], text) if id is None or match is None else ([id], text[match.end() :])
+
     def encode(self, text: str) -> list[int]:
-        """Encode text as ids, without EOS."""
-        return self._processor.encode(text)
+        """Encode text as ids, without EOS; a tag at its start is one id."""
+        return self.encode_all([text], threads=1)[0] if self.tags else self._processor.encode(text)
 
     def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
         """Encode many texts at once, which is much faster; `threads` -1 uses all cores."""
-        return self._processor.encode(list(texts), num_threads=threads)
+        if not self.tags:
+            return self._processor.encode(list(texts), num_threads=threads)
+        split = [self.split_tag(text) for text in texts]
+        bare = [text.removeprefix(" ") if tag else text for tag, text in split]
+        encoded = self._processor.encode(bare, num_threads=threads)
+        return [[*tag, *ids] for (tag, _), ids in zip(split, encoded, strict=True)]
 
     def sample_subwords(self, ids: Iterable[int], *, alpha: float, rng: Random) -> list[int]:
         """Sample another segmentation of a sentence (subword regularisation, for training).
@@ -270,6 +305,25 @@ def _lower_case_rules() -> str:
         for code in range(sys.maxunicode + 1)
         if chr(code).isprintable() and chr(code).lower() != chr(code)
     )
+
+
+def target_tag(language: str) -> str:
+    """Return the tag that asks for a target language.
+
+    >>> target_tag("de")
+    '<2de>'
+    """
+    return f"<2{language}>"
+
+
+def without_tag(text: str) -> str:
+    """Return a text without a target language tag before it.
+
+    >>> without_tag("<2de> A dog."), without_tag("A <2de> dog.")
+    ('A dog.', 'A <2de> dog.')
+    """
+    match = TAG.match(text)
+    return text[match.end() :].removeprefix(" ") if match else text
 
 
 def load_processor(data: bytes) -> sentencepiece.SentencePieceProcessor:

@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -59,11 +59,14 @@ class RunResult:
     parameters: int
     validation: EvaluationResult
     test: EvaluationResult | None
+    directions: Mapping[str, EvaluationResult] = field(default_factory=dict[str, EvaluationResult])
+    """Of a model of several: by set, direction, and whether it is zero-shot."""
 
     def __str__(self) -> str:
         """Format the scores of both sets, one per line."""
         lines: list[str] = []
-        for name, result in (("validation", self.validation), ("test", self.test)):
+        results = {"validation": self.validation, "test": self.test, **self.directions}
+        for name, result in results.items():
             if result is not None:
                 lines.append(f"{name}, {result.pairs:,} pairs: perplexity {result.perplexity:.2f}")
                 lines += [f"  {result.decoding}"] if result.decoding else []
@@ -201,6 +204,9 @@ def score_model(
     """
     if len(sources) != len(references):
         raise ValueError(_unequal(sources, references))
+    if bundle.directions:
+        translator = Translator.from_bundle(bundle).to(language or bundle.languages.target)
+        sources = [translator.tagged(source) for source in sources]
     scores: tuple[Score, ...] = ()
     decoding = ""
     if set(metrics) != {"perplexity"}:
@@ -300,7 +306,7 @@ def fit_confidence(
         pairs: held-out pairs.
         tokenizer: the model's.
     """
-    sources = [tidy(pair.source) for pair in pairs]
+    sources = [tokenizer.split_tag(tidy(pair.source))[1].strip() for pair in pairs]
     pieces = map(tokenizer.pieces, tokenizer.encode_all(sources))
     return calibrate(
         [translation.pieces for translation in translations],

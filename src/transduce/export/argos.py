@@ -45,10 +45,8 @@ def why_not(bundle: Bundle) -> str:
         )
     if not tokenizer.shared:
         return "separate vocabularies of source and target (tokenizer.shared = false)"
-    if isinstance(tokenizer, PairTokenizer):
-        codes = [piece for piece in tokenizer.table if re.fullmatch(">>.+<<", piece)]
-        if codes:
-            return f"a multilingual model with target language tags in the text: {codes[0]}"
+    if tokenizer.tags:
+        return f"a model of several directions, with tags in the text: {next(iter(tokenizer.tags))}"
     return ""
 
 

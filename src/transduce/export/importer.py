@@ -19,6 +19,7 @@ from torch import Tensor
 from transduce.bundle.bundle import CONFIG, WEIGHTS, Bundle, Provenance
 from transduce.bundle.tensors import check_size
 from transduce.data.config import Languages
+from transduce.data.languages import LanguagePair, normalized_code
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import EOS_PIECE, PAD_PIECE, UNK_PIECE, Tokenizer
 from transduce.export.marian_files import (
@@ -102,13 +103,19 @@ def _converted(folder: Path, *, source: str | None, target: str | None) -> Bundl
     ids = _IdMap.read(table_path, table, config)
     model = _model(weights, config, ids, path=path, positions=positions)
     default = Languages()
+    tokenizer = _tokenizer(models[0], models[1], ids)
+    languages = Languages(
+        source=source or given.source_lang or default.source,
+        target=target or given.target_lang or default.target,
+    )
+    targets = [tag.strip("<>").removeprefix("2") for tag in tokenizer.tags]
+    codes = dict.fromkeys(normalized_code(code) or code for code in targets)
+    codes.pop(languages.source, None)
     return Bundle(
         model=model,
-        tokenizer=_tokenizer(models[0], models[1], ids),
-        languages=Languages(
-            source=source or given.source_lang or default.source,
-            target=target or given.target_lang or default.target,
-        ),
+        tokenizer=tokenizer,
+        languages=languages,
+        directions=tuple(LanguagePair(languages.source, code) for code in codes),
         search=_search(config, given.max_source),
         provenance=Provenance.current(started_from={folder.resolve().name: sha256(path)}),
     )

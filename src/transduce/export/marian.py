@@ -24,7 +24,7 @@ from torch import Tensor
 
 from transduce.bundle.bundle import CONFIG, WEIGHTS, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
-from transduce.data.tokenizer import EOS, UNK
+from transduce.data.tokenizer import EOS, TAG, UNK
 from transduce.export.marian_files import (
     MARIAN,
     OUTPUT_BIAS,
@@ -94,6 +94,9 @@ def write_huggingface(bundle: Bundle, folder: Path) -> None:
         (fresh / WEIGHTS).write_bytes(save(_weights(bundle), metadata={"format": "pt"}))
         for name, data in _sentencepiece_models(bundle).items():
             (fresh / name).write_bytes(data)
+        # MarianTokenizer looks up ">>de<<" at the start of a text.
+        for tag, number in bundle.tokenizer.tags.items():
+            pieces[number] = TAG.sub(lambda match: f">>{match[1] or match[2]}<<", tag)
         write_json(fresh / TABLE, {piece: number for number, piece in enumerate(pieces)})
         write_json(fresh / TOKENIZER_CONFIG, tokenizer_config(bundle, pieces[-1]))
 

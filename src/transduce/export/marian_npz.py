@@ -73,6 +73,11 @@ def write_marian_npz(bundle: Bundle, folder: Path) -> None:
         ValueError: if Marian cannot express the model, or `folder` is not an export.
         OSError: if it cannot be written; an earlier export is kept.
     """
+    if bundle.tokenizer.tags and not isinstance(bundle.tokenizer, PairTokenizer):
+        raise ValueError(
+            "Marian's vocabulary cannot express the target language tags of data.directions: "
+            "export to ctranslate2 or huggingface instead"
+        )
     if (tie := bundle.model.config.tie) != "all":
         raise ValueError(
             f'Marian cannot express model.tie "{tie}": source, target and output share one matrix '

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from transduce.bundle.bundle import CONFIG, Bundle
+from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.tokenizer import EOS
 from transduce.export.marian import (
     GENERATION,
@@ -62,6 +63,11 @@ def write_onnx(bundle: Bundle, folder: Path) -> None:
     config = bundle.weights.config
     if reason := why_not(config):
         raise ValueError(f"ONNX runtimes for translation do not support {reason}")
+    if bundle.tokenizer.tags and not isinstance(bundle.tokenizer, PairTokenizer):
+        raise ValueError(
+            "the tokenizer of an ONNX folder cannot express the tags of several directions: export "
+            "to ctranslate2 or huggingface instead"
+        )
     if find_spec("onnx") is None:
         raise ValueError("onnx is not installed: pip install 'transduce[onnx]'")
     check_replaceable(folder, (CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, FOLDER))

@@ -102,20 +102,25 @@ def build_requests(
         ValueError: if a sentence is too long and must not be split, or the vocabulary cannot
             encode a prefix or a term.
     """
-    texts = [tidy(sentence) for sentence in sentences]
+    tagged = [tokenizer.split_tag(tidy(sentence)) for sentence in sentences]
+    texts = [text.strip() for _, text in tagged]
     terms: dict[Request, tuple[TermConstraint, ...]] = {}
     requests: list[tuple[Request, ...]] = []
     for line, (text, ids) in enumerate(
         zip(texts, tokenizer.encode_all(texts), strict=True), first_line
     ):
-        parts = [Request(part) for part in split_source(ids, config, tokenizer, line=line)]
+        tag = tuple(tagged[line - first_line][0])
+        limit = replace(config, max_source=config.max_source - len(tag)) if tag else config
+        parts = [Request((*tag, *part)) for part in split_source(ids, limit, tokenizer, line=line)]
         prefix = prefixes[line - first_line]
         if parts and prefix:
             parts[0] = parts[0]._replace(prefix=encode_prefix(prefix, tokenizer))
         for part in parts if glossary else ():
-            part_text = text if len(parts) == 1 else tokenizer.decode(part.source)
+            ids = part.source[len(tag) :]
+            part_text = text if len(parts) == 1 else tokenizer.decode(ids)
             if matched := match_terms(part_text, glossary):
-                terms[part] = term_constraints(part_text, part.source, matched, tokenizer)
+                placed = term_constraints(part_text, ids, matched, tokenizer)
+                terms[part] = tuple(term.shifted(len(tag)) for term in placed)
         requests.append(tuple(parts))
     return RequestBatch(tuple(requests), terms)
 

@@ -304,6 +304,10 @@ class TermConstraint(NamedTuple):
     target_ids: tuple[int, ...]
     """The term's translation."""
 
+    def shifted(self, count: int) -> "TermConstraint":
+        """Return it for a source with so many more pieces at its start."""
+        return self._replace(source_positions=tuple(i + count for i in self.source_positions))
+
 
 def term_constraints(
     text: str, ids: Sequence[int], terms: Sequence[Term], tokenizer: Tokenizer

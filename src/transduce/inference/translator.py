@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 from transduce.bundle.bundle import Bundle
 from transduce.bundle.calibration import Confidence
 from transduce.data.corpus import tidy
+from transduce.data.languages import LanguagePair, same_language
 from transduce.data.protection import MaskedText, protection_of
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import EOS_PIECE, Tokenizer
 from transduce.documents.markup import (
     Markup,
     RestoredText,
@@ -173,6 +174,7 @@ class Translator:
         search: SearchConfig,
         confidence: Confidence | None = None,
         engine_description: str = "",
+        directions: Sequence[LanguagePair] = (),
     ) -> None:
         """Use `load`, `from_bundle` or `from_parts`.
 
@@ -183,10 +185,14 @@ class Translator:
             search: default settings; `max_source` must fit the model's positions.
             confidence: the model's calibration; None if it has none.
             engine_description: for people: which engine runs, and why; "" if there was no choice.
+            directions: of a model that has several, by target tag.
         """
         self._searcher = Searcher(engines, tokenizer, model=model)
         self._tokenizer = tokenizer
         self._reload: Callable[[], Translator] | None = None  # what `load` did
+        self.directions = tuple(directions)
+        targets = {pair.target for pair in directions}
+        self._tag = tokenizer.find_tag(targets.pop()) if len(targets) == 1 else ""
         self.model, self.search = model, search
         self.confidence, self.engine_description = confidence, engine_description
 
@@ -285,6 +291,7 @@ class Translator:
             search=_fit_to_positions(bundle.search, longest=bundle.weights.config.longest),
             confidence=bundle.confidence,
             engine_description=selection.description,
+            directions=bundle.directions,
         )
 
     @classmethod
@@ -309,6 +316,47 @@ class Translator:
         engine = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
         search = _fit_to_positions(search, longest=engine.longest)
         return cls([engine], tokenizer, model=models[0], search=search)
+
+    def to(self, target: str, *, source: str = "") -> "Translator":
+        """Return this translator for one target language of a model that has several.
+
+        Args:
+            target: language code; the engines are shared.
+            source: code of the source language, which is only checked: the text tells.
+
+        Raises:
+            ValueError: if the model does not translate into that language, or from the source.
+        """
+        tag = self._tokenizer.find_tag(target)
+        languages = [{pair.source for pair in self.directions}]
+        languages.append({pair.target for pair in self.directions})
+        for code, known in zip((source, target), languages, strict=True):
+            if code and not (any(same_language(code, other) for other in known) if known else tag):
+                side = "from" if code == source else "into"
+                listed = f", only {side} {', '.join(sorted(known))}" if known else ""
+                raise ValueError(f"the model does not translate {side} {code!r}{listed}")
+        if not tag:
+            raise ValueError(f"the vocabulary has no tag for the target language {target!r}")
+        translator = object.__new__(Translator)
+        translator.__dict__ |= self.__dict__ | {"_tag": tag}
+        if self._reload is not None:
+            translator._reload = partial(_reload_to, self._reload, target)
+        return translator
+
+    def tagged(self, text: str) -> str:
+        """Put the target language's tag before a text that has none.
+
+        Raises:
+            ValueError: if the model has several target languages and none was chosen (`to`).
+        """
+        if not self._tokenizer.tags or self._tokenizer.split_tag(text)[0]:
+            return text
+        if not self._tag and self.directions:
+            targets = sorted({pair.target for pair in self.directions})
+            raise ValueError(
+                f"the model translates into {', '.join(targets)}: choose a target language (--to)"
+            )
+        return f"{self._tag}{text}" if self._tag else text
 
     def __reduce__(self) -> tuple[Callable[[], "Translator"], tuple[()]]:
         if self._reload is None:
@@ -342,6 +390,7 @@ class Translator:
         batch_tokens: int = BATCH_TOKENS,
         first_line: int = 1,
         progress: Callable[[int], None] | None = None,
+        target: str | None = None,
         **former: Unpack[FormerKeywords],
     ) -> list[Translation]:
         """Translate sentences independently: batching changes only the time it takes.
@@ -377,6 +426,7 @@ class Translator:
             batch_tokens: batch size limit: rows x beam x longest source; memory grows with it.
             first_line: line number of the first sentence, for messages.
             progress: called with the number of finished sentences after each batch.
+            target: code of the target language, for a model of several; see `to`.
             former: deprecated keywords: beam, alpha, nbest, constraints, extras.
 
         Returns:
@@ -413,7 +463,8 @@ class Translator:
             _check_options(config, nbest=nbest, mbr=mbr, batch_tokens=batch_tokens)
         except ValueError as error:
             raise ValueError(api_names(str(error))) from None
-        return self.decode(
+        translator = self.to(target) if target is not None else self
+        return translator.decode(
             [sentences] if isinstance(sentences, str) else sentences,
             beam=config.beam,
             alpha=config.alpha,
@@ -522,7 +573,7 @@ class Translator:
     ) -> list[Translation | None]:
         """Translate masked sentences; None where placeholders got lost or doubled."""
         batch = build_requests(
-            [mask.text for mask in masked],
+            [self.tagged(mask.text) for mask in masked],
             prefixes,
             config=options.config,
             tokenizer=self._tokenizer,
@@ -557,7 +608,7 @@ class Translator:
                 f"there are {len(sources)} source lines but {len(targets)} targets: line n must "
                 f"translate line n"
             )
-        source_ids = self._tokenizer.encode_all([tidy(text) for text in sources])
+        source_ids = self._tokenizer.encode_all([self.tagged(tidy(text)) for text in sources])
         target_ids = self._tokenizer.target.encode_all([tidy(text) for text in targets])
         pairs = list(zip(source_ids, target_ids, strict=True))
         scores = self._searcher.scoring_engine("a score").score(pairs)
@@ -586,7 +637,7 @@ class Translator:
             ValueError: for a blank or too long sentence, a beginning at the length limit, a `count`
                 below 1, or if the torch engine was left out.
         """
-        (ids,) = self._tokenizer.encode_all([tidy(sentence)])
+        (ids,) = self._tokenizer.encode_all([self.tagged(tidy(sentence))])
         if not 0 < len(ids) <= self.search.max_source:
             raise ValueError(
                 f"alternatives need a sentence of 1 to {self.search.max_source} pieces, not "
@@ -621,12 +672,15 @@ class Translator:
 
         It is computed from the (first) model's attention. A sentence translated in parts has none.
         """
-        ids = self._tokenizer.encode(tidy(translation.source))
-        if not ids or translation.parts > 1:
+        text = self.tagged(tidy(translation.source))
+        ids, tag = self._tokenizer.encode(text), self._tokenizer.split_tag(text)[0]
+        if len(ids) == len(tag) or translation.parts > 1:
             return ""
         source = [*ids, self._tokenizer.EOS]
         attention = trace(self.model, source, translation.ids)
-        return to_pharaoh(align(attention, self._tokenizer.pieces(source), translation.pieces))
+        # A tag is no word, as EOS is none.
+        pieces = [EOS_PIECE] * len(tag) + self._tokenizer.pieces(source)[len(tag) :]
+        return to_pharaoh(align(attention, pieces, translation.pieces))
 
     def _translation(
         self,
@@ -696,6 +750,10 @@ class Translator:
         decode = self._tokenizer.target.decode
         texts = (decode(hypothesis.ids).strip() for hypothesis in hypotheses)
         return " ".join(text for text in texts if text)
+
+
+def _reload_to(reload: Callable[[], Translator], target: str) -> Translator:
+    return reload().to(target)
 
 
 def translate_texts(

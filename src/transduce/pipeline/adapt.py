@@ -208,7 +208,10 @@ def _load_run(model: Path) -> Bundle:
             f"{model} is not the folder of a finished run: adapting needs its {_MODEL}/ and "
             f"{PREPARED_FOLDER}/"
         )
-    return Bundle.load(model / _MODEL)
+    bundle = Bundle.load(model / _MODEL)
+    if bundle.directions:
+        raise ValueError(f"{model} has several directions: adapt is for models of one")
+    return bundle
 
 
 def _original(model: Path, current: Bundle) -> StartModel:

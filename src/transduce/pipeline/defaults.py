@@ -218,7 +218,7 @@ def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
     """
     corpus = [setting for setting in settings if setting.partition(".")[0].strip() == "data"]
     data = load_recipe(FALLBACK, corpus).data
-    if not data.train:
+    if not data.files:
         return RecipeChoice(load_recipe(FALLBACK, settings), "")
     size = measure_corpus(data)
     row = next((row for row in CORPUS_DEFAULTS if size.pairs < row.below), None)
@@ -264,8 +264,9 @@ def measure_corpus(data: CorpusConfig) -> CorpusSize:
     """
     pairs = source_words = words = letters = 0
     characters = set[str]()
-    files = data.paths(data.train)
-    for _, pair in itertools.islice(read_pairs(files, not_utf8="drop"), _LARGEST):
+    corpora = [part.train for part in data.trained] or [data.train]
+    read = (read_pairs(data.paths(files), not_utf8="drop") for files in corpora)
+    for _, pair in itertools.islice(itertools.chain.from_iterable(read), _LARGEST):
         pairs += 1
         if pairs > _MEASURED:
             continue

@@ -159,6 +159,8 @@ def _check(teacher: StartModel, recipe: Recipe, out: Path, *, beam: int) -> bool
     """Refuse an impossible distillation; return whether the student's training has begun."""
     if beam < 1:
         raise ValueError(f"the teacher's beam must be 1 or more, not {beam}")
+    if recipe.data.directions or teacher.bundle.directions:
+        raise ValueError("distillation is for models of one direction")
     if recipe.tokenizer.extend:
         raise ValueError("a student has its teacher's vocabulary: leave out tokenizer.extend")
     languages, unset = teacher.bundle.languages, Languages()

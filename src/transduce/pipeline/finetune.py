@@ -72,6 +72,17 @@ def adopt_model(
         ValueError: for such a contradiction; one line that names the setting.
     """
     base = start.bundle
+    for direction in recipe.data.directions:
+        if not base.tokenizer.find_tag(direction.target):
+            raise ValueError(
+                f"{start.name} has no tag for the target language {direction.target!r} of "
+                f"data.directions: its targets cannot be extended"
+            )
+    if base.directions and not recipe.data.directions:
+        listed = ", ".join(map(str, base.directions))
+        raise ValueError(
+            f"{start.name} has the directions {listed}: name yours in data.directions (--direction)"
+        )
     tokenizer = replace(tokenizer_settings(base.tokenizer), extend=recipe.tokenizer.extend)
     if tokenizer.extend and isinstance(base.tokenizer, PairTokenizer):
         raise ValueError(

@@ -11,13 +11,16 @@ line number and a hash of its source.
 
 import itertools
 import json
+import sys
 import time
 from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -25,8 +28,9 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from transduce.config import Recipe, warnings
 from transduce.corpus_check.check import probe_vocabulary
 from transduce.corpus_check.fingerprint import CorpusProfile, EvenSample, fold, profile_pairs
-from transduce.corpus_check.inspection import DataSplit, inspect_corpus
+from transduce.corpus_check.inspection import EXCHANGE, DataSplit, inspect_corpus
 from transduce.data.augmentation import vary
+from transduce.data.config import Languages
 from transduce.data.corpus import (
     CleaningCounts,
     NumberedPair,
@@ -36,11 +40,12 @@ from transduce.data.corpus import (
     read_pairs,
     tidy,
 )
+from transduce.data.languages import LanguagePair, zero_shot_pairs
 from transduce.data.pair_tokenizer import PairTokenizer, read_tokenizer
 from transduce.data.protection import protection_of
-from transduce.data.sampler import Sampler, target_tokens
+from transduce.data.sampler import Mixture, Sampler, balanced_passes, target_tokens
 from transduce.data.store import PREPARED_FOLDER, Count, Store
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import Tokenizer, target_tag, without_tag
 from transduce.data.tokenizer_extension import extend_tokenizer
 from transduce.io.atomic_folder import atomic_folder, check_folder, sanitise, sha256
 from transduce.pipeline.finetune import FOLDER as START
@@ -48,6 +53,24 @@ from transduce.pipeline.finetune import StartModel, extend_vocabulary
 from transduce.train.events import EventHandler, LogMessage
 
 _SAMPLE_PAIRS = 500_000  # that a vocabulary is trained on; more would hardly change it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedDirection:
+    """One of several directions in a prepared corpus, whose pairs follow those of the last."""
+
+    source: str
+    target: str
+    first_line: Count
+    """Line number of its first pair."""
+    pairs: Count
+    """Training pairs; 0 of a zero-shot direction."""
+    validation_pairs: Count
+    test_pairs: Count
+
+    def __str__(self) -> str:
+        """Format as "en-de"."""
+        return f"{self.source}-{self.target}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +89,22 @@ class Prepared:
     """The bundle that training starts from, its vocabulary extended; None: random weights."""
     started_from: Mapping[str, str] = field(default_factory=dict[str, str])
     """SHA-256 of its weights before that, by the model's name."""
+    directions: tuple[PreparedDirection, ...] = ()
+    """In the order of their pairs; empty for a model of one direction."""
+
+    def mixture(self, temperature: float) -> Mixture | None:
+        """How often the pairs of each direction are used; None for one direction.
+
+        Args:
+            temperature: `CorpusConfig.temperature`.
+        """
+        trained = [direction for direction in self.directions if direction.pairs]
+        if not trained or temperature == 1.0:
+            return None
+        passes = balanced_passes([part.pairs for part in trained], temperature=temperature)
+        firsts = [part.first_line for part in trained]
+        parts = np.searchsorted(firsts, self.store.lines, side="right") - 1
+        return Mixture(parts.astype(np.int32), passes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +132,8 @@ class PreparationRecord:
     padding_share: Annotated[float, Field(ge=0, le=1)]
     started_from: Mapping[str, str] = field(default_factory=dict[str, str])
     """SHA-256 of the weights that training starts from, by the model's name."""
+    directions: tuple[PreparedDirection, ...] = ()
+    """In the order of their pairs; empty for a model of one direction."""
 
 
 class _Survey(NamedTuple):
@@ -109,6 +150,7 @@ class _Survey(NamedTuple):
     data_sha256: Mapping[str, str]
     usual: CorpusProfile
     """Typical properties of the training pairs."""
+    directions: tuple[PreparedDirection, ...]
 
     @property
     def training_pairs(self) -> int:
@@ -120,8 +162,13 @@ class _Survey(NamedTuple):
         return _cleaned(self.recipe, CleaningCounts(), only=lambda i: i not in self.excluded)
 
     def vocabulary_sample(self) -> Iterator[NumberedPair]:
-        """The pairs that the vocabulary is trained on: all, or a fixed random sample of many."""
+        """The pairs that the vocabulary is trained on: all, or a fixed random sample of many.
+
+        Of several directions they are drawn as often as training draws them, without tags.
+        """
         share = _SAMPLE_PAIRS / max(1, self.training_pairs)
+        if self.directions:
+            return self._balanced_sample(min(1.0, share))
         if share >= 1.0:
             return self.training()
         # Excluded lines draw too: the sample depends on the seed and the lines alone.
@@ -129,6 +176,38 @@ class _Survey(NamedTuple):
         return _cleaned(
             self.recipe, CleaningCounts(), only=lambda i: chance() < share and i not in excluded
         )
+
+    def _balanced_sample(self, share: float) -> Iterator[NumberedPair]:
+        trained = [direction for direction in self.directions if direction.pairs]
+        sizes, data = [direction.pairs for direction in trained], self.recipe.data
+        passes = balanced_passes(sizes, temperature=data.temperature)
+        firsts = [direction.first_line for direction in trained]
+        chance = Random(self.recipe.train.seed).random
+        for line, pair in self.training():
+            expected = share * passes[bisect_right(firsts, line) - 1]
+            for _ in range(int(expected) + (chance() < expected % 1)):
+                yield NumberedPair(line, pair._replace(source=without_tag(pair.source)))
+
+    def parts(self) -> Iterator[tuple[Recipe, Sequence[Pair], Sequence[Pair], range]]:
+        """Each direction's recipe, validation and test pairs, without tags, and training lines."""
+        if not self.directions:
+            yield self.recipe, self.validation, self.test, range(1, sys.maxsize)
+            return
+        validation, test = iter(self.validation), iter(self.test)
+        firsts = [part.first_line for part in self.directions if part.pairs]
+        ends = dict(zip(firsts, [*firsts[1:], sys.maxsize], strict=True))
+        for part in self.directions:
+            languages = Languages(source=part.source, target=part.target)
+            held = [
+                [pair._replace(source=without_tag(pair.source)) for pair in pairs]
+                for pairs in (
+                    itertools.islice(validation, part.validation_pairs),
+                    itertools.islice(test, part.test_pairs),
+                )
+            ]
+            if part.pairs:
+                lines = range(part.first_line, ends[part.first_line])
+                yield replace(self.recipe, languages=languages), held[0], held[1], lines
 
 
 def prepare(
@@ -151,7 +230,7 @@ def prepare(
     Raises:
         ValueError: if the corpus cannot be used; one line with file, line and what to change.
     """
-    if not recipe.data.train:
+    if not recipe.data.files:
         raise ValueError(
             "there is no corpus: name two files, --source FILE --target FILE, or data.train"
         )
@@ -226,6 +305,7 @@ def open_prepared(out: Path) -> Prepared:
         data_sha256=facts.files,
         start=folder / START if facts.started_from else None,
         started_from=facts.started_from,
+        directions=facts.directions,
     )
 
 
@@ -288,7 +368,8 @@ def _tokenizer(
         return PairTokenizer.train_pair(sources, targets, recipe.tokenizer)
     texts = itertools.chain.from_iterable(pairs())
     if start is None:
-        return Tokenizer.train(texts, recipe.tokenizer)
+        targets = dict.fromkeys(direction.target for direction in recipe.data.directions)
+        return Tokenizer.train(texts, recipe.tokenizer, tags=[*map(target_tag, targets)])
     texts = map(start.bundle.tokenizer.surface, texts)
     return extend_tokenizer(start.bundle.tokenizer, texts, count=recipe.tokenizer.extend)
 
@@ -314,10 +395,11 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> _Survey:
     cleaning, spread = CleaningCounts(), EvenSample()
     drop = data.duplicates == "drop"
     lines, sources, pairs = array("I"), array("q"), array("q")
-    for line, pair in spread.sample(_cleaned(recipe, cleaning)):
+    starts, given = list[int](), any(part.validation for part in data.directions)
+    for line, pair in spread.sample(_cleaned(recipe, cleaning, starts=starts)):
         lines.append(line)
-        if not data.validation:
-            sources.append(hash(fold(pair.source)))
+        if not data.validation and not given:
+            sources.append(_held_out_key(pair, both=bool(data.directions)))
         if drop:
             pairs.append(hash(pair))
         progress(line)
@@ -329,23 +411,29 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> _Survey:
     duplicates = rows[~kept].tolist()
     cleaning.drop_kept("duplicate", duplicates)
     held_out: frozenset[int] = frozenset()
-    if data.validation:
-        validation = _read(recipe, data.validation)
-    else:
+    validation_sizes, validation = _read(recipe, "validation")
+    if not validation:
         held_out = hold_out(
             rows[kept].tolist(),
             sources=np.asarray(sources)[kept].tolist(),
             count=data.held_out,
             seed=recipe.train.seed,
         )
-        cleaned = _cleaned(recipe, CleaningCounts(), only=held_out.__contains__)
+        cleaned = [*_cleaned(recipe, CleaningCounts(), only=held_out.__contains__)]
         validation = tuple(pair for _, pair in cleaned)
+        validation_sizes = _sizes([line for line, _ in cleaned], starts)
     if not validation:
         raise ValueError(
             "there is nothing to validate on: name files in data.validation, or set data.held_out "
             "above 0"
         )
-    test = _read(recipe, data.test) if data.test else ()
+    test_sizes, test = _read(recipe, "test")
+    sizes = (
+        _sizes(rows[kept].tolist(), starts) if starts else [],
+        _sizes([*held_out], starts),
+        validation_sizes,
+        test_sizes,
+    )
     usual = profile_pairs(spread.pairs)
     return _Survey(
         recipe,
@@ -356,23 +444,94 @@ def _survey(recipe: Recipe, progress: Callable[[int], None]) -> _Survey:
         test,
         corpus_sha256(recipe),
         usual,
+        _prepared_directions(recipe, starts, sizes),
     )
+
+
+def _held_out_key(pair: Pair, *, both: bool) -> int:
+    """A hash of what keeps pairs on one side: the source, or text that either side may be."""
+    if not both:
+        return hash(fold(pair.source))
+    bare = fold(without_tag(pair.source))
+    return min(hash(bare), hash(fold(pair.target)))
+
+
+def _sizes(lines: Sequence[int], starts: Sequence[int]) -> list[int]:
+    """Count line numbers by direction; `starts` has the line before each direction's first."""
+    counts = Counter(bisect_left(starts, line) - 1 for line in lines)
+    return [counts[number] for number in range(len(starts))]
+
+
+def _prepared_directions(
+    recipe: Recipe, starts: Sequence[int], sizes: Sequence[Sequence[int]]
+) -> tuple[PreparedDirection, ...]:
+    """Describe the directions, by their kept, held-out, validation and test pairs."""
+    directions: list[PreparedDirection] = []
+    kept, held_out, validation, test = (
+        [*size, *[0] * len(recipe.data.directions)] for size in sizes
+    )
+    trained = 0
+    for number, part in enumerate(recipe.data.directions):
+        pairs = kept[trained] - held_out[trained] if part.train else 0
+        if part.train and not pairs:
+            raise ValueError(f"data.directions: no pair of {part.pair} is left to train on")
+        directions.append(
+            PreparedDirection(
+                source=part.source,
+                target=part.target,
+                first_line=starts[trained] + 1 if part.train else 0,
+                pairs=pairs,
+                validation_pairs=validation[trained] if part.train else 0,
+                test_pairs=test[number],
+            )
+        )
+        trained += bool(part.train)
+    return tuple(directions)
 
 
 def _check_corpus(survey: _Survey, *, start: StartModel | None, on_event: EventHandler) -> None:
     """Report odd settings and problems of the corpus before training on them."""
-    recipe, pairs = survey.recipe, survey.training_pairs
+    for warning in warnings(survey.recipe):
+        on_event(LogMessage(warning))
+    for recipe, validation, test, lines in survey.parts():
+        _check_part(survey, recipe, (validation, test), lines=lines, start=start, on_event=on_event)
 
-    def read_lines(lines: Collection[int]) -> Iterator[NumberedPair]:
-        return _cleaned(recipe, CleaningCounts(), only=frozenset(lines).__contains__)
+
+def _check_part(
+    survey: _Survey,
+    recipe: Recipe,
+    held: tuple[Sequence[Pair], Sequence[Pair]],
+    *,
+    lines: range,
+    start: StartModel | None,
+    on_event: EventHandler,
+) -> None:
+    """Check one direction, whose training lines are `lines`."""
+    several = bool(survey.directions)
+    pairs = survey.training_pairs
+    if several:
+        pairs = next(part.pairs for part in survey.directions if part.first_line == lines.start)
+
+    def bare(numbered: Iterable[NumberedPair]) -> Iterator[NumberedPair]:
+        if not several:
+            yield from numbered
+            return
+        for line, pair in numbered:
+            if line in lines:
+                source = without_tag(pair.source)
+                yield NumberedPair(line - lines.start + 1, pair._replace(source=source))
+
+    def read_lines(some: Collection[int]) -> Iterator[NumberedPair]:
+        wanted = frozenset(line + lines.start - 1 for line in some)
+        return bare(_cleaned(survey.recipe, CleaningCounts(), only=wanted.__contains__))
 
     inspection = inspect_corpus(
         recipe,
-        survey.training,
-        validation=survey.validation,
-        test=survey.test,
+        lambda: bare(survey.training()),
+        validation=held[0],
+        test=held[1],
         pair_count=pairs,
-        profile=survey.usual,
+        profile=None if several else survey.usual,
         read_lines=read_lines,
         progress=progress_reporter(on_event, "looked at"),
     )
@@ -380,12 +539,15 @@ def _check_corpus(survey: _Survey, *, start: StartModel | None, on_event: EventH
     if looked < pairs:
         blocks = f"looked closely at {looked:,} of {pairs:,} training pairs, in blocks"
         on_event(LogMessage(f"{blocks}, and at all of them for leaks"))
-    if (few := inspection.report.size_warning) and start is None:
+    if (few := inspection.report.size_warning) and start is None and not several:
         on_event(LogMessage(few))
     if unknown := inspection.report.language_warning:
         on_event(LogMessage(unknown))
-    for finding in (*warnings(recipe), *inspection.report.findings):
-        on_event(LogMessage(str(finding)))
+    name = f"{recipe.languages.source}-{recipe.languages.target}"
+    for finding in inspection.report.findings:
+        if several and finding.kind == "language" and finding.advice.endswith(EXCHANGE):
+            raise ValueError(f"data.directions: {name} has its languages swapped: {EXCHANGE}")
+        on_event(LogMessage(f"{name}: {finding}" if several else str(finding)))
 
 
 def _vocabulary_findings(survey: _Survey, tokenizer: Tokenizer) -> Iterator[str]:
@@ -399,28 +561,71 @@ def _vocabulary_findings(survey: _Survey, tokenizer: Tokenizer) -> Iterator[str]
 
 
 def _cleaned(
-    recipe: Recipe, counts: CleaningCounts, *, only: Callable[[int], bool] | None = None
+    recipe: Recipe,
+    counts: CleaningCounts,
+    *,
+    only: Callable[[int], bool] | None = None,
+    starts: list[int] | None = None,
 ) -> Iterator[NumberedPair]:
-    """The cleaned pairs of the training files, or of some of their lines."""
+    """The cleaned pairs of the training files, or of some of their lines.
+
+    Of several directions they have tags, and line numbers go on from one to the next; `starts`
+    receives the line before each one's first.
+    """
     data = recipe.data
-    pairs = read_pairs(
-        data.paths(data.train), not_utf8=data.not_utf8, languages=recipe.languages.codes
+    starts = list[int]() if starts is None else starts
+    pairs = (
+        _directions_pairs(recipe, starts)
+        if data.directions
+        else read_pairs(
+            data.paths(data.train), not_utf8=data.not_utf8, languages=recipe.languages.codes
+        )
     )
     if only is not None:
         pairs = (pair for pair in pairs if only(pair.line))
-    return clean(pairs, max_ratio=data.max_ratio, counts=counts)
+    cleaned = clean(pairs, max_ratio=data.max_ratio, counts=counts)
+    tags = [target_tag(direction.target) for direction in data.trained]
+    for line, pair in cleaned:
+        if tags:
+            tag = tags[bisect_left(starts, line) - 1]
+            pair = pair._replace(source=f"{tag} {pair.source}")
+        yield NumberedPair(line, pair)
 
 
-def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:
-    return tuple(
-        pair for _, pair in read_pairs(recipe.data.paths(names), languages=recipe.languages.codes)
-    )
+def _directions_pairs(recipe: Recipe, starts: list[int]) -> Iterator[NumberedPair]:
+    """The pairs of all directions, one after the other."""
+    data, last = recipe.data, 0
+    for part in data.trained:
+        starts.append(last)
+        pairs = read_pairs(data.paths(part.train), not_utf8=data.not_utf8, languages=part.pair)
+        for line, pair in pairs:
+            last = starts[-1] + line
+            yield NumberedPair(last, pair)
+
+
+def _read(
+    recipe: Recipe, name: Literal["validation", "test"]
+) -> tuple[list[int], tuple[Pair, ...]]:
+    """Read the text of a set; of several directions with tags, and how many pairs each has."""
+    data = recipe.data
+    if not data.directions:
+        files: tuple[str, ...] = getattr(data, name)
+        codes = recipe.languages.codes
+        texts = read_pairs(data.paths(files), languages=codes) if files else ()
+        return [], tuple(pair for _, pair in texts)
+    sizes, pairs = list[int](), list[Pair]()
+    for part in data.trained if name == "validation" else data.directions:
+        files, before = getattr(part, name), len(pairs)
+        for _, pair in read_pairs(data.paths(files), languages=part.pair) if files else ():
+            pairs.append(pair._replace(source=f"{target_tag(part.target)} {pair.source}"))
+        sizes.append(len(pairs) - before)
+    return sizes, tuple(pairs)
 
 
 def corpus_sha256(recipe: Recipe) -> dict[str, str]:
     """Return the SHA-256 of every file of a recipe's corpus, by name."""
     data = recipe.data
-    names = [*data.train, *data.validation, *data.test]
+    names = data.files
     return {_label(name): sha256(path) for name, path in zip(names, data.paths(names), strict=True)}
 
 
@@ -454,7 +659,17 @@ def _facts(
     survey: _Survey, *, tokenizer: Tokenizer, store: Store, start: StartModel | None
 ) -> PreparationRecord:
     recipe = survey.recipe
-    sampler = Sampler(store.lengths, config=recipe.batch, seed=recipe.train.seed)
+    directions = _counted(survey.directions, store)
+    prepared = Prepared(
+        tokenizer=tokenizer,
+        store=store,
+        validation=(),
+        test=(),
+        data_sha256={},
+        directions=directions,
+    )
+    mixture = prepared.mixture(recipe.data.temperature)
+    sampler = Sampler(store.lengths, config=recipe.batch, seed=recipe.train.seed, mixture=mixture)
     dropped = {**survey.cleaning.dropped, "over-long": store.dropped}
     return PreparationRecord(
         files=dict(survey.data_sha256),
@@ -469,7 +684,24 @@ def _facts(
         updates_per_epoch=sampler.epoch_updates(0),
         padding_share=round(sampler.padding_share, 4),
         started_from={start.name: start.sha256} if start else {},
+        directions=directions,
     )
+
+
+def _counted(
+    directions: Sequence[PreparedDirection], store: Store
+) -> tuple[PreparedDirection, ...]:
+    """The directions with the pairs that the store has, without over-long ones."""
+    trained = [direction for direction in directions if direction.pairs]
+    firsts = [direction.first_line for direction in trained]
+    ends = np.searchsorted(store.lines, [*firsts[1:], sys.maxsize]).tolist() if firsts else []
+    sizes = dict(zip(trained, map(int.__sub__, ends, [0, *ends[:-1]]), strict=True))
+    for direction, pairs in sizes.items():
+        if not pairs:
+            raise ValueError(
+                f"data.directions: every pair of {direction} has more than data.max_pieces pieces"
+            )
+    return tuple(replace(part, pairs=sizes.get(part, 0)) for part in directions)
 
 
 def progress_reporter(on_event: EventHandler, done: str, *, of: int = 0) -> Callable[[int], None]:
@@ -503,6 +735,12 @@ def _summary(facts: PreparationRecord, recipe: Recipe) -> Iterator[str]:
         yield f"{text}, not for the {wanted:,} of tokenizer.vocab_size"
     pairs = f"{facts.training_pairs:,} pairs to train on, {facts.validation_pairs:,} to validate"
     yield f"{pairs}, {facts.test_pairs:,} to test; {facts.vocab_size:,} pieces"
+    for part in facts.directions:
+        text = f"{part.pairs:,} pairs" if part.pairs else "zero-shot, not trained on"
+        yield f"{part}: {text}, {part.validation_pairs:,} to validate, {part.test_pairs:,} to test"
+    trained = [LanguagePair(part.source, part.target) for part in facts.directions if part.pairs]
+    if never := zero_shot_pairs(trained):
+        yield f"zero-shot directions, which nothing trains: {', '.join(map(str, never))}"
     updates = f"{facts.updates_per_epoch:,} update{'s' * (facts.updates_per_epoch != 1)} an epoch"
     epoch = f"{facts.target_tokens:,} target tokens in {updates}"
     yield f"{epoch}; {facts.padding_share:.1%} of the batches is padding"

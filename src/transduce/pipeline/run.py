@@ -18,14 +18,14 @@ stopped anywhere can be resumed:
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from warnings import warn
 
 import torch
@@ -33,7 +33,7 @@ import torch
 from transduce.bundle.averaging import average_weights
 from transduce.bundle.bundle import CONFIG, Bundle, Provenance
 from transduce.config import Recipe, differences, load_recipe, to_toml
-from transduce.data.config import MICRO_TOKENS
+from transduce.data.config import MICRO_TOKENS, Languages
 from transduce.data.corpus import Pair
 from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler, target_tokens, updates_per_epoch
@@ -60,6 +60,7 @@ from transduce.pipeline.fit_time import Durations, describe_plan, fit_time, meas
 from transduce.pipeline.length_penalty import propose_alpha
 from transduce.pipeline.prepare import (
     Prepared,
+    PreparedDirection,
     check_positions,
     corpus_sha256,
     is_up_to_date,
@@ -202,7 +203,7 @@ def dry_run(
             return f"{describe_plan(run.recipe, time_plan)}; nothing was written"
         target_tokens_per_second = run.measure_speed(model)
     recipe, per_epoch = run.recipe, _updates_per_epoch(run.recipe, prepared)
-    tokens = recipe.train.updates * target_tokens(prepared.store.lengths) / per_epoch
+    tokens = recipe.train.updates * _epoch_tokens(recipe, prepared) / per_epoch
     gpu = device.type == "cuda"
     peak = torch.cuda.max_memory_allocated(device) if gpu else peak_memory()
     memory = f"; {peak / 1e9:.1f} GB of {'GPU ' * gpu}memory" if peak else ""
@@ -285,7 +286,7 @@ def check_output_folder(recipe: Recipe, out: Path, *, resume: bool) -> None:
     if resume and not file.is_file():
         if has_begun(out):
             raise ValueError(f"{file} is missing: put it back, or name another folder with --out")
-        if not recipe.data.train:
+        if not recipe.data.files:
             raise ValueError(
                 f"{out} holds no run to resume: name its folder with --out, or a corpus to begin"
             )
@@ -396,7 +397,13 @@ def _write_recipe(
 
 
 def _updates_per_epoch(recipe: Recipe, prepared: Prepared) -> int:
-    return updates_per_epoch(target_tokens(prepared.store.lengths), recipe.batch)
+    return updates_per_epoch(_epoch_tokens(recipe, prepared), recipe.batch)
+
+
+def _epoch_tokens(recipe: Recipe, prepared: Prepared) -> int:
+    """Target tokens of an epoch."""
+    mixture, lengths = prepared.mixture(recipe.data.temperature), prepared.store.lengths
+    return mixture.tokens(lengths) if mixture else target_tokens(lengths)
 
 
 def _prepare_again(
@@ -507,6 +514,8 @@ class _Run(NamedTuple):
             )
             score, characters = recipe_bleu(recipe, hypotheses, pairs), self.chrf(hypotheses, pairs)
             measured = self.perplexity(model, pairs)
+            if self.prepared.directions:
+                self.on_event(LogMessage(self.greedy_by_direction(hypotheses)))
             return Validation(
                 loss=measured.per_token,
                 bleu=score.value,
@@ -561,6 +570,26 @@ class _Run(NamedTuple):
             device=str(model.embedding.weight.device),
         )
 
+    def greedy_by_direction(self, hypotheses: Sequence[str]) -> str:
+        """Format the BLEU of greedy translations of the validation pairs, by direction."""
+        pairs = self.prepared.validation
+        scores: list[str] = []
+        for part, s in self.spans("validation"):
+            score = recipe_bleu(self.recipe, hypotheses[s], pairs[s], language=part.target)
+            scores.append(f"{part} {score.value:.2f}")
+        return f"BLEU by direction: {', '.join(scores)}"
+
+    def spans(
+        self, name: Literal["validation", "test"]
+    ) -> Iterator[tuple[PreparedDirection, slice]]:
+        """Each direction that has pairs in a set, and where they are."""
+        start = 0
+        for part in self.prepared.directions:
+            count = part.validation_pairs if name == "validation" else part.test_pairs
+            if count:
+                yield part, slice(start, start + count)
+            start += count
+
     def measure_speed(self, model: Transformer) -> float:
         """Train a few updates, and return the target tokens of a second."""
         batch, events = self.recipe.batch, list[Event]()
@@ -592,7 +621,13 @@ class _Run(NamedTuple):
         batch = replace(self.recipe.batch, micro_tokens=micro_tokens)
         return Loader(
             store,
-            sampler=Sampler(store.lengths, config=batch, seed=seed, world=self.process.world_size),
+            sampler=Sampler(
+                store.lengths,
+                config=batch,
+                seed=seed,
+                world=self.process.world_size,
+                mixture=self.prepared.mixture(self.recipe.data.temperature),
+            ),
             tokenizer=self.prepared.tokenizer,
             sampling=batch.subword_sampling,
             augment=self.recipe.augment,
@@ -725,9 +760,21 @@ class _Run(NamedTuple):
         validation = self.score(
             model, prepared.validation, selected.translations, f"hypotheses.validation.{language}"
         )
+        sets = {"validation": (prepared.validation, selected.translations)}
         if prepared.test:
             translations = self.translate(model, prepared.test, search=self.recipe.search)
             test = self.score(model, prepared.test, translations, f"hypotheses.{language}")
+            sets["test"] = prepared.test, translations
+        directions: dict[str, EvaluationResult] = {}
+        for name, (pairs, translations) in sets.items():
+            for part, s in self.spans("test" if name == "test" else "validation"):
+                kind = "" if part.pairs else " (zero-shot)"
+                own = replace(
+                    self.recipe, languages=Languages(source=part.source, target=part.target)
+                )
+                directions[f"{name} {part}{kind}"] = self._replace(recipe=own).score(
+                    model, pairs[s], translations[s], f"hypotheses.{name}.{part}"
+                )
         result = RunResult(
             recipe=self.recipe.name,
             chosen=selected.name,
@@ -736,6 +783,7 @@ class _Run(NamedTuple):
             parameters=model.size,
             validation=validation,
             test=test,
+            directions=directions,
         )
         _write(self.out / "results.json", result.to_json())
         return result
@@ -824,18 +872,21 @@ def average_to_bundle(checkpoints: Sequence[Path], out: Path) -> None:
     _as_bundle(recipe, model, prepared=prepared, scores={}).save(out)
 
 
-def recipe_bleu(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
+def recipe_bleu(
+    recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair], *, language: str = ""
+) -> Score:
     """Compute BLEU as the recipe has it.
 
     Args:
         recipe: names the target language, and perhaps a tokeniser.
         hypotheses: a translation of each pair.
         pairs: have the references.
+        language: of the target, if it is not the recipe's.
     """
     return bleu(
         hypotheses,
         [pair.target for pair in pairs],
-        language=recipe.languages.target,
+        language=language or recipe.languages.target,
         tokenize=recipe.score.bleu_tokenize,
         lower_case=recipe.tokenizer.lower_case,
     )
@@ -882,7 +933,8 @@ def _model_of(recipe: Recipe, prepared: Prepared) -> Transformer:
 def _bundle_scores(finished: RunResult) -> dict[str, float]:
     """The scores as a bundle records them, by set, name and signature."""
     scores: dict[str, float] = {}
-    for name, result in (("validation", finished.validation), ("test", finished.test)):
+    results = {"validation": finished.validation, "test": finished.test, **finished.directions}
+    for name, result in results.items():
         if result is not None:
             scores[f"{name} perplexity"] = result.perplexity
             scores |= {f"{name} {s.name} ({s.signature})": s.value for s in result.scores}
@@ -897,6 +949,7 @@ def _as_bundle(
         tokenizer=prepared.tokenizer,
         languages=recipe.languages,
         search=recipe.search,
+        directions=tuple(direction.pair for direction in recipe.data.trained),
         provenance=Provenance.current(
             commit=commit(),
             data_sha256=prepared.data_sha256,

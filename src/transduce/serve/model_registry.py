@@ -20,6 +20,7 @@ from pydantic import Field
 
 from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
 from transduce.data.config import Languages
+from transduce.data.languages import LanguagePair
 from transduce.inference.engines.base import EngineName
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.translator import Translator
@@ -299,22 +300,25 @@ def load_models(
         )
         max_source = min(translator.search.max_source, _trained_length(bundle))
         translator.search = replace(translator.search, max_source=max_source)
-        translator.decode(["a"], beam=settings.beam)
+        warm = translator.to(bundle.directions[0].target) if bundle.directions else translator
+        warm.decode(["a"], beam=settings.beam)
         return translator
 
     for path in models:
         bundle = Bundle.load(path)
         if pending and bundle.languages.missing:
             bundle.languages = pending.pop(0)
-        source, target = bundle.languages.source, bundle.languages.target
-        earlier = paths.setdefault((_normalize(source), _normalize(target)), path)
-        if earlier is not path:
-            raise ValueError(
-                f"{earlier} and {path} both translate {source} into {target}: load only one of them"
-                f"{', or name their --languages' * bool(bundle.languages.missing)}"
-            )
-        direction = make_direction(bundle, load_translator(bundle), settings)
-        directions.append(replace(direction, sha256=_weights_sha256(path)))
+        for source, target in _pairs(bundle):
+            earlier = paths.setdefault((_normalize(source), _normalize(target)), path)
+            if earlier is not path:
+                raise ValueError(
+                    f"{earlier} and {path} both translate {source} into {target}: load only one of "
+                    f"them{', or name their --languages' * bool(bundle.languages.missing)}"
+                )
+        translator, digest = load_translator(bundle), _weights_sha256(path)
+        for pair in _pairs(bundle):
+            direction = make_direction(bundle, translator, settings, pair=pair)
+            directions.append(replace(direction, sha256=digest))
     if pending:
         raise ValueError(
             f"--languages {pending[0].source}-{pending[0].target}: every model has languages; "
@@ -369,18 +373,25 @@ class ModelWatcher:
                         )
 
     def _reload(self, index: int, path: Path) -> None:
-        bundle, before = Bundle.load(path), self._registry.directions[index]
+        ways = self._registry.directions
+        models = list({id(way.bundle): way.bundle for way in ways}.values())  # as they were loaded
+        bundle, before = Bundle.load(path), models[index]
         if bundle.languages.missing:
-            bundle.languages = before.bundle.languages
-        if bundle.languages.codes != before.bundle.languages.codes:
-            raise ValueError(f"it does not translate {before.name}: restart the server")
-        translator = self._load_translator(bundle)
-        after = replace(before, bundle=bundle, translator=translator, sha256=_weights_sha256(path))
-        before.batcher.translator = translator
-        directions = list(self._registry.directions)
-        directions[index] = after
-        self._registry.directions = tuple(directions)
-        LOG.info("%s: a new model was loaded from %s", after.name, path)
+            bundle.languages = before.languages
+        if _pairs(bundle) != _pairs(before):
+            name = ", ".join(way.name for way in ways if way.bundle is before)
+            raise ValueError(f"it does not translate {name}: restart the server")
+        translator, digest = self._load_translator(bundle), _weights_sha256(path)
+
+        def reloaded(way: Direction) -> Direction:
+            if way.bundle is not before:
+                return way
+            own = _translator_of(translator, bundle, way.target.code)
+            way.batcher.translator = own
+            return replace(way, bundle=bundle, translator=own, sha256=digest)
+
+        self._registry.directions = tuple(map(reloaded, ways))
+        LOG.info("%s: a new model was loaded from %s", _pairs(bundle)[0], path)
 
 
 def _weights_sha256(path: Path) -> str:
@@ -399,19 +410,41 @@ def parse_direction(text: str) -> Languages:
     return Languages(source=match[1], target=match[2])
 
 
-def make_direction(bundle: Bundle, translator: Translator, settings: ServerSettings) -> Direction:
-    """Make the direction of a model: start its batcher, open the translation memory.
+def _pairs(bundle: Bundle) -> tuple[LanguagePair, ...]:
+    """The directions that a model was trained on; zero-shot ones are not served."""
+    languages = bundle.languages
+    return bundle.directions or (LanguagePair(languages.source, languages.target),)
+
+
+def _translator_of(translator: Translator, bundle: Bundle, target: str) -> Translator:
+    return translator.to(target) if bundle.directions else translator
+
+
+def make_direction(
+    bundle: Bundle,
+    translator: Translator,
+    settings: ServerSettings,
+    *,
+    pair: LanguagePair | None = None,
+) -> Direction:
+    """Make a direction of a model: start its batcher, open the translation memory.
 
     Args:
         bundle: the model.
         translator: its translator.
         settings: batching limits, and the file of the memory.
+        pair: the direction, of a model that has several.
     """
     names = bundle.languages
+    if pair is None or not bundle.directions:
+        pair = LanguagePair(names.source, names.target)
+    display = {names.source: names.source_name, names.target: names.target_name}
+    source, target = (Language(code=code, name=display.get(code) or code) for code in pair)
+    translator = _translator_of(translator, bundle, pair.target)
     return Direction(
-        name=f"{names.source}-{names.target}",
-        source=Language(code=names.source, name=names.source_name or names.source),
-        target=Language(code=names.target, name=names.target_name or names.target),
+        name=str(pair),
+        source=source,
+        target=target,
         translator=translator,
         bundle=bundle,
         batcher=Batcher(

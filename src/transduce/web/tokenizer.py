@@ -30,6 +30,11 @@ def tokenizer_data(tokenizer: Tokenizer) -> dict[str, object]:
             "the model has separate vocabularies of source and target (tokenizer.shared = false), "
             "which the web page does not implement; export it to another format"
         )
+    if tokenizer.tags and not isinstance(tokenizer, PairTokenizer):
+        raise ValueError(
+            "the model has several directions (data.directions), which the web page does not "
+            "implement; export it to another format"
+        )
     if not isinstance(tokenizer, PairTokenizer):
         return model_data(tokenizer.to_bytes())
     models = tokenizer.files()

@@ -1,0 +1,347 @@
+"""Several directions in one model: tags, sampling, scores by direction, and what is refused."""
+
+import json
+import pickle
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+from tests.unit.inference.engines.conftest import PLAIN_SHAPE, lively
+
+from transduce.bundle.bundle import Bundle, Provenance
+from transduce.cli.app import corpus_settings
+from transduce.cli.entry import main
+from transduce.config import Recipe, load_recipe, to_toml
+from transduce.data.config import BatchConfig, Languages, TokenizerConfig
+from transduce.data.languages import LanguagePair
+from transduce.data.sampler import Mixture, Sampler, SamplerState
+from transduce.data.tokenizer import Tokenizer, target_tag
+from transduce.export.argos import why_not as why_not_argos
+from transduce.export.marian import write_huggingface
+from transduce.export.marian_npz import write_marian_npz
+from transduce.inference.translator import Translator
+from transduce.pipeline.prepare import Prepared, prepare
+from transduce.pipeline.run import run_recipe
+from transduce.search.config import SearchConfig
+from transduce.serve.model_registry import load_models
+from transduce.serve.settings import ServerSettings
+from transduce.train.events import Event
+from transduce.web.tokenizer import tokenizer_data
+
+DIGITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+ZIFFERN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
+
+
+def write(folder: Path, name: str, sides: dict[str, list[str]]) -> None:
+    for code, lines in sides.items():
+        (folder / f"{name}.{code}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Numbers in English, German and, as a third language, reversed English."""
+    folder, rng = tmp_path_factory.mktemp("corpus"), Random(1)
+    for name, count in (("train", 300), ("small", 60), ("held", 7)):
+        drawn = [[rng.randrange(10) for _ in range(rng.randrange(3, 9))] for _ in range(count)]
+        sides = {
+            "en": [" ".join(DIGITS[digit] for digit in line) for line in drawn],
+            "de": [" ".join(ZIFFERN[digit] for digit in line) for line in drawn],
+            "xx": [" ".join(DIGITS[digit][::-1] for digit in line) for line in drawn],
+        }
+        write(folder, name, sides)
+    return folder
+
+
+def recipe(folder: Path, *settings: str) -> Recipe:
+    files = {"en-de": "train", "de-en": "small", "en-xx": "small", "de-xx": ""}
+    tables: list[str] = []
+    for name, train in files.items():
+        source, target = name.split("-")
+        held = f'["held.{source}", "held.{target}"]'
+        names = f'train=["{train}.{source}", "{train}.{target}"], validation={held}'
+        tables.append(
+            f'{{source="{source}", target="{target}", {names if train else f"test={held}"}}}'
+        )
+    return load_recipe(
+        "tiny",
+        [
+            f"data.directions=[{', '.join(tables)}]",
+            f"data.folder={json.dumps(str(folder))}",
+            *(f"model.{name}={value}" for name, value in SHAPE.items()),
+            *("tokenizer.vocab_size=120", "batch.tokens=200", *settings),
+        ],
+    )
+
+
+SHAPE = {
+    **{"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 16},
+    **{"heads": 2, "d_k": 8, "d_v": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Prepared, list[str]]:
+    events: list[Event] = []
+    out = tmp_path_factory.mktemp("run")
+    done = prepare(recipe(folder, "data.temperature=5"), out, on_event=events.append)
+    return done, [str(event) for event in events]
+
+
+def test_each_source_begins_with_the_tag_of_its_target(prepared: tuple[Prepared, list[str]]):
+    run, said = prepared
+    firsts = Counter(
+        run.tokenizer.pieces([int(run.store.source(index)[0])])[0]
+        for index in range(len(run.store))
+    )
+
+    assert firsts == {"<2de>": 300, "<2en>": 60, "<2xx>": 60}
+    assert run.store.pair(0).source.startswith("<2de> ")
+    text = run.tokenizer.decode(run.store.source(0).tolist())
+    assert f"<2de> {text}" == run.store.pair(0).source
+    assert [pair.source[:5] for pair in run.validation[::7]] == ["<2de>", "<2en>", "<2xx>"]
+    assert [pair.source[:5] for pair in run.test] == ["<2xx>"] * 7
+    assert [(str(part), part.pairs) for part in run.directions] == [
+        ("en-de", 300),
+        ("de-en", 60),
+        ("en-xx", 60),
+        ("de-xx", 0),
+    ]
+    assert any("zero-shot directions, which nothing trains: de-xx" in line for line in said)
+
+
+def test_temperature_levels_the_directions(prepared: tuple[Prepared, list[str]]):
+    run, _ = prepared
+
+    mixture = run.mixture(5.0)
+
+    assert run.mixture(1.0) is None
+    assert mixture is not None
+    shares = [size**0.2 for size in (300, 60, 60)]
+    expected = [420 * share / sum(shares) for share in shares]
+    drawn = mixture.draw(np.random.default_rng(1))
+    np.testing.assert_allclose(np.bincount(mixture.parts[drawn]), expected, atol=1)
+    assert mixture.tokens(run.store.lengths) == pytest.approx(
+        int(run.store.lengths[drawn, 1].sum()) + len(drawn), rel=0.05
+    )
+
+
+def test_a_mixture_uses_all_pairs_before_any_again_and_resumes():
+    lengths = np.full((30, 2), 4)
+    mixture = Mixture(np.repeat([0, 1], [20, 10]).astype(np.int32), (0.5, 2.5))
+    sampler = Sampler(lengths, config=BatchConfig(tokens=40), seed=3, mixture=mixture)
+    updates = sampler.epoch_updates(0)
+
+    plans = list(islice(sampler.updates(SamplerState()), 2 * updates))
+    used = Counter(int(i) for plan in plans[:updates] for part in plan.micro_batches for i in part)
+    resumed = list(islice(sampler.updates(plans[2].state_after), 3))
+
+    assert sum(used[i] for i in range(20)) == 10
+    assert {used[i] for i in range(20)} == {0, 1}
+    assert {used[i] for i in range(20, 30)} == {2, 3}
+    for again, plan in zip(resumed, plans[3:6], strict=True):
+        assert [part.tolist() for part in again.micro_batches] == [
+            part.tolist() for part in plan.micro_batches
+        ]
+
+
+def test_text_never_makes_a_tag():
+    tokenizer = Tokenizer.train([*DIGITS, "<2de>"], TokenizerConfig(vocab_size=60), tags=["<2de>"])
+
+    (tag,) = tokenizer.tags.values()
+    assert tokenizer.encode("<2de> one")[0] == tag
+    assert tag not in tokenizer.encode("one <2de> one")
+    assert tokenizer.find_tag("deu") == "<2de>"
+    assert tokenizer.find_tag("fr") == ""
+
+
+def test_a_run_scores_every_direction_and_names_zero_shot_ones(folder: Path, tmp_path: Path):
+    events: list[Event] = []
+    short = recipe(
+        folder,
+        *("train.updates=4", "train.validate_every=4", "train.warmup=2", "data.temperature=2"),
+        *("train.average_checkpoints=1", "augment.upper_case=0.5", "batch.subword_sampling=0.1"),
+    )
+
+    with torch.random.fork_rng(devices=[]):
+        result = run_recipe(short, tmp_path / "run", on_event=events.append)
+
+    assert list(result.directions) == [
+        *("validation en-de", "validation de-en", "validation en-xx"),
+        "test de-xx (zero-shot)",
+    ]
+    assert [part.pairs for part in result.directions.values()] == [7, 7, 7, 7]
+    assert any("BLEU by direction: en-de" in str(event) for event in events)
+    bundle = Bundle.load(tmp_path / "run")
+    assert [str(pair) for pair in bundle.directions] == ["en-de", "de-en", "en-xx"]
+    assert any("test de-xx (zero-shot) BLEU" in name for name in bundle.provenance.scores)
+    assert load_recipe(tmp_path / "run" / "recipe.toml") == short
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model that translates English and German into each other."""
+    pairs = (LanguagePair("en", "de"), LanguagePair("de", "en"))
+    tags = [target_tag(pair.target) for pair in pairs]
+    tokenizer = Tokenizer.train(DIGITS + ZIFFERN, TokenizerConfig(vocab_size=90), tags=tags)
+    config = {**PLAIN_SHAPE_SETTINGS, "vocab_size": tokenizer.vocab_size}
+    bundle = Bundle(
+        model=lively(type(PLAIN_SHAPE)(**config)),
+        tokenizer=tokenizer,
+        languages=Languages(source="en", target="de"),
+        search=SearchConfig(beam=2),
+        provenance=Provenance(),
+        directions=pairs,
+    )
+    path = tmp_path_factory.mktemp("models") / "both"
+    bundle.save(path)
+    return path
+
+
+PLAIN_SHAPE_SETTINGS = {
+    name: getattr(PLAIN_SHAPE, name) for name in PLAIN_SHAPE.__dataclass_fields__
+}
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_the_target_chooses_the_tag_in_both_engines(model: Path, engine: str):
+    translator = Translator.load(model, engine=engine)
+
+    (german,) = translator.translate("one two", target="de")
+    (english,) = translator.translate("one two", target="en")
+    (explicit,) = translator.translate("<2en> one two")
+
+    assert german.ids != english.ids
+    assert (english.ids, english.score) == (explicit.ids, pytest.approx(explicit.score))
+    assert german.source == "one two"
+    words = translator.to("de").alignment(german).split()
+    assert {int(link.partition("-")[0]) for link in words} <= {0, 1}
+
+
+def test_a_translator_of_a_target_shares_the_engine_scores_and_pickles(model: Path):
+    translator = Translator.load(model, engine="torch")
+    german, english = (translator.to(code) for code in ("de", "en"))
+
+    first, second = (way.score(["one two"], ["zwei"])[0] for way in (german, english))
+
+    assert first.log_prob != second.log_prob
+    assert english.model is translator.model
+    again = pickle.loads(pickle.dumps(english))
+    assert again.translate("one two")[0].ids == english.translate("one two")[0].ids
+
+
+def test_a_missing_or_unknown_target_is_refused_by_name(model: Path):
+    translator = Translator.load(model, engine="torch")
+
+    with pytest.raises(ValueError, match="into de, en: choose a target language"):
+        translator.translate("one")
+    with pytest.raises(ValueError, match="not translate into 'fr', only into de, en"):
+        translator.translate("one", target="fr")
+    with pytest.raises(ValueError, match="not translate from 'fr', only from de, en"):
+        translator.to("de", source="fr")
+
+
+def test_the_server_lists_every_direction_of_one_model(model: Path):
+    registry = load_models([model], ServerSettings())
+    try:
+        ways = {way.name: way for way in registry.directions}
+        (german,) = ways["en-de"].translator.translate("one two")
+        (english,) = ways["de-en"].translator.translate("one two")
+
+        assert [*ways] == ["en-de", "de-en"]
+        assert [language.code for language in registry.sources()] == ["en", "de"]
+        assert registry.find("de", "en") is ways["de-en"]
+        assert german.ids != english.ids
+        assert ways["en-de"].bundle is ways["de-en"].bundle
+    finally:
+        registry.close()
+
+
+def test_exports_carry_the_tags_or_refuse_by_name(model: Path, tmp_path: Path):
+    bundle = Bundle.load(model)
+
+    write_huggingface(bundle, tmp_path / "hf")
+
+    table = json.loads((tmp_path / "hf" / "vocab.json").read_text("utf-8"))
+    assert table[">>de<<"] == bundle.tokenizer.tags["<2de>"]
+    assert "<2de>" in why_not_argos(bundle)
+    with pytest.raises(ValueError, match=r"data\.directions"):
+        tokenizer_data(bundle.tokenizer)
+    with pytest.raises(ValueError, match=r"data\.directions"):
+        write_marian_npz(bundle, tmp_path / "npz")
+
+
+BAD = {
+    "no training files": ['data.directions=[{source="en", target="de"}]'],
+    "one language on both sides": [
+        'data.directions=[{source="en", target="en", train=["a", "b"]}]'
+    ],
+    "has en-de twice": [
+        'data.directions=[{source="en", target="de", train=["a", "b"]}, '
+        '{source="en", target="de", train=["a", "b"]}]'
+    ],
+    r"unknown setting data\.directions\.targt": ["data.directions=[{targt=1}]"],
+    r"leave out data\.train": [
+        'data.directions=[{source="en", target="de", train=["a", "b"]}]',
+        'data.train=["a", "b"]',
+    ],
+    "needs one vocabulary with tags": [
+        'data.directions=[{source="en", target="de", train=["a", "b"]}]',
+        'tokenizer.protect=["url"]',
+    ],
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_contradictory_directions_are_refused_by_name(message: str):
+    with pytest.raises(ValueError, match=message):
+        load_recipe("tiny", BAD[message])
+
+
+def test_recipes_with_directions_are_written_and_read(folder: Path, tmp_path: Path):
+    original = recipe(folder)
+    (tmp_path / "recipe.toml").write_text(to_toml(original), "utf-8")
+
+    assert load_recipe(tmp_path / "recipe.toml") == original
+    assert original.languages.codes == ("en", "de")
+
+
+def test_languages_swapped_between_files_are_refused(tmp_path: Path):
+    german = "Der Hund und die Katze sind nicht in dem Haus, aber ich bin"
+    english = "The dog and the cat are not in the house, but I am here with you"
+    write(tmp_path, "text", {"en": [english] * 60, "de": [german] * 60})
+    names = f'["{tmp_path}/text.de", "{tmp_path}/text.en"]'
+    files = f"train={names}, validation={names}"
+    settings = ["tokenizer.vocab_size=60", 'data.duplicates="keep"']
+    swapped = load_recipe(
+        "tiny", [f'data.directions=[{{source="en", target="de", {files}}}]', *settings]
+    )
+
+    with pytest.raises(ValueError, match="en-de has its languages swapped: exchange the two files"):
+        prepare(swapped, tmp_path / "run", on_event=lambda event: None)
+
+    assert not (tmp_path / "run" / "prepared").exists()
+
+
+def test_directions_of_the_command_line_are_settings():
+    settings = corpus_settings(None, None, directions=["en-de=a.en,a.de", "de-pt-BR=b.tsv"])
+
+    directions = load_recipe("tiny", settings).data.directions
+    assert [(str(part.pair), part.train) for part in directions] == [
+        ("en-de", ("a.en", "a.de")),
+        ("de-pt-BR", ("b.tsv",)),
+    ]
+    with pytest.raises(ValueError, match="--direction takes en-de=SOURCE,TARGET, not 'de'"):
+        corpus_settings(None, None, directions=["de"])
+    with pytest.raises(ValueError, match="--direction names the training files"):
+        corpus_settings(Path("a"), Path("b"), directions=["en-de=a.en,a.de"])
+
+
+def test_translate_refuses_an_unknown_target_with_one_line(
+    model: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["translate", str(model), "--to", "fr", "one"]) == 2
+    assert "does not translate into 'fr'" in capsys.readouterr().err.strip().splitlines()[-1]
