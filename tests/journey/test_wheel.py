@@ -21,10 +21,26 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.conftest import Run
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("pyproject.toml", "README.md", "LICENSE", "src")
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
+
+CLIENTS = """
+import sys, time, urllib.request
+import deepl
+from libretranslatepy import LibreTranslateAPI
+for _ in range(600):
+    try:
+        urllib.request.urlopen(sys.argv[1] + "/health")
+        break
+    except OSError:
+        time.sleep(0.1)
+print(LibreTranslateAPI(sys.argv[1] + "/").translate("1 2 3", "source", "target"))
+client = deepl.Translator("none", server_url=sys.argv[1])
+print(client.translate_text("1 2 3", source_lang="source", target_lang="target").text)
+"""
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +90,8 @@ def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if alone:
         options = ["-c", str(ROOT / "constraints.txt")]
         options += shlex.split(os.environ.get("PIP_OPTIONS", ""))
-    done = call(python, *PIP, "install", wheel, *options, cwd=place)
+    requirement = f"{wheel}[train,serve]" if alone else wheel
+    done = call(python, *PIP, "install", requirement, *options, cwd=place)
     assert done.returncode == 0, done.stderr
     if not alone:
         lender = Path(pytest.__file__).parents[1]
@@ -82,6 +99,22 @@ def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (own / "lent.pth").write_text(
             f"{lender}\n"
         )  # behind its own; .pth files there are not read
+    return place / "bin" / "transduce"
+
+
+@pytest.fixture(scope="module")
+def runtime(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`transduce` with what it needs and the server's packages, but no torch."""
+    if os.environ.get("TRANSDUCE_WHEEL") != "alone":
+        pytest.skip("TRANSDUCE_WHEEL=alone installs every dependency")
+    place = tmp_path_factory.mktemp("runtime") / "venv"
+    venv.create(place, with_pip=True)
+    python = place / "bin" / "python"
+    clients = ["libretranslatepy", "deepl"]
+    options = ["-c", str(ROOT / "constraints.txt")]
+    options += shlex.split(os.environ.get("PIP_OPTIONS", ""))
+    done = call(python, *PIP, "install", f"{wheel}[serve]", *clients, *options, cwd=place)
+    assert done.returncode == 0, done.stderr
     return place / "bin" / "transduce"
 
 
@@ -160,6 +193,43 @@ def test_a_corpus_elsewhere_is_learned_and_translated(command: Path, nowhere: Pa
 
     assert said.stdout.endswith("model: runs/multi30k/model\n")
     assert (found.returncode, found.stdout.count("\n")) == (0, 1)
+
+
+def test_a_runtime_has_no_torch_and_serves_clients(runtime: Path, nowhere: Path, run: Run):
+    """The model was made elsewhere, with torch."""
+    python, model = runtime.with_name("python"), run.folder / "model"
+    listed = call(python, "-m", "pip", "list", "--format=freeze", cwd=nowhere).stdout
+    (nowhere / "in.txt").write_text("1 2 3\n")
+    (nowhere / "ref.txt").write_text("3 2 1\n")
+    pair = ("--source", "in.txt", "--target", "ref.txt")
+
+    assert "\ntorch==" not in listed
+    commands = [
+        ("translate", model, "-i", "in.txt"),
+        ("score", model, *pair),
+        ("evaluate", model, *pair),
+        ("view", model, "1 2 3", "--out", "map.html"),
+        *(("export", model, "--to", kind, "--out", f"{kind}.html") for kind in ("web",)),
+        ("export", model, "--to", "ctranslate2", "--out", "ct2", "--sample", "in.txt"),
+        ("doctor",),
+    ]
+    for words in commands:
+        done = call(runtime, *words, cwd=nowhere)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+    refused = call(runtime, "train", *pair, "--out", "run", cwd=nowhere)
+    hint = "transduce: transduce train needs PyTorch: pip install 'transduce[train]'\n"
+    assert (refused.returncode, refused.stderr) == (2, hint)
+    server = subprocess.Popen(
+        [str(runtime), "serve", str(model), "--port", "8765"], cwd=nowhere, env=outside(), stderr=-1
+    )
+    try:
+        said = call(python, "-c", CLIENTS, "http://127.0.0.1:8765", cwd=nowhere)
+    finally:
+        server.terminate()
+        server.communicate()
+    assert said.returncode == 0, said.stderr
+    translated = call(runtime, "translate", model, "-i", "in.txt", cwd=nowhere).stdout.strip()
+    assert said.stdout.split("\n")[:2] == [translated, translated]
 
 
 def test_the_demo_begins_to_learn(command: Path, nowhere: Path):

@@ -51,7 +51,7 @@ def command_lines(run: Run, folder: Path) -> list[list[str]]:
         ["alternatives", model, "1 2 3", "--after", "3"],
         ["evaluate", model, *pair, "--json"],
         ["view", model, "1 2 3", "--out", str(folder / "map.json")],
-        [*export, "ctranslate2", "--out", str(folder / "ct2")],
+        ["export", model, "--to", "ctranslate2", "--out", str(folder / "ct2")],
         [*export, "web", "--out", str(folder / "page.html")],
         ["doctor"],
     ]
@@ -104,12 +104,14 @@ def test_every_command_of_a_runtime_prints_what_it_does_with_torch(
 def test_what_needs_torch_says_so_in_one_line(run: Run, tmp_path: Path):
     command_lines(run, tmp_path)  # writes the files
     model = str(run.folder)
+    ct2 = ["export", model, "--to", "ctranslate2", "--out", "ct2"]
     lines = {
         "transduce train": ["train", "--source", "in.txt", "--target", "ref.txt", "--out", "run"],
         "transduce average": ["average", model, "--out", "mean"],
         "the torch engine": ["translate", model, "-i", "in.txt", "--engine", "torch"],
         "an ensemble": ["translate", model, "-i", "in.txt", "--with", model],
         "the device 'cuda'": ["translate", model, "-i", "in.txt", "--device", "cuda"],
+        "the quantization bfloat16": [*ct2, "--quantize", "bfloat16"],
         "transduce export": ["export", model, "--to", "huggingface", "--out", "hf"],
     }
     sampled = ["translate", model, "-i", "in.txt", "--sample"]

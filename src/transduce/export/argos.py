@@ -35,9 +35,9 @@ _CODE = re.compile("[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 
 def why_not(bundle: Bundle) -> str:
     """Return the first feature of a model that Argos lacks; empty if it has all."""
-    if reason := why_not_ctranslate2(bundle.model.config):
+    if reason := why_not_ctranslate2(bundle.weights.config):
         return reason
-    config, tokenizer = bundle.model.config, bundle.tokenizer
+    config, tokenizer = bundle.weights.config, bundle.tokenizer
     if config.positions == "learned" and config.max_positions <= _LONGEST:
         return (
             f"model.max_positions {config.max_positions}, where Argos has sentences of up to "

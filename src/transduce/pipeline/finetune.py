@@ -10,9 +10,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
 from transduce.config import Recipe, conflicts
@@ -23,7 +22,7 @@ from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.data.tokenizer_extension import encode_without_prefix
 from transduce.io.atomic_folder import sha256
 from transduce.model.config import ModelConfig
-from transduce.model.transformer import Transformer
+from transduce.model.numpy_transformer import NumpyTransformer
 
 _DROPOUTS = ("dropout", "attention_dropout", "relu_dropout")
 
@@ -129,29 +128,26 @@ def extend_vocabulary(bundle: Bundle, tokenizer: Tokenizer) -> Bundle:
         return bundle
     texts = [piece.text for piece in read_pieces(tokenizer.to_bytes())]
     assert texts[: old.pad] == [piece.text for piece in read_pieces(old.to_bytes())]
-    config = replace(bundle.model.config, vocab_size=tokenizer.vocab_size)
-    weights = dict(bundle.model.state_dict())
+    model = bundle.weights.to_numpy()
+    weights = dict(model.weights)
     spelled = encode_without_prefix(old, texts[old.pad :])
     for name in ("embedding.weight", "source_embedding.weight", "output_embedding.weight"):
         if name in weights:
             weights[name] = _rows(weights[name], spelled)
-    if config.output_bias:
+    if model.config.output_bias:
         weights["output_bias"] = _rows(weights["output_bias"][:, None], spelled)[:, 0]
-    # Drawing initial weights must not change the run's random state.
-    with torch.random.fork_rng(devices=[]):
-        model = Transformer(config)
-    model.load_state_dict(weights)
-    return replace(bundle, model=model.eval(), tokenizer=tokenizer)
+    config = replace(model.config, vocab_size=tokenizer.vocab_size)
+    return replace(bundle, model=NumpyTransformer(config, weights), tokenizer=tokenizer)
 
 
 def _rows(
-    old: Float[Tensor, "vocab d_model"], spelled: Sequence[Sequence[int]]
-) -> Float[Tensor, "more d_model"]:
+    old: Float[np.ndarray, "vocab d_model"], spelled: Sequence[Sequence[int]]
+) -> Float[np.ndarray, "more d_model"]:
     """The embedding with a row more for each spelling; PAD's row of zeros stays the last."""
-    known = old[:-1].clone()
-    known[UNK] = known[UNK + 1 :].mean(dim=0)
-    new = [known[list(ids)].mean(dim=0) for ids in spelled]
-    return torch.cat([old[:-1], *(row[None] for row in new), old[-1:]])
+    known = old[:-1].copy()
+    known[UNK] = known[UNK + 1 :].mean(axis=0)
+    new = [known[list(ids)].mean(axis=0) for ids in spelled]
+    return np.concatenate([old[:-1], *(row[None] for row in new), old[-1:]])
 
 
 def tokenizer_settings(tokenizer: Tokenizer) -> TokenizerConfig:

@@ -14,6 +14,7 @@ from transduce.data.config import Languages
 from transduce.data.pair_tokenizer import SOURCE, PairTokenizer
 from transduce.export.argos import why_not, write_argos
 from transduce.model.config import ModelConfig
+from transduce.model.numpy_transformer import NumpyTransformer
 
 
 def test_the_package_is_one_folder_named_after_the_languages(plain: Bundle, tmp_path: Path):
@@ -33,6 +34,18 @@ def test_the_package_is_one_folder_named_after_the_languages(plain: Bundle, tmp_
     assert (metadata["from_code"], metadata["to_code"]) == ("en", "de")
     assert (metadata["from_name"], metadata["to_name"]) == ("English", "German")
     assert cuts == plain.tokenizer.to_bytes()
+
+
+def test_a_bundle_from_disk_is_packed_without_its_model_in_torch(plain: Bundle, tmp_path: Path):
+    plain.save(tmp_path / "model")
+    bundle = Bundle.load(tmp_path / "model")
+
+    write_argos(bundle, tmp_path / "ours.argosmodel")
+
+    assert isinstance(bundle.weights, NumpyTransformer)
+    write_argos(plain, tmp_path / "theirs.argosmodel")
+    files = [tmp_path / f"{name}.argosmodel" for name in ("ours", "theirs")]
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_the_same_bundle_makes_the_same_bytes(plain: Bundle, tmp_path: Path):

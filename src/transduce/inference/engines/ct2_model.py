@@ -55,6 +55,7 @@ from transduce.bundle.bundle import TOKENIZER, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.io.atomic_folder import atomic_folder, check_folder
+from transduce.io.machine import require_torch
 from transduce.model.config import ModelConfig
 from transduce.model.numpy_transformer import EPSILON, Weights, sinusoids
 
@@ -268,6 +269,8 @@ def write_ctranslate2(
             f"there is no quantization {quantization!r} for CTranslate2: choose one of "
             f"{', '.join(QUANTIZATIONS)}"
         )
+    if quantization == "bfloat16":  # which NumPy does not have
+        require_torch("the quantization bfloat16")
     pieces, source_pieces = vocabulary(bundle.tokenizer.target), vocabulary(bundle.tokenizer)
     order = list(range(len(pieces)))
     if shortlist is not None:
