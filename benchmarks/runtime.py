@@ -57,6 +57,19 @@ source = pieces.encode(sentence, out_type=str)
 result = translator.translate_batch([source], beam_size=4, max_decoding_length=limit)[0]
 print(pieces.decode(result.hypotheses[0]))
 """
+LAUNCHER = """
+import os, sys, time
+started = time.perf_counter()
+pid = os.fork()
+if not pid:
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(quiet, stream)
+    os.execvp(sys.argv[1], sys.argv[1:])
+_, status, usage = os.wait4(pid, 0)
+print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
+"""
+"""A small process, since the peak of a child is at least what its parent had."""
 MB = 1e6
 
 
@@ -206,15 +219,10 @@ def argos(model: Path, transduce: str, folder: Path) -> list[str]:
 
 def measured(words: list[str]) -> Finished:
     """Run a process; return its time and the most memory that it had."""
-    started = time.perf_counter()
-    quiet = subprocess.DEVNULL
-    process = subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=quiet, cwd="/")
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(words)}: exit code {process.returncode}")
-    return Finished(seconds, usage.ru_maxrss * 1024 / MB)
+    seconds, kilobytes, code = run([sys.executable, "-S", "-c", LAUNCHER, *words]).split()
+    if int(code):
+        raise SystemExit(f"{' '.join(words)}: exit code {code}")
+    return Finished(float(seconds), int(kilobytes) * 1024 / MB)
 
 
 def served(model: Path, python: Path, wheel: Path) -> dict[str, float]:

@@ -24,7 +24,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from record import header, write
-from torch import Tensor
 
 from transduce.bundle.bundle import Bundle
 from transduce.bundle.calibration import Calibration
@@ -48,7 +47,7 @@ from transduce.pipeline.prepare import Prepared, open_prepared
 from transduce.search.config import DecodingConstraints, Request, SamplingConfig
 
 Numbers = dict[str, float]
-Look = Float[Tensor, "target source"]
+Look = Float[np.ndarray, "target source"]
 ALIGNED = 300  # pairs that are traced
 DRAWN = 500  # sentences that are sampled from
 DRAWS = 16
@@ -175,7 +174,10 @@ def ways(bundle: Bundle, pair: Pair) -> dict[str, Look]:
     for layer, (due, read_later) in enumerate(zip(cross, later, strict=True), start=1):
         looks[f"layer {layer}"] = due.mean(0)
         looks[f"layer {layer}, a step later"] = read_later.mean(0)
-    return {name: word_attention(look, read=read, said=said) for name, look in looks.items()}
+    return {
+        name: word_attention(look, source_words=read, target_words=said)
+        for name, look in looks.items()
+    }
 
 
 def mbr(bundle: Bundle, prepared: Prepared) -> list[dict[str, object]]:
