@@ -199,7 +199,8 @@ def make_axis(values: Sequence[float], *, extend_to_ticks: bool) -> Axis:
         first, last = math.floor(low / step + tolerance), math.ceil(high / step - tolerance)
     else:
         first, last = math.ceil(low / step - tolerance), math.floor(high / step + tolerance)
-    ticks = tuple(round(number * step, 12) for number in range(first, last + 1))
+    decimals = 3 - math.floor(math.log10(step))  # enough for a step however small
+    ticks = tuple(round(number * step, decimals) for number in range(first, last + 1))
     return Axis(ticks[0], ticks[-1], ticks) if extend_to_ticks else Axis(low, high, ticks)
 
 

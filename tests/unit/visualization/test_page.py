@@ -165,6 +165,13 @@ def test_an_axis_that_is_not_whole_ends_with_its_values():
     assert found.ticks == (0.0, 1000.0, 2000.0, 3000.0, 4000.0)
 
 
+def test_an_axis_of_tiny_values_has_ticks_of_their_size():
+    found = make_axis([1e-13, 4e-13], extend_to_ticks=False)
+
+    assert found.ticks == (1e-13, 2e-13, 3e-13, 4e-13)
+    assert found.labels[-1] == "0.0000000000004"
+
+
 def test_an_axis_of_one_value_has_room_on_both_sides():
     found = make_axis([3.0], extend_to_ticks=True)
 
