@@ -28,7 +28,7 @@ _MIN_BMM = 400
 
 
 class FusedDecoder:
-    """Decoder state of a batch in translation: a `search.hypothesis.Steps`.
+    """Decoder state of a batch in translation: a `search.steps.Steps`.
 
     Equals reading the whole target at once but for rounding; there is no dropout.
     """

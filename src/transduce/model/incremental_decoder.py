@@ -13,7 +13,7 @@ from transduce.model.transformer import Transformer
 
 
 class IncrementalDecoder:
-    """Decoder state of a batch in translation: a `search.hypothesis.Steps`.
+    """Decoder state of a batch in translation: a `search.steps.Steps`.
 
     Rows are sentence-major: row = sentence * beams + beam.
     """
