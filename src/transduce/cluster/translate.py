@@ -91,20 +91,18 @@ def translate_corpus(
         OSError: if a file cannot be read or written.
     """
     config, loading = config or ClusterConfig(), dict(loading or {})
-    models = [
-        str(find_bundle(Path(path)).resolve()) for path in (model, *loading.get("ensemble", ()))
-    ]
-    if models[1:]:
-        loading["ensemble"] = models[1:]
+    others: Sequence[Path] = loading.pop("ensemble", ())
+    models = [str(find_bundle(Path(path)).resolve()) for path in (model, *others)]
     shortlist = loading.get("shortlist")
     settings = {
         **{name: str(value) for name, value in {**loading, **options}.items()},
-        "ensemble": "",
         "model": " ".join(sha256(Path(path) / MANIFEST) for path in models),
         "shortlist": sha256(Path(shortlist)) if shortlist else "",
         "version of transduce": VERSION,
     }
-    del settings["ensemble"]  # its checksums are the model's
+    loading["ensemble"] = models[1:]
+    if shortlist:
+        loading["shortlist"] = Path(shortlist).resolve()  # workers have other current folders
     load = partial(load_translator, models[0], loading, options)
     return process_corpus(load, input, output, settings=settings, config=config, on_event=on_event)
 
