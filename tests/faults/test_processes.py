@@ -130,7 +130,7 @@ def test_processes_share_what_clients_stored_and_add_up_their_metrics(server: Se
     until(lambda: number_of(server, "/v2/glossaries/{glossary_id}") == 30, server)
 
 
-def test_connections_that_come_together_are_spread(server: Server) -> None:
+def test_every_process_answers(server: Server) -> None:
     clients = [HTTPConnection("127.0.0.1", server.port, timeout=60) for _ in range(24)]
     for client in clients:
         client.connect()
@@ -174,6 +174,24 @@ def test_swaps_and_a_killed_worker_under_load_lose_nothing(
     assert broken <= 8  # one request of each client at most
     assert second in workers(server)
     assert f"a process ended with -{signal.SIGKILL}" in server.log.read_text()
+
+
+@pytest.mark.slow
+def test_workers_of_a_killed_supervisor_end_and_leave_nothing(
+    models: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    options = ("--engine", "torch", "--processes", "2")
+    with running(models[0], tmp_path / "log", *options) as server:
+        pids = workers(server)
+        assert list((tmp_path / "temporary").iterdir())
+
+        server.process.kill()
+        server.process.wait()
+
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), server)
+    assert list((tmp_path / "temporary").glob("transduce-serve-*")) == []
 
 
 @pytest.mark.slow

@@ -52,16 +52,10 @@ class ApertiumRequest(LenientModel):
     """The API key."""
 
 
-class ApertiumText(StrictModel):
-    """A translation."""
-
-    translatedText: str
-
-
 class ApertiumResponse(StrictModel):
     """A translation, in Apertium's format."""
 
-    responseData: ApertiumText
+    responseData: dict[Literal["translatedText"], str]
     responseDetails: None
     responseStatus: Literal[200]
 
@@ -85,12 +79,8 @@ class OpusCatResponse(StrictModel):
     Translation: str
 
 
-class OpusCatStrings(RootModel[list[str]]):
-    """Language pairs, or tags of models."""
-
-
-class OpusCatText(RootModel[str]):
-    """A text."""
+class OpusCatValue(RootModel[str | list[str]]):
+    """A text, language pairs, or tags of models."""
 
 
 class ChatMessage(LenientModel):
@@ -172,9 +162,7 @@ class ConnectorAPI:
         text = await self._translate(request, fields.q, source=source, target=target)
         return json_response(
             ApertiumResponse(
-                responseData=ApertiumText(translatedText=text),
-                responseDetails=None,
-                responseStatus=200,
+                responseData={"translatedText": text}, responseDetails=None, responseStatus=200
             )
         )
 
@@ -224,10 +212,10 @@ class ConnectorAPI:
         table: tuple[OperationRow, ...] = (
             ("GET", "TranslateJson", self.opus_cat_json, OpusCatRequest, OpusCatResponse),
             ("POST", "TranslatePost", self.opus_cat_json, OpusCatRequest, OpusCatResponse),
-            ("GET", "Translate", self.opus_cat_text, OpusCatRequest, OpusCatText),
-            ("GET", "ListSupportedLanguagePairs", self.opus_cat_pairs, None, OpusCatStrings),
-            ("GET", "GetLanguagePairModelTags", self.opus_cat_tags, None, OpusCatStrings),
-            ("GET", "CheckModelStatus", self.opus_cat_status, OpusCatRequest, OpusCatText),
+            ("GET", "Translate", self.opus_cat_text, OpusCatRequest, OpusCatValue),
+            ("GET", "ListSupportedLanguagePairs", self.opus_cat_pairs, None, OpusCatValue),
+            ("GET", "GetLanguagePairModelTags", self.opus_cat_tags, None, OpusCatValue),
+            ("GET", "CheckModelStatus", self.opus_cat_status, OpusCatRequest, OpusCatValue),
             ("POST", "PreOrderBatch", self.opus_cat_order, None, None),
         )
         return [
@@ -252,22 +240,22 @@ class ConnectorAPI:
 
     async def opus_cat_text(self, request: HTTPRequest) -> Response:
         """Translate a text, into a JSON string."""
-        return json_response(OpusCatText(await self._opus_cat_text(request)))
+        return json_response(OpusCatValue(await self._opus_cat_text(request)))
 
     async def opus_cat_pairs(self, request: HTTPRequest) -> Response:
         """List the loaded language pairs."""
-        return json_response(OpusCatStrings([way.name for way in self._registry.directions]))
+        return json_response(OpusCatValue([way.name for way in self._registry.directions]))
 
     async def opus_cat_tags(self, request: HTTPRequest) -> Response:
         """List the tags of models, of which there are none."""
-        return json_response(OpusCatStrings([]))
+        return json_response(OpusCatValue([]))
 
     async def opus_cat_status(self, request: HTTPRequest) -> Response:
         """Say in a sentence whether a direction is loaded."""
         fields = read_fields(request, OpusCatRequest, key_field="tokenCode")
         source, target = self._codes(fields.srcLangCode, fields.trgLangCode)
         way = self._registry.find(source, target)
-        return json_response(OpusCatText(f"Model {way.name} is available."))
+        return json_response(OpusCatValue(f"Model {way.name} is available."))
 
     async def opus_cat_order(self, request: HTTPRequest) -> Response:
         """Accept an announcement of texts, which changes nothing."""

@@ -398,6 +398,8 @@ def _sentence(result: SentenceResult) -> SentenceTranslation:
     translation = result.translation
     log_probs = translation.log_probs or (None,) * len(translation.pieces)
     pairs = [pair.partition("-") for pair in result.alignment.split()]
+    words = [WordConfidence(text=text, confidence=score) for text, score in translation.words]
+    others = [TranslationBody(text=other.text, score=other.score) for other in translation.others]
     return SentenceTranslation(
         source=translation.source,
         text=translation.text,
@@ -411,13 +413,8 @@ def _sentence(result: SentenceResult) -> SentenceTranslation:
             ScoredPiece(piece=piece, log_prob=log_prob)
             for piece, log_prob in zip(translation.pieces, log_probs, strict=True)
         ],
-        words=[
-            WordConfidence(text=text, confidence=confidence)
-            for text, confidence in translation.words
-        ],
-        others=[
-            TranslationBody(text=other.text, score=other.score) for other in translation.others
-        ],
+        words=words,
+        others=others,
         alignment=[(int(source), int(target)) for source, _, target in pairs],
     )
 

@@ -20,6 +20,7 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -161,6 +162,7 @@ def _run_worker(
 
     def watch() -> None:
         parent.join()
+        rmtree(os.environ[METRICS_FOLDER], ignore_errors=True)  # open files stay usable
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()

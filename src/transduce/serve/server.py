@@ -30,7 +30,6 @@ from transduce.serve.requests import SHUTDOWN
 from transduce.serve.routing import error_response
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 
-_BACKLOG = 2048  # connections that wait to be accepted
 _ANSWER_S = 2  # for answering requests that exceed the shutdown limit
 
 _REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -99,8 +98,6 @@ def run(
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         limit_concurrency=settings.connection_limit,
-        # As many connections are accepted at once: by several processes, only one at a time.
-        backlog=_BACKLOG if settings.processes == 1 else 1,
         timeout_keep_alive=max(1, round(settings.keep_alive_s)),
         timeout_graceful_shutdown=math.ceil(settings.drain_s) + _ANSWER_S,
         h11_max_incomplete_event_size=settings.header_limit,
@@ -143,8 +140,6 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for bound in sockets or ():
-            bound.listen(_BACKLOG)
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
