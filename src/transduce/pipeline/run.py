@@ -37,7 +37,7 @@ from transduce.data.config import MICRO_TOKENS, Languages
 from transduce.data.corpus import Pair
 from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler, target_tokens, updates_per_epoch
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import Tokenizer, without_tag
 from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf
 from transduce.evaluation.perplexity import evaluate_perplexity
 from transduce.evaluation.scoring import (
@@ -800,7 +800,7 @@ class _Run(NamedTuple):
         scores = score_lines(
             hypotheses,
             [pair.target for pair in pairs],
-            sources=[pair.source for pair in pairs],
+            sources=[without_tag(pair.source) for pair in pairs],
             language=self.recipe.languages.target,
             tokenize=self.recipe.score.bleu_tokenize,
             lower_case=self.recipe.tokenizer.lower_case,
