@@ -1,9 +1,11 @@
 """Inspection of a corpus: from fingerprints of its pairs to findings, each with examples."""
 
 import re
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64
@@ -42,47 +44,13 @@ FindingKind = Literal[
     "over-long",
 ]
 
-# Predicates, with the words for one pair and for several between braces.
-_PREDICATES: dict[FindingKind, str] = {
-    "language": "{is|are} not in the recipe's languages",
-    "swapped": "{has its|have their} sides swapped",
-    "shifted": "{seems|seem} to be misaligned by one line",
-    "copy": "{has a target identical to its source|have targets identical to their sources}",
-    "duplicate": "{is a duplicate|are duplicates}",
-    "several targets": (
-        "{has|have} several targets (not an error, but BLEU compares with one of them)"
-    ),
-    "leaked pair": "also {occurs|occur} in training (ignoring case, spaces and punctuation)",
-    "leaked source": "also {occurs|occur} in training, with another target",
-    "length ratio": "{has an unusual length ratio|have unusual length ratios}",
-    "empty": "{has|have} an empty side",
-    "not UTF-8": "{is|are} not UTF-8",
-    "control character": "{contains|contain} control characters",
-    "mojibake": "{contains|contain} wrongly decoded text, such as Ã¤ for ä",
-    "script": "{is not in the script of its side|are not in the script of their side}",
-    "unknown piece": "{contains|contain} characters missing from the vocabulary",
-    "round trip": "{changes|change} when encoded and decoded",
-    "over-long": "{has|have} more pieces than data.max_pieces",
-}
 EXCHANGE = "exchange the two files"
 """The remedy where each side is in the other's language."""
 
+_KINDS: Final = tomllib.loads(Path(__file__).with_name("findings.toml").read_text("utf-8"))
 _REVERSED = "exchange the two files of data.{}, which are reversed compared with training"
-_ADVICE: dict[FindingKind, str] = {
-    "shifted": "look for a missing or additional line just before",
-    "not UTF-8": (
-        "convert the file, if it is Latin-1 by: iconv -f LATIN1 -t UTF-8 FILE > NEW, or drop such "
-        "pairs by data.not_utf8 = 'drop'"
-    ),
-}
 _NUMBER = re.compile(r"{(.*)\|(.*)}")
-_SUBJECTS: dict[FindingKind, str] = {
-    "several targets": "sources",
-    "leaked source": "sources",
-    "not UTF-8": "lines",
-}
 _SEVERE_SHARE = 0.1
-_NEVER_SEVERE = frozenset({"duplicate", "several targets", "control character"})
 _EXAMPLE_WIDTH = 40  # characters of each side of an example
 
 
@@ -114,12 +82,12 @@ class Finding:
     @property
     def severe(self) -> bool:
         """Whether it would degrade training or the scores."""
-        return self.kind not in _NEVER_SEVERE and self.count > _SEVERE_SHARE * self.of
+        return not _KINDS[self.kind].get("mild") and self.count > _SEVERE_SHARE * self.of
 
     def __str__(self) -> str:
-        subject = _SUBJECTS.get(self.kind, "pairs")
+        subject = _KINDS[self.kind].get("subject", "pairs")
         number = r"\1" if self.count == 1 else r"\2"
-        predicate = _NUMBER.sub(number, _PREDICATES[self.kind])
+        predicate = _NUMBER.sub(number, _KINDS[self.kind]["predicate"])
         text = f"{self.part}: {self.count:,} of {self.of:,} {subject} {predicate}"
         advice = f"; {self.advice}" if self.advice else ""
         example = f", such as {self.examples[0]}" if self.examples else ""
@@ -409,7 +377,7 @@ def _findings(
                 examples=tuple(PairExample(line, *text[line]) for line in map(int, first[kind])),
                 advice=_REVERSED.format(part)
                 if kind == "swapped" and 2 * count > len(mark)
-                else _ADVICE.get(kind, ""),
+                else _KINDS[kind].get("advice", ""),
             )
 
 

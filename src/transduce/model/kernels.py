@@ -78,8 +78,8 @@ def scaled_dot_product_attention_cpu(
         causal: each position attends to itself and earlier ones only; excludes `mask`.
         dropout: probability with which a weight becomes zero.
     """
-    # Scaling Q is less work than scaling QKᵀ. Heads are strided views; batched products are fast
-    # on contiguous factors.
+    # Q is scaled, not QKᵀ: in half precision unscaled products could overflow. Heads are strided
+    # views; batched products are fast on contiguous factors.
     scores = (queries.contiguous() * keys.size(-1) ** -0.5) @ keys.contiguous().mT
     if causal:
         # An addition, as its backward pass needs no mask.
