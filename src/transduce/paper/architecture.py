@@ -14,7 +14,7 @@ from transduce.config import load_recipe
 from transduce.model.attention import Attention
 from transduce.model.layers import AddNorm, FeedForward, LearnedPositions
 from transduce.model.transformer import Transformer
-from transduce.paper.report import markdown_table, write_files
+from transduce.paper.report import write_files
 from transduce.visualization.page import Section, page, table, text_width
 from transduce.visualization.template import open_template
 
@@ -146,7 +146,8 @@ def parts_rows(anatomy: Anatomy) -> list[tuple[str, ...]]:
 
 def parts_table(anatomy: Anatomy) -> str:
     """Format the parts as a Markdown table."""
-    return markdown_table(HEAD, parts_rows(anatomy), numbers=NUMBERS)
+    rule = ["--:" if column in NUMBERS else "---" for column in range(len(HEAD))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (HEAD, rule, *parts_rows(anatomy)))
 
 
 def _stack_of(

@@ -5,32 +5,13 @@ can be written again from a record of an earlier run.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 from transduce.io.atomic_folder import atomic_file
 from transduce.io.machine import VERSION, commit
 from transduce.visualization.template import open_template
-
-
-def markdown_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[int] = ()
-) -> str:
-    """Format a table.
-
-    Args:
-        head: column titles.
-        rows: cells as Markdown, one per column.
-        numbers: indices of the columns to align right.
-
-    >>> print(markdown_table(("model", "BLEU"), [("base", "27.3")], numbers=(1,)))
-    | model | BLEU |
-    | --- | --: |
-    | base | 27.3 |
-    """
-    rule = ["--:" if column in numbers else "---" for column in range(len(head))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
 
 
 def render_page(name: str, record: Mapping[str, object], **further: object) -> str:
