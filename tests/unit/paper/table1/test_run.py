@@ -1,6 +1,7 @@
 """The command in its quick form, and its page."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,16 @@ def test_the_page_has_a_row_for_each_layer_type(made: Path):
     assert "| restricted | O(1) | 4, 4 | O(n/r) | 4, 8 |" in page
     assert "| dilated | O(1) | 1, 1 | O(log_k(n)) | 2, 3 |" in page
     assert "1 thread" in page
+
+
+def test_the_page_says_that_the_paper_has_convolutions_dearer(made: Path):
+    """Two lengths and two widths are timed, so four sizes are compared with each recurrence."""
+    page = (made / "table1.md").read_text()
+
+    assert "convolutions are generally more expensive than recurrences" in page
+    assert re.search(
+        r"less time than the GRU at [0-4] of 4 sizes .* LSTM at [0-4] of 4 sizes", page
+    )
 
 
 def test_how_far_a_network_sees():

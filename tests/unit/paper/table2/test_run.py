@@ -67,6 +67,7 @@ def test_the_page_does_the_papers_arithmetic(found: Table2):
     text = page(record_of(found))
 
     assert "12 h x 3600 x 8 GPUs x 9.5e12 = 3.28e+18, published as 3.3e+18" in text
+    assert "and not what the models need: the matrix products are" in text
     assert "84 h x 3600 x 8 GPUs x 9.5e12 = 2.30e+19, published as 2.3e+19" in text
 
 
