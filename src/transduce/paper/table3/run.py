@@ -468,47 +468,38 @@ class _Clock:
     """Forwards events with the remaining time of all rows."""
 
     def __init__(self, jobs: Sequence[Job], on_event: EventHandler) -> None:
-        self._on_event, self._jobs = on_event, jobs
-        self._cost_left = sum(job.cost for job in jobs if not job.finished)
-        self._seconds, self._cost_done = 0.0, 0
-        self._job, self._started = jobs[0], time.perf_counter()
+        self._on_event, self._jobs, self._job = on_event, jobs, jobs[0]
+        self._cost = sum(job.cost for job in jobs if not job.finished)
+        self._cost_done, self._started = 0.0, time.perf_counter()
 
     def begin(self, job: Job) -> None:
         """Announce the next row."""
+        self._job = job
         number, size = self._jobs.index(job) + 1, parameters(job.recipe.model)
-        left = ""
-        if self._cost_done:
-            left = f", about {self._estimate(self._cost_left) / 60:.0f} min for all"
+        done = self._cost_done
+        left = f", about {self._seconds_left(done) / 60:.0f} min for all" if done else ""
         text = (
             f"row {job.row.name}, seed {job.seed} ({number} of {len(self._jobs)}): "
             f"{job.row.differs or 'as the paper has it'}; {size:,} parameters{left}"
         )
         self._on_event(LogMessage(text=text))
-        self._job, self._started = job, time.perf_counter()
-        self._cost_left -= job.cost
 
     def end(self, job: Job, outcome: Outcome) -> None:
-        """Report a finished row and update the estimated speed."""
-        self._seconds += outcome.seconds
+        """Report a finished row."""
         self._cost_done += job.cost
         score = outcome.validation
         scores = f"perplexity {perplexity_of(score):.2f}, BLEU {score.bleu:.2f}"
         self._on_event(LogMessage(text=f"row {job.row.name}: {scores}"))
 
     def __call__(self, event: Event) -> None:
-        """Forward an event, with the time of later rows added to that of the current one."""
+        """Forward an event, with the time of all rows in place of the current one's."""
         if isinstance(event, Progress) and event.update:
-            if self._cost_done:
-                later = self._estimate(self._cost_left)
-            else:  # only the current row's speed is known
-                spent = time.perf_counter() - self._started
-                total = spent * event.updates / event.update
-                later = total * self._cost_left / self._job.cost
-            event = replace(event, seconds_left=event.seconds_left + later)
+            done = self._cost_done + self._job.cost * event.update / event.updates
+            event = replace(event, seconds_left=self._seconds_left(done))
         self._on_event(event)
 
-    def _estimate(self, cost: int) -> float:
-        return self._seconds / self._cost_done * cost
+    def _seconds_left(self, done: float) -> float:
+        return (time.perf_counter() - self._started) / done * (self._cost - done)
 
 
 def perplexity_of(scored: ScoredRow) -> float:
