@@ -157,9 +157,7 @@ def main() -> None:
         test = write_corpus(corpus)
         result = run_recipe(recipe_for(corpus), run, on_event=print_event)
         bundle = Bundle.load(run)
-        weights, description = describe(
-            bundle, precision="int8", history=training_history(run, on_event=print_event)
-        )
+        weights, description = describe(bundle, precision="int8", history=training_history(run))
         translations = Translator.from_bundle(bundle, engine="torch").translate(
             [english(number) for number in test]
         )

@@ -14,6 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+PLAIN_HOST = "plain.example"
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -38,6 +39,8 @@ def browser() -> "Iterator[Browser]":
     if found is None:
         lacking(f"none of {', '.join(_NAMES)} is on PATH")
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        # This machine under a name that browsers do not take for a secure one.
+        rules = f"--host-resolver-rules=MAP {PLAIN_HOST} 127.0.0.1"
+        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", rules])
         yield started
         started.close()

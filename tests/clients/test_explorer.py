@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -206,6 +207,18 @@ def test_an_address_leads_to_a_step(page_file: Path, open_page: Open):
     expect(page.locator("#step-mask")).to_have_count(0)
     page.locator("#explorer-part").select_option("decoder")
     expect(page.locator("#step-mask")).to_contain_text("−∞")
+
+
+def test_the_tour_has_ten_stops_each_at_its_step(page: "Page"):
+    links = page.locator("#tour a")
+    expect(links).to_have_count(10)
+    for link in links.all():
+        address = parse_qs((link.get_attribute("href") or "").removeprefix("#"))
+        link.click()
+        title = page.locator(f"#title-{address['step'][0]}")
+        expect(title).to_be_focused()
+        expect(title).to_be_in_viewport()
+        expect(page.locator("#explorer-part")).to_have_value(address["part"][0])
 
 
 def test_every_head_answers_for_a_token(page_file: Path, open_page: Open):

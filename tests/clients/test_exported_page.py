@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.browsing import expect, translate_in
+from tests.chromium import PLAIN_HOST
 from tests.clients.conftest import Open
 from tests.unit.conftest import LINES
 
@@ -30,9 +31,7 @@ def test_it_translates_as_python_does_without_a_server(
     bundle: Bundle, page_file: Path, open_page: Open
 ):
     page = open_page(page_file.as_uri())
-    expected = Translator.from_bundle(bundle, engine="torch").translate(
-        SENTENCES, retry_loops=False
-    )
+    expected = Translator.from_bundle(bundle, engine="torch").translate(SENTENCES)
 
     expect(page).to_have_title("English → German")
     for sentence, translation in zip(SENTENCES, expected, strict=True):
@@ -97,6 +96,21 @@ def test_a_folder_is_loaded_from_a_web_server(folder_address: str, open_page: Op
     assert translate_in(open_page(folder_address), SENTENCES[0])
 
 
+def test_the_weights_are_checked_over_plain_http_too(
+    folder_address: str, tmp_path: Path, open_page: Open
+):
+    address = folder_address.replace("127.0.0.1", PLAIN_HOST)
+    page = open_page(address)
+    assert page.evaluate("[isSecureContext, crypto.subtle]") == [False, None]
+    assert translate_in(page, SENTENCES[0])
+
+    (part,) = (tmp_path / "site").glob("weights-*.bin")
+    weights = bytearray(part.read_bytes())
+    weights[-1] ^= 1
+    part.write_bytes(weights)
+    expect(open_page(address).get_by_role("alert")).to_contain_text("damaged or incomplete")
+
+
 def test_a_missing_part_is_named(folder_address: str, tmp_path: Path, open_page: Open):
     (part,) = (tmp_path / "site").glob("weights-*.bin")
     part.unlink()
@@ -140,11 +154,12 @@ def test_any_text_is_translated_as_in_python(bundle: Bundle, page_file: Path):
     longest = ("the old man reads 👨‍👩‍👧 a small red book " * 300)[:10_000]
     sentences = [*random_sentences(0, 200), longest]
     translator = Translator.from_bundle(bundle, engine="torch")
-    expected = translator.translate(sentences, num_beams=1, retry_loops=False)
+    expected = translator.translate(sentences, num_beams=1)
 
-    answer = run_in_node(node, page_file, {"sentences": sentences, "beam": 1})
+    answer = run_in_node(node, page_file, {"sentences": sentences, "beam": 1, "retry": True})
 
     assert len(longest) == 10_000
+    assert any(translation.mended for translation in expected), "a search without repetition"
     for sentence, ours, theirs in zip(sentences, expected, answer["translations"], strict=True):
         assert theirs["source"] == bundle.tokenizer.encode(sentence)
         assert theirs["text"] == ours.text

@@ -62,9 +62,10 @@ def models(bundle: Bundle, history: History) -> list[Bundle]:
     return [*bundles, bundle]
 
 
-def translation(bundle: Bundle) -> str:
+def translation(bundle: Bundle, *, retry: bool = False) -> str:
+    """A checkpoint's translation; only the finished model searches repetitive ones again."""
     translator = Translator.from_bundle(bundle, engine="torch")
-    return translator.translate([SENTENCE], retry_loops=False)[0].text
+    return translator.translate([SENTENCE], retry_loops=retry)[0].text
 
 
 @pytest.fixture
@@ -80,7 +81,8 @@ def move(page: "Page", key: str) -> None:
 
 
 def test_each_checkpoint_translates_as_its_weights_do(models: list[Bundle], page: "Page"):
-    expected = [translation(model) for model in models]
+    expected = [translation(model) for model in models[:FINISHED]]
+    expected.append(translation(models[FINISHED], retry=True))
     assert len(set(expected)) == len(expected), "they can be told apart"
     text, slider = page.locator("#training-text"), page.get_by_label("Update", exact=True)
 

@@ -123,17 +123,16 @@ def export(
     if to == "ctranslate2":
         check_replaceable(out, FILES)
     allowed = _learn_shortlist(model, bundle) if shortlist else None
+    trained = None
+    if history:
+        from transduce.pipeline.history import training_history  # imports torch
+
+        trained = training_history(model)
     if to == "hub":
         proof = _upload(model, bundle, str(out), sentences)
     else:
         proof = _write_and_prove(
-            to,
-            bundle,
-            out,
-            sentences,
-            quantize=quantize,
-            shortlist=allowed,
-            history=_read_history(model) if history else None,
+            to, bundle, out, sentences, quantize=quantize, shortlist=allowed, history=trained
         )
     print_stdout(f"{to}: {out}")
     print_stderr(str(proof))
@@ -187,14 +186,6 @@ def _write_and_prove(
             return proof.prove_huggingface(
                 bundle, out, sentences, format="marian" if to == "marian" else "huggingface"
             )
-
-
-def _read_history(model: Path) -> "History":
-    """Read the run's checkpoints, and report damaged ones."""
-    from transduce.cli.progress import describe
-    from transduce.pipeline.history import training_history
-
-    return training_history(model, on_event=lambda event: print_stderr(describe(event)))
 
 
 def _upload(model: Path, bundle: "Bundle", name: str, sentences: Sequence[str]) -> "Proof":

@@ -25,8 +25,9 @@ def view(
 ) -> None:
     """Visualize a model's attention weights as it translates a sentence.
 
-    .html: a self-contained page with every head of every layer; .json: the same weights for
-    programs; .svg: a picture of the last layer's cross-attention.
+    .html: a self-contained page with every head of every layer, and what each looks at for a piece
+    that is clicked; .json: the same weights for programs; .svg: a picture of the last layer's
+    cross-attention. Every other number, and heads taken away: `transduce export --to web`.
 
     Examples:
 

@@ -6,22 +6,18 @@ from pathlib import Path
 import torch
 
 from transduce.config import load_recipe
+from transduce.io.atomic_folder import check_folder
 from transduce.pipeline.prepare import open_prepared
 from transduce.pipeline.run import initial_model
-from transduce.train.checkpoint import intact_checkpoints, list_checkpoints, load_weights
-from transduce.train.events import EventHandler
+from transduce.train.checkpoint import list_checkpoints, load_weights
 from transduce.web.page import History
 
 
-def training_history(run: Path, *, on_event: EventHandler) -> History:
+def training_history(run: Path) -> History:
     """Read how a run's model learned: from its initial weights through its checkpoints.
 
-    Args:
-        run: the run's folder.
-        on_event: called with what is damaged and left out.
-
     Raises:
-        ValueError: if it has no checkpoint.
+        ValueError: if the run's folder has no checkpoint, or a damaged one.
     """
     checkpoints = list_checkpoints(run / "checkpoints")
     if not checkpoints:
@@ -32,18 +28,19 @@ def training_history(run: Path, *, on_event: EventHandler) -> History:
     with torch.random.fork_rng(devices=[]):
         model = initial_model(load_recipe(run / "recipe.toml"), open_prepared(run))
     weights = {0: model.to_numpy().weights}
-    for checkpoint in intact_checkpoints(checkpoints, on_event=on_event):
+    for checkpoint in checkpoints:
+        check_folder(checkpoint, expected="a training checkpoint")
         tensors = load_weights(checkpoint)
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         weights[int(checkpoint.name.removeprefix("update-"))] = arrays
     lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    points = [json.loads(line) for line in lines]
+    log = [json.loads(line) for line in lines]
     return History(
         weights=weights,
-        training=[(point["update"], point["loss"]) for point in points if "loss" in point],
+        training=[(line["update"], line["loss"]) for line in log if "loss" in line],
         validation=[
-            (point["update"], point["validation_loss"], point.get("chrf"))
-            for point in points
-            if "validation_loss" in point
+            (line["update"], loss, line.get("chrf"))
+            for line in log
+            if (loss := line.get("validation_loss"))
         ],
     )

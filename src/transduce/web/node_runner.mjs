@@ -2,7 +2,7 @@
  * Translates with an exported page in Node, to verify the export: what runs is the program and the
  * weights of the page itself. Usage: node node_runner.mjs PAGE < job.json
  *
- *   job     {sentences: string[], beam?: number, plain?: boolean, samples?: [source ids,
+ *   job     {sentences: string[], beam?: number, retry?: boolean, plain?: boolean, samples?: [source ids,
  *           target-in ids][], logits?: file with their float32 logits}
  *   output  {translations: {source, ids, text, score}[], gap?: number, seconds}
  */
@@ -30,7 +30,7 @@ const translator = await engine.loadTranslator(description, bytes, { fast: !job.
 
 const start = performance.now();
 const translations = job.sentences.map((sentence) => {
-  const search = translator.translateLine(sentence, { beam: job.beam });
+  const search = translator.translateLine(sentence, { beam: job.beam, retry: job.retry });
   let step = search.next();
   while (!step.done) step = search.next();
   const { ids, text, score } = step.value;

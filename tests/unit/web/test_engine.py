@@ -1,5 +1,7 @@
 """The engine in JavaScript computes what torch computes."""
 
+import hashlib
+import random
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -15,6 +17,12 @@ from tests.node import run_node
 from tests.switched import switched
 
 from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.inference.repetition import (
+    detect_repetition,
+    is_improvement,
+    is_noise,
+    novel_log_prob,
+)
 from transduce.model.config import ModelConfig
 from transduce.model.trace import intermediate_results, trace
 from transduce.model.transformer import Transformer
@@ -125,7 +133,7 @@ const multiply = (weight, plain) => {
     gaps.push(Math.max(...fast.data.map((value, i) => Math.abs(value - written.data[i]))));
   }
 };
-for (const [inner, outputs] of [[8, 4], [8, 12], [128, 20]]) {
+for (const [inner, outputs] of [[8, 4], [8, 12], [24, 6], [128, 20]]) {
   const plain = new Matrix(outputs, inner, numbers(Float32Array, outputs * inner, 1));
   const int8 = new Int8Matrix(outputs, inner, {
     data: numbers(Int8Array, outputs * inner, 127), scales: numbers(Float32Array, outputs, 0.01) });
@@ -141,9 +149,22 @@ answer({ gaps, kernels: odd.map((matrix) => kernels.matrix(matrix).kernel) });
         None,
     )
 
-    assert len(answer["gaps"]) == 54
+    assert len(answer["gaps"]) == 72
     assert max(answer["gaps"]) < 1e-5
     assert answer["kernels"] == [None, None], "the kernels lack these shapes"
+
+
+def test_sha256_without_the_browser_s_own_is_the_standard_s():
+    texts = [b"a" * length for length in (0, 1, 55, 56, 63, 64, 65, 119, 120, 1000)]
+    texts.append(bytes(range(256)) * 300)
+    script = """
+const { computeSha256 } = await import(`${engine}/sha256.js`);
+const digests = payload.map((bytes) => computeSha256(Uint8Array.from(bytes)));
+answer(digests.map((digest) => Buffer.from(digest).toString("hex")));
+"""
+    digests = run_node(script, [list(text) for text in texts])
+
+    assert digests == [hashlib.sha256(text).hexdigest() for text in texts]
 
 
 def test_half_precision_is_read_as_numpy_reads_it():
@@ -221,6 +242,44 @@ answer(Object.fromEntries([...tensors].map(([name, value]) =>
         )
     missing = {name.rpartition(".")[2] for name in {*expected} - {*answer}}
     assert missing == {"mean", "variance", "feed_forward_output"}
+
+
+def test_repetition_is_judged_as_in_python():
+    generator = random.Random(4)
+
+    def pieces() -> list[str]:
+        unit = generator.choices(["▁a", "▁b", "c", ".", "1", "▁é"], k=generator.randint(1, 7))
+        rest = generator.choices(["▁a", "▁d", "c", "-"], k=generator.randint(0, 9))
+        return [*rest, *unit * generator.randint(1, 11), *rest, *["</s>"] * generator.randint(0, 1)]
+
+    cases: list[dict[str, Any]] = []
+    for _ in range(400):
+        target = pieces()
+        log_probs = [-generator.random() for _ in target]
+        ids = [sum(map(ord, piece)) for piece in target]
+        cases.append(
+            {"source": pieces()[:-1], "target": target, "ids": ids, "logProbs": log_probs}
+            | {"loss": generator.choice([0.1, 0.4, -0.2])}
+        )
+    script = """
+const repetition = await import(`${engine}/repetition.js`);
+const { repeatsItself, isNoise, isImprovement, novelLogProb } = repetition;
+answer(payload.map(({ source, target, ids, logProbs, loss }) => [
+  repeatsItself(source, target), isNoise(source), isImprovement(source, target, loss),
+  Math.max(-1000, novelLogProb(ids, logProbs))]));
+"""
+    answers = run_node(script, cases)
+
+    flags = {True: 0, False: 0}
+    for case, (repeats, noise, improves, novel) in zip(cases, answers, strict=True):
+        source, target = case["source"], case["target"]
+        assert repeats == bool(detect_repetition(source, target)), case
+        assert noise == is_noise(source), case
+        assert improves == is_improvement(source, target, loss=case["loss"]), case
+        expected = novel_log_prob(case["ids"], case["logProbs"])
+        assert novel == pytest.approx(max(-1000.0, expected))
+        flags[repeats] += 1
+    assert min(flags.values()) > 50, "both happen"
 
 
 def test_no_module_overrides_a_function_of_another():

@@ -1,11 +1,12 @@
 /**
  * The fast path of `linear`: matrix products in WebAssembly with 128-bit SIMD instructions.
  *
- * The weights live in WebAssembly's memory, rows one after the other. A kernel multiplies a few
- * rows of x by a few rows of W at a time, so that what it loads is used several times. int8 weights
- * stay int8 there and are converted as they are loaded: a greedy step of a large model takes as long
- * as reading its weights. The instructions are written below, by name; a browser without SIMD falls
- * back to tensor.js.
+ * The weights live in WebAssembly's memory, rows one after the other. One row of x, a greedy step, takes
+ * as long as reading the weights: its kernel goes through them from the first to the last, which the
+ * processor fetches ahead, and keeps several sums of a row, since each addition waits for the one
+ * before it in the same sum. Several rows of x are multiplied by two rows of W at a time, so that what
+ * is loaded is used several times. int8 weights stay int8 in memory and are converted as they are
+ * loaded. The instructions are written below, by name; a browser without SIMD falls back to tensor.js.
  */
 
 import { Int8Matrix, Matrix } from "./tensor.js";
@@ -13,7 +14,8 @@ import { Int8Matrix, Matrix } from "./tensor.js";
 const FLOAT = 4; // bytes
 const LANES = 4; // numbers of a SIMD register
 const ROWS = 4; // rows of x in a block, if there are as many
-const WIDTH = { 1: 4, [ROWS]: 2 }; // rows of W in a block, by those of x
+const WIDTH = { 1: 1, [ROWS]: 2 }; // rows of W in a block, by those of x
+const UNROLLED = 4; // SIMD registers of a row in a step of the innermost loop, for one row of x
 const SCRATCH = { x: 1 << 16, y: 1 << 18 }; // numbers
 const PAGE = 1 << 16; // bytes
 
@@ -68,8 +70,7 @@ export class Kernels {
 
   /** Whether a kernel can multiply by a matrix. */
   static fits({ rows, columns, scales }) {
-    const step = scales ? 2 * LANES : LANES;
-    const whole = columns % step === 0 && rows % 4 === 0;
+    const whole = columns % (LANES * leastRegisters(scales)) === 0 && rows % WIDTH[ROWS] === 0;
     return whole && columns <= SCRATCH.x && rows <= SCRATCH.y;
   }
 
@@ -84,7 +85,9 @@ export class Kernels {
     for (let row = 0; row < x.rows; ) {
       const rows = x.rows - row >= ROWS && most >= ROWS ? ROWS : 1;
       this.x.set(x.data.subarray(row * inner, (row + rows) * inner));
-      const kernel = this.exports[`multiply${rows}${weight.scales ? "Int8" : ""}`];
+      const unrolled = rows === 1 && inner % (LANES * UNROLLED) === 0;
+      const registers = unrolled ? UNROLLED : leastRegisters(weight.scales);
+      const kernel = this.exports[kernelName({ rows, int8: weight.scales, registers })];
       kernel(
         this.x.byteOffset,
         weight.data.byteOffset,
@@ -101,6 +104,11 @@ export class Kernels {
     }
   }
 }
+
+/** The least registers of a row in a step: eight int8 numbers are loaded at once. */
+const leastRegisters = (int8) => (int8 ? 2 : 1);
+
+const kernelName = ({ rows, int8, registers }) => `multiply${rows}${int8 ? "Int8" : ""}By${registers}`;
 
 /** Addresses of SIMD registers are multiples of 16. */
 const aligned = (bytes) => Math.ceil(bytes / (LANES * FLOAT)) * LANES * FLOAT;
@@ -129,12 +137,13 @@ const text = (name) => vector([...new TextEncoder().encode(name)]);
 
 const get = (local) => [0x20, local];
 const set = (local) => [0x21, local];
-const constant = (value) => [0x41, ...unsigned(value)]; // below 64, where the sign does not matter
+/** Signed LEB128 has the sign in bit 6 of the last byte. */
+const constant = (value) => [0x41, ...(value < 64 ? [value] : [(value & 0x7f) | 0x80, value >>> 7])];
 const [loop, end] = [[0x03, 0x40], [0x0b]];
 const repeatIf = [0x0d, 0];
 const [notEqual, plus, minus, times] = [[0x47], [0x6a], [0x6b], [0x6c]];
-const load = (offset) => simd(0x00, 2, offset);
-const loadInt8 = simd(0x01, 0, 0); // eight numbers, as 16 bits each
+const load = (offset) => simd(0x00, 2, ...unsigned(offset));
+const loadInt8 = (offset) => simd(0x01, 0, ...unsigned(offset)); // eight numbers, as 16 bits each
 const widen = [simd(0xa7), simd(0xa8)]; // the first and the last four, to 32 bits
 const toFloat = simd(0xfa);
 const zero = simd(0x0c, ...Array(16).fill(0));
@@ -146,54 +155,65 @@ const increase = (local, by) => [...get(local), ...by, ...plus, ...set(local)];
 
 /**
  * A function (x, w, y, innerBytes, weightBytes, outputBytes, blocks): `rows` rows of x by `width` ×
- * `blocks` rows of w, whose numbers are int8 if there are two `registers` of them in a step.
+ * `blocks` rows of w.
+ *
+ * @param {number} rows
+ * @param {number} width
+ * @param {{int8: boolean, registers: number}} options `registers` of a row in each step
  */
-function kernel(rows, width, registers) {
+function kernel(rows, width, { int8, registers }) {
   const [x, w, y, innerBytes, weightBytes, outputBytes, blocks] = [0, 1, 2, 3, 4, 5, 6];
   let next = 7;
   const locals = (count) => Array.from({ length: count }, () => next++);
   const [xs, ws, [xEnd, target]] = [locals(rows), locals(width), locals(2)];
   const integers = next - 7;
-  const xValues = Array.from({ length: registers }, () => locals(rows));
-  const [loaded, wValue, ...sums] = locals(2 + rows * width);
+  const [xValues, loaded, [wValue]] = [locals(rows), locals(width), locals(1)];
+  // A single sum would wait for itself: as many as registers, added at the end.
+  const chains = rows * width === 1 ? registers : 1;
+  const sums = Array.from({ length: rows * width }, () => locals(chains));
   const vectors = next - 7 - integers;
-  const horizontalSum = (sum) => [
-    ...[0, 1, 2, 3].flatMap((index) => [...get(sum), ...lane(index)]),
-    ...[...floatPlus, ...floatPlus, ...floatPlus],
-  ];
   const pointers = (locals, first, stride) =>
     locals.flatMap((pointer, index) => [
       ...(index ? [...get(locals[index - 1]), ...get(stride), ...plus] : get(first)),
       ...set(pointer),
     ]);
-  const int8 = registers === 2;
-  const multiplyAdd = (column) =>
-    xValues.flatMap((values, register) => [
-      ...(int8 ? [...get(loaded), ...widen[register], ...toFloat, ...set(wValue)] : []),
-      ...values.flatMap((value, row) => {
-        const sum = sums[row * width + column];
-        const product = [...get(value), ...get(wValue), ...vectorTimes];
-        return [...get(sum), ...product, ...vectorPlus, ...set(sum)];
-      }),
-    ]);
+  const loadWeights = (column, register) => {
+    if (!int8) return [...get(ws[column]), ...load(register * LANES * FLOAT)];
+    const eight = [...get(ws[column]), ...loadInt8(register * LANES), ...set(loaded[column])];
+    return [...(register % 2 ? [] : eight), ...get(loaded[column]), ...widen[register % 2], ...toFloat];
+  };
+  const multiplyAdd = (column, register) =>
+    xValues.flatMap((value, row) => {
+      const sum = sums[row * width + column][register % chains];
+      const product = [...get(value), ...get(wValue), ...vectorTimes];
+      return [...get(sum), ...product, ...vectorPlus, ...set(sum)];
+    });
+  const horizontalSum = ([sum, ...others]) => [
+    ...get(sum),
+    ...others.flatMap((other) => [...get(other), ...vectorPlus]),
+    ...set(sum),
+    ...[0, 1, 2, 3].flatMap((index) => [...get(sum), ...lane(index)]),
+    ...[...floatPlus, ...floatPlus, ...floatPlus],
+  ];
+  const step = (register) => [
+    ...xs.flatMap((pointer, row) => [
+      ...[...get(pointer), ...load(register * LANES * FLOAT), ...set(xValues[row])],
+    ]),
+    ...ws.flatMap((_, column) => [
+      ...[...loadWeights(column, register), ...set(wValue)],
+      ...multiplyAdd(column, register),
+    ]),
+  ];
   const body = [
     ...loop,
     ...pointers(xs, x, innerBytes),
     ...pointers(ws, w, weightBytes),
     ...[...get(x), ...get(innerBytes), ...plus, ...set(xEnd)],
-    ...sums.flatMap((sum) => [...zero, ...set(sum)]),
+    ...sums.flat().flatMap((sum) => [...zero, ...set(sum)]),
     ...loop,
-    ...xValues.flatMap((values, register) =>
-      values.flatMap((value, row) => [
-        ...[...get(xs[row]), ...load(register * FLOAT * LANES), ...set(value)],
-      ]),
-    ),
-    ...ws.flatMap((pointer, column) => [
-      ...[...get(pointer), ...(int8 ? loadInt8 : load(0)), ...set(int8 ? loaded : wValue)],
-      ...multiplyAdd(column),
-    ]),
-    ...xs.flatMap((pointer) => increase(pointer, constant(registers * FLOAT * LANES))),
-    ...ws.flatMap((pointer) => increase(pointer, constant(int8 ? 2 * LANES : FLOAT * LANES))),
+    ...Array.from({ length: registers }, (_, register) => step(register)).flat(),
+    ...xs.flatMap((pointer) => increase(pointer, constant(registers * LANES * FLOAT))),
+    ...ws.flatMap((pointer) => increase(pointer, constant(registers * LANES * (int8 ? 1 : FLOAT)))),
     ...[...get(xs[0]), ...get(xEnd), ...notEqual, ...repeatIf],
     ...end,
     ...[...get(y), ...set(target)],
@@ -221,14 +241,15 @@ function kernel(rows, width, registers) {
 
 /** @returns {Uint8Array} a module that exports the kernels and imports its memory */
 function assemble() {
-  const kernels = {
-    multiply1: kernel(1, WIDTH[1], 1),
-    multiply4: kernel(ROWS, WIDTH[ROWS], 1),
-    multiply1Int8: kernel(1, WIDTH[1], 2),
-    multiply4Int8: kernel(ROWS, WIDTH[ROWS], 2),
-  };
-  const names = Object.keys(kernels);
-  const bodies = Object.values(kernels);
+  const names = [];
+  const bodies = [];
+  for (const int8 of [false, true]) {
+    const least = leastRegisters(int8);
+    for (const [rows, registers] of [[1, least], [1, UNROLLED], [ROWS, least]]) {
+      names.push(kernelName({ rows, int8, registers }));
+      bodies.push(kernel(rows, WIDTH[rows], { int8, registers }));
+    }
+  }
   return Uint8Array.from([
     ...[0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0], // magic number, version
     ...section(1, vector([[0x60, ...vector(Array(7).fill([I32])), 0]])),

@@ -1,6 +1,7 @@
 /** From bytes to a translator, with every check before the first translation. */
 
 import { loadTensors } from "./model_file.js";
+import { sha256 } from "./sha256.js";
 import { Translator } from "./translator.js";
 
 /** @returns {Uint8Array} */
@@ -49,17 +50,15 @@ async function* chunks(address) {
 const DAMAGED = "The weights are damaged or incomplete: copy or export this page again.";
 
 /**
- * Check the size of the weights, and their SHA-256 where the browser computes one (HTTPS, localhost
- * and files; not plain HTTP from elsewhere).
+ * Check the size of the weights and their SHA-256.
  *
  * @throws {Error} if they differ
  */
-export async function checkWeights(bytes, { size, sha256 }) {
+export async function checkWeights(bytes, { size, sha256: expected }) {
   if (bytes.length !== size) throw new Error(DAMAGED);
-  if (!globalThis.crypto?.subtle) return;
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  const digest = await sha256(bytes);
   const hexadecimal = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  if (hexadecimal !== sha256) throw new Error(DAMAGED);
+  if (hexadecimal !== expected) throw new Error(DAMAGED);
 }
 
 /**

@@ -7,6 +7,7 @@
  * the end; beams compete by the sum of their log-probabilities.
  */
 
+import { repeatingIds } from "./repetition.js";
 import { logSoftmax } from "./tensor.js";
 
 /**
@@ -27,18 +28,19 @@ export function lengthPenalty(length, alpha) {
  * @param {number} settings.alpha exponent of the length penalty
  * @param {number} settings.limit maximum length in pieces, EOS included
  * @param {number} settings.eos id that ends a translation
+ * @param {number} [settings.noRepeat] size of the n-grams that may not occur twice; 0 allows all
  * @param {number} settings.pad id that starts a translation; it is never generated
  * @yields {{beams: object[], candidates: object[], finished: object[]}} the unfinished beams, best
  *   first; the candidates they were chosen from, `finished` or not; the hypotheses so far
  * @returns {{ids: number[], logProbs: number[], logProb: number, score: number,
  *   finished: boolean}[]} at most `beam` hypotheses, best first
  */
-export function* beamSearch(decoder, { beam, alpha, limit, eos, pad }) {
+export function* beamSearch(decoder, { beam, alpha, limit, eos, pad, noRepeat = 0 }) {
   const finished = [];
   let beams = [{ ids: [], logProbs: [], total: 0 }];
   let last = [pad];
   for (let length = 1; length <= limit; length++) {
-    const candidates = topCandidates(decoder.step(last), beams, { count: 2 * beam, pad });
+    const candidates = topCandidates(decoder.step(last), beams, { count: 2 * beam, pad, noRepeat });
     if (!candidates.length) {
       throw new Error("The model's logits are not numbers: its weights are damaged.");
     }
@@ -62,12 +64,14 @@ export function* beamSearch(decoder, { beam, alpha, limit, eos, pad }) {
 }
 
 /** The best continuations of all beams; equal ones in order of beam and id. */
-function topCandidates(logits, beams, { count, pad }) {
+function topCandidates(logits, beams, { count, pad, noRepeat }) {
   const candidates = [];
-  beams.forEach(({ total }, beam) => {
+  beams.forEach(({ ids, total }, beam) => {
     const row = logits.row(beam);
     row[pad] = -Infinity;
     const logProbs = logSoftmax(row);
+    // After the softmax: the other log-probabilities stay the model's own.
+    if (noRepeat) for (const id of repeatingIds(ids, noRepeat)) logProbs[id] = -Infinity;
     for (const id of topIndices(logProbs, count)) {
       candidates.push({ beam, id, logProb: logProbs[id], total: total + logProbs[id] });
     }

@@ -2,6 +2,7 @@
 
 import { tidy } from "./corpus.js";
 import { IncrementalDecoder } from "./incremental_decoder.js";
+import { isImprovement, isNoise, NO_REPEAT, novelLogProb, repeatsItself } from "./repetition.js";
 import { beamSearch } from "./search.js";
 import { readTokenizer, Tokenizer } from "./tokenizer.js";
 import { Transformer } from "./transformer.js";
@@ -26,16 +27,20 @@ export class Translator {
    * @param {number} [options.beam] hypotheses kept at each step
    * @param {number} [options.alpha] exponent of the length penalty
    * @param {number} [options.alternatives] number of further translations, below the beam
+   * @param {boolean} [options.retry] search again without repetition where a translation repeats itself
    * @yields {() => string} the most probable translation so far, decoded only if it is to be shown
    * @returns {{text: string, score: number, pieces: string[], logProbs: number[], parts: number,
    *   alternatives: {text: string, score: number}[]}}
    */
-  *translateLine(text, { beam = this.search.beam, alpha = this.search.alpha, alternatives = 0 } = {}) {
+  *translateLine(
+    text,
+    { beam = this.search.beam, alpha = this.search.alpha, alternatives = 0, retry = false } = {},
+  ) {
     const parts = this.splitSource(this.tokenizer.encode(tidy(text)));
     let combinations = [{ hypotheses: [], score: 0 }];
     let before = "";
     for (const part of parts) {
-      const hypotheses = yield* this.#searchPart(part, { beam, alpha, before });
+      const hypotheses = yield* this.#searchPart(part, { beam, alpha, before, retry });
       combinations = combine(combinations, hypotheses, 1 + alternatives);
       before = `${this.#text(combinations[0])} `;
     }
@@ -69,8 +74,18 @@ export class Translator {
     return [...parts, ids.slice(start)];
   }
 
-  *#searchPart(ids, { beam, alpha, before }) {
-    const search = this.searchSource(ids, { beam, alpha });
+  *#searchPart(ids, { retry, ...settings }) {
+    const first = yield* this.#searchOnce(ids, settings);
+    const source = this.tokenizer.pieces(ids);
+    const pieces = (hypotheses) => this.tokenizer.pieces(hypotheses[0].ids);
+    if (!retry || !repeatsItself(source, pieces(first)) || isNoise(source)) return first;
+    const second = yield* this.#searchOnce(ids, { ...settings, noRepeat: NO_REPEAT });
+    const novel = (hypotheses) => novelLogProb(hypotheses[0].ids, hypotheses[0].logProbs);
+    return isImprovement(source, pieces(second), novel(first) - novel(second)) ? second : first;
+  }
+
+  *#searchOnce(ids, { before, ...settings }) {
+    const search = this.searchSource(ids, settings);
     for (;;) {
       const { done, value } = search.next();
       if (done) return value;
@@ -82,9 +97,9 @@ export class Translator {
    * Search the translations of one source; see `beamSearch`.
    *
    * @param {number[]} ids without EOS
-   * @param {{beam: number, alpha: number}} settings
+   * @param {{beam: number, alpha: number, noRepeat?: number}} settings
    */
-  searchSource(ids, { beam, alpha }) {
+  searchSource(ids, { beam, alpha, noRepeat }) {
     const memory = this.model.encode([...ids, Tokenizer.EOS]);
     return beamSearch(new IncrementalDecoder(this.model, memory), {
       beam,
@@ -92,6 +107,7 @@ export class Translator {
       limit: ids.length + this.search.extra,
       eos: Tokenizer.EOS,
       pad: this.model.pad,
+      noRepeat,
     });
   }
 
@@ -116,15 +132,15 @@ function combine(combinations, hypotheses, count) {
  *
  * @param {Translator} translator
  * @param {string} text
- * @param {{beam?: number}} [options]
+ * @param {{beam?: number, retry?: boolean}} [options] as for `translateLine`
  * @yields {() => string}
  * @returns {{text: string, alternatives: {text: string, score: number}[]}} the alternatives of a
  *   single sentence; none of several
  */
-export function* translateText(translator, text, { beam } = {}) {
+export function* translateText(translator, text, { beam, retry } = {}) {
   const sentences = splitSentences(text, translator.languages.source);
   const single = sentences.filter(({ sentence }) => sentence).length === 1;
-  const options = { beam, alternatives: single ? ALTERNATIVES : 0 };
+  const options = { beam, retry, alternatives: single ? ALTERNATIVES : 0 };
   let translated = "";
   let alternatives = [];
   for (const { sentence, gap } of sentences) {

@@ -46,9 +46,10 @@ async function loadModel({ description, weights, base }) {
 
 async function answer({ number, text, beam, checkpoint }) {
   const start = performance.now();
+  const retry = checkpoint === undefined; // a checkpoint shows what it finds itself
   const value = await finish(
     checkpoint,
-    (translator) => translateText(translator, text, { beam }),
+    (translator) => translateText(translator, text, { beam, retry }),
     (partial) => self.postMessage({ partial: { number, text: partial() } }),
   );
   if (!value) return;
