@@ -12,9 +12,9 @@ from tests.clients.conftest import Open
 
 from transduce.bundle.bundle import Bundle
 from transduce.inference.translator import Translator
-from transduce.model.numpy_transformer import Weights
+from transduce.model.numpy_transformer import NumpyTransformer, Weights
 from transduce.model.trace import intermediate_results
-from transduce.model.transformer import Transformer
+from transduce.model.transformer import Transformer, from_numpy
 from transduce.web.page import History, write_web
 
 if TYPE_CHECKING:
@@ -56,9 +56,8 @@ def models(bundle: Bundle, history: History) -> list[Bundle]:
     """The model of each checkpoint, and the finished one."""
     bundles: list[Bundle] = []
     for weights in history.weights.values():
-        model = Transformer(bundle.model.config).eval()
-        model.load_state_dict(dict(weights))
-        bundles.append(replace(bundle, model=model))
+        model = NumpyTransformer(config=bundle.model.config, weights=weights)
+        bundles.append(replace(bundle, model=from_numpy(model).eval()))
     return [*bundles, bundle]
 
 
