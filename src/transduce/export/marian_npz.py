@@ -27,9 +27,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import numpy as np
-import torch
 from jaxtyping import Float32
-from torch import Tensor
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.pair_tokenizer import SOURCE, TARGET, PairTokenizer
@@ -47,7 +45,7 @@ from transduce.inference.engines.ct2_model import unsupported_feature as why_not
 from transduce.inference.engines.ct2_model import vocabulary
 from transduce.io.atomic_folder import atomic_folder, check_replaceable
 from transduce.model.config import ModelConfig
-from transduce.model.layers import sinusoids
+from transduce.model.numpy_transformer import sinusoids
 
 MODEL, DECODER, VOCABULARY, TABLE = "model.npz", "decoder.yml", "vocab.spm", "vocab.yml"
 FILES: Final = (MODEL, DECODER, VOCABULARY, TABLE, SOURCE, TARGET)
@@ -78,12 +76,12 @@ def write_marian_npz(bundle: Bundle, folder: Path) -> None:
             "Marian's vocabulary cannot express the target language tags of data.directions: "
             "export to ctranslate2 or huggingface instead"
         )
-    if (tie := bundle.model.config.tie) != "all":
+    if (tie := bundle.weights.config.tie) != "all":
         raise ValueError(
             f'Marian cannot express model.tie "{tie}": source, target and output share one matrix '
             f"in this export"
         )
-    if reason := why_not(bundle.model.config):
+    if reason := why_not(bundle.weights.config):
         raise ValueError(f"Marian cannot express {reason}")
     check_replaceable(folder, FILES)
     vocabularies = _vocabulary_files(bundle)
@@ -180,36 +178,36 @@ pathlib.Path(output).write_text(json.dumps(translations), encoding="utf-8")
 """
 
 
-def _positions(bundle: Bundle) -> Float32[Tensor, "rows d_model"]:
+def _positions(bundle: Bundle) -> Float32[np.ndarray, "rows d_model"]:
     """The table of positions; beyond those that a model learned, its last.
 
     Marian aborts beyond the table, so it holds the longest translation of the longest source.
     """
     rows = _FACTOR * (bundle.search.max_source + 1)  # EOS
-    if (weight := bundle.model.state_dict().get("positions.weight")) is None:
-        return sinusoids(rows, bundle.model.config.d_model)
-    return weight.detach().cpu().float()[torch.arange(rows).clamp(max=len(weight) - 1)]
+    table = bundle.weights.to_numpy().weights.get("positions.weight")
+    if table is None:
+        return sinusoids(rows, bundle.weights.config.d_model)
+    return table[np.arange(rows).clip(max=len(table) - 1)]
 
 
-def _arrays(bundle: Bundle, positions: Float32[Tensor, "rows d_model"]) -> Mapping[str, np.ndarray]:
+def _arrays(
+    bundle: Bundle, positions: Float32[np.ndarray, "rows d_model"]
+) -> Mapping[str, np.ndarray]:
     """All weights under Marian's names; biases that ours lacks are zero."""
-    config, state = bundle.model.config, bundle.model.state_dict()
-    tensors = {name: tensor.detach().cpu().float() for name, tensor in state.items()}
-    root = math.sqrt(config.d_model)
-    tensors["embedding.weight"] = tensors["embedding.weight"][:-1] * root  # PAD is no piece
+    config, weights = bundle.weights.config, dict(bundle.weights.to_numpy().weights)
+    root = np.float32(math.sqrt(config.d_model))
+    weights["embedding.weight"] = weights["embedding.weight"][:-1] * root  # PAD is no piece
     for name in last_norm(config):
-        tensors[name] = tensors[name] / root
+        weights[name] = weights[name] / root
     arrays: dict[str, np.ndarray] = {}
     for name, _, _ in tensor_map(config):
-        tensor = tensors.get(name, torch.zeros(config.d_model))
-        transposed = tensor.dim() == 2 and name != "embedding.weight"
-        arrays[_marian_name(name, config)] = (
-            (tensor.T if transposed else tensor).contiguous().numpy()
-        )
-    bias = tensors.get("output_bias", torch.zeros(config.vocab_size))
-    arrays["decoder_ff_logit_out_b"] = bias[None, :-1].numpy()
+        array = weights.get(name, np.zeros(config.d_model, np.float32))
+        matrix = array.ndim == 2 and name != "embedding.weight"
+        arrays[_marian_name(name, config)] = np.ascontiguousarray(array.T if matrix else array)
+    bias = weights.get("output_bias", np.zeros(config.vocab_size, np.float32))
+    arrays["decoder_ff_logit_out_b"] = bias[None, :-1]
     for side in ("encoder", "decoder"):
-        arrays[f"{_side(side)}->positionEmbedding->embeddings"] = positions.numpy()
+        arrays[f"{_side(side)}->positionEmbedding->embeddings"] = positions
     settings = _yaml(_architecture(config)).encode()
     arrays["special:model.yml"] = np.frombuffer(settings + b"\0", np.int8)
     return arrays
