@@ -49,10 +49,12 @@ def test_a_file_of_the_source_unpickles_and_evaluates_nothing(file: Path):
     assert not MODULES & set(imports(tree))
     for called, node in calls(tree):
         assert called not in CALLS, f"line {node.lineno}"
+        keywords = {one.arg: ast.unparse(one.value) for one in node.keywords}
         if called == "torch.load":
-            keywords = {one.arg: ast.unparse(one.value) for one in node.keywords}
             assert (name, keywords.get("weights_only")) == (IMPORTER, "True")
-        if called in ("np.load", "numpy.load", "torch.jit.load", "torch.package.PackageImporter"):
+        if called in ("np.load", "numpy.load"):
+            assert keywords.get("allow_pickle") == "False"
+        if called in ("torch.jit.load", "torch.package.PackageImporter"):
             pytest.fail(f"line {node.lineno}: {called} can run what it loads")
 
 

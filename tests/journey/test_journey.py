@@ -25,6 +25,7 @@ def test_a_run_leaves_what_its_folder_promises(run: Run):
         "prepared",
         "checkpoints",
         "metrics.jsonl",
+        "report.html",
         "best",
         "results.json",
         "hypotheses.target",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run, Said, Transduce, refuses
 
-from transduce.inference.engines import parallel as helpers
+from transduce.inference.engines import forking
 
 LINES = [f"line {number} of a small test set ." for number in range(29)]
 
@@ -55,15 +55,15 @@ def test_a_model_is_evaluated_by_copies_of_the_program(
     report: tuple[str, ...],
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(helpers.threading, "active_count", lambda: 1)
-    assert not helpers.can_fork()
+    monkeypatch.setattr(forking.threading, "active_count", lambda: 1)
+    assert not forking.can_fork()
 
     transduce(
         *("evaluate", run.folder, "--source", run.corpus / "test.src"),
         *("--target", run.corpus / "test.rev", *report),
     )
 
-    assert helpers.can_fork()
+    assert forking.can_fork()
 
 
 def test_two_systems_stand_side_by_side(folder: Path, transduce: Transduce):

@@ -25,10 +25,6 @@ def test_a_run_of_a_few_seconds(transduce: Transduce, tmp_path: Path):
     assert dry.out.startswith("1h: ")
     assert dry.out.endswith("; nothing was written\n")
 
-    short = transduce("train", "tiny", *files, *settings(), "--time", "1s", "--out", out)
-    last = short.err.splitlines()[-1]
-    assert (short.code, short.out) == (2, "")
-    assert last.startswith("transduce: train.time 1s is too short: preparing, one validation")
     said = transduce("train", "tiny", *files, *settings(), "--time", "8s", "--out", out)
 
     assert said.code == 0, said.err
@@ -39,4 +35,4 @@ def test_a_run_of_a_few_seconds(transduce: Transduce, tmp_path: Path):
     assert lines[-1]["update"] == updates
     assert any("bleu" in line for line in lines)
     assert "8s: " in said.err
-    assert " BLEU on validation" in said.err
+    assert " on validation, against " in said.err

@@ -31,7 +31,7 @@ ROOM = "tests/unit/paper/figures"
 
 MUTATIONS = (
     Mutation(
-        "1 the softmax", "model/kernels.py", "softmax(scores) @ values",
+        "1 the softmax", "model/kernels.py", "drop(softmax(scores), dropout) @ values",
         "scores @ values",
         f"{CLAIMS}::test_attention_takes_a_mean_of_the_values_and_leaves_their_range_never",
     ),
@@ -114,8 +114,8 @@ MUTATIONS = (
         "::test_the_decoder_starts_from_a_zero_vector_and_reads_the_target_shifted_right",
     ),
     Mutation(
-        "6 equation (2)", "model/layers.py", "self.outer(self.activation(self.inner(x)))",
-        "self.outer(self.inner(x))",
+        "6 equation (2)", "model/layers.py", "hidden = self.activation(self.inner(x))",
+        "hidden = self.inner(x)",
         f"{ARCHITECTURE}::test_equation_2_is_two_linear_maps_with_biases_and_a_relu_between",
     ),
     Mutation(
@@ -150,7 +150,7 @@ MUTATIONS = (
     ),
     Mutation(
         "8 times √d_model", "model/transformer.py",
-        "self.embedding(ids) * math.sqrt(self.config.d_model)", "self.embedding(ids)",
+        "scaled * math.sqrt(self.config.d_model)", "scaled",
         f"{ARCHITECTURE}::test_embeddings_are_multiplied_by_the_root_of_the_width",
     ),
     Mutation(
