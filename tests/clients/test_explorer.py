@@ -274,19 +274,22 @@ def test_every_head_is_taken_away_in_turn(part: str, bundle: Bundle, page: "Page
     assert changes == sorted(changes, reverse=True)
 
 
-# Watched in the page: polling from here would miss the first head on a quick machine.
-CANCEL_AT_THE_FIRST_HEAD = """
-new MutationObserver(() => {
+# Watched in the page: polling from here would miss all heads on a quick machine. The page shows
+# some counts only, since several heads may be done between two of its frames.
+CANCEL_AT_THE_FIRST_COUNT = """
+new MutationObserver((_, observer) => {
   const state = document.getElementById("ablation-state");
-  if (state?.textContent.startsWith("1 of")) document.getElementById("ablation-start").click();
+  if (!/^[1-9]\\d* of/.test(state?.textContent ?? "")) return;
+  observer.disconnect();
+  document.getElementById("ablation-start").click();
 }).observe(document.body, { childList: true, subtree: true })
 """
 
 
 def test_taking_heads_away_can_be_cancelled(page: "Page"):
-    page.evaluate(CANCEL_AT_THE_FIRST_HEAD)
+    page.evaluate(CANCEL_AT_THE_FIRST_COUNT)
 
     page.get_by_role("button", name="Switch every head off in turn").click()
 
-    expect(page.locator("#ablation-state")).to_contain_text("Stopped after 1 of")
+    expect(page.locator("#ablation-state")).to_contain_text(re.compile(r"Stopped after [1-9] of"))
     assert translate_in(page, SENTENCE)
