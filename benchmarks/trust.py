@@ -31,7 +31,6 @@ from transduce.data.corpus import Pair, tidy
 from transduce.evaluation.metrics import bleu, chrf
 from transduce.inference.alignment import combined_attention, group_pieces, word_attention
 from transduce.inference.confidence import (
-    calibration_error,
     fit_sentences,
     fit_words,
     scored_words,
@@ -218,6 +217,22 @@ def mbr(bundle: Bundle, prepared: Prepared) -> list[dict[str, object]]:
         rows += [score(f"{name}: the likeliest", DRAWS, draw, lambda *_: 0)]
         rows += [score(f"{name}: most agreed", DRAWS, draw, agreed)]
     return rows
+
+
+def calibration_error(
+    confidences: Sequence[float], quality: Sequence[float], *, bins: int = 10
+) -> float:
+    """Return the expected calibration error: mean distance of confidence and observed quality.
+
+    Args:
+        confidences: predicted confidence of each observation, 0 to 1.
+        quality: observed quality of each, 0 to 1.
+        bins: number of equally filled bins, by confidence, whose means are compared.
+    """
+    predicted, observed = np.array(confidences), np.array(quality, dtype=np.float64)
+    groups = [g for g in np.array_split(np.argsort(predicted, kind="stable"), bins) if len(g)]
+    gaps = [len(group) * abs(predicted[group].mean() - observed[group].mean()) for group in groups]
+    return float(sum(gaps) / len(predicted))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from transduce.cli import main
 from transduce.data.config import AugmentConfig, BatchConfig, TokenizerConfig
@@ -20,7 +21,9 @@ from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
+from transduce.model.attention import Attention, KeyValue, attention_weights
 from transduce.model.config import ModelConfig
+from transduce.model.local_attention import neighbourhood
 from transduce.model.transformer import Transformer
 
 # Tests are small and many: on busy cores two threads wait for each other far longer than they work.
@@ -66,6 +69,15 @@ def made(config: ModelConfig) -> Transformer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return Transformer(config)
+
+
+def weights_of(attention: Attention, x: Tensor, kv: KeyValue, mask: Tensor) -> Tensor:
+    """The weights that an attention gives to its memory, by equation (1)."""
+    if attention.radius:
+        size = x.size(1), kv.keys.size(2)
+        mask = mask & neighbourhood(*size, radius=attention.radius, device=x.device)
+    queries = attention.query(x).unflatten(-1, (attention.heads, -1)).transpose(1, 2)
+    return attention_weights(queries, kv.keys, mask)
 
 
 @pytest.fixture

@@ -78,8 +78,8 @@ MUTATIONS = (
         f"{ARCHITECTURE}::test_the_stacks_have_six_layers_of_width_512",
     ),
     Mutation(
-        "5 the causal mask", "model/layers.py", "(y, kv, causal=True)",
-        "(y, kv, causal=False)",
+        "5 the causal mask", "model/layers.py", "(y), causal=True)",
+        "(y), causal=False)",
         f"{ATTENTION}::test_a_position_of_the_decoder_sees_itself_and_what_came_before",
     ),
     Mutation(
@@ -102,8 +102,8 @@ MUTATIONS = (
     ),
     Mutation(
         "5 self-attention reads the decoder itself", "model/layers.py",
-        "lambda y: self._attend_to_target(y, cache)",
-        "lambda y: self.self_attention(y, memory)",
+        "attention.project_kv(y), causal",
+        "memory, causal",
         f"{CLAIMS}::test_the_decoders_self_attention_never_meets_the_encoders_output",
     ),
     Mutation(

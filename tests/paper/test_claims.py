@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.conftest import weights_of
 from torch import Tensor, nn
 
 from transduce.model.attention import Attention, KeyValue
@@ -124,7 +125,7 @@ def test_n_queries_of_d_k_become_n_rows_of_d_v():
 def test_the_softmax_is_taken_over_the_keys_of_each_query():
     attention, x, memory = Attention(14, heads=3, d_k=5, d_v=7), draw(2, 3, 14), draw(2, 7, 14)
 
-    weights = attention.weights(x, attention.project_kv(memory), torch.ones(1, 1, 3, 7).bool())
+    weights = weights_of(attention, x, attention.project_kv(memory), torch.ones(1, 1, 3, 7).bool())
 
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 3))
     assert (weights.sum(-2) - 1).abs().max() > 0.1

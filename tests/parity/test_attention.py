@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.conftest import weights_of
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -70,7 +71,7 @@ def test_forward_is_the_weights_of_equation_1_times_the_values(
     fast = attention(x, past, mask=mask)
 
     seen = torch.ones(2, 1, 6, 11, dtype=torch.bool) if mask is None else mask
-    mixed = attention.weights(x, past, seen) @ past.values
+    mixed = weights_of(attention, x, past, seen) @ past.values
     torch.testing.assert_close(fast, attention.out(mixed.transpose(1, 2).flatten(2)))
 
 
@@ -82,7 +83,7 @@ def test_causal_is_the_lower_triangle(short: int, monkeypatch: pytest.MonkeyPatc
 
     fast = attention(x, past, causal=True)
 
-    mixed = attention.weights(x, past, triangle()) @ past.values
+    mixed = weights_of(attention, x, past, triangle()) @ past.values
     torch.testing.assert_close(fast, attention.out(mixed.transpose(1, 2).flatten(2)))
 
 

@@ -10,12 +10,8 @@ from torch import Tensor
 
 from transduce.model.config import ModelConfig
 from transduce.model.fused_decoder import FusedDecoder
-from transduce.model.incremental_decoder import IncrementalDecoder
 from transduce.model.layers import Positions
 from transduce.model.transformer import Transformer
-
-Decoder = type[IncrementalDecoder] | type[FusedDecoder]
-DECODERS = pytest.mark.parametrize("decoder", [IncrementalDecoder, FusedDecoder])
 
 
 def ids(*shape: int, seed: int) -> Tensor:
@@ -50,25 +46,21 @@ def tiny(config: ModelConfig, request: pytest.FixtureRequest) -> Transformer:
     return model
 
 
-@DECODERS
 @torch.no_grad()
-def test_steps_are_the_positions_of_one_reading(tiny: Transformer, decoder: Decoder):
+def test_steps_are_the_positions_of_one_reading(tiny: Transformer):
     source, seen, target = ids(2, 8, seed=1), mask(8, 5), ids(2, 7, seed=2)
-    decoding = decoder(tiny, source, seen)
+    decoding = FusedDecoder(tiny, source, seen)
 
     steps = torch.stack([decoding.step(column) for column in target.unbind(1)], dim=1)
 
     torch.testing.assert_close(steps, tiny(source, seen, target))
 
 
-@DECODERS
 @torch.no_grad()
-def test_steps_with_reordered_beams_equal_reading_the_target_at_once(
-    tiny: Transformer, decoder: Decoder
-):
+def test_steps_with_reordered_beams_equal_reading_the_target_at_once(tiny: Transformer):
     """What beam search does to the cache must be invisible in the logits."""
     source, seen = ids(2, 8, seed=1), mask(8, 5)
-    decoding = decoder(tiny, source, seen, beams=3)
+    decoding = FusedDecoder(tiny, source, seen, beams=3)
     so_far = torch.zeros(6, 0, dtype=torch.long)
     generator = torch.Generator().manual_seed(3)
     for step in range(7):
@@ -85,14 +77,13 @@ def test_steps_with_reordered_beams_equal_reading_the_target_at_once(
 
 
 @pytest.mark.parametrize("padded", [True, False])
-@DECODERS
 @torch.no_grad()
 def test_steps_with_dropped_sentences_equal_reading_the_target_at_once(
-    tiny: Transformer, padded: bool, decoder: Decoder
+    tiny: Transformer, padded: bool
 ):
     source = ids(5, 8, seed=1)
     seen = mask(8, 5, 3, 7, 2) if padded else None
-    decoding = decoder(tiny, source, seen, beams=2)
+    decoding = FusedDecoder(tiny, source, seen, beams=2)
     present, so_far = list(range(5)), torch.zeros(10, 0, dtype=torch.long)
     draw = random.Random(0)
     for step, leave in enumerate([0, 2, 0, 1, 1, 0]):
@@ -112,13 +103,12 @@ def test_steps_with_dropped_sentences_equal_reading_the_target_at_once(
         torch.testing.assert_close(decoding.step(new), at_once[:, -1])
 
 
-@DECODERS
 @torch.no_grad()
-def test_a_translation_may_outgrow_the_table_of_sinusoids(tiny: Transformer, decoder: Decoder):
+def test_a_translation_may_outgrow_the_table_of_sinusoids(tiny: Transformer):
     if isinstance(tiny.positions, Positions):
         tiny.positions = Positions(14, length=5)
     source, target = ids(1, 3, seed=1), ids(1, 23, seed=2)
-    decoding = decoder(tiny, source, None)
+    decoding = FusedDecoder(tiny, source, None)
 
     for new in target.unbind(1):
         last = decoding.step(new)

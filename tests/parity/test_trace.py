@@ -9,7 +9,7 @@ import torch
 from tests.conftest import SHAPE, made
 from torch import Tensor
 
-from transduce.model.attention import Attention, KeyValue
+from transduce.model.attention import Attention
 from transduce.model.loss import cross_entropy
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
@@ -76,12 +76,3 @@ def test_log_probs_sum_to_the_loss_that_perplexity_is_made_of():
 
     plain = cross_entropy(read(model), torch.tensor([TARGET]), smoothing=0.1).plain
     torch.testing.assert_close(-found.sum(), plain)
-
-
-def test_masks_are_heeded_too():
-    """No room of ours traces padding, but what an attention was told is what is shown."""
-    attention, x = make("post").encoder[0].self_attention, torch.randn(1, 5, 14)
-    past: KeyValue = attention.project_kv(x)
-    mask = torch.tensor([True, True, True, False, False])[None, None, None]
-
-    assert (attention.weights(x, past, mask)[..., 3:] == 0).all()

@@ -220,22 +220,6 @@ def isotonic_regression(
     return xs / total, ys / total
 
 
-def calibration_error(
-    confidences: Sequence[float], quality: Sequence[float], *, bins: int = 10
-) -> float:
-    """Return the expected calibration error: mean distance of confidence and observed quality.
-
-    Args:
-        confidences: predicted confidence of each observation, 0 to 1.
-        quality: observed quality of each, 0 to 1.
-        bins: number of equally filled bins, by confidence, whose means are compared.
-    """
-    predicted, observed = np.array(confidences), np.array(quality, dtype=np.float64)
-    groups = [g for g in np.array_split(np.argsort(predicted, kind="stable"), bins) if len(g)]
-    gaps = [len(group) * abs(predicted[group].mean() - observed[group].mean()) for group in groups]
-    return float(sum(gaps) / len(predicted))
-
-
 def _strip_punctuation(word: str) -> str:
     """Strip punctuation from both ends, unless the word is only punctuation."""
     letters = [index for index, letter in enumerate(word) if letter.isalnum()]

@@ -248,11 +248,16 @@ class Searcher:
     """Decodes with the first of several engines that supports a request."""
 
     def __init__(
-        self, engines: Sequence[Engine], tokenizer: Tokenizer, *, model: TransformerWeights
+        self,
+        engines: Sequence[Engine],
+        tokenizer: Tokenizer,
+        *,
+        model: TransformerWeights,
+        fallback: Callable[[], Engine] | None = None,
     ) -> None:
         """Take the engines in order of preference; attention is read from `model`."""
-        assert engines, "at least one engine is needed"
-        self._engines = tuple(engines)
+        assert engines or fallback, "at least one engine is needed"
+        self._engines, self._fallback = tuple(engines), fallback
         self._tokenizer = tokenizer
         self.model = model
 
@@ -262,10 +267,15 @@ class Searcher:
         Raises:
             ValueError: if it was left out; `feature` names what needs it.
         """
-        for engine in self._engines:
+        for engine in self._all_engines():
             if isinstance(engine, ScoringEngine):
                 return engine
         raise ValueError(f"{feature} needs the torch engine: choose engine auto or torch")
+
+    def _all_engines(self) -> Iterator[Engine]:
+        yield from self._engines
+        if self._fallback is not None:  # made when it is first needed
+            yield self._fallback()
 
     def search(
         self,
@@ -303,7 +313,7 @@ class Searcher:
     def _select_engine(self, requests: Sequence[Request], options: DecodeOptions) -> Engine:
         """Return the first engine that supports all of this, or raise with each one's reason."""
         reasons: list[str] = []
-        for engine in self._engines:
+        for engine in self._all_engines():
             reason = engine.unsupported_reason(requests, options.config, options.constraints)
             if not reason:
                 return engine

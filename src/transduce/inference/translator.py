@@ -175,6 +175,7 @@ class Translator:
         confidence: Confidence | None = None,
         engine_description: str = "",
         directions: Sequence[LanguagePair] = (),
+        fallback: Callable[[], Engine] | None = None,
     ) -> None:
         """Use `load`, `from_bundle` or `from_parts`.
 
@@ -186,8 +187,9 @@ class Translator:
             confidence: the model's calibration; None if it has none.
             engine_description: for people: which engine runs, and why; "" if there was no choice.
             directions: of a model that has several, by target tag.
+            fallback: returns a last engine, for what the others do not support.
         """
-        self._searcher = Searcher(engines, tokenizer, model=model)
+        self._searcher = Searcher(engines, tokenizer, model=model, fallback=fallback)
         self._tokenizer = tokenizer
         self._reload: Callable[[], Translator] | None = None  # what `load` did
         self.directions = tuple(directions)
@@ -292,6 +294,7 @@ class Translator:
             confidence=bundle.confidence,
             engine_description=selection.description,
             directions=bundle.directions,
+            fallback=selection.fallback,
         )
 
     @classmethod

@@ -8,12 +8,10 @@ Axes: batch, heads, query and memory positions, d_k and d_v.
 import math
 from typing import NamedTuple
 
-import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from transduce.model.kernels import fastest_attention
-from transduce.model.local_attention import neighbourhood
 
 
 def attention_weights(
@@ -57,26 +55,6 @@ class KeyValue(NamedTuple):
 
     keys: Float[Tensor, "batch heads memory d_k"]
     values: Float[Tensor, "batch heads memory d_v"]
-
-
-class KVCache:
-    """One layer's keys and values of the target; `fused_decoder.PreallocatedCache` is faster."""
-
-    def __init__(self) -> None:
-        self._kv: KeyValue | None = None
-
-    def append(self, kv: KeyValue) -> KeyValue:
-        """Append positions; return the keys and values of all."""
-        if self._kv is not None:
-            keys = torch.cat([self._kv.keys, kv.keys], dim=2)
-            kv = KeyValue(keys, torch.cat([self._kv.values, kv.values], dim=2))
-        self._kv = kv
-        return kv
-
-    def reorder(self, rows: Int[Tensor, " rows"]) -> None:
-        """Make new row r a copy of old row `rows[r]`."""
-        if self._kv is not None:
-            self._kv = KeyValue(self._kv.keys[rows], self._kv.values[rows])
 
 
 class Attention(nn.Module):
@@ -132,24 +110,6 @@ class Attention(nn.Module):
             queries, *kv, mask=mask, causal=causal, radius=self.radius, dropout=dropout
         )
         return self.out(heads.transpose(1, 2).flatten(2))  # concatenate the heads of a position
-
-    def weights(
-        self,
-        x: Float[Tensor, "batch query d_model"],
-        kv: KeyValue,
-        mask: Bool[Tensor, "#batch 1 #query memory"],
-    ) -> Float[Tensor, "batch heads query memory"]:
-        """Return the attention weights, for inspection; training and decoding do not need them.
-
-        Args:
-            x: the queries before their projection.
-            kv: the memory, from `project_kv`.
-            mask: True where a query may attend.
-        """
-        if self.radius:
-            query, memory = x.size(1), kv.keys.size(2)
-            mask = mask & neighbourhood(query, memory, radius=self.radius, device=x.device)
-        return attention_weights(self._split_heads(self.query(x)), kv.keys, mask)
 
     def _split_heads(
         self, x: Float[Tensor, "batch length width"]

@@ -1,4 +1,6 @@
-"""Incremental decoding, the fast way: `IncrementalDecoder` with fused products, by hand.
+"""Incremental decoding with a KV cache, in fused products.
+
+tests/parity holds it to reading the whole target at once (`Transformer.decode`).
 
 A step computes one position a row, so its time goes into small operations and moved memory, not
 into arithmetic: calling a layer's modules would take as long as their work. Here the projections of

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.model.attention import Attention, KeyValue, KVCache
+from transduce.model.attention import Attention, KeyValue
 from transduce.model.config import ModelConfig
 from transduce.model.kernels import Dropout, drop
 
@@ -109,28 +109,20 @@ class DecoderLayer(nn.Module):
         x: Float[Tensor, "batch target d_model"],
         memory: KeyValue,
         mask: Bool[Tensor, "batch 1 1 source"] | None,
-        *,
-        cache: KVCache | None = None,
     ) -> Float[Tensor, "batch target d_model"]:
         """Compute one layer of the right side of Figure 1.
 
         Args:
-            x: the target so far; with a cache, its last position only.
+            x: the target.
             memory: the encoder's output, projected by this layer's cross-attention.
             mask: True where a source position is not padding.
-            cache: keys and values of the earlier target positions, to which `x`'s are added.
         """
-        x = self.self_attention_norm(x, lambda y: self._attend_to_target(y, cache))
+        attention = self.self_attention
+        x = self.self_attention_norm(
+            x, lambda y: attention(y, attention.project_kv(y), causal=True)
+        )
         x = self.cross_attention_norm(x, lambda y: self.cross_attention(y, memory, mask=mask))
         return self.feed_forward_norm(x, self.feed_forward)
-
-    def _attend_to_target(
-        self, y: Float[Tensor, "batch target d_model"], cache: KVCache | None
-    ) -> Float[Tensor, "batch target d_model"]:
-        kv = self.self_attention.project_kv(y)
-        if cache is None:
-            return self.self_attention(y, kv, causal=True)
-        return self.self_attention(y, cache.append(kv))  # the last position sees all before it
 
 
 def make_attention(config: ModelConfig, *, radius: int = 0) -> Attention:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.conftest import weights_of
 
 from transduce.model import kernels as module
 from transduce.model.attention import Attention
@@ -64,7 +65,7 @@ def test_weights_are_shares_of_what_may_be_seen():
     mask = torch.rand(2, 1, 6, 11, generator=torch.Generator().manual_seed(3)) < 0.5
     mask[..., 0] = True
 
-    weights = attention.weights(x, attention.project_kv(memory), mask)
+    weights = weights_of(attention, x, attention.project_kv(memory), mask)
 
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 6))
     assert (weights.masked_select(~mask) == 0).all()

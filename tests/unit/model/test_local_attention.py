@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.conftest import SHAPE, made
+from tests.conftest import SHAPE, made, weights_of
 
 from transduce.model.attention import Attention
 from transduce.model.local_attention import neighbourhood
@@ -95,7 +95,7 @@ def test_the_shares_that_are_shown_are_those_that_were_mixed():
     attention, x = make(2), draw(2, 11, 14)
     past = attention.project_kv(x)
 
-    weights = attention.weights(x, past, torch.ones(1, 1, 1, 11, dtype=torch.bool))
+    weights = weights_of(attention, x, past, torch.ones(1, 1, 1, 11, dtype=torch.bool))
 
     mixed = (weights @ past.values).transpose(1, 2).flatten(2)
     torch.testing.assert_close(attention.out(mixed), attention(x, past))

@@ -1,7 +1,8 @@
 """The choice of a decoding backend for a model."""
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache as call_once
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple, TypedDict, Unpack
@@ -15,12 +16,10 @@ from transduce.inference.engines.ct2_model import (
     vocabulary,
 )
 from transduce.inference.engines.ct2_runtime import Plan
-from transduce.inference.engines.interface import Engine, IdPair, NextPiece, ScoringEngine
+from transduce.inference.engines.interface import Engine, ScoringEngine
 from transduce.inference.engines.numpy_engine import NumpyEngine
 from transduce.io.machine import has_torch, require_torch
 from transduce.model.numpy_transformer import NumpyTransformer
-from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
-from transduce.search.hypothesis import Hypothesis
 
 EngineName = Literal["auto", "torch", "ctranslate2", "numpy"]
 
@@ -49,6 +48,9 @@ class EngineSelection(NamedTuple):
 
     description: str
     """For people: which engine runs, how it computes, or why it is not the fastest."""
+
+    fallback: Callable[[], ScoringEngine] | None = None
+    """Returns the engine for what the others do not support; the first call imports torch."""
 
 
 def select_engines(
@@ -84,12 +86,13 @@ def select_engines(
         return EngineSelection((torch_engine,), f"engine: torch{suffix}")
     defaults = compute_type == "float32" and plan is None and shortlist is None
     may_fall_back = engine == "auto" and defaults
-    fallback = FallbackEngine(bundle, device=device)
+    fallback = call_once(partial(reference_engine, bundle, device=device))
+    fallback_name = "torch" if has_torch() or device != "cpu" else "numpy"
     reason = _ct2_unavailable(bundle, device=device if engine == "auto" else "cpu")
     if reason and not may_fall_back:
         raise ValueError(f"CTranslate2 is not available: {reason}")
     if reason:
-        return EngineSelection((fallback,), f"engine: {fallback.name} ({reason})")
+        return EngineSelection((), f"engine: {fallback_name} ({reason})", fallback)
     allowed = read_shortlist(shortlist, vocabulary(bundle.tokenizer.target)) if shortlist else None
     try:
         ct2 = Ct2Engine(
@@ -104,12 +107,11 @@ def select_engines(
         message = str(error).partition("\n")[0]
         if not may_fall_back:
             raise ValueError(f"CTranslate2 failed: {message}") from None
-        reason = f"CTranslate2 failed: {message}"
-        return EngineSelection((fallback,), f"engine: {fallback.name} ({reason})")
-    engines = (ct2, fallback) if engine == "auto" else (ct2,)
+        description = f"engine: {fallback_name} (CTranslate2 failed: {message})"
+        return EngineSelection((), description, fallback)
     suffix = ", shortlist" if shortlist else ""
-    plan_text = _format_plan(ct2.plans.throughput)
-    return EngineSelection(engines, f"engine: ctranslate2 {plan_text}{suffix}")
+    description = f"engine: ctranslate2 {_format_plan(ct2.plans.throughput)}{suffix}"
+    return EngineSelection((ct2,), description, fallback if engine == "auto" else None)
 
 
 def _torch_engine(bundle: Bundle, *, device: str, compute_type: str = "float32") -> ScoringEngine:
@@ -140,50 +142,6 @@ def reference_engine(bundle: Bundle, *, device: str = "") -> ScoringEngine:
     if has_torch() or device != "cpu":
         return _torch_engine(bundle, device=device)
     return NumpyEngine(bundle.weights.to_numpy(), eos=bundle.tokenizer.EOS)
-
-
-class FallbackEngine:
-    """The reference engine, made when a request first needs it: torch takes seconds to import."""
-
-    def __init__(self, bundle: Bundle, *, device: str) -> None:
-        """Take the model, on `device`."""
-        self._bundle, self._device = bundle, device
-        self.name = "torch" if has_torch() or device != "cpu" else "numpy"
-        self.longest = bundle.weights.config.longest
-
-    @cached_property
-    def _engine(self) -> ScoringEngine:
-        return reference_engine(self._bundle, device=self._device)
-
-    @property
-    def preferred_batches(self) -> int:
-        """See `Engine`, and so for the other methods."""
-        return self._engine.preferred_batches
-
-    def unsupported_reason(
-        self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
-    ) -> str:
-        """Name what the engine does not support; empty if it supports everything."""
-        return self._engine.unsupported_reason(requests, config, constraints)
-
-    def search(
-        self,
-        requests: Sequence[Request],
-        config: SearchConfig,
-        constraints: DecodingConstraints = UNCONSTRAINED,
-        *,
-        token_scores: bool = True,
-    ) -> list[list[Hypothesis]]:
-        """Search the translations of some sentences."""
-        return self._engine.search(requests, config, constraints, token_scores=token_scores)
-
-    def score(self, pairs: Sequence[IdPair]) -> list[tuple[float, ...]]:
-        """Return the log-probability of each piece of each target and of its EOS."""
-        return self._engine.score(pairs)
-
-    def next_pieces(self, request: Request, k: int) -> list[NextPiece]:
-        """Return the `k` most probable pieces after the prefix."""
-        return self._engine.next_pieces(request, k)
 
 
 def _ct2_unavailable(bundle: Bundle, *, device: str) -> str:

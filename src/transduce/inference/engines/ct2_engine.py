@@ -139,13 +139,7 @@ class Ct2Engine:
     def unsupported_reason(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> str:
-        """Name what CTranslate2 does not support, or not by our search rule.
-
-        Args:
-            requests: the sentences.
-            config: the search settings.
-            constraints: the call's constraints.
-        """
+        """Name what CTranslate2 does not support, or not by our search rule; see `Engine`."""
         if constraints.sampling is not None:
             return "sampling"
         if self._shortlist and (

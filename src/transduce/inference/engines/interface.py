@@ -38,13 +38,7 @@ class Engine(Protocol):
     def unsupported_reason(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints
     ) -> str:
-        """Name what this engine does not support; empty if it supports everything.
-
-        Args:
-            requests: the sentences.
-            config: the search settings.
-            constraints: the call's constraints.
-        """
+        """Name what this engine does not support of a call of `search`; empty if nothing."""
         ...
 
     def search(

@@ -25,7 +25,8 @@ def odd(bundle: Bundle) -> Bundle:
 
 
 def names(choice: choosing.EngineSelection) -> list[str]:
-    return [engine.name for engine in choice.engines]
+    fallback = [choice.fallback()] if choice.fallback else []
+    return [engine.name for engine in (*choice.engines, *fallback)]
 
 
 def test_the_quick_engine_comes_first_and_torch_takes_what_it_refuses(bundle: Bundle, cache: Cache):
