@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Transduce
 
 COMMANDS = (
-    *("", "demo", "check", "prepare", "train", "average", "adapt", "distill"),
+    *("", "demo", "check", "prepare", "train", "average", "adapt", "distill", "augment"),
     *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
     *("serve", "view", "export", "import", "relabel", "doctor"),
     *("memory import", "memory export", "memory lookup"),

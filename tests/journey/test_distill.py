@@ -117,7 +117,7 @@ def test_a_killed_translation_goes_on(
     text = student.folder / "distilled" / "train.target"
     undisturbed = text.read_bytes()
     shutil.rmtree(text.parent)
-    monkeypatch.setattr("transduce.pipeline.distill._CHUNK", 50)
+    monkeypatch.setattr("transduce.pipeline.synthetic_pairs.CHUNK", 50)
     commit = LineOutput.commit
 
     def killed(output: LineOutput, lines: Sequence[str]) -> None:
@@ -133,7 +133,7 @@ def test_a_killed_translation_goes_on(
     said = transduce(*words(run, student.folder))
 
     assert said.code == 0, said.err
-    assert "continuing after 100 sources" in said.err
+    assert "continuing after 100 lines" in said.err
     assert text.read_bytes() == undisturbed
     assert not list(student.folder.glob("*distilled.txt*"))
 

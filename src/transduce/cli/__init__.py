@@ -7,6 +7,7 @@ rest of transduce when they are called, so that `--help` does not wait for torch
 from transduce.cli import (
     adapt,
     alternatives,
+    augment,
     average,
     calibrate,
     check,
@@ -34,7 +35,7 @@ __all__ = ["main"]
 
 _HELP_ORDER = (
     *(demo.demo, check.check, prepare.prepare, train.train, average.average),
-    *(adapt.adapt, distill.distill),
+    *(adapt.adapt, distill.distill, augment.augment),
     *(translate.translate, alternatives.alternatives, score.score, evaluate.evaluate),
     *(compare.compare, calibrate.calibrate, serve.serve, view.view, export.export),
     *(import_.import_, relabel.relabel, doctor.doctor),

@@ -146,7 +146,7 @@ def clean(
         source, target = tidy(pair.source), tidy(pair.target)
         normalised = source != pair.source or target != pair.target
         undecoded = normalised and any(_UNDECODED.search(side) for side in pair)
-        fault = "not UTF-8" if undecoded else _fault(source, target, max_ratio=max_ratio)
+        fault = "not UTF-8" if undecoded else pair_fault(source, target, max_ratio=max_ratio)
         if line == 1 and {source.lower(), target.lower()} in _HEADERS:
             fault = "header"
         if fault is not None:
@@ -244,8 +244,8 @@ def _count(counts: CleaningCounts, by_reason: dict[str, int], *, reason: str, li
     counts.examples.setdefault(reason, line)
 
 
-def _fault(source: str, target: str, *, max_ratio: float) -> str | None:
-    """Reason to drop a normalised pair."""
+def pair_fault(source: str, target: str, *, max_ratio: float) -> str | None:
+    """Return why `clean` would drop a normalised pair; None if it would not."""
     if not source:
         return "empty source" if target else "empty on both sides"
     if not target:

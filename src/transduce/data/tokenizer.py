@@ -41,6 +41,9 @@ UNK: Final = 1
 TAG: Final = re.compile(r"<2([\w-]+)>|>>([\w-]+)<<")
 """A target language tag before a text: ours, or that of OPUS-MT's models."""
 
+BACK_TRANSLATED, FORWARD_TRANSLATED = "<bt>", "<ft>"
+"""Tags before sources of synthetic pairs: a machine's source, or a machine's target."""
+
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 
 _SAMPLE = 1_000_000  # training lines; more hardly change the vocabulary

@@ -21,7 +21,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 
 from transduce.bundle.bundle import Bundle
@@ -38,7 +38,7 @@ from transduce.io.resumable import partial_file, resumable_output
 from transduce.io.streams import open_output
 from transduce.pipeline.defaults import EpochPlan
 from transduce.pipeline.finetune import StartModel, tokenizer_settings
-from transduce.pipeline.prepare import Prepared, progress_reporter, write_pairs
+from transduce.pipeline.prepare import Prepared, write_pairs
 from transduce.pipeline.run import (
     check_output_folder,
     has_begun,
@@ -46,6 +46,7 @@ from transduce.pipeline.run import (
     recipe_bleu,
     run_recipe,
 )
+from transduce.pipeline.synthetic_pairs import translate_lines
 from transduce.train.distributed import find_device
 from transduce.train.events import EventHandler, LogMessage
 
@@ -55,7 +56,6 @@ TIMED = 300
 """Sentences that teacher and student translate in turn, timed."""
 
 _ROUNDS = 3  # timing rounds; the fastest counts, since noise only slows down
-_CHUNK = 4096  # training sentences translated together
 _MADE = "made.json"
 _TARGETS = "distilled.txt"  # the translations, until the distilled corpus is written
 
@@ -248,22 +248,19 @@ def _translate(
         return
     translator = Translator.load(path, device=find_device(recipe.train.device))
     on_event(LogMessage(f"translating {len(given.store):,} sources with {teacher.name}"))
-    on_event(LogMessage(translator.engine_description))
     sources = (given.store.pair(row).source for row in range(len(given.store)))
     settings = {key: str(value) for key, value in made.items()}
     with resumable_output([out / _TARGETS], sources, settings=settings) as output:
-        if output.done:
-            on_event(LogMessage(f"continuing after {output.done:,} sources"))
-        count = progress_reporter(on_event, "translated")
-        while chunk := list(islice(sources, _CHUNK)):
-            for translation in translator.translate(
-                chunk,
-                num_beams=beam,
-                token_scores=False,
-                progress=lambda done, before=output.done: count(before + done),
-            ):
-                output.write(f"{translation.text}\n")
-            output.commit(chunk)
+        translate_lines(
+            translator,
+            sources,
+            output,
+            translate=lambda chunk, progress: translator.translate(
+                chunk, num_beams=beam, token_scores=False, progress=progress
+            ),
+            write=lambda translation: output.write(f"{translation.text}\n"),
+            on_event=on_event,
+        )
         targets = partial_file(out / _TARGETS).read_bytes().decode().split("\n")[:-1]
         rows = zip(range(len(given.store)), targets, strict=True)
         with atomic_folder(folder) as fresh:

@@ -1,0 +1,95 @@
+"""transduce augment."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transduce.cli.app import (
+    Device,
+    ModelFolder,
+    app,
+    hint_to_repeat,
+    inference_device,
+    print_stderr,
+)
+
+
+@app.command()
+def augment(
+    model: ModelFolder,
+    text: Annotated[
+        Path, typer.Option("--input", "-i", help="Monolingual text, one sentence per line.")
+    ],
+    out: Annotated[Path, typer.Option("--output", "-o", help="TSV file of pairs to write.")],
+    forward: Annotated[
+        bool,
+        typer.Option("--forward", help="Self-training: the translations are targets, not sources."),
+    ] = False,
+    beam: Annotated[int, typer.Option(help="Beam size.")] = 4,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Sample translations instead of beam search.")
+    ] = False,
+    temperature: Annotated[float, typer.Option(help="Of sampling.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Sample from this many pieces (0 = all).")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of sampling.")] = 1,
+    min_score: Annotated[
+        float | None,
+        typer.Option(help="Least mean log-probability per piece, such as -1.5 [default: any]."),
+    ] = None,
+    max_ratio: Annotated[float, typer.Option(help="Maximum length ratio of the sides.")] = 4.0,
+    to: Annotated[
+        str, typer.Option(help="Language to translate into, for a model of several.")
+    ] = "",
+    device: Device = "cpu",
+) -> None:
+    """Make training pairs of monolingual text: back-translation or self-training.
+
+    The text is of the target language, and MODEL translates it back into the source language. With
+    --forward the text is of the source language, and MODEL is of the same direction as the one to
+    train. Sources begin with a tag, <bt> or <ft>. Pairs in the wrong language, copies and loops are
+    left out. To resume an interrupted run, repeat the command.
+
+    Examples:
+
+    \b
+      transduce augment runs/de-en --input more.de --output synthetic.tsv --min-score -1.5
+      transduce augment runs/en-de --input more.en --output synthetic.tsv --forward
+    """
+    from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
+    from transduce.cli.progress import event_printer
+    from transduce.inference.translator import Translator
+    from transduce.io.atomic_folder import sha256
+    from transduce.pipeline.synthetic_pairs import SyntheticConfig
+    from transduce.pipeline.synthetic_pairs import augment as make_pairs
+
+    config = SyntheticConfig(
+        forward=forward,
+        beam=beam,
+        sample=sample,
+        temperature=temperature,
+        top_k=top_k,
+        seed=seed,
+        min_score=-math.inf if min_score is None else min_score,
+        max_ratio=max_ratio,
+    )
+    known = Bundle.load(model).languages
+    translator = Translator.load(model, device=inference_device(device))
+    codes = ("" if "source" in known.missing else known.source, known.target)
+    if to:
+        translator, codes = translator.to(to), ("", to)
+    elif "target" in known.missing:
+        codes = (codes[0], "")
+    with event_printer(sys.stderr) as on_event, hint_to_repeat():
+        result = make_pairs(
+            translator,
+            text,
+            out,
+            config=config,
+            model=f"{sha256(find_bundle(model) / WEIGHTS)} {to}".strip(),
+            languages=codes,
+            on_event=on_event,
+        )
+    print_stderr(f"{out}: {result}")
