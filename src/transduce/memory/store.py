@@ -48,6 +48,7 @@ _BATCH = 10_000  # entries of a transaction
 _RARE = 500  # a word of fewer entries selects candidates by itself
 _CANDIDATES = 500  # entries that are compared with a source
 _MAX_WORDS = 40  # of a source, that select candidates
+_COMBINED = 4  # frequent words that select candidates together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,43 +221,53 @@ class TranslationMemory:
         candidates = self._candidates(source, languages=languages)
         scored = process.extract(
             source,
-            [entry.source for entry in candidates],
+            [text for _, text in candidates],
             scorer=Levenshtein.normalized_similarity,
             score_cutoff=minimum / 100,
             limit=None,
         )
-        texts = {source}
+        similar = {source: (0, 0)}  # identifier and score of the best entry of each text
         for text, similarity, index in scored:
-            if text not in texts:
-                texts.add(text)
-                matches.append(Match(candidates[index], min(int(100 * similarity), 99)))
+            similar.setdefault(text, (candidates[index][0], min(int(100 * similarity), 99)))
+        for identifier, score in list(similar.values())[1 : limit + 1]:
+            with self._lock:
+                row = self._database.execute(
+                    f"SELECT {_COLUMNS} FROM entries WHERE id = ?", (identifier,)
+                ).fetchone()
+            matches.append(Match(_entry(row), score))
         return matches[:limit]
 
-    def _candidates(self, source: str, *, languages: tuple[str, str]) -> list[Entry]:
-        """Entries that share rare words with a source, or else most of its words."""
+    def _candidates(self, source: str, *, languages: tuple[str, str]) -> list[tuple[int, str]]:
+        """Identifiers and sources of entries that share rare words with a source, best ones first.
+
+        Where fewer than two words are rare, a change may have taken both: the entries that share
+        all, or all but one, of its rarest frequent words are compared too.
+        """
         words = list(dict.fromkeys(re.findall(r"\w+", source.lower())))[:_MAX_WORDS]
         votes: Counter[int] = Counter()
-        frequent: list[str] = []
+        frequent: list[tuple[int, str]] = []
+        rare = 0
         for word in words:
             ids = self._ids([word], limit=_RARE)
             if len(ids) == _RARE:
-                frequent.append(word)
+                frequent.append((ids[0] - ids[-1], word))  # the further apart, the less frequent
             else:
-                votes.update(ids)
-        if len(frequent) > 1 or not votes:
-            votes.update(self._ids(words, limit=_CANDIDATES))
-            if len(votes) < _CANDIDATES:
-                for left_out in words if 1 < len(words) <= 12 else ():
-                    rest = [word for word in words if word != left_out]
-                    votes.update(self._ids(rest, limit=_CANDIDATES))
+                rare += bool(ids)
+                votes.update(dict.fromkeys(ids, _MAX_WORDS))  # more than all combinations
+        if rare < 2 and frequent:
+            rarest = [word for _, word in sorted(frequent, reverse=True)[:_COMBINED]]
+            votes.update(self._ids(rarest, limit=_CANDIDATES))
+            for left_out in rarest if len(rarest) > 1 else ():
+                rest = [word for word in rarest if word != left_out]
+                votes.update(self._ids(rest, limit=_CANDIDATES))
         ids = [number for number, _ in votes.most_common(_CANDIDATES)]
         with self._lock:
-            rows = self._database.execute(
-                f"SELECT {_COLUMNS} FROM entries WHERE id IN ({','.join('?' * len(ids))}) AND "
-                f"source_lang = ? AND target_lang = ? ORDER BY {_NEWEST}",
+            # The unary plus keeps SQLite from searching all entries of the languages instead.
+            return self._database.execute(
+                f"SELECT id, source FROM entries WHERE id IN ({','.join('?' * len(ids))}) AND "
+                f"+source_lang = ? AND +target_lang = ? ORDER BY {_NEWEST}",
                 (*ids, *map(base_language, languages)),
             ).fetchall()
-        return [_entry(row) for row in rows]
 
     def _ids(self, words: Sequence[str], *, limit: int) -> list[int]:
         """The newest entries that have all these words."""

@@ -93,6 +93,26 @@ def test_similar_sources_of_frequent_words_only(
     assert {match.entry.target for match in matches} == {"a", "b", "c"}
 
 
+def test_the_cost_of_a_look_up_hardly_grows_with_the_memory(memory: TranslationMemory):
+    def steps() -> int:
+        counted = [0]
+
+        def count() -> None:
+            counted[0] += 1
+
+        memory._database.set_progress_handler(count, 100)  # of SQLite's virtual machine
+        assert memory.lookup("a rare dog 7 runs", languages=EN_DE)[0].entry.target == "T7"
+        memory._database.set_progress_handler(None, 0)
+        return counted[0]
+
+    few, many = range(1_000), range(1_000, 20_000)
+    memory.add([entry(f"a rare dog {number} sleeps", f"T{number}") for number in few])
+    before = steps()
+    memory.add([entry(f"a rare dog {number} sleeps", f"T{number}") for number in many])
+
+    assert steps() < 3 * before
+
+
 def test_tmx_goes_out_and_in_again(memory: TranslationMemory, tmp_path: Path):
     memory.add([entry('A <b> & "c"\x01', "Ein\nü"), entry("Yes.", "Ja.")])
     file = tmp_path / "out.tmx"
