@@ -1,13 +1,13 @@
 """A day in a company whose style is another: formal address, where the training data has none.
 
-    python benchmarks/corrections.py --corpus TATOEBA --work FOLDER
+    OMP_NUM_THREADS=1 python benchmarks/corrections.py --corpus TATOEBA --work FOLDER --updates 2600
 
 Trains on 25,000 pairs of Tatoeba whose German never has "Sie", the formal "you" (or takes the run
-that WORK/run holds). 2,000 pairs whose German has it are held back. A server translates 1,000 of
-them, gets their references as corrections (POST /suggest), and translates them again;
-`transduce adapt` fine-tunes while the server runs, and the server translates the other 1,000,
-before and after. Then corrections with shuffled references, which must be refused. BLEU with
-paired bootstrap.
+that WORK/run holds); --updates shortens the training. 2,000 pairs whose German has it are held
+back, no two of them with the same source or target. A server translates 1,000 of them,
+gets their references as corrections (POST /suggest), and translates them again; `transduce adapt`
+fine-tunes while the server runs, and the server translates the other 1,000, before and after. Then
+corrections with shuffled references, which must be refused. BLEU with paired bootstrap.
 
 The test pairs of the run have no "you" in English: there the old references (du) and the
 corrections (Sie) contradict each other. 500 such pairs are measured apart.
@@ -17,13 +17,14 @@ Writes results/corrections/record.json.
 
 import argparse
 import json
+import os
 import random
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -37,10 +38,30 @@ FORMAL = re.compile(
     r"(?<=[a-zäöüß,;:] )(Sie|Ihnen|Ihr|Ihre|Ihren|Ihrem|Ihres|Ihrer)\b|^[A-ZÄÖÜ]\w+ Sie\b"
 )
 YOU = re.compile(r"\b[Yy]ou(r|rs|rself)?\b")
+PROGRAM = "python benchmarks/corrections.py --corpus TATOEBA --work FOLDER"
 COMMAND = [sys.executable, "-m", "transduce"]
 LANGUAGES = {"source": "en", "target": "de"}
 
 Pairs = Sequence[tuple[str, str]]
+
+
+def letters(text: str) -> str:
+    """What two sentences are compared by: letters and digits, without case."""
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def distinct(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Pairs without those whose source or target occurred: a correction must not be a reference."""
+    sources: set[str] = set()
+    targets: set[str] = set()
+    kept: list[tuple[str, str]] = []
+    for source, target in pairs:
+        if (key := letters(source)) in sources or (value := letters(target)) in targets:
+            continue
+        sources.add(key)
+        targets.add(value)
+        kept.append((source, target))
+    return kept
 
 
 def split(corpus: Path) -> dict[str, Pairs]:
@@ -51,7 +72,7 @@ def split(corpus: Path) -> dict[str, Pairs]:
     formal = {
         source: target for source, target in pairs if YOU.search(source) and FORMAL.search(target)
     }
-    held_back = list(formal.items())
+    held_back = distinct(formal.items())
     others = [pair for pair in pairs if pair[0] not in formal and not FORMAL.search(pair[1])]
     random.Random(1).shuffle(held_back)
     random.Random(1).shuffle(others)
@@ -66,8 +87,8 @@ def split(corpus: Path) -> dict[str, Pairs]:
     }
 
 
-def train(parts: dict[str, Pairs], work: Path) -> None:
-    """Train by the default recipe, unless that is done."""
+def train(parts: dict[str, Pairs], work: Path, *, updates: int | None) -> None:
+    """Train by the default recipe, perhaps for fewer updates, unless that is done."""
     if (work / "run" / "model").is_dir():
         return
     files: list[str] = []
@@ -82,6 +103,8 @@ def train(parts: dict[str, Pairs], work: Path) -> None:
             files += [option, str(file)] if option else [str(file)]
     languages = ["--source-lang", "en", "--target-lang", "de"]
     command = [*COMMAND, "train", *files, *languages, "--out", str(work / "run"), "--resume"]
+    if updates is not None:
+        command += ["--set", f"train.updates={updates}"]
     subprocess.run(command, check=True)
 
 
@@ -141,11 +164,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True, help="folder of Tatoeba en-de")
     parser.add_argument("--work", type=Path, required=True, help="folder for the runs")
+    parser.add_argument("--updates", type=int, help="of the training [default: by corpus size]")
     arguments = parser.parse_args()
     work: Path = arguments.work
     work.mkdir(parents=True, exist_ok=True)
     parts = split(arguments.corpus)
-    train(parts, work)
+    train(parts, work, updates=arguments.updates)
     company, garbage = work / "company", work / "garbage"
     for folder in (company, garbage):
         shutil.rmtree(folder, ignore_errors=True)
@@ -174,6 +198,7 @@ def main() -> None:
             time.sleep(0.2)
         second_after = translate(address, parts["second"])
         informal_after = translate(address, parts["informal"])
+    trained = json.loads((work / "run" / "results.json").read_text())
     targets = [target for _, target in parts["first"]]
     random.Random(2).shuffle(targets)
     with TranslationMemory(work / "garbage.db") as memory:
@@ -183,7 +208,14 @@ def main() -> None:
         )
     refusal = adapt(garbage, work / "garbage.db")
     record = {
-        **header("python benchmarks/corrections.py --corpus TATOEBA --work FOLDER", "sacrebleu"),
+        **header(
+            PROGRAM + f" --updates {arguments.updates}" * bool(arguments.updates), "sacrebleu"
+        ),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+        "training": {
+            "pairs": len(parts["train"]),
+            **{name: trained[name] for name in ("updates", "seconds", "parameters")},
+        },
         "style": "formal address (Sie); none in the training data",
         "formal_share": {
             name: sum(bool(FORMAL.search(line)) for line in lines) / len(lines)
