@@ -1,6 +1,6 @@
 """A day in a company whose style is another: formal address, where the training data has none.
 
-    OMP_NUM_THREADS=1 python benchmarks/corrections.py --corpus TATOEBA --work FOLDER --updates 2600
+    OMP_NUM_THREADS=1 python benchmarks/corrections.py --corpus TATOEBA --work FOLDER --updates 1300
 
 Trains on 25,000 pairs of Tatoeba whose German never has "Sie", the formal "you" (or takes the run
 that WORK/run holds); --updates shortens the training. 2,000 pairs whose German has it are held

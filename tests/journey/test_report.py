@@ -1,6 +1,7 @@
 """`transduce evaluate --report`: a page beside the scores, whole or not at all."""
 
 import json
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,9 @@ def test_a_model_is_reported_on_with_its_runs_words(
     html = page.read_text()
     assert "perplexity" in html
     assert "the 481 training pairs of run" in html
-    assert "<title>Evaluation</title>" in html  # the model was made without languages
+    # The model was made without languages.
+    name = (run.folder / inner).name
+    assert f"<title>Evaluation of {name} on test.src, {date.today()}</title>" in html
     assert "beam " in html
     assert str(run.corpus / "test.src") in html
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
@@ -86,7 +89,7 @@ def test_two_systems_stand_side_by_side(folder: Path, transduce: Transduce):
     assert len(found["breakdown"]["gains"]) == 10
     html = page.read_text()
     assert "Largest gains" in html
-    assert "<title>Evaluation, xx → en</title>" in html
+    assert f"<title>Evaluation of good.en on src.xx, xx → en, {date.today()}</title>" in html
     assert "&lt;klein&gt;" in html
 
 
@@ -190,5 +193,5 @@ def test_the_language_is_that_of_the_file_or_the_script(
     scored = transduce("evaluate", "--hypotheses", folder / name, *files, "--metric", "bleu")
     compared = transduce("compare", *files, folder / name, folder / name, "--samples", 20)
 
-    assert scored.out.startswith("BLEU 100.00  ")
+    assert scored.out.startswith("BLEU 100.00 ± ")
     assert all(f"tok:{tokenizer}" in said.out for said in (scored, compared))

@@ -326,10 +326,13 @@ def test_what_is_scored_is_what_translate_gives(
     translated = transduce("translate", untaught, "-i", tmp_path / "in", "-o", tmp_path / "out")
     transduce("translate", untaught, "-i", tmp_path / "in", "-o", tmp_path / "raw", "--as-is")
     own = transduce("evaluate", untaught, "--source", tmp_path / "in", *target)
+    kept = transduce("evaluate", untaught, "--source", tmp_path / "in", *target, "--as-is")
     given, raw = (
         transduce("evaluate", "--hypotheses", tmp_path / name, *target) for name in ("out", "raw")
     )
 
     assert "retranslated" in translated.err
     assert own.out == given.out != raw.out
+    assert kept.out == raw.out
     assert "repetitive lines retried (" in own.err
+    assert "repetitive lines not retried" in kept.err

@@ -14,6 +14,7 @@ from transduce.io.streams import open_lines, open_output, read_lines
 
 if TYPE_CHECKING:
     from transduce.evaluation.report import SystemOutput
+    from transduce.evaluation.scoring import ScoringOptions
 
 
 class _Inputs(NamedTuple):
@@ -26,6 +27,23 @@ class _Inputs(NamedTuple):
     against: Path | None
     train: Path | None
     origins: Path | None
+
+
+class _Scoring(NamedTuple):
+    """How `evaluate` translates and scores."""
+
+    language: str
+    tokenize: str
+    metrics: list[str]
+    comet_model: Path | None
+    as_is: bool
+
+    def options(self) -> "ScoringOptions":
+        from transduce.evaluation.scoring import ScoringOptions, select_metrics
+
+        return ScoringOptions(
+            self.language, self.tokenize, select_metrics(self.metrics), comet_model=self.comet_model
+        )
 
 
 @app.command()
@@ -45,8 +63,13 @@ def evaluate(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help="bleu, chrf, ter, exact, copies or perplexity; repeatable [default: all]."
+            help="bleu, chrf, ter, exact, copies or perplexity; repeatable [default: all these]; "
+            "chrf++; comet."
         ),
+    ] = None,
+    comet_model: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="COMET's model: hparams.yaml and checkpoints/."),
     ] = None,
     language: Annotated[
         str, typer.Option(help="Code of the target language [default: model's, or file name's].")
@@ -67,11 +90,15 @@ def evaluate(
         Path | None,
         typer.Option(help="Document or domain of each line, to break the scores down by."),
     ] = None,
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Translate as `translate --as-is` does: no retries.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
     """Score translations: BLEU, chrF, TER and exact match with signatures, and perplexity.
 
-    Translations are made by a model from --source or read from --hypotheses. With a source,
+    Translations are made by a model from --source, as `transduce translate` makes them, or read
+    from --hypotheses. "±" is the 95 % confidence interval, by bootstrap. With a source,
     "copies" is the share of its identifiers, addresses, numbers and capitals that are kept. A
     report breaks the scores down by sentence length, origin and word frequency, and lists copied
     and lost text, repetitions, and the worst, median and random sentences.
@@ -90,8 +117,10 @@ def evaluate(
             "--against, --train and --origins belong to a report: name its file with --report "
             "FILE.html"
         )
+    if ("comet" in (metric or [])) != (comet_model is not None) or (comet_model and not source):
+        raise ValueError("COMET needs --metric comet, --comet-model FOLDER and --source FILE")
     if hypotheses is not None:
-        if model is not None:
+        if model is not None or as_is:
             raise ValueError("--hypotheses replaces a model: leave one of the two out")
         if metric and "copies" in metric and source is None:
             raise ValueError("copy rates need the source: name it with --source FILE")
@@ -100,7 +129,7 @@ def evaluate(
     elif model is None or source is None:
         raise ValueError("name a model and its input, MODEL --source FILE, or --hypotheses FILE")
     inputs = _Inputs(model, hypotheses, source, target, against, train, origins)
-    scoring = (language, tokenize, metric or [])
+    scoring = _Scoring(language, tokenize, metric or [], comet_model, as_is)
     if report is not None:
         print_stdout(_write_report(report, inputs, scoring=scoring, as_json=as_json))
         print_stderr(f"report: {report}")
@@ -108,39 +137,33 @@ def evaluate(
         print_stdout(_scores(inputs, scoring=scoring, as_json=as_json))
 
 
-def _scores(inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bool) -> str:
+def _scores(inputs: _Inputs, *, scoring: _Scoring, as_json: bool) -> str:
     """Score a model's or given translations and return what is printed."""
-    language, tokenize, metric = scoring
     # Read all files before torch is imported: a wrong name fails at once.
     sources = read_lines(inputs.source) if inputs.source else None
     hypotheses = read_lines(inputs.hypotheses) if inputs.hypotheses else []
     references = read_lines(inputs.target)
 
-    from transduce.evaluation.scoring import score_lines, score_model, select_metrics
+    from transduce.evaluation.scoring import score_lines, score_model
 
-    metrics = select_metrics(metric)
+    options = scoring.options()._replace(intervals=True)
     if inputs.model is None:
-        scores = score_lines(
-            hypotheses,
-            references,
-            sources=sources,
-            language=_target_language(language, inputs),
-            tokenize=tokenize,
-            metrics=metrics,
-        )
+        options = options._replace(language=_target_language(scoring.language, inputs))
+        scores = score_lines(hypotheses, references, sources=sources, options=options)
     else:
         from transduce.bundle.bundle import Bundle
         from transduce.inference.engines.forking import enable_worker_processes
 
         enable_worker_processes()
         bundle = Bundle.load(inputs.model)
+        target = bundle.languages.target
+        language = _target_language(scoring.language, inputs, model_language=target)
         scores, decoding = score_model(
             bundle,
             sources or [],
             references=references,
-            language=_target_language(language, inputs, model_language=bundle.languages.target),
-            tokenize=tokenize,
-            metrics=metrics,
+            options=options._replace(language=language),
+            as_is=scoring.as_is,
         )
         if decoding:
             print_stderr(decoding)
@@ -156,7 +179,7 @@ def _target_language(given: str, inputs: _Inputs, *, model_language: str = "") -
 
 
 def _output(
-    inputs: _Inputs, name: str, *, texts: Mapping[Path | None, list[str]], perplexity: bool
+    inputs: _Inputs, name: str, *, texts: Mapping[Path | None, list[str]], scoring: _Scoring
 ) -> "SystemOutput":
     """Translate with the model, or take the given translations; count the training text's words."""
     from transduce.data.segmentation import count_words
@@ -172,7 +195,8 @@ def _output(
             name,
             sources=texts.get(inputs.source, []),
             references=texts[inputs.target],
-            perplexity=perplexity,
+            scoring=scoring.options(),
+            as_is=scoring.as_is,
         )
     else:
         output = SystemOutput(System(name, texts[inputs.hypotheses]))
@@ -186,9 +210,7 @@ def _output(
     return output
 
 
-def _write_report(
-    file: Path, inputs: _Inputs, *, scoring: tuple[str, str, list[str]], as_json: bool
-) -> str:
+def _write_report(file: Path, inputs: _Inputs, *, scoring: _Scoring, as_json: bool) -> str:
     """Write the HTML report atomically and return what is printed."""
     if file.is_dir():
         raise ValueError(f"{file} is a folder: name a file for the page, such as report.html")
@@ -201,12 +223,10 @@ def _write_report(
     references, sources = texts[inputs.target], texts.get(inputs.source)
     with open_output(file) as page:
         from transduce.evaluation.breakdown import check_line_counts
-        from transduce.evaluation.report import ScoringOptions, build_report, to_html
-        from transduce.evaluation.scoring import select_metrics
+        from transduce.evaluation.report import build_report, to_html
         from transduce.evaluation.significance import System, distinct_names
 
-        language, tokenize, metric = scoring
-        metrics = select_metrics(metric)
+        options = scoring.options()
         system = inputs.model.resolve() if inputs.model else inputs.hypotheses
         names = distinct_names([path for path in (system, inputs.against) if path is not None])
         against = System(names[1], texts[inputs.against]) if inputs.against else None
@@ -214,16 +234,14 @@ def _write_report(
         check_line_counts(
             [against] if against else [], references, sources=sources, origins=origins
         )
-        output = _output(inputs, names[0], texts=texts, perplexity="perplexity" in metrics)
+        output = _output(inputs, names[0], texts=texts, scoring=scoring)
         report = build_report(
             output,
             references,
             sources=sources,
             against=against,
-            scoring=ScoringOptions(
-                _target_language(language, inputs, model_language=output.language),
-                tokenize,
-                metrics,
+            scoring=options._replace(
+                language=_target_language(scoring.language, inputs, model_language=output.language)
             ),
             origins=origins,
             files={

@@ -19,22 +19,20 @@ from transduce.data.store import PREPARED_FOLDER, Store
 from transduce.evaluation.breakdown import Breakdown, ScoredSentence, break_down, check_line_counts
 from transduce.evaluation.metrics import Score, bleu_metric, scoring_language
 from transduce.evaluation.scoring import (
-    TEXT_METRICS,
-    Metric,
+    DEFAULT_SCORING,
+    MAX_TESTED_LINES,
+    ScoringOptions,
     describe_decoding,
     perplexity_score,
     score_lines,
     translate_with,
     translation_texts,
+    with_tags,
 )
-from transduce.evaluation.significance import Comparison, System, bootstrap_margins, compare_systems
+from transduce.evaluation.significance import Comparison, System, compare_systems
 from transduce.io.machine import VERSION
 from transduce.visualization.page import BarSeries, Section, bar_chart, escape, page
 from transduce.visualization.template import open_template
-
-MAX_TESTED_LINES: Final = 10_000
-"""Largest test set, in lines, for the paired test, which needs 50 kB of memory per line."""
-
 
 _FEW: Final = 10  # lines; buckets with fewer get no bar, since their BLEU is noise
 _LONG: Final = 1200  # characters shown of a sentence
@@ -64,20 +62,6 @@ _MARKED: Final = (
 )
 
 
-class ScoringOptions(NamedTuple):
-    """Language, tokeniser and metrics of an evaluation."""
-
-    language: str = ""
-    """Code of the target language."""
-    tokenize: str = ""
-    """BLEU's tokeniser, overriding the language's."""
-    metrics: Sequence[Metric] = (*TEXT_METRICS, "perplexity")
-
-
-DEFAULT_SCORING: Final = ScoringOptions()
-"""All metrics, no particular language."""
-
-
 class TrainingText(NamedTuple):
     """Word counts of the text that a system was trained on."""
 
@@ -102,9 +86,6 @@ class Report:
     title: str
     details: tuple[tuple[str, str], ...]
     """Names and values: what was evaluated, from which files, how and when."""
-    margins: Mapping[str, float]
-    """Half-width of the 95 % confidence interval by name of score, for the evaluated system; empty
-    for test sets above `MAX_TESTED_LINES`."""
     systems: tuple[SystemScores, ...]
     """The evaluated system and, if given, the one it is compared with."""
     comparison: Comparison | None
@@ -141,7 +122,8 @@ def translate_test_set(
     *,
     sources: Sequence[str],
     references: Sequence[str],
-    perplexity: bool = True,
+    scoring: ScoringOptions = DEFAULT_SCORING,
+    as_is: bool = False,
 ) -> SystemOutput:
     """Translate with a model and find its training text.
 
@@ -150,18 +132,21 @@ def translate_test_set(
         name: the system's name in the report.
         sources: source lines.
         references: reference translations.
-        perplexity: whether to compute the perplexity of the references.
+        scoring: target language, the model's if empty, and whether perplexity is a metric.
+        as_is: translate with `--as-is`, without a retry of repetitive lines.
 
     Raises:
         ValueError: for a folder without a model.
     """
     bundle = Bundle.load(model)
-    translations = translate_with(bundle, sources)
+    languages = bundle.languages
+    sources = with_tags(bundle, sources, scoring.language or languages.target)
+    translations = translate_with(bundle, sources, as_is=as_is)
+    perplexity = "perplexity" in scoring.metrics
     measured = (perplexity_score(bundle, sources, references),) if perplexity else ()
     training = _training_of(model, bundle)
     system = System(name, translation_texts(translations))
-    decoding = describe_decoding(bundle.search, translations)
-    languages = bundle.languages
+    decoding = describe_decoding(bundle.search, translations, as_is=as_is)
     source = languages.source_name or languages.source
     named = languages != Languages()
     details = (
@@ -214,11 +199,9 @@ def build_report(
             lines,
             references,
             sources=sources,
-            language=language,
-            tokenize=tokenize,
-            metrics=scoring.metrics,
+            options=scoring._replace(language=language, intervals=index == 0),
         )
-        for _, lines in systems
+        for index, (_, lines) in enumerate(systems)
     ]
     scored[0] += output.perplexity
     comparison = None
@@ -226,13 +209,9 @@ def build_report(
         comparison = compare_systems(
             [against, system], references, metrics=["bleu"], language=language, tokenize=tokenize
         )
-    margins: Mapping[str, float] = {}
-    if len(references) <= MAX_TESTED_LINES:
-        margins = bootstrap_margins(system.lines, references, language=language, tokenize=tokenize)
     return Report(
-        title=f"Evaluation{f', {output.direction}' if output.direction else ''}",
+        title=_title(output, files),
         details=_details(output, files),
-        margins=margins,
         systems=tuple(
             SystemScores(name=system.name, scores=scores)
             for system, scores in zip(systems, scored, strict=True)
@@ -248,6 +227,17 @@ def build_report(
             origins=origins,
         ),
     )
+
+
+def _title(output: SystemOutput, files: Mapping[str, Path | None]) -> str:
+    """System, test set, direction and date, as far as known."""
+    test_set = files.get("Source") or files.get("References")
+    parts = [
+        f"Evaluation of {output.system.name}{f' on {test_set.name}' if test_set else ''}",
+        output.direction,
+        str(date.today()),
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _details(output: SystemOutput, files: Mapping[str, Path | None]) -> tuple[tuple[str, str], ...]:
@@ -276,11 +266,12 @@ def to_html(report: Report) -> str:
     """Render a report as a self-contained HTML file."""
     names = [system.name for system in report.systems]
     parts = report.breakdown
+    measured = any(score.margin is not None for score in report.systems[0].scores)
     template: Any = open_template(Path(__file__).with_suffix(".html")).make_module(
         {"max_tested_lines": MAX_TESTED_LINES, "cropped": _cropped}
     )
     sections = [
-        ("Scores", template.scores(report), _SCORES + (_MARGINS if report.margins else "")),
+        ("Scores", template.scores(report), _SCORES + (_MARGINS if measured else "")),
         ("Errors", template.errors(report), _ERRORS),
         ("Copied text", template.copies(report), _COPIED[parts.measured]),
         ("By length", template.lengths(report, Markup(_lengths_chart(report))), _LENGTHS),

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -15,6 +16,7 @@ from transduce.bundle.calibration import Confidence
 from transduce.data.corpus import Pair, tidy
 from transduce.data.protection import copy_rates
 from transduce.data.tokenizer import Tokenizer
+from transduce.evaluation.comet import comet
 from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, exact_match, ter
 from transduce.inference.confidence import calibrate, fragmentation
 from transduce.inference.engines.base import reference_engine
@@ -25,10 +27,36 @@ from transduce.search.config import SearchConfig
 if TYPE_CHECKING:
     from transduce.model.transformer import Transformer
 
-Metric = Literal["bleu", "chrf", "ter", "exact", "copies", "perplexity"]
+Metric = Literal["bleu", "chrf", "ter", "exact", "copies", "chrf++", "comet", "perplexity"]
 
 TEXT_METRICS: Final[tuple[Metric, ...]] = ("bleu", "chrf", "ter", "exact", "copies")
 """Those that need no model."""
+
+_ON_REQUEST: Final[tuple[Metric, ...]] = ("chrf++", "comet")
+
+MAX_TESTED_LINES: Final = 10_000
+"""Largest test set, in lines, for bootstrap, which needs 50 kB of memory per line."""
+
+
+class ScoringOptions(NamedTuple):
+    """How translations are scored."""
+
+    language: str = ""
+    """Code of the target language."""
+    tokenize: str = ""
+    """BLEU's tokeniser, overriding the language's."""
+    metrics: Sequence[Metric] = (*TEXT_METRICS, "perplexity")
+    """In the order of the scores; where BLEU has a note it comes last, and exact match first."""
+    lower_case: bool = False
+    """Compare lower-cased text, as for a model that lower-cases (TER always does)."""
+    comet_model: Path | None = None
+    """Folder of COMET's model."""
+    intervals: bool = False
+    """Estimate confidence intervals, up to `MAX_TESTED_LINES`."""
+
+
+DEFAULT_SCORING: Final = ScoringOptions()
+"""All metrics but those on request, no particular language."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +121,7 @@ class RunResult:
 
 
 def select_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return the named metrics in canonical order; all of them if `names` is empty.
+    """Return the named metrics in canonical order; if `names` is empty, all but chrF++ and COMET.
 
     Raises:
         ValueError: for an unknown name.
@@ -101,11 +129,12 @@ def select_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
     >>> select_metrics(["ter"])
     ('ter',)
     """
-    known: tuple[Metric, ...] = (*TEXT_METRICS, "perplexity")
+    known: tuple[Metric, ...] = (*TEXT_METRICS, *_ON_REQUEST, "perplexity")
     for name in names:
         if name not in known:
             raise ValueError(f"unknown metric {name!r}: use {', '.join(known)}")
-    return tuple(metric for metric in known if not names or metric in names)
+    selected = names or (*TEXT_METRICS, "perplexity")
+    return tuple(metric for metric in known if metric in selected)
 
 
 def score_lines(
@@ -113,35 +142,40 @@ def score_lines(
     references: Sequence[str],
     *,
     sources: Sequence[str] | None = None,
-    language: str = "",
-    tokenize: str = "",
-    lower_case: bool = False,
-    metrics: Sequence[Metric] = TEXT_METRICS,
+    options: ScoringOptions = DEFAULT_SCORING,
 ) -> tuple[Score, ...]:
     """Score translations with the text-based metrics.
 
     Args:
         hypotheses: translations, a line each.
         references: reference translations.
-        sources: source lines, for copy rates; None skips these.
-        language: code of the target language.
-        tokenize: BLEU's tokeniser, overriding the language's.
-        lower_case: compare lower-cased text, as for a model that lower-cases (TER always does).
-        metrics: in the order of the result; where BLEU has a note it comes last, and exact match
-            first. Perplexity is skipped.
+        sources: source lines, for copy rates and COMET; None skips copy rates.
+        options: language, tokeniser and metrics, of which perplexity is skipped.
 
     Raises:
-        ValueError: for unequal numbers of lines or none.
+        ValueError: for unequal numbers of lines or none, or a COMET that is not available.
     """
     if sources is not None and len(sources) != len(references):
         raise ValueError(_unequal(sources, references))
+    language, tokenize, metrics, lower_case, comet_model, intervals = options
+    interval = intervals and len(references) <= MAX_TESTED_LINES
+    character_f = partial(chrf, hypotheses, references, lower_case=lower_case, interval=interval)
     measures = {
         "bleu": lambda: bleu(
-            hypotheses, references, language=language, tokenize=tokenize, lower_case=lower_case
+            hypotheses,
+            references,
+            language=language,
+            tokenize=tokenize,
+            lower_case=lower_case,
+            interval=interval,
         ),
-        "chrf": lambda: chrf(hypotheses, references, lower_case=lower_case),
-        "ter": lambda: ter(hypotheses, references, language=language),
+        "chrf": character_f,
+        "ter": lambda: ter(hypotheses, references, language=language, interval=interval),
         "exact": lambda: exact_match(hypotheses, references, lower_case=lower_case),
+        "chrf++": lambda: character_f(word_order=2),
+        "comet": lambda: comet(
+            sources, hypotheses, references, model=comet_model, interval=interval
+        ),
     }
     scores = [measures[name]() for name in metrics if name in measures]
     if sources is not None and "copies" in metrics:
@@ -185,9 +219,8 @@ def score_model(
     sources: Sequence[str],
     *,
     references: Sequence[str],
-    language: str = "",
-    tokenize: str = "",
-    metrics: Sequence[Metric] = (*TEXT_METRICS, "perplexity"),
+    options: ScoringOptions = DEFAULT_SCORING,
+    as_is: bool = False,
 ) -> ModelScores:
     """Translate `sources` as `transduce translate` does by default, and score the result.
 
@@ -195,35 +228,38 @@ def score_model(
         bundle: the model.
         sources: source lines.
         references: reference translations, line by line.
-        language: code of the target language; empty means the bundle's.
-        tokenize: BLEU's tokeniser, overriding the language's.
-        metrics: metrics to compute.
+        options: language, the bundle's if empty, tokeniser and metrics.
+        as_is: translate with `--as-is`, without a retry of repetitive lines.
 
     Raises:
         ValueError: for unequal numbers of lines or none.
     """
     if len(sources) != len(references):
         raise ValueError(_unequal(sources, references))
-    if bundle.directions:
-        translator = Translator.from_bundle(bundle).to(language or bundle.languages.target)
-        sources = [translator.tagged(source) for source in sources]
+    language = options.language or bundle.languages.target
+    tagged = with_tags(bundle, sources, language)
     scores: tuple[Score, ...] = ()
     decoding = ""
-    if set(metrics) != {"perplexity"}:
-        translations = translate_with(bundle, sources)
-        decoding = describe_decoding(bundle.search, translations)
+    if set(options.metrics) != {"perplexity"}:
+        translations = translate_with(bundle, tagged, as_is=as_is)
+        decoding = describe_decoding(bundle.search, translations, as_is=as_is)
         scores = score_lines(
             translation_texts(translations),
             references,
             sources=sources,
-            language=language or bundle.languages.target,
-            tokenize=tokenize,
-            lower_case=bundle.tokenizer.lower_case,
-            metrics=metrics,
+            options=options._replace(language=language, lower_case=bundle.tokenizer.lower_case),
         )
-    if "perplexity" in metrics:
-        scores += (perplexity_score(bundle, sources, references),)
+    if "perplexity" in options.metrics:
+        scores += (perplexity_score(bundle, tagged, references),)
     return ModelScores(scores, decoding)
+
+
+def with_tags(bundle: Bundle, sources: Sequence[str], language: str) -> Sequence[str]:
+    """Put the target language's tag before each source if the model has several directions."""
+    if not bundle.directions:
+        return sources
+    translator = Translator.from_bundle(bundle).to(language)
+    return [translator.tagged(source) for source in sources]
 
 
 def perplexity_score(bundle: Bundle, sources: Sequence[str], references: Sequence[str]) -> Score:
@@ -245,9 +281,11 @@ def encode_pairs(pairs: Sequence[Pair], tokenizer: Tokenizer) -> list[IdPair]:
     return list(zip(sources, targets, strict=True))
 
 
-def translate_with(bundle: Bundle, sources: Sequence[str]) -> tuple[Translation, ...]:
-    """Translate with a bundle as `transduce translate` does by default."""
-    return tuple(Translator.from_bundle(bundle).translate(sources))
+def translate_with(
+    bundle: Bundle, sources: Sequence[str], *, as_is: bool = False
+) -> tuple[Translation, ...]:
+    """Translate with a bundle as `transduce translate` does by default, or with `--as-is`."""
+    return tuple(Translator.from_bundle(bundle).translate(sources, retry_loops=not as_is))
 
 
 def _unequal(sources: Sequence[str], references: Sequence[str]) -> str:
@@ -281,14 +319,16 @@ def translate_pairs(
     )
 
 
-def describe_decoding(search: SearchConfig, translations: Sequence[Translation]) -> str:
+def describe_decoding(
+    search: SearchConfig, translations: Sequence[Translation], *, as_is: bool = False
+) -> str:
     """Describe how translations were made: beam, length penalty, and repetitive lines."""
+    beam = f"beam {search.beam}, length penalty {search.alpha:g}, repetitive lines"
+    if as_is:
+        return f"{beam} not retried"
     flagged = sum(bool(translation.flag) for translation in translations)
     replaced = sum(translation.mended for translation in translations)
-    return (
-        f"beam {search.beam}, length penalty {search.alpha:g}, repetitive lines retried "
-        f"({flagged:,} of {len(translations):,}, {replaced:,} replaced)"
-    )
+    return f"{beam} retried ({flagged:,} of {len(translations):,}, {replaced:,} replaced)"
 
 
 def translation_texts(translations: Sequence[Translation]) -> tuple[str, ...]:

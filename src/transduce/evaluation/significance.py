@@ -146,27 +146,6 @@ def compare_systems(
     return Comparison(test=test, samples=count, seed=seed, metrics=tuple(tables))
 
 
-def bootstrap_margins(
-    lines: Sequence[str], references: Sequence[str], *, language: str = "", tokenize: str = ""
-) -> dict[str, float]:
-    """Return half-widths of the 95 % confidence intervals of "BLEU" and "chrF2", by bootstrap.
-
-    Args:
-        lines: translations.
-        references: reference translations.
-        language: code of the target language.
-        tokenize: BLEU's tokeniser, overriding the language's.
-    """
-    compared = compare_systems(
-        [System("", lines), System("references", references)],  # a test needs two systems
-        references,
-        metrics=("bleu", "chrf"),
-        language=language,
-        tokenize=tokenize,
-    )
-    return {table.metric: table.systems[0].margin for table in compared.metrics}
-
-
 def distinct_names(files: Sequence[Path]) -> tuple[str, ...]:
     """Name systems after their files: the shortest suffix of each path that is unique.
 

@@ -43,6 +43,7 @@ from transduce.evaluation.perplexity import evaluate_perplexity
 from transduce.evaluation.scoring import (
     EvaluationResult,
     RunResult,
+    ScoringOptions,
     describe_decoding,
     fit_confidence,
     score_lines,
@@ -801,9 +802,11 @@ class _Run(NamedTuple):
             hypotheses,
             [pair.target for pair in pairs],
             sources=[without_tag(pair.source) for pair in pairs],
-            language=self.recipe.languages.target,
-            tokenize=self.recipe.score.bleu_tokenize,
-            lower_case=self.recipe.tokenizer.lower_case,
+            options=ScoringOptions(
+                language=self.recipe.languages.target,
+                tokenize=self.recipe.score.bleu_tokenize,
+                lower_case=self.recipe.tokenizer.lower_case,
+            ),
         )
         _write(self.out / name, "".join(f"{text}\n" for text in hypotheses))
         return EvaluationResult(

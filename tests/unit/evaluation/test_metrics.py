@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from sacrebleu.metrics.chrf import CHRF
 from tests.conftest import SHAPE, made
 
 from transduce.data.batch import Batch, collate
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import bleu, bleu_tokenizer, chrf, exact_match, ter
 from transduce.evaluation.perplexity import perplexity
-from transduce.evaluation.scoring import score_lines
+from transduce.evaluation.scoring import ScoringOptions, score_lines, select_metrics
+from transduce.evaluation.significance import System, compare_systems
 from transduce.model.loss import cross_entropy
 from transduce.model.transformer import Transformer
 
@@ -48,6 +50,35 @@ def test_every_score_says_how_it_was_measured():
         assert "nrefs:1|" in score.signature
         assert "version:" in score.signature
         assert str(score) == f"{score.name} {score.value:.2f}  {score.signature}"
+
+
+def test_an_interval_is_that_of_the_bootstrap():
+    (table,) = compare_systems(
+        [System("", HYPOTHESES), System("other", REFERENCES)], REFERENCES, metrics=("chrf",)
+    ).metrics
+
+    score = chrf(HYPOTHESES, REFERENCES, interval=True)
+
+    assert score.margin == pytest.approx(table.systems[0].margin, abs=1e-3)
+    assert str(score).startswith(f"chrF2 {score.value:.2f} ± {score.margin:.2f}  nrefs:1|bs:1000|")
+    assert chrf(["x"], ["a"], interval=True).margin == 0
+    assert chrf(HYPOTHESES, REFERENCES).margin is None
+
+
+def test_words_count_in_chrf_plus_plus():
+    score = chrf(HYPOTHESES, REFERENCES, word_order=2)
+
+    expected = CHRF(word_order=2).corpus_score(HYPOTHESES, [REFERENCES])
+    assert (score.name, score.value) == ("chrF2++", expected.score)
+    assert score.value != chrf(HYPOTHESES, REFERENCES).value
+    assert select_metrics(["chrf++"]) == ("chrf++",)
+    assert "chrf++" not in select_metrics([])
+    assert [
+        one.name
+        for one in score_lines(
+            HYPOTHESES, REFERENCES, options=ScoringOptions(metrics=("chrf", "chrf++"))
+        )
+    ] == ["chrF2", "chrF2++"]
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 from transduce.evaluation import report as report_module
+from transduce.evaluation import scoring
 from transduce.evaluation.breakdown import ScoredSentence
 from transduce.evaluation.metrics import bleu, chrf
 from transduce.evaluation.report import (
     Report,
-    ScoringOptions,
     SystemOutput,
     SystemScores,
     TrainingText,
     build_report,
     to_html,
 )
+from transduce.evaluation.scoring import ScoringOptions
 from transduce.evaluation.significance import System
 
 REFERENCES = [f"the old man number {number} reads a red book at home ." for number in range(23)]
@@ -101,7 +102,11 @@ def test_scores_are_those_of_evaluate():
 
     assert [system.name for system in found.systems] == ["mine", "theirs"]
     for system, lines in zip(found.systems, (OURS, OTHER), strict=True):
-        assert system.scores == (bleu(lines, REFERENCES), chrf(lines, REFERENCES))
+        interval = lines is OURS
+        assert system.scores == (
+            bleu(lines, REFERENCES, interval=interval),
+            chrf(lines, REFERENCES, interval=interval),
+        )
 
 
 def test_the_other_system_is_the_baseline_of_the_test():
@@ -118,8 +123,12 @@ def test_one_system_has_no_test():
 
 def test_a_large_test_set_has_no_test_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(report_module, "MAX_TESTED_LINES", 22)
+    monkeypatch.setattr(scoring, "MAX_TESTED_LINES", 22)
 
     found = reported(other=OTHER)
+
+    assert found.systems[0].scores[0].margin is None
+    assert "confidence interval" not in to_html(found)
 
     assert found.comparison is None
     assert "No significance test" in to_html(found)
@@ -258,8 +267,9 @@ def test_the_page_tells_what_was_evaluated_how_and_when():
     )
     page = Reader(to_html(found)).text
 
-    assert found.title == "Evaluation, German → English"
-    assert "<title>Evaluation, German → English</title>" in to_html(found)
+    title = f"Evaluation of model on test.de, German → English, {date.today()}"
+    assert found.title == title
+    assert f"<title>{title}</title>" in to_html(found)
     for text in (
         "runs/mine/model",
         "beam 4, length penalty 0.6",
@@ -268,12 +278,15 @@ def test_the_page_tells_what_was_evaluated_how_and_when():
     ):
         assert text in page
     assert "Origins" not in page
-    assert set(found.margins) == {"BLEU", "chrF2"}
-    assert f"{found.systems[0].scores[0].value:.2f} ± {found.margins['BLEU']:.2f}" in page
+    margins = {one.name: one.margin for one in found.systems[0].scores}
+    assert [name for name, margin in margins.items() if margin is not None] == [
+        *("BLEU", "chrF2", "TER")
+    ]
+    assert f"{found.systems[0].scores[0].value:.2f} ± {margins['BLEU']:.2f}" in page
 
 
 def test_the_title_is_no_name_of_a_folder():
-    assert reported(other=OTHER).title == "Evaluation"
+    assert reported(other=OTHER).title == f"Evaluation of mine, {date.today()}"
     assert "mine against theirs: 23 lines" in to_html(reported(other=OTHER))
 
 
@@ -282,7 +295,8 @@ def test_an_interval_is_that_of_the_paired_test():
 
     assert found.comparison is not None
     margin = found.comparison.metrics[0].systems[1].margin
-    assert found.margins["BLEU"] == pytest.approx(margin, abs=0.006)
+    assert found.systems[0].scores[0].margin == pytest.approx(margin, abs=0.006)
+    assert found.systems[1].scores[0].margin is None
 
 
 def test_lost_text_is_listed_with_its_lines():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from transduce.evaluation.significance import bootstrap_margins
+from transduce.evaluation.metrics import bleu
 from transduce.paper.plot import MARKERS, Ink, save_plot
 from transduce.paper.report import json_text, provenance, render_page, write_files
 from transduce.paper.table3.run import Outcome, ScoredRow, Settings, perplexity_of
@@ -278,8 +278,9 @@ def _over_lines(
         margin = 1.96 * float(np.exp(nats.sum(axis=1) / pieces.sum(axis=1)).std())
         perplexities[name] = (Estimate(perplexity_of(score), margin), side)
         tokenize = score.signature.partition("tok:")[2].partition("|")[0]
-        margin = bootstrap_margins(score.hypotheses, references, tokenize=tokenize)["BLEU"]
-        bleus[name] = (Estimate(score.bleu, margin), side)
+        resampled = bleu(score.hypotheses, references, tokenize=tokenize, interval=True)
+        assert resampled.margin is not None
+        bleus[name] = (Estimate(score.bleu, resampled.margin), side)
     return perplexities, bleus
 
 

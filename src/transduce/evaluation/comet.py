@@ -1,0 +1,72 @@
+"""COMET, a learned metric, by the package unbabel-comet where it is installed."""
+
+import importlib
+import os
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from transduce.evaluation.metrics import SAMPLES, Score
+
+_FORCE_WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+
+
+def comet(
+    sources: Sequence[str] | None,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    model: Path | None,
+    interval: bool = False,
+) -> Score:
+    """Score translations by a COMET model, on the CPU.
+
+    Args:
+        sources: source lines.
+        hypotheses: translations, line by line.
+        references: reference translations, line by line.
+        model: its folder, with hparams.yaml and checkpoints/model.ckpt.
+        interval: estimate the confidence interval by bootstrap over the lines.
+
+    Raises:
+        ValueError: if the package, the model or the sources are missing, or the checkpoint needs
+            code to be run.
+    """
+    if sources is None or model is None:
+        raise ValueError("COMET needs the source lines and the folder of a model")
+    try:
+        package = importlib.import_module("comet")
+    except ImportError:
+        raise ValueError("COMET is not installed: pip install unbabel-comet") from None
+    checkpoint = model / "checkpoints" / "model.ckpt"
+    if not (checkpoint.is_file() and (model / "hparams.yaml").is_file()):
+        raise ValueError(
+            f"{model} is not a COMET model: it needs hparams.yaml and checkpoints/model.ckpt"
+        )
+    os.environ[_FORCE_WEIGHTS_ONLY] = "1"  # COMET leaves it to torch whether pickled code runs
+    try:
+        scorer = package.load_from_checkpoint(str(checkpoint))
+    except pickle.UnpicklingError as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{checkpoint} holds more than weights: {reason}") from None
+    finally:
+        del os.environ[_FORCE_WEIGHTS_ONLY]
+    rows = [
+        {"src": source, "mt": hypothesis, "ref": reference}
+        for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
+    ]
+    result = scorer.predict(rows, batch_size=8, gpus=0, progress_bar=False)
+    margin = None
+    if interval:
+        values = 100 * np.array(result.scores)
+        means = np.random.default_rng(12345).choice(values, (SAMPLES, len(values))).mean(axis=1)
+        low, high = np.percentile(means, [2.5, 97.5])
+        margin = float(high - low) / 2
+    return Score(
+        name="COMET",
+        value=100 * float(result.system_score),
+        signature=f"model:{model.resolve().name}|x100|version:{package.__version__}",
+        margin=margin,
+    )
