@@ -150,9 +150,9 @@ class ConnectorAPI:
     @Operation(
         "GET",
         "/translate",
+        ApertiumRequest,
+        ApertiumResponse,
         operation_id="apertium_translate",
-        request=ApertiumRequest,
-        response=ApertiumResponse,
         time_limits=1,
     )
     async def apertium(self, request: HTTPRequest) -> Response:
@@ -166,7 +166,7 @@ class ConnectorAPI:
             )
         )
 
-    @Operation("GET", "/v1/models", operation_id="chat_models", response=ChatModels)
+    @Operation("GET", "/v1/models", None, ChatModels, operation_id="chat_models")
     async def chat_models(self, request: HTTPRequest) -> Response:
         """List the directions as chat models."""
         models = [
@@ -178,10 +178,9 @@ class ConnectorAPI:
     @Operation(
         "POST",
         "/v1/chat/completions",
+        ChatRequest,
+        ChatResponse,
         operation_id="chat_completions",
-        request=ChatRequest,
-        request_format="json",
-        response=ChatResponse,
         time_limits=1,
     )
     async def chat(self, request: HTTPRequest) -> Response:
@@ -222,10 +221,10 @@ class ConnectorAPI:
             Operation(
                 method,
                 f"{prefix}/{name}",
+                request,
+                response,
                 handler=handler,
                 operation_id=f"opus_cat_{name}{index or ''}",
-                request=request,
-                response=response,
                 error_statuses=(400, 403, 429) if request else (),
                 time_limits=int(name.startswith("Translate")),
             )

@@ -166,9 +166,9 @@ class DeepLAPI:
     @Operation(
         "POST",
         "/v2/translate",
+        DeepLTranslateRequest,
+        DeepLTranslateResponse,
         operation_id="deepl_translate",
-        request=DeepLTranslateRequest,
-        response=DeepLTranslateResponse,
         max_body_bytes=MAX_BODY_BYTES,
         time_limits=1,
     )
@@ -214,9 +214,9 @@ class DeepLAPI:
     @Operation(
         "GET",
         "/v2/languages",
+        DeepLLanguagesRequest,
+        DeepLLanguageList,
         operation_id="deepl_languages_get",
-        request=DeepLLanguagesRequest,
-        response=DeepLLanguageList,
         error_statuses=(400,),
         max_body_bytes=MAX_BODY_BYTES,
     )
@@ -231,7 +231,7 @@ class DeepLAPI:
         ]
         return json_response(DeepLLanguageList(entries))
 
-    @Operation("GET", "/v2/usage", operation_id="deepl_usage", response=DeepLUsage)
+    @Operation("GET", "/v2/usage", None, DeepLUsage, operation_id="deepl_usage")
     async def usage(self, request: HTTPRequest) -> Response:
         """Return the number of characters of the key's requests on the current day."""
         usage = request.usage()

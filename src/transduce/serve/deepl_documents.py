@@ -124,10 +124,9 @@ class DeepLDocumentAPI:
     @Operation(
         "POST",
         "/v2/document",
+        DocumentUpload,
+        DocumentHandle,
         operation_id="deepl_document_upload",
-        request=DocumentUpload,
-        request_format="file",
-        response=DocumentHandle,
         error_statuses=(400, 404, 429, QUOTA_EXCEEDED),
     )
     async def upload(self, request: HTTPRequest) -> Response:
@@ -167,9 +166,9 @@ class DeepLDocumentAPI:
     @Operation(
         "POST",
         "/v2/document/{document_id}",
+        DocumentKey,
+        DocumentStatus,
         operation_id="deepl_document_status",
-        request=DocumentKey,
-        response=DocumentStatus,
         error_statuses=(400, 404),
     )
     async def status(self, request: HTTPRequest) -> Response:
@@ -186,8 +185,8 @@ class DeepLDocumentAPI:
     @Operation(
         "POST",
         "/v2/document/{document_id}/result",
+        DocumentKey,
         operation_id="deepl_document_result",
-        request=DocumentKey,
         media_type=BINARY,
         error_statuses=(400, 404, 503),
     )

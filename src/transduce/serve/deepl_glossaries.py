@@ -233,11 +233,10 @@ class GlossaryAPI:
             Operation(
                 method,
                 path,
+                request,
+                response,
                 handler=handler,
                 operation_id=f"deepl_{path[1:3]}_{handler.__name__}",
-                request=request,
-                request_format="any" if path.startswith("/v2/") else "json",
-                response=response,
                 media_type=TSV if handler == self.entries_v2 else JSON,
                 success_status={"POST": 201, "DELETE": 204}.get(method, 200),
                 error_statuses=(400, 404, 413),

@@ -95,9 +95,8 @@ class DocumentAPI:
     @Operation(
         "POST",
         "/translate_file",
-        request=TranslateFileRequest,
-        request_format="file",
-        response=TranslateFileResponse,
+        TranslateFileRequest,
+        TranslateFileResponse,
         time_limits=TIME_LIMITS,
     )
     async def translate(self, request: HTTPRequest) -> Response:

@@ -150,9 +150,7 @@ class LibreTranslateAPI:
             )
         )
 
-    @Operation(
-        "POST", "/translate", request=TranslateRequest, response=TranslateResponse, time_limits=1
-    )
+    @Operation("POST", "/translate", TranslateRequest, TranslateResponse, time_limits=1)
     async def translate(self, request: HTTPRequest) -> Response:
         """Translate a text or a list of texts."""
         fields = read_fields(request, TranslateRequest)
@@ -187,11 +185,7 @@ class LibreTranslateAPI:
         return json_response(TranslateResponse.model_validate(answer))
 
     @Operation(
-        "POST",
-        "/detect",
-        request=DetectRequest,
-        response=DetectedLanguageList,
-        error_statuses=(400, 403, 429),
+        "POST", "/detect", DetectRequest, DetectedLanguageList, error_statuses=(400, 403, 429)
     )
     async def detect(self, request: HTTPRequest) -> Response:
         """Detect the language of a text among the loaded source languages."""
@@ -199,22 +193,22 @@ class LibreTranslateAPI:
         guesses = await self._registry.detect(text)
         return json_response(DetectedLanguageList(list(guesses)))
 
-    @Operation("GET", "/languages", response=LanguageList)
+    @Operation("GET", "/languages", None, LanguageList)
     async def languages(self, request: HTTPRequest) -> Response:
         """List the loaded languages and their target languages."""
         return self._languages
 
-    @Operation("GET", "/frontend/settings", response=FrontendSettings)
+    @Operation("GET", "/frontend/settings", None, FrontendSettings)
     async def frontend_settings(self, request: HTTPRequest) -> Response:
         """Return the settings that a page needs."""
         return self._frontend_settings
 
-    @Operation("GET", "/health", response=HealthResponse)
+    @Operation("GET", "/health", None, HealthResponse)
     async def health(self, request: HTTPRequest) -> Response:
         """Check that the server is running."""
         return json_response(HealthResponse(status="ok"))
 
-    @Operation("GET", "/ready", response=HealthResponse, error_statuses=(503,))
+    @Operation("GET", "/ready", None, HealthResponse, error_statuses=(503,))
     async def ready(self, request: HTTPRequest) -> Response:
         """Check that the server has room for requests: no queue is full."""
         lengths = [way.batcher.queue_length for way in self._registry.directions]
@@ -222,13 +216,7 @@ class LibreTranslateAPI:
             raise HTTPError(503, "A request queue is full", retry_after=1)
         return json_response(HealthResponse(status="ok"))
 
-    @Operation(
-        "POST",
-        "/suggest",
-        request=SuggestRequest,
-        response=SuggestResponse,
-        error_statuses=(400, 403, 429),
-    )
+    @Operation("POST", "/suggest", SuggestRequest, SuggestResponse, error_statuses=(400, 403, 429))
     async def suggest(self, request: HTTPRequest) -> Response:
         """Store a correction in the translation memory."""
         fields = read_fields(request, SuggestRequest)

@@ -232,19 +232,14 @@ class NativeAPI:
         self._registry = registry
         self._settings = settings
 
-    @Operation("GET", "/api/models", operation_id="models", response=ModelList)
+    @Operation("GET", "/api/models", None, ModelList, operation_id="models")
     async def models(self, request: HTTPRequest) -> Response:
         """List the loaded models."""
         directions = self._registry.directions
         return json_response(ModelList([model_info(way, self._settings) for way in directions]))
 
     @Operation(
-        "POST",
-        "/api/translate",
-        request=NativeTranslateRequest,
-        request_format="json",
-        response=NativeTranslateResponse,
-        time_limits=1,
+        "POST", "/api/translate", NativeTranslateRequest, NativeTranslateResponse, time_limits=1
     )
     async def translate(self, request: HTTPRequest) -> Response:
         """Translate a text; with scores, confidence, alternatives and alignments."""
@@ -290,12 +285,7 @@ class NativeAPI:
         return await offload(len(text), respond)
 
     @Operation(
-        "POST",
-        "/api/alternatives",
-        request=AlternativesRequest,
-        request_format="json",
-        response=AlternativesResponse,
-        time_limits=1,
+        "POST", "/api/alternatives", AlternativesRequest, AlternativesResponse, time_limits=1
     )
     async def alternatives(self, request: HTTPRequest) -> Response:
         """List the most probable continuations at a position of a translation."""
@@ -315,14 +305,7 @@ class NativeAPI:
 
         return json_response(await _run(direction, compute, work=work))
 
-    @Operation(
-        "POST",
-        "/api/attention",
-        request=AttentionRequest,
-        request_format="json",
-        response=AttentionResponse,
-        time_limits=1,
-    )
+    @Operation("POST", "/api/attention", AttentionRequest, AttentionResponse, time_limits=1)
     async def attention(self, request: HTTPRequest) -> Response:
         """Return the attention weights of a sentence: every kind, layer and head."""
         fields = read_fields(request, AttentionRequest)

@@ -32,9 +32,6 @@ LOG = logging.getLogger("transduce.serve")
 
 JSON = "application/json"
 
-RequestFormat = Literal["json", "any", "file"]
-"""Accepted bodies: JSON only; JSON, a form or a query string; a form with a file."""
-
 
 class StrictModel(BaseModel):
     """Rejects unknown fields: all responses, and the requests of the native API."""
@@ -84,6 +81,7 @@ Handler = Callable[[HTTPRequest], Awaitable[Response]]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 OperationRow = tuple[Method, str, Handler, type[BaseModel] | None, type[BaseModel] | None]
 """Method, path, handler, request and response of one of many similar operations."""
+_MARK = "operation"
 MethodT = TypeVar("MethodT", bound=Callable[..., Awaitable[Response]])
 
 
@@ -98,18 +96,17 @@ class Operation:
     method: Method
     path: str
     """DeepL's API (`/v2/`, `/v3/`) requires a key for every operation, if the server has keys."""
+    request: type[BaseModel] | None = None
+    """Fields of the request; None if its body is not read."""
+    response: type[BaseModel] | None = None
+    """JSON content of a successful response; None if it is not JSON."""
     _: KW_ONLY
     handler: Handler = _unbound
     """Its docstring is the summary in the document."""
     operation_id: str = ""
     """Name of the operation in clients generated from the document; "" takes it from the path."""
-    response: type[BaseModel] | None = None
-    """JSON content of a successful response; None if it is not JSON."""
     success_status: int = 200
     """A response with 204 has no content."""
-    request: type[BaseModel] | None = None
-    """Fields of the request; None if its body is not read."""
-    request_format: RequestFormat = "any"
     media_type: str = JSON
     """Content type of a 200 response."""
     error_statuses: tuple[int, ...] = ()
@@ -129,9 +126,6 @@ class Operation:
         """Mark a method as the handler, for `operations_of`."""
         setattr(method, _MARK, self)
         return method
-
-
-_MARK = "operation"
 
 
 def operations_of(api: object) -> tuple[Operation, ...]:
@@ -234,6 +228,7 @@ async def _cancel_on_disconnect(
 
 
 REFERENCE = "#/components/schemas/{model}"
+_JSON_ONLY = ("/v1/", "/v3/")  # besides the native API
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 
 DESCRIPTION = """Translation with your own models, for clients of LibreTranslate and of DeepL, and
@@ -311,14 +306,13 @@ def _describe(operation: Operation, schemas: Schemas, languages: LanguageCodes) 
     form = _form_schema(operation.request)
     _add_language_codes(form, languages)
     schema = schemas[operation.request, "validation"]
-    media_types = {"json": [JSON], "file": [MULTIPART], "any": [JSON, FORM, MULTIPART]}
-    description["requestBody"] = {
-        "required": True,
-        "content": {
-            media_type: {"schema": schema if media_type == JSON else form}
-            for media_type in media_types[operation.request_format]
-        },
-    }
+    media_types = [JSON, FORM, MULTIPART]
+    if "file" in operation.request.model_fields:
+        media_types = [MULTIPART]
+    elif issubclass(operation.request, StrictModel) or operation.path.startswith(_JSON_ONLY):
+        media_types = [JSON]
+    content = {name: {"schema": schema if name == JSON else form} for name in media_types}
+    description["requestBody"] = {"required": True, "content": content}
     return description
 
 
