@@ -12,7 +12,16 @@ from typing import Any
 import pydantic
 
 from transduce.bundle.bundle import find_bundle
-from transduce.cluster.engines import ClusterConfig, run_shards
+from transduce.cluster.engines import (
+    ClusterConfig,
+    ShardRecord,
+    ShardWorker,
+    TranslateTexts,
+    finished_shards,
+    load_translator,
+    record_name,
+    run_shards,
+)
 from transduce.cluster.formats import (
     InputFile,
     Shard,
@@ -21,14 +30,6 @@ from transduce.cluster.formats import (
     scan_file,
     write_atomically,
     write_dataset_folders,
-)
-from transduce.cluster.worker import (
-    ShardRecord,
-    ShardWorker,
-    TranslateTexts,
-    finished_shards,
-    load_translator,
-    record_name,
 )
 from transduce.io.atomic_folder import MANIFEST, sha256
 from transduce.io.machine import VERSION

@@ -1,16 +1,38 @@
-"""Who may use the server: names it is addressed by (Host) and pages that may call it (Origin).
+"""Who may use the server, and how much: hosts and origins, API keys, limits of each client.
 
-A server on a loopback address has no other guard: without these checks any web page that its owner
-visits could translate with it (a form needs no permission), and read the results after DNS
-rebinding. A server on another address is open to all pages, as LibreTranslate's is.
+A server on a loopback address has no other guard than the names it is addressed by (Host) and the
+pages that may call it (Origin): without these checks any web page that its owner visits could
+translate with it (a form needs no permission), and read the results after DNS rebinding. A server
+on another address is open to all pages, as LibreTranslate's is.
+
+A client is an API key, or an address where no key is required. Counts are kept in memory, so a
+restart clears them.
 """
 
+import hmac
 import ipaddress
-from typing import NamedTuple
+import logging
+import math
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
 
+from limits import RateLimitItem, RateLimitItemPerDay, RateLimitItemPerMinute
+from limits.errors import ConfigurationError
+from limits.storage import storage_from_string
+from limits.strategies import FixedWindowRateLimiter, MovingWindowRateLimiter, RateLimiter
 from starlette.datastructures import Headers
 
-from transduce.serve.settings import ServerSettings
+from transduce.serve.errors import HTTPError, is_deepl
+from transduce.serve.settings import NO_LIMIT, APIKey, ServerSettings, read_keys
+
+LOG = logging.getLogger("transduce.serve")
+
+UNLIMITED_CHARACTERS: Final = 10**12
+"""DeepL's character limit of an account without a limit."""
+
+QUOTA_EXCEEDED: Final = 456
+"""DeepL's HTTP status for an exceeded quota."""
 
 ANY = "*"
 CORS_HEADERS = {
@@ -20,6 +42,163 @@ CORS_HEADERS = {
     "access-control-expose-headers": "Retry-After, X-Request-ID, X-Ignored-Parameters",
 }
 """LibreTranslate's values, more methods, and three exposed headers of our own."""
+
+_CHECK_S = 1.0
+_IPV6_NETWORK = 64  # bits of an address that identify a client; it chooses the others freely
+
+
+class Usage(NamedTuple):
+    """Characters that a client has used, and the limit, of the current day."""
+
+    characters: int
+    limit: int
+
+
+class KeyFile:
+    """The accepted API keys: those of the settings, and of their file whenever it changes."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        """Store the keys that were read at the start."""
+        self._path, self._keys = settings.key_file, settings.keys
+        self._version = _version(self._path)
+        self._checked = time.monotonic()
+
+    def find(self, text: str) -> APIKey | None:
+        """Return the key equal to `text`, if any; comparison time does not depend on the text."""
+        if self._path and time.monotonic() - self._checked >= _CHECK_S:
+            self._read_if_changed(self._path)
+        encoded = text.encode(errors="surrogatepass")
+        matches = [hmac.compare_digest(key.key.encode(), encoded) for key in self._keys]
+        return self._keys[matches.index(True)] if True in matches else None
+
+    def _read_if_changed(self, path: Path) -> None:
+        self._checked = time.monotonic()
+        version = _version(path)
+        if version == self._version:
+            return
+        self._version = version
+        try:
+            self._keys = read_keys(path)
+        except (OSError, ValueError) as error:
+            LOG.warning("WARNING: API keys not updated, the previous ones stay valid: %s", error)
+        else:
+            LOG.info("API keys updated: %d", len(self._keys))
+
+
+class ClientLimits:
+    """Which clients are accepted, and what they have used."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        """Store the keys and limits; nothing has been used."""
+        try:
+            storage = storage_from_string(settings.limits_storage)
+        except ConfigurationError as error:
+            raise ValueError(f"limits_storage {settings.limits_storage!r}: {error}") from None
+        self._settings = settings
+        self._keys = KeyFile(settings)
+        self._requests = MovingWindowRateLimiter(storage)
+        self._characters = FixedWindowRateLimiter(storage)
+
+    def authorize(self, text: str, address: str, *, missing_status: int) -> APIKey | None:
+        """Accept a request, and count it.
+
+        Args:
+            text: the request's API key; "" if it has none.
+            address: IP address of the client; "" if unknown.
+            missing_status: HTTP status if a key is required and the request has none.
+
+        Returns:
+            The key; None if none is required.
+
+        Raises:
+            HTTPError: `missing_status`; 403 for an invalid key; 429 for too many requests.
+        """
+        limit = self._settings.req_limit
+        key = self._keys.find(text) if text and self._settings.keys else None
+        if key is not None:
+            self._count_request(f"key {key.key}", limit if key.req_limit is None else key.req_limit)
+            return key
+        self._count_request(client_network(address), limit)
+        if not self._settings.keys:
+            return None
+        if text:
+            raise HTTPError(403, "Invalid API key")
+        link = self._settings.get_api_key_link
+        action = f"Visit {link}" if link else "Please contact the server operator"
+        raise HTTPError(missing_status, f"{action} to get an API key")
+
+    def check_quota(self, key: APIKey, characters: int, *, path: str) -> None:
+        """Check that a key's daily quota suffices.
+
+        Args:
+            key: the key.
+            characters: number of characters of a request.
+            path: of the request; DeepL's API has its own status.
+
+        Raises:
+            HTTPError: 429 if it does not, or 456 in DeepL's API.
+        """
+        quota = _daily_limit(key)
+        if not self._characters.test(quota, key.key, cost=max(1, characters)):
+            raise HTTPError(
+                QUOTA_EXCEEDED if is_deepl(path) else 429,
+                f"Quota exceeded: {quota.amount} characters per day",
+                retry_after=_seconds_until_reset(self._characters, quota, key.key),
+            )
+
+    def charge(self, key: APIKey, characters: int) -> None:
+        """Count characters of a successful request."""
+        self._characters.hit(_daily_limit(key), key.key, cost=characters)
+
+    def usage(self, key: APIKey) -> Usage:
+        """Return what a key has used."""
+        quota = _daily_limit(key)
+        remaining = self._characters.get_window_stats(quota, key.key).remaining
+        return Usage(quota.amount - remaining, quota.amount)
+
+    def _count_request(self, client: str, limit: int) -> None:
+        if limit == NO_LIMIT:
+            return
+        rate = RateLimitItemPerMinute(limit)
+        if limit == 0 or not self._requests.hit(rate, client):
+            raise HTTPError(
+                429,
+                f"Slowdown: {limit} per 1 minute",
+                retry_after=_seconds_until_reset(self._requests, rate, client),
+            )
+
+
+def client_network(address: str) -> str:
+    """Return what identifies a client: an IPv4 address, or the network of an IPv6 address.
+
+    >>> client_network("10.0.0.1"), client_network("2001:db8::1:2")
+    ('10.0.0.1', '2001:db8::/64')
+    """
+    try:
+        if ipaddress.ip_address(address).version == 4:
+            return address
+        return str(ipaddress.ip_network((address, _IPV6_NETWORK), strict=False))
+    except ValueError:
+        return address
+
+
+def _daily_limit(key: APIKey) -> RateLimitItemPerDay:
+    limit = key.daily_characters
+    return RateLimitItemPerDay(UNLIMITED_CHARACTERS if limit == NO_LIMIT else limit)
+
+
+def _seconds_until_reset(limiter: RateLimiter, item: RateLimitItem, client: str) -> int:
+    reset = limiter.get_window_stats(item, client).reset_time
+    return max(1, math.ceil(reset - time.time()))
+
+
+def _version(path: Path | None) -> tuple[int, int, int] | None:
+    """Return what changes with a file; None if it cannot be read."""
+    try:
+        status = path.stat() if path else None
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
 
 
 class AccessPolicy(NamedTuple):

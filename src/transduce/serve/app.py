@@ -33,9 +33,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transduce import visualization
-from transduce.serve.access import AccessPolicy
+from transduce.serve.access import AccessPolicy, ClientLimits
 from transduce.serve.batcher import BatchStats
-from transduce.serve.client_limits import ClientLimits
 from transduce.serve.client_store import ClientStore
 from transduce.serve.connectors import ConnectorAPI
 from transduce.serve.deepl import DeepLAPI

@@ -15,14 +15,14 @@ from starlette.responses import Response
 
 from transduce.documents.html import TagRules
 from transduce.serve.client_store import ClientStore
-from transduce.serve.deepl_documents import (
+from transduce.serve.deepl_glossaries import GlossaryAPI
+from transduce.serve.documents import (
     DeepLDocumentAPI,
+    DocumentAPI,
     DocumentUpload,
     TextOptions,
     with_ignored,
 )
-from transduce.serve.deepl_glossaries import GlossaryAPI
-from transduce.serve.documents import DocumentAPI
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import AUTO, ModelRegistry
 from transduce.serve.parameters import (

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Receive, Scope
 
-from transduce.serve.client_limits import ClientLimits, Usage
+from transduce.serve.access import ClientLimits, Usage
 from transduce.serve.errors import HTTPError
 from transduce.serve.settings import NO_LIMIT, APIKey, ServerSettings
 

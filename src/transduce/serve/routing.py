@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from transduce.io.machine import VERSION
-from transduce.serve.client_limits import QUOTA_EXCEEDED, ClientLimits
+from transduce.serve.access import QUOTA_EXCEEDED, ClientLimits
 from transduce.serve.errors import HTTPError, is_deepl
 from transduce.serve.requests import SHUTDOWN, HTTPRequest, read_body
 from transduce.serve.settings import ServerSettings

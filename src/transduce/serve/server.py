@@ -24,7 +24,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from transduce.serve.client_limits import client_network
+from transduce.serve.access import client_network
 from transduce.serve.errors import HTTPError
 from transduce.serve.requests import SHUTDOWN
 from transduce.serve.routing import error_response

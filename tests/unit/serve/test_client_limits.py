@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.served import Serve
 
-from transduce.serve.client_limits import ClientLimits, KeyFile, client_network
+from transduce.serve.access import ClientLimits, KeyFile, client_network
 from transduce.serve.settings import APIKey, ServerSettings, read_keys
 
 FIELDS = {"q": "Hello.", "source": "en", "target": "de"}
@@ -29,7 +29,7 @@ def test_keys_are_read_again_when_their_file_changes(
     file = tmp_path / "keys"
     file.write_text("alpha\n")
     keys = KeyFile(ServerSettings(keys=read_keys(file), key_file=file))
-    monkeypatch.setattr("transduce.serve.client_limits._CHECK_S", 0.0)
+    monkeypatch.setattr("transduce.serve.access._CHECK_S", 0.0)
 
     file.write_text("alpha\nbeta 7\n")
     assert keys.find("beta") == APIKey("beta", 7)
