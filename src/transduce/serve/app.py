@@ -34,7 +34,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transduce import visualization
 from transduce.serve.access import AccessPolicy, ClientLimits
-from transduce.serve.batcher import BatchStats
 from transduce.serve.client_store import ClientStore
 from transduce.serve.connectors import ConnectorAPI
 from transduce.serve.deepl import DeepLAPI
@@ -139,7 +138,6 @@ class Metrics:
     """
 
     def __init__(self, models: ModelRegistry) -> None:
-        """Observe the batchers of the loaded models."""
         self._registry = registry = CollectorRegistry()
         labels = ["direction"]
         self.seconds = Histogram(
@@ -187,18 +185,17 @@ class Metrics:
             MultiProcessCollector(registry)
         return generate_latest(registry)
 
-    def _record_batch(self, name: str, stats: BatchStats) -> None:
-        self._batch_seconds.labels(name).inc(stats.seconds)
-        if stats.sentences:
-            self._batch_sizes.labels(name).observe(stats.sentences)
-            self._sentences.labels(name).inc(stats.sentences)
+    def _record_batch(self, name: str, sentences: int, seconds: float) -> None:
+        self._batch_seconds.labels(name).inc(seconds)
+        if sentences:
+            self._batch_sizes.labels(name).observe(sentences)
+            self._sentences.labels(name).inc(sentences)
 
 
 class PrefixMiddleware:
     """Removes the prefix from the path of each request; paths without it do not exist."""
 
     def __init__(self, app: ASGIApp, prefix: str) -> None:
-        """Wrap an application."""
         self._app, self._prefix = app, prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -225,13 +222,6 @@ class RequestMiddleware:
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, settings: ServerSettings) -> None:
-        """Wrap an application.
-
-        Args:
-            app: the application.
-            metrics: where requests are counted.
-            settings: the access policy, the size limit of a head, and whether to log.
-        """
         self._app, self._metrics, self._quiet = app, metrics, settings.quiet
         self._access = AccessPolicy.from_settings(settings)
         self._header_limit, self._prefix = settings.header_limit, settings.url_prefix

@@ -111,14 +111,6 @@ class SentenceResult(NamedTuple):
     """Pairs of word positions as "0-0 1-2"; empty if not requested."""
 
 
-class BatchStats(NamedTuple):
-    """Statistics of one batch, for metrics."""
-
-    requests: int
-    sentences: int
-    seconds: float
-
-
 @dataclass(eq=False, kw_only=True, slots=True)
 class BatchJob:
     """A request while it is queued and computed: sentences, or another function to run."""
@@ -169,14 +161,14 @@ class BatchJob:
 
     @property
     def remaining(self) -> int:
-        """Number of sentences without a result."""
-        return len(self.sentences) - len(self.results)
+        """Number of sentences without a result, or 1 for a function that was not called."""
+        unfinished = self.function is not None and not self.function_called
+        return len(self.sentences) - len(self.results) + unfinished
 
     @property
     def finished(self) -> bool:
         """Whether all of it is computed, or it failed."""
-        complete = self.remaining == 0 if self.function is None else self.function_called
-        return complete or self.error is not None
+        return not self.remaining or self.error is not None
 
     def resolve(self) -> None:
         """Wake up the waiting task; must be called in the event loop."""
@@ -247,8 +239,8 @@ class Batcher:
             max_queue: maximum number of queued requests.
             max_work: maximum work of a request, as `estimate_work` computes it; None: any.
         """
-        self.on_batch: Callable[[BatchStats], None] = lambda stats: None
-        """Called by the worker thread after each batch."""
+        self.on_batch: Callable[[int, float], None] = lambda sentences, seconds: None
+        """Called by the worker thread after each batch, with its sentences and its seconds."""
         self.on_queue: Callable[[int], None] = lambda length: None
         """Called with the number of queued requests when it changes."""
         self.translator = translator
@@ -348,7 +340,7 @@ class Batcher:
 
     def _retry_after(self) -> int:
         """Estimate the seconds until the queue is done."""
-        sentences = sum(max(1, job.remaining) for job in self._queue)
+        sentences = sum(job.remaining for job in self._queue)
         return max(1, min(60, math.ceil(sentences * self._seconds_per_sentence)))
 
     def _work(self) -> None:
@@ -372,7 +364,7 @@ class Batcher:
         with self._changed:
             self._queue.extend(job for job in jobs if not job.finished)
         _resolve([job for job in jobs if job.finished])
-        self.on_batch(BatchStats(len(jobs), sentences, seconds))
+        self.on_batch(sentences, seconds)
 
     def _between_steps(self, jobs: Sequence[BatchJob], started: float) -> None:
         """Abandon a batch that nobody waits for; if it takes long, let a short batch in between.

@@ -14,6 +14,7 @@ from pydantic import Field, RootModel
 from starlette.responses import Response
 
 from transduce.documents.html import TagRules
+from transduce.serve.batcher import BatchOptions
 from transduce.serve.client_store import ClientStore
 from transduce.serve.deepl_glossaries import GlossaryAPI
 from transduce.serve.documents import (
@@ -41,7 +42,7 @@ from transduce.serve.routing import (
     operations_of,
 )
 from transduce.serve.settings import ServerSettings
-from transduce.serve.text_translation import options_for_alternatives, translate_texts
+from transduce.serve.text_translation import translate_texts
 
 MAX_BODY_BYTES = 128 * 1024
 """Maximum size of a request body, as in DeepL's API."""
@@ -185,7 +186,7 @@ class DeepLAPI:
             source=options.source,
             target=options.target,
             markup="html" if fields.tag_handling else "placeholders",
-            options=options_for_alternatives(1, 0, beam=beam)._replace(glossary=options.glossary),
+            options=BatchOptions(beam=beam, glossary=options.glossary),
             rules=TagRules(
                 boundaries=frozenset(fields.splitting_tags),
                 inline=frozenset(fields.non_splitting_tags),

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from transduce.documents.registry import SUFFIXES
 from transduce.memory.store import Entry
+from transduce.serve.batcher import BatchOptions
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import (
     AUTO,
@@ -26,7 +27,7 @@ from transduce.serve.parameters import read_fields
 from transduce.serve.requests import HTTPRequest
 from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import NO_LIMIT, ServerSettings
-from transduce.serve.text_translation import options_for_alternatives, translate_texts
+from transduce.serve.text_translation import MAX_BEAM, translate_texts
 
 
 class TranslateRequest(LenientModel):
@@ -167,9 +168,7 @@ class LibreTranslateAPI:
             source=fields.source,
             target=fields.target,
             markup="html" if html else "placeholders",
-            options=options_for_alternatives(
-                self._default_beam, 0 if html else alternatives, beam=self._settings.beam
-            ),
+            options=self._decoding_options(0 if html else alternatives),
         )
 
         def fold(items: Sequence[object]) -> object:
@@ -183,6 +182,12 @@ class LibreTranslateAPI:
                 [list(result.translation.alternatives[:alternatives]) for result in results]
             )
         return json_response(TranslateResponse.model_validate(answer))
+
+    def _decoding_options(self, alternatives: int) -> BatchOptions:
+        """Return options for translations besides the best; the beam is widened if necessary."""
+        beam, nbest = self._settings.beam, min(alternatives + 1, MAX_BEAM)
+        default_beam = self._default_beam if beam is None else beam
+        return BatchOptions(beam=beam if nbest <= default_beam else nbest, nbest=nbest)
 
     @Operation(
         "POST", "/detect", DetectRequest, DetectedLanguageList, error_statuses=(400, 403, 429)

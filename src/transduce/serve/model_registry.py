@@ -10,7 +10,7 @@ import asyncio
 import re
 import threading
 import tomllib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -168,7 +168,6 @@ class ModelRegistry:
     """All loaded models, found by language codes."""
 
     def __init__(self, directions: Sequence[Direction]) -> None:
-        """Store the directions, one per pair of languages, in the order of listing."""
         assert directions, "at least one direction is required"
         self.directions = tuple(directions)
         self.watcher: ModelWatcher | None = None
@@ -213,12 +212,10 @@ class ModelRegistry:
             f"language from {source_language.name} ({source_language.code})",
         )
 
-    def is_loaded(self, code: str) -> bool:
-        """Return whether a direction has that language on either side."""
-        return any(
-            same_code(code, way.source.code) or same_code(code, way.target.code)
-            for way in self.directions
-        )
+    @property
+    def languages(self) -> list[Language]:
+        """The source and target language of every direction."""
+        return [language for way in self.directions for language in (way.source, way.target)]
 
     async def detect(self, text: str) -> Sequence[DetectedLanguage]:
         """Return the possible languages of a text, most probable first.
@@ -259,10 +256,9 @@ class ModelRegistry:
         Raises:
             HTTPError: 400 with LibreTranslate's message if it is not loaded.
         """
-        for way in self.directions:
-            for language in (way.source, way.target):
-                if _same_language(language.code, code):
-                    return language
+        for language in self.languages:
+            if _same_language(language.code, code):
+                return language
         raise HTTPError(400, f"{code[:60]} is not supported")
 
 
@@ -292,15 +288,17 @@ def load_models(
     pending = [parse_direction(text) for text in languages]
     paths: dict[tuple[str, str], Path] = {}
     directions: list[Direction] = []
-    watcher = ModelWatcher(models)
+    identities = [folder_identity(find_bundle(path)) for path in models]  # before loading
 
     def load_translator(bundle: Bundle) -> Translator:
         translator = Translator.from_bundle(
             bundle, engine=engine, compute_type=compute_type, plan=plan
         )
-        max_source = min(translator.search.max_source, _trained_length(bundle))
+        # Sources longer than those of the training are translated no better, at quadratic cost.
+        trained = tomllib.loads(bundle.provenance.recipe).get("data", {}).get("max_pieces")
+        max_source = min(translator.search.max_source, trained or bundle.search.max_source)
         translator.search = replace(translator.search, max_source=max_source)
-        warm = translator.to(bundle.directions[0].target) if bundle.directions else translator
+        warm = _translator_of(translator, bundle, _pairs(bundle)[0].target)
         warm.decode(["a"], beam=settings.beam)
         return translator
 
@@ -315,7 +313,7 @@ def load_models(
                     f"{earlier} and {path} both translate {source} into {target}: load only one of "
                     f"them{', or name their --languages' * bool(bundle.languages.missing)}"
                 )
-        translator, digest = load_translator(bundle), _weights_sha256(path)
+        translator, digest = load_translator(bundle), sha256(find_bundle(path) / WEIGHTS)
         for pair in _pairs(bundle):
             direction = make_direction(bundle, translator, settings, pair=pair)
             directions.append(replace(direction, sha256=digest))
@@ -325,34 +323,32 @@ def load_models(
             f"`transduce relabel` corrects them"
         )
     registry = ModelRegistry(directions)
-    watcher.start(registry, load_translator)
+    registry.watcher = ModelWatcher(
+        dict(zip(models, identities, strict=True)), registry, load_translator=load_translator
+    )
     return registry
 
 
 class ModelWatcher:
     """Loads a model again when another one takes its place, without an interruption."""
 
-    def __init__(self, models: Sequence[Path]) -> None:
-        """Note which folders are to be loaded.
-
-        Args:
-            models: bundles or run directories, in the order of the directions.
-        """
-        self._models = models
-        self._identities = [folder_identity(find_bundle(path)) for path in models]
-        self._closing = threading.Event()
-
-    def start(
-        self, registry: ModelRegistry, load_translator: Callable[[Bundle], Translator]
+    def __init__(
+        self,
+        identities: Mapping[Path, tuple[int, ...]],
+        registry: ModelRegistry,
+        *,
+        load_translator: Callable[[Bundle], Translator],
     ) -> None:
         """Look for changes every few seconds, until `close`.
 
         Args:
+            identities: of the folders when they were loaded, in the order of the directions.
             registry: whose directions get the new models.
             load_translator: makes a bundle's translator.
         """
-        self._registry, self._load_translator = registry, load_translator
-        registry.watcher = self
+        self._identities, self._registry = dict(identities), registry
+        self._load_translator = load_translator
+        self._closing = threading.Event()
         threading.Thread(target=self._watch, name="model watcher", daemon=True).start()
 
     def close(self) -> None:
@@ -361,10 +357,10 @@ class ModelWatcher:
 
     def _watch(self) -> None:
         while not self._closing.wait(_WATCH_S):
-            for index, path in enumerate(self._models):
+            for index, (path, loaded) in enumerate([*self._identities.items()]):
                 identity = folder_identity(find_bundle(path))
-                if identity and identity != self._identities[index]:
-                    self._identities[index] = identity
+                if identity and identity != loaded:
+                    self._identities[path] = identity
                     try:
                         self._reload(index, path)
                     except (OSError, ValueError) as error:
@@ -381,7 +377,7 @@ class ModelWatcher:
         if _pairs(bundle) != _pairs(before):
             name = ", ".join(way.name for way in ways if way.bundle is before)
             raise ValueError(f"it does not translate {name}: restart the server")
-        translator, digest = self._load_translator(bundle), _weights_sha256(path)
+        translator, digest = self._load_translator(bundle), sha256(find_bundle(path) / WEIGHTS)
 
         def reloaded(way: Direction) -> Direction:
             if way.bundle is not before:
@@ -392,10 +388,6 @@ class ModelWatcher:
 
         self._registry.directions = tuple(map(reloaded, ways))
         LOG.info("%s: a new model was loaded from %s", _pairs(bundle)[0], path)
-
-
-def _weights_sha256(path: Path) -> str:
-    return sha256(find_bundle(path) / WEIGHTS)
 
 
 def parse_direction(text: str) -> Languages:
@@ -435,9 +427,7 @@ def make_direction(
         settings: batching limits, and the file of the memory.
         pair: the direction, of a model that has several.
     """
-    names = bundle.languages
-    if pair is None or not bundle.directions:
-        pair = LanguagePair(names.source, names.target)
+    names, pair = bundle.languages, pair or _pairs(bundle)[0]
     display = {names.source: names.source_name, names.target: names.target_name}
     source, target = (Language(code=code, name=display.get(code) or code) for code in pair)
     translator = _translator_of(translator, bundle, pair.target)
@@ -456,15 +446,6 @@ def make_direction(
         ),
         memory=TranslationMemory(settings.memory) if settings.memory else None,
     )
-
-
-def _trained_length(bundle: Bundle) -> int:
-    """Return the longest source of the training, in pieces; for an unknown one, the search's.
-
-    Longer ones are translated no better, and their cost grows with the square.
-    """
-    data = tomllib.loads(bundle.provenance.recipe).get("data", {})
-    return data.get("max_pieces", bundle.search.max_source)
 
 
 def same_code(code: str, other: str) -> bool:

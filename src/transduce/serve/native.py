@@ -46,6 +46,20 @@ _EXAMPLES = {
 }
 
 
+_COPIED = ("source", "text", "score", "flag", "mended", "parts", "confidence", "unfamiliar")
+    "source",
+    "text",
+    "score",
+    "flag",
+    "mended",
+    "parts",
+    "confidence",
+    "unfamiliar",
+    "others",
+]
+"""Fields of a translation that a response has likewise."""
+
+
 class RequestLimits(StrictModel):
     """Limits of a request."""
 
@@ -299,8 +313,8 @@ class NativeAPI:
 
         def compute() -> AlternativesResponse:
             continuations = direction.translator.alternatives(text, after, count=count)
-            return AlternativesResponse(
-                alternatives=[AlternativeContinuation(**entry._asdict()) for entry in continuations]
+            return AlternativesResponse.model_validate(
+                {"alternatives": continuations}, from_attributes=True
             )
 
         return json_response(await _run(direction, compute, work=work))
@@ -333,11 +347,8 @@ class NativeAPI:
                 guess = None
             source = guess.language if guess else self._registry.directions[0].source.code
         target = self._default_target(source) if fields.target is None else fields.target
-        if (
-            same_code(source, target)
-            and fields.target is not None
-            and self._registry.is_loaded(target)
-        ):
+        loaded = any(same_code(target, language.code) for language in self._registry.languages)
+        if same_code(source, target) and fields.target is not None and loaded:
             return _Route(None, source, target, guess)
         direction = self._registry.find(source, target)
         return _Route(direction, direction.source.code, direction.target.code, guess)
@@ -380,26 +391,15 @@ def _sentence(result: SentenceResult) -> SentenceTranslation:
     """Convert a sentence's translation to its response model."""
     translation = result.translation
     log_probs = translation.log_probs or (None,) * len(translation.pieces)
+    pieces = zip(translation.pieces, log_probs, strict=True)
     pairs = [pair.partition("-") for pair in result.alignment.split()]
-    words = [WordConfidence(text=text, confidence=score) for text, score in translation.words]
-    others = [TranslationBody(text=other.text, score=other.score) for other in translation.others]
-    return SentenceTranslation(
-        source=translation.source,
-        text=translation.text,
-        score=translation.score,
-        flag=translation.flag,
-        mended=translation.mended,
-        parts=translation.parts,
-        confidence=translation.confidence,
-        unfamiliar=translation.unfamiliar,
-        pieces=[
-            ScoredPiece(piece=piece, log_prob=log_prob)
-            for piece, log_prob in zip(translation.pieces, log_probs, strict=True)
-        ],
-        words=words,
-        others=others,
-        alignment=[(int(source), int(target)) for source, _, target in pairs],
-    )
+    fields = {name: getattr(translation, name) for name in _COPIED} | {
+        "pieces": [{"piece": piece, "log_prob": log_prob} for piece, log_prob in pieces],
+        "others": translation.others,
+        "words": [{"text": text, "confidence": score} for text, score in translation.words],
+        "alignment": [(int(source), int(target)) for source, _, target in pairs],
+    }
+    return SentenceTranslation.model_validate(fields, from_attributes=True)
 
 
 async def _run(direction: Direction, function: Callable[[], T], *, work: int) -> T:

@@ -6,7 +6,6 @@ accepted by another, and a worker that ends unexpectedly is replaced. What clien
 (`ClientStore`) and the metrics lie in a folder that is deleted at the end.
 """
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -22,12 +21,12 @@ from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
+from types import FrameType
 from typing import NamedTuple
 
-from transduce.serve.server import log_to_stderr, stop_signals
+from transduce.serve.routing import LOG
+from transduce.serve.server import log_to_stderr, stop_signals_handled
 from transduce.serve.settings import ServerSettings
-
-LOG = logging.getLogger("transduce.serve")
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable by which prometheus_client adds up the metrics of processes."""
@@ -38,11 +37,10 @@ a function of a module, because a new interpreter calls it."""
 
 
 class Worker(NamedTuple):
-    """A process that serves."""
+    """A process that serves, and a queue that gets a line when it is ready."""
 
     process: BaseProcess
     ready: "SimpleQueue[str]"
-    """Gets a line when it is ready."""
 
 
 def supervise(
@@ -64,7 +62,7 @@ def supervise(
         supervisor = _Supervisor(
             work, replace(settings, store_path=folder / "clients.sqlite"), bound
         )
-        with supervisor.signals_collected():
+        with stop_signals_handled(supervisor.collect_signal):
             return supervisor.run(on_ready)
 
 
@@ -78,6 +76,10 @@ class _Supervisor:
         self._workers = [self._start() for _ in range(settings.processes)]
         self._ready: list[Worker] = []  # those that became ready, also if they have ended
         self._codes: list[int] = []
+
+    def collect_signal(self, number: int, frame: FrameType | None) -> None:
+        """Store a signal for the next look at the workers."""
+        self._signals.append(number)
 
     def run(self, on_ready: Callable[[str], None]) -> int:
         """Watch the workers until all have ended; return the largest exit code."""
@@ -96,19 +98,6 @@ class _Supervisor:
                 self._workers.remove(worker)
                 self._replace(worker, worker.process.exitcode or 0)
         return max(self._codes, default=0)
-
-    @contextmanager
-    def signals_collected(self) -> Generator[None]:
-        """Collect the signals that stop a server, instead of what they did."""
-        previous = {
-            number: signal.signal(number, lambda number, _: self._signals.append(number))
-            for number in stop_signals()
-        }
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     def _start(self) -> Worker:
         context = multiprocessing.get_context("spawn")

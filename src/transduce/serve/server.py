@@ -109,11 +109,18 @@ def run(
     return 1 if server.unfinished else 0
 
 
-def stop_signals() -> list[int]:
-    """Return the numbers of the signals that let a server finish."""
+@contextmanager
+def stop_signals_handled(handler: Callable[[int, FrameType | None], object]) -> Generator[None]:
+    """Handle the signals that let a server finish, instead of what they did."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
-        return [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    return [signal.SIGINT, signal.SIGTERM]
+        numbers.append(signal.SIGHUP)
+    previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in previous.items():
+            signal.signal(number, earlier)
 
 
 def log_to_stderr() -> None:
@@ -153,12 +160,8 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        previous = {number: signal.signal(number, self._stop) for number in stop_signals()}
-        try:
+        with stop_signals_handled(self._stop):
             yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self.force_exit = self.should_exit  # true on the second signal
@@ -170,7 +173,6 @@ class ConnectionCounts:
     """Concurrent connections of each client; those of trusted proxies are not limited."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        """Start without connections."""
         self._limit = settings.client_connection_limit
         self._trusted = [ipaddress.ip_network(proxy) for proxy in settings.trusted_proxies]
         self._counts = Counter[str]()

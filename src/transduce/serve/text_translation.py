@@ -219,21 +219,6 @@ async def translate_texts(
     ]
 
 
-def options_for_alternatives(
-    default_beam: int, alternatives: int, *, beam: int | None
-) -> BatchOptions:
-    """Return decoding options for a number of alternatives, at most `MAX_BEAM` - 1.
-
-    Args:
-        default_beam: beam size of the models.
-        alternatives: translations to return besides the best; the beam is widened if necessary.
-        beam: beam size of the server; None is the models'.
-    """
-    nbest = min(alternatives + 1, MAX_BEAM)
-    current_beam = default_beam if beam is None else beam
-    return BatchOptions(beam=beam if nbest <= current_beam else nbest, nbest=nbest)
-
-
 async def offload(size: int, function: Callable[[], T]) -> T:
     """Run a function on long texts (`size` characters) in a thread.
 
@@ -283,10 +268,10 @@ def _reassemble(
             from_memory += 1
     best = restore_text(segmented, units)
     count = max((len(result.translation.others) for result in results), default=0)
-    candidates = (
-        [UnitTranslation(_kth_best(result, k)) for result in results] for k in range(count)
+    alternatives = dict.fromkeys(
+        restore_text(segmented, [UnitTranslation(_kth_best(result, k)) for result in results]).text
+        for k in range(count)
     )
-    alternatives = dict.fromkeys(restore_text(segmented, units).text for units in candidates)
     alternatives.pop(best.text, None)
     return TranslatedText(
         best.text, tuple(alternatives), best.lost, segmented, results, from_memory
