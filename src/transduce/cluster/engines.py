@@ -1,7 +1,7 @@
 """Workers, which translate shards and record them, and the engines that run them.
 
-Ray on this machine or on a cluster, and job arrays of Slurm:
-both restart a worker that is killed; docs/decisions.md says why these two.
+Ray on this machine or on a cluster, and job arrays of Slurm, restart a worker that is killed;
+docs/decisions.md says why these two.
 """
 
 import hashlib
@@ -252,10 +252,8 @@ def _connect(ray: Any, config: ClusterConfig) -> None:
 
 
 def _fitting_workers(ray: Any, config: ClusterConfig) -> int:
-    resources = ray.cluster_resources()
-    if config.gpus:
-        return max(1, int(resources.get("GPU", 0)) // config.gpus)
-    return max(1, int(resources.get("CPU", 1)) // config.threads)
+    kind, size = ("GPU", config.gpus) if config.gpus else ("CPU", config.threads)
+    return max(1, int(ray.cluster_resources().get(kind, 0)) // size)
 
 
 def _run_on_slurm(

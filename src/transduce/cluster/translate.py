@@ -121,14 +121,11 @@ def process_corpus(
 
     Args:
         load: called once by each worker; returns the function.
-        input: as for `translate_corpus`.
-        output: likewise.
+        input: this and the others as for `translate_corpus`.
+        output: the folder.
         settings: what determines the output, besides the input.
         config: where to run.
         on_event: receives progress.
-
-    Raises:
-        ValueError: as for `translate_corpus`.
     """
     begun = time.monotonic()
     folder = resolve(output)

@@ -47,18 +47,10 @@ _CHECK_S = 1.0
 _IPV6_NETWORK = 64  # bits of an address that identify a client; it chooses the others freely
 
 
-class Usage(NamedTuple):
-    """Characters that a client has used, and the limit, of the current day."""
-
-    characters: int
-    limit: int
-
-
 class KeyFile:
     """The accepted API keys: those of the settings, and of their file whenever it changes."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        """Store the keys that were read at the start."""
         self._path, self._keys = settings.key_file, settings.keys
         self._version = _version(self._path)
         self._checked = time.monotonic()
@@ -89,7 +81,6 @@ class ClientLimits:
     """Which clients are accepted, and what they have used."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        """Store the keys and limits; nothing has been used."""
         try:
             storage = storage_from_string(settings.limits_storage)
         except ConfigurationError as error:
@@ -150,11 +141,11 @@ class ClientLimits:
         """Count characters of a successful request."""
         self._characters.hit(_daily_limit(key), key.key, cost=characters)
 
-    def usage(self, key: APIKey) -> Usage:
-        """Return what a key has used."""
+    def usage(self, key: APIKey) -> tuple[int, int]:
+        """Return the characters that a key has used on the current day, and its limit."""
         quota = _daily_limit(key)
         remaining = self._characters.get_window_stats(quota, key.key).remaining
-        return Usage(quota.amount - remaining, quota.amount)
+        return quota.amount - remaining, quota.amount
 
     def _count_request(self, client: str, limit: int) -> None:
         if limit == NO_LIMIT:

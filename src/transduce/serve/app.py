@@ -71,7 +71,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _REQUEST_LOG = logging.getLogger("transduce.serve.requests")
 
 # A random process ID and a counter are cheaper than a random number per request.
-_PROCESS_ID = secrets.token_hex(4).encode()
+_PROCESS_ID = secrets.token_hex(4)
 _REQUEST_COUNTER = itertools.count(1)
 _VALID_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
@@ -147,18 +147,12 @@ class Metrics:
             registry=registry,
             buckets=_SECONDS_BUCKETS,
         )
-        self.in_flight = Gauge(
-            "libretranslate_http_requests_in_flight",
-            "Requests without a complete response",
-            registry=registry,
-            multiprocess_mode="livesum",
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        self.in_flight = gauge(
+            "libretranslate_http_requests_in_flight", "Requests without a complete response"
         )
-        self._queue_lengths = Gauge(
-            "transduce_queue_requests",
-            "Requests queued for a direction",
-            labels,
-            registry=registry,
-            multiprocess_mode="livesum",
+        self._queue_lengths = gauge(
+            "transduce_queue_requests", "Requests queued for a direction", labels
         )
         self._batch_sizes = Histogram(
             "transduce_batch_sentences",
@@ -167,12 +161,9 @@ class Metrics:
             registry=registry,
             buckets=_SIZE_BUCKETS,
         )
-        self._batch_seconds = Counter(
-            "transduce_batch_seconds", "Computing time of a direction", labels, registry=registry
-        )
-        self._sentences = Counter(
-            "transduce_sentences", "Sentences translated", labels, registry=registry
-        )
+        counter = partial(Counter, labelnames=labels, registry=registry)
+        self._batch_seconds = counter("transduce_batch_seconds", "Computing time of a direction")
+        self._sentences = counter("transduce_sentences", "Sentences translated")
         for direction in models.directions:
             direction.batcher.on_queue = self._queue_lengths.labels(direction.name).set
             direction.batcher.on_batch = partial(self._record_batch, direction.name)
@@ -232,11 +223,10 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _request_id(scope)
-        scope.setdefault("state", {})["request_id"] = request_id.decode()
+        scope.setdefault("state", {})["request_id"] = request_id = _request_id(scope)
         status = 0
         headers = Headers(scope=scope)
-        own = Headers(self._access.cors_headers(headers) | {"x-request-id": request_id.decode()})
+        own = Headers(self._access.cors_headers(headers) | {"x-request-id": request_id})
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -291,11 +281,11 @@ class RequestMiddleware:
         )
 
 
-def _request_id(scope: Scope) -> bytes:
+def _request_id(scope: Scope) -> str:
     for key, value in scope["headers"]:
         if key == b"x-request-id" and _VALID_REQUEST_ID.fullmatch(value):
-            return value
-    return b"%s-%d" % (_PROCESS_ID, next(_REQUEST_COUNTER))
+            return value.decode()
+    return f"{_PROCESS_ID}-{next(_REQUEST_COUNTER)}"
 
 
 def _method(scope: Scope) -> str:

@@ -144,10 +144,9 @@ class BatchJob:
     @property
     def next_is_short(self) -> bool:
         """Whether its next sentence, or the function, is short."""
-        if self.function is not None:
-            return self.work <= _MAX_SHORT_COST
-        sentence = self.sentences[len(self.results)]
-        return self._work_of(sentence) <= _MAX_SHORT_COST
+        if self.function is None:
+            return self._work_of(self.sentences[len(self.results)]) <= _MAX_SHORT_COST
+        return self.work <= _MAX_SHORT_COST
 
     def _work_of(self, sentence: SentenceRequest) -> int:
         return estimate_work(len(sentence.text) + len(sentence.prefix), beam=self.options.beam)
@@ -439,7 +438,10 @@ class Batcher:
             first.function_called = True
             return
         sentences = [sentence for part in batch for sentence in part.sentences]
-        translator = self.translator
+        cost, translator = max(sentence.cost for sentence in sentences), self.translator
+        batch_tokens = _FEW_TOKENS if cost > 1 else _MANY_TOKENS
+        if cost > _MAX_SHORT_COST:
+            batch_tokens = _LONG_TOKENS
         translations = translator.decode(
             [sentence.text for sentence in sentences],
             beam=first.options.beam,
@@ -447,7 +449,7 @@ class Batcher:
             nbest=first.options.nbest,
             extras=Extras(glossary=first.options.glossary, token_scores=first.options.detail),
             prefix=[sentence.prefix for sentence in sentences],
-            batch_tokens=_batch_tokens(max(sentence.cost for sentence in sentences)),
+            batch_tokens=batch_tokens,
         )
         alignments: list[str] = []
         for sentence, translation in zip(sentences, translations, strict=True):
@@ -456,13 +458,6 @@ class Batcher:
         results = map(SentenceResult, translations, alignments)
         for part in batch:
             part.job.results.extend(islice(results, part.size))
-
-
-def _batch_tokens(cost: int) -> int:
-    """Return the size limit of a search for the cost of the longest sentence."""
-    if cost > _MAX_SHORT_COST:
-        return _LONG_TOKENS
-    return _FEW_TOKENS if cost > 1 else _MANY_TOKENS
 
 
 def _resolve(jobs: Sequence[BatchJob]) -> None:

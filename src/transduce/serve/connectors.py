@@ -140,7 +140,6 @@ class ConnectorAPI:
     """Handlers of the three APIs."""
 
     def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
-        """Store the models and the limits."""
         self._registry, self._beam = registry, settings.beam
 
     def operations(self) -> tuple[Operation, ...]:

@@ -149,7 +149,6 @@ class DeepLAPI:
         documents: DocumentAPI,
         store: ClientStore,
     ) -> None:
-        """Store the models, the limits, what translates documents, and what clients stored."""
         self._registry = registry
         self._settings = settings
         self._glossaries = GlossaryAPI(registry, store)
@@ -235,10 +234,8 @@ class DeepLAPI:
     @Operation("GET", "/v2/usage", None, DeepLUsage, operation_id="deepl_usage")
     async def usage(self, request: HTTPRequest) -> Response:
         """Return the number of characters of the key's requests on the current day."""
-        usage = request.usage()
-        return json_response(
-            DeepLUsage(character_count=usage.characters, character_limit=usage.limit)
-        )
+        count, limit = request.usage()
+        return json_response(DeepLUsage(character_count=count, character_limit=limit))
 
     def _text_options(
         self, request: HTTPRequest, fields: DeepLTranslateRequest | DocumentUpload

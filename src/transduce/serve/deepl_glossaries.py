@@ -37,6 +37,7 @@ MAX_BYTES = 64 * 2**20
 TSV: Final = "text/tab-separated-values"
 
 _KIND = "glossary"
+_HEAD = {"glossary_id", "name", "creation_time"}
 _OVERHEAD = 1000  # bytes that a glossary counts besides its content
 
 Dictionaries = Mapping[str, tuple[Term, ...]]
@@ -153,23 +154,15 @@ class Glossary(StrictModel):
     @property
     def info(self) -> GlossaryInfo:
         """Describe it in version 3."""
-        return GlossaryInfo(
-            glossary_id=self.glossary_id,
-            name=self.name,
-            creation_time=self.creation_time,
-            dictionaries=[_info(pair, terms) for pair, terms in self.dictionaries.items()],
-        )
+        dictionaries = [_info(pair, terms) for pair, terms in self.dictionaries.items()]
+        return GlossaryInfo(**self.model_dump(include=_HEAD), dictionaries=dictionaries)
 
     @property
     def info_v2(self) -> GlossaryInfoV2:
         """Describe it in version 2."""
         (dictionary,) = self.info.dictionaries
         return GlossaryInfoV2(
-            **dictionary.model_dump(),
-            glossary_id=self.glossary_id,
-            name=self.name,
-            ready=True,
-            creation_time=self.creation_time,
+            **dictionary.model_dump(), **self.model_dump(include=_HEAD), ready=True
         )
 
     def terms(self, source: str, target: str) -> tuple[Term, ...]:
@@ -178,19 +171,17 @@ class Glossary(StrictModel):
         Raises:
             HTTPError: 404 if it has none.
         """
-        terms = self.dictionaries.get(_pair(source, target))
-        if terms is None:
-            raise HTTPError(
-                404, f"The glossary has no dictionary for {source[:60]} to {target[:60]}."
-            )
-        return terms
+        pair = _pair(source, target)
+        if pair not in self.dictionaries:
+            languages = f"{source[:60]} to {target[:60]}"
+            raise HTTPError(404, f"The glossary has no dictionary for {languages}.")
+        return self.dictionaries[pair]
 
 
 class GlossaryAPI:
     """Handlers of DeepL's glossaries, and the glossaries."""
 
     def __init__(self, registry: ModelRegistry, store: ClientStore) -> None:
-        """Store the models, whose languages glossaries can have, and where they are kept."""
         ways = registry.directions
         self._pairs = dict.fromkeys(_pair(way.source.code, way.target.code) for way in ways)
         self._store = store
@@ -202,8 +193,7 @@ class GlossaryAPI:
             HTTPError: 404 if the key has none of that ID.
         """
         value = self._store.get(_KIND, glossary_id)
-        glossary = _parsed(value) if value else None
-        if glossary is None or glossary.owner != owner:
+        if value is None or (glossary := _parsed(value)).owner != owner:
             raise HTTPError(404, f"Glossary {glossary_id[:60]!r} not found.")
         return glossary
 
@@ -255,14 +245,12 @@ class GlossaryAPI:
     async def create_v2(self, request: HTTPRequest) -> Response:
         """Create a glossary with one dictionary."""
         fields = read_fields(request, CreateGlossaryV2)
-        glossary = self._create(request, name=fields.name, dictionaries=[fields])
-        return json_response(glossary.info_v2, 201)
+        return json_response(self._create(request, fields.name, [fields]).info_v2, 201)
 
     async def create(self, request: HTTPRequest) -> Response:
         """Create a glossary."""
         fields = read_fields(request, CreateGlossary)
-        glossary = self._create(request, name=fields.name, dictionaries=fields.dictionaries)
-        return json_response(glossary.info, 201)
+        return json_response(self._create(request, fields.name, fields.dictionaries).info, 201)
 
     async def list_v2(self, request: HTTPRequest) -> Response:
         """List the glossaries with one dictionary."""
@@ -271,8 +259,7 @@ class GlossaryAPI:
 
     async def list_all(self, request: HTTPRequest) -> Response:
         """List the glossaries."""
-        own = self._own(request)
-        return json_response(GlossaryList(glossaries=[glossary.info for glossary in own]))
+        return json_response(GlossaryList(glossaries=[own.info for own in self._own(request)]))
 
     async def info_v2(self, request: HTTPRequest) -> Response:
         """Describe a glossary with one dictionary."""
@@ -322,8 +309,8 @@ class GlossaryAPI:
         """Delete the dictionary of a language pair."""
         glossary, fields = self._requested(request), read_fields(request, LanguagePairFields)
         glossary.terms(fields.source_lang, fields.target_lang)
-        pair = _pair(fields.source_lang, fields.target_lang)
-        rest = {key: terms for key, terms in glossary.dictionaries.items() if key != pair}
+        rest = dict(glossary.dictionaries)
+        del rest[_pair(fields.source_lang, fields.target_lang)]
         self._put(glossary.model_copy(update={"dictionaries": rest}))
         return Response(status_code=204)
 
@@ -347,26 +334,23 @@ class GlossaryAPI:
         return glossary
 
     def _create(
-        self, request: HTTPRequest, *, name: str, dictionaries: Sequence[DictionaryFields]
+        self, request: HTTPRequest, name: str, dictionaries: Sequence[DictionaryFields]
     ) -> Glossary:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        glossary = Glossary(
+        new = Glossary(
             glossary_id=str(uuid.uuid4()),
             owner=request.api_key,
             name=name,
             creation_time=now,
             dictionaries=self._dictionaries(dictionaries),
         )
-        return self._put(glossary)
+        return self._put(new)
 
     def _put(self, glossary: Glossary) -> Glossary:
         value = glossary.model_dump_json().encode()
-        others = [
-            other
-            for other in self._store.values(_KIND)
-            if _parsed(other).glossary_id != glossary.glossary_id
-        ]
-        if sum(_OVERHEAD + len(stored) for stored in (*others, value)) > MAX_BYTES:
+        stored = {_parsed(other).glossary_id: other for other in self._store.values(_KIND)}
+        stored[glossary.glossary_id] = value
+        if sum(_OVERHEAD + len(content) for content in stored.values()) > MAX_BYTES:
             raise HTTPError(400, f"The glossaries exceed {MAX_BYTES:,} bytes: delete some first.")
         self._store.put(_KIND, glossary.glossary_id, value)
         return glossary

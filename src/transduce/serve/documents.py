@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from pydantic import Field
@@ -135,21 +135,12 @@ class DocumentJob(StrictModel):
     error: str = ""
 
 
-class TranslatedDocument(NamedTuple):
-    """A translated document."""
-
-    content: bytes
-    source: str
-    """Code of its language; "auto" if it has no words."""
-
-
 class DocumentAPI:
     """Handlers of LibreTranslate's document API."""
 
     def __init__(
         self, registry: ModelRegistry, settings: ServerSettings, *, store: ClientStore
     ) -> None:
-        """Store the models, the limits, and where translated documents are kept."""
         self._registry, self._settings, self._store = registry, settings, store
 
     def store(self, name: str, content: bytes) -> str:
@@ -174,10 +165,13 @@ class DocumentAPI:
         fields = read_fields(request, TranslateFileRequest)
         upload = uploaded_document(request.data())
         document = await self.read(request, upload)
-        translated = await self.translate_document(
+        content, _ = await self.translate_document(
             document, source=fields.source, target=fields.target
         )
-        stored_name = self.store(_translated_name(upload.name, fields.target), translated.content)
+        path = PurePosixPath(upload.name)
+        stored_name = self.store(
+            f"{path.stem}_{_UNSAFE.sub('_', fields.target)}{path.suffix}", content
+        )
         base = f"{_base_url(request)}{self._settings.url_prefix}"
         url = f"{base}/download_file/{quote(stored_name)}"
         return json_response(TranslateFileResponse(translatedFileUrl=url))
@@ -198,12 +192,12 @@ class DocumentAPI:
 
     async def translate_document(
         self, document: Document, *, source: str, target: str, glossary: tuple[Term, ...] = ()
-    ) -> TranslatedDocument:
-        """Translate a document.
+    ) -> tuple[bytes, str]:
+        """Return the translation of a document, and the code of its language.
 
         Args:
             document: the document.
-            source: code of its language, or "auto".
+            source: code of its language, or "auto", which stays if it has no words.
             target: code of the target language.
             glossary: terms with a prescribed translation.
 
@@ -217,7 +211,7 @@ class DocumentAPI:
         translations = await self._translate_segments(
             document.segments, source=source, target=target, glossary=glossary
         )
-        return TranslatedDocument(await asyncio.to_thread(document.rebuild, translations), source)
+        return await asyncio.to_thread(document.rebuild, translations), source
 
     @Operation("GET", "/download_file/{name}", media_type=BINARY, error_statuses=(404,))
     async def download(self, request: HTTPRequest) -> Response:
@@ -270,14 +264,7 @@ class DeepLDocumentAPI:
         store: ClientStore,
         options: Callable[[HTTPRequest, DocumentUpload], TextOptions],
     ) -> None:
-        """Store how documents are translated.
-
-        Args:
-            documents: translates and stores them.
-            settings: limits.
-            store: where the state of jobs is kept.
-            options: reads the parameters that a document shares with a text.
-        """
+        """Store how documents are translated; `options` reads what they share with texts."""
         self._documents, self._timeout_s = documents, TIME_LIMITS * settings.time_limit_s
         self._options, self._store = options, store
         self._tasks: set[asyncio.Task[None]] = set()
@@ -388,15 +375,15 @@ class DeepLDocumentAPI:
     ) -> None:
         try:
             async with asyncio.timeout(self._timeout_s):
-                translated = await self._documents.translate_document(
+                content, source = await self._documents.translate_document(
                     document,
                     source=options.source,
                     target=options.target,
                     glossary=options.glossary,
                 )
-            if base_code(translated.source) == base_code(options.target):
+            if base_code(source) == base_code(options.target):
                 raise HTTPError(400, "Source and target language are equal.")
-            stored_name = self._documents.store(name, translated.content)
+            stored_name = self._documents.store(name, content)
             self._save(job.model_copy(update={"stored_name": stored_name, "status": "done"}))
             return
         except HTTPError as error:
@@ -453,11 +440,6 @@ def _safe_name(name: str) -> str:
     """Return a file name without directories, limited to word characters, "." and "-"."""
     name = PurePosixPath(PureWindowsPath(name).name).name
     return _UNSAFE.sub("_", name).lstrip(".")[-100:] or "file"
-
-
-def _translated_name(name: str, target: str) -> str:
-    path = PurePosixPath(name)
-    return f"{path.stem}_{_UNSAFE.sub('_', target)}{path.suffix}"
 
 
 def with_ignored(response: Response, ignored: tuple[str, ...]) -> Response:

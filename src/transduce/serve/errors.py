@@ -5,17 +5,9 @@ class HTTPError(Exception):
     """A request that is rejected. Each API formats the one-line message in its own way."""
 
     def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
-        """Store the response.
-
-        Args:
-            status: HTTP status code.
-            message: one line for the client.
-            retry_after: seconds for the Retry-After header; None omits it.
-        """
+        """Store the status, one line for the client, and the seconds of Retry-After, if any."""
         super().__init__(message)
-        self.status = status
-        self.message = message
-        self.retry_after = retry_after
+        self.status, self.message, self.retry_after = status, message, retry_after
 
 
 def is_deepl(path: str) -> bool:

@@ -132,7 +132,6 @@ class LibreTranslateAPI:
     """Handlers of LibreTranslate's API."""
 
     def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
-        """Prepare the constant responses."""
         self._registry = registry
         self._settings = settings
         self._languages = json_response(LanguageList(_language_entries(registry)))

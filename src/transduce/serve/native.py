@@ -47,16 +47,6 @@ _EXAMPLES = {
 
 
 _COPIED = ("source", "text", "score", "flag", "mended", "parts", "confidence", "unfamiliar")
-    "source",
-    "text",
-    "score",
-    "flag",
-    "mended",
-    "parts",
-    "confidence",
-    "unfamiliar",
-    "others",
-]
 """Fields of a translation that a response has likewise."""
 
 
@@ -242,7 +232,6 @@ class NativeAPI:
     """Handlers of the native API."""
 
     def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
-        """Store the models and the limits."""
         self._registry = registry
         self._settings = settings
 
@@ -304,8 +293,7 @@ class NativeAPI:
     async def alternatives(self, request: HTTPRequest) -> Response:
         """List the most probable continuations at a position of a translation."""
         fields = read_fields(request, AlternativesRequest)
-        (text,) = request.check_texts([fields.text])
-        direction = await self._direction(text, fields)
+        text, direction = await self._direction(request, fields)
         after, count = replace_nul(fields.after), fields.count
         work = estimate_work(
             len(text) + len(after), beam=direction.translator.search.beam, searches=count
@@ -323,8 +311,7 @@ class NativeAPI:
     async def attention(self, request: HTTPRequest) -> Response:
         """Return the attention weights of a sentence: every kind, layer and head."""
         fields = read_fields(request, AttentionRequest)
-        (text,) = request.check_texts([fields.text])
-        direction = await self._direction(text, fields)
+        text, direction = await self._direction(request, fields)
         translation = None if fields.translation is None else replace_nul(fields.translation)
         weights = await _run(
             direction,
@@ -333,11 +320,13 @@ class NativeAPI:
         )
         return Response(weights, media_type=JSON)
 
-    async def _direction(self, text: str, fields: _TextRequest) -> Direction:
+    async def _direction(self, request: HTTPRequest, fields: _TextRequest) -> tuple[str, Direction]:
+        """Return the text of a request, and the direction that it needs."""
+        (text,) = request.check_texts([fields.text])
         route = await self._route(text, fields)
         if route.direction is None:
             raise HTTPError(400, f"the sentence is already in the target language, {route.target}")
-        return route.direction
+        return text, route.direction
 
     async def _route(self, text: str, fields: _TextRequest) -> _Route:
         guess, source = None, fields.source
@@ -355,14 +344,12 @@ class NativeAPI:
 
     def _default_target(self, source: str) -> str:
         """Return the only target language of a source language."""
-        targets = self._registry.targets_of(source)
-        if not targets:
+        codes = [language.code for language in self._registry.targets_of(source)]
+        if not codes:
             raise HTTPError(400, f"{source} is not supported")
-        first, *others = targets
-        if others:
-            codes = ", ".join(language.code for language in targets)
-            raise HTTPError(400, f"target: name one of {codes}")
-        return first.code
+        if len(codes) > 1:
+            raise HTTPError(400, f"target: name one of {', '.join(codes)}")
+        return codes[0]
 
 
 def model_info(direction: Direction, settings: ServerSettings) -> ModelInfo:

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Receive, Scope
 
-from transduce.serve.access import ClientLimits, Usage
+from transduce.serve.access import ClientLimits
 from transduce.serve.errors import HTTPError
 from transduce.serve.settings import NO_LIMIT, APIKey, ServerSettings
 
@@ -66,7 +66,6 @@ class HTTPRequest(Request):
     def __init__(
         self, scope: Scope, content: bytes, settings: ServerSettings, clients: ClientLimits
     ) -> None:
-        """Store the body, and the keys and limits to check it by."""
         super().__init__(scope)
         self.content = content
         self._settings, self._clients = settings, clients
@@ -165,7 +164,7 @@ class HTTPRequest(Request):
         if self._key and self._key.char_limit is not None:
             self._char_limit = self._key.char_limit
 
-    def usage(self) -> Usage:
+    def usage(self) -> tuple[int, int]:
         """Return the characters that the API key has used, and its quota."""
         return self._clients.usage(self._key or APIKey(""))
 
@@ -212,18 +211,19 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise HTTPError(415, f"Content-Encoding {encoding[:60]!r} is not supported: send it plain")
+    too_large = HTTPError(413, f"Request body is larger than {max_bytes} bytes")
     declared = headers.get("content-length")
     if declared:
         if not (declared.isascii() and declared.isdigit()):
             raise HTTPError(400, "Invalid request: Content-Length is not a number")
         # int() is quadratic in the number of digits, hence the length check first.
         if len(declared) > 18 or int(declared) > max_bytes:
-            _reject_too_large(max_bytes)
+            raise too_large
     content = bytearray()
     async for chunk in Request(scope, receive).stream():
         content += chunk
         if len(content) > max_bytes:
-            _reject_too_large(max_bytes)
+            raise too_large
     return bytes(content)
 
 
@@ -239,10 +239,6 @@ def _check_limit(number: int, limit: int) -> None:
 
 def _reject_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not valid JSON")
-
-
-def _reject_too_large(max_bytes: int) -> NoReturn:
-    raise HTTPError(413, f"Request body is larger than {max_bytes} bytes")
 
 
 def _url_encoded(content: bytes, *, source: str) -> list[tuple[str, str]]:

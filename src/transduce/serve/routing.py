@@ -144,7 +144,6 @@ class Endpoint:
     def __init__(
         self, operation: Operation, settings: ServerSettings, clients: ClientLimits
     ) -> None:
-        """Store the operation and the server's limits and keys."""
         self._operation = operation
         self._settings, self._clients = settings, clients
         self._max_body_bytes = min(settings.body_limit, operation.max_body_bytes)
@@ -160,10 +159,8 @@ class Endpoint:
             if is_deepl(self._operation.path):
                 request.authorize(None, missing_status=403)
             work = self._handle(request)
-            if self._timeout_s:
-                response = await _with_timeout(work, receive, self._timeout_s)
-            else:
-                response = await work
+            limited = _with_timeout(work, receive, self._timeout_s) if self._timeout_s else work
+            response = await limited
         except ClientDisconnect:
             return
         except HTTPError as error:
@@ -237,6 +234,10 @@ requires an API key, send it as `api_key`, or in the Authorization header after 
 `DeepL-Auth-Key`."""
 
 JSONObject = dict[str, object]
+_RETRY_AFTER: JSONObject = {
+    "description": "Seconds to wait before the next attempt",
+    "schema": {"type": "string"},
+}
 Schemas = dict[tuple[type[BaseModel], JsonSchemaMode], JsonSchemaValue]
 LanguageCodes = Mapping[str, Sequence[str]]
 """Values of the language fields of requests, by the name of the field."""
@@ -257,9 +258,8 @@ def openapi_document(operations: Sequence[Operation], languages: LanguageCodes) 
             _add_language_codes(components[name], languages)
     paths: dict[str, JSONObject] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(
-            operation, schemas, languages
-        )
+        description = _describe(operation, schemas, languages)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = description
     return {
         "openapi": "3.1.0",
         "info": {"title": "transduce", "version": VERSION, "description": DESCRIPTION},
@@ -365,11 +365,6 @@ def _responses(operation: Operation, schemas: Schemas) -> JSONObject:
         phrase = "Quota Exceeded" if status == QUOTA_EXCEEDED else HTTPStatus(status).phrase
         response: JSONObject = {"description": phrase, "content": {JSON: {"schema": error}}}
         if status in (429, QUOTA_EXCEEDED, 503):
-            response["headers"] = {
-                "Retry-After": {
-                    "description": "Seconds to wait before the next attempt",
-                    "schema": {"type": "string"},
-                }
-            }
+            response["headers"] = {"Retry-After": _RETRY_AFTER}
         responses[str(status)] = response
     return responses
