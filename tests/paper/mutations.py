@@ -135,13 +135,13 @@ MUTATIONS = (
         f"{ARCHITECTURE}::test_a_sub_layer_is_layer_norm_of_x_plus_sublayer_of_x",
     ),
     Mutation(
-        "8 the angles", "model/layers.py", "(-math.log(10_000.0) / d_model)",
+        "8 the angles", "model/numpy_transformer.py", "(-math.log(10_000.0) / d_model)",
         "(-math.log(10.0) * 5 / d_model)",
         f"{CLAIMS}::test_the_encodings_angles_are_powers_of_10_to_the_8_not_to_the_10",
     ),
     Mutation(
-        "8 sine and cosine", "model/layers.py", "[angles.sin(), angles.cos()], dim=-1",
-        "[angles.cos(), angles.sin()], dim=-1",
+        "8 sine and cosine", "model/numpy_transformer.py",
+        "[np.sin(angles), np.cos(angles)], axis=-1", "[np.cos(angles), np.sin(angles)], axis=-1",
         f"{ARCHITECTURE}::test_sines_and_cosines_are_interleaved",
     ),
     Mutation(

@@ -23,11 +23,8 @@ def select_mbr(candidates: Sequence[str], weights: Sequence[float] | None = None
 
     Args:
         candidates: translations of one sentence; a duplicate sample counts twice.
-        weights: weight of each candidate as a reference, on any scale; None is uniform, as for
-            samples. For an n-best list, see `normalised_probabilities`.
-
-    Raises:
-        ValueError: if there is no candidate, or the weights are invalid.
+        weights: positive weight of each candidate as a reference, on any scale; None is uniform, as
+            for samples. For an n-best list, see `normalised_probabilities`.
 
     >>> select_mbr(["ein Tier rennt", "ein Hund rennt", "ein Hund läuft"])
     1
@@ -40,9 +37,10 @@ def expected_chrf(
 ) -> Float64[np.ndarray, " candidates"]:
     """Return each candidate's weighted mean chrF against all candidates, itself included.
 
-    Arguments and errors as for `select_mbr`; the scale is sacreBLEU's, 0 to 100.
+    Arguments as for `select_mbr`; the scale is sacreBLEU's, 0 to 100.
     """
-    probabilities = _normalised_weights(candidates, weights)
+    relative = np.ones(len(candidates)) if weights is None else np.array(weights)
+    probabilities = relative / relative.sum()
     unique: dict[str, int] = {}  # duplicates are compared once
     index = np.array([unique.setdefault(text, len(unique)) for text in candidates])
     totals = np.bincount(index, weights=probabilities)
@@ -86,19 +84,6 @@ def normalised_probabilities(log_probs: Sequence[float]) -> tuple[float, ...]:
     highest = max(log_probs)  # subtracted, so that exp does not underflow to 0 for all of them
     scaled = [math.exp(log_prob - highest) for log_prob in log_probs]
     return tuple(value / math.fsum(scaled) for value in scaled)
-
-
-def _normalised_weights(
-    candidates: Sequence[str], weights: Sequence[float] | None
-) -> Float64[np.ndarray, " candidates"]:
-    if not candidates:
-        raise ValueError("there are no candidates to choose from")
-    values = np.ones(len(candidates)) if weights is None else np.array(weights, dtype=np.float64)
-    if len(values) != len(candidates):
-        raise ValueError(f"{len(candidates)} candidates need as many weights, not {len(values)}")
-    if not np.isfinite(values).all() or (values < 0).any() or values.sum() == 0:
-        raise ValueError("weights must be finite, non-negative and not all 0")
-    return values / values.sum()
 
 
 def _n_gram_counts(texts: Sequence[str], order: int) -> Float64[np.ndarray, "texts n_grams"]:

@@ -46,7 +46,7 @@ def detect_repetition(source: Sequence[str], target: Sequence[str]) -> str:
     'repetition ("Hund und" ×3)'
     """
     source, target = ([piece for piece in side if piece != _EOS] for side in (source, target))
-    for size in range(1, min(_MAX_N, len(target) // 2) + 1):
+    for size in _sizes(target):
         times, start = _longest_run(target, size)
         n_gram = target[start : start + size]
         if times >= _min_runs(n_gram) and times >= _MARGIN + _most_in_a_row(source):
@@ -65,7 +65,7 @@ def is_noise(source: Sequence[str]) -> bool:
     >>> is_noise(["▁ha"] * 4), is_noise(["▁ha"] * 9), is_noise(["▁1", *["."] * 40])
     (False, True, False)
     """
-    for size in range(1, min(_MAX_N, len(source) // 2) + 1):
+    for size in _sizes(source):
         times, start = _longest_run(source, size)
         if times >= _MIN_RUNS_OF_NOISE and _has_letters(source[start : start + size]):
             return True
@@ -111,7 +111,7 @@ def novel_log_prob(ids: Sequence[int], log_probs: Sequence[float]) -> float:
     -2.0
     """
     repeated = [False] * len(ids)
-    for size in range(1, min(_MAX_N, len(ids) // 2) + 1):
+    for size in _sizes(ids):
         matches = 0
         for end in range(size, len(ids)):
             matches = matches + 1 if ids[end] == ids[end - size] else 0
@@ -119,6 +119,11 @@ def novel_log_prob(ids: Sequence[int], log_probs: Sequence[float]) -> float:
                 repeated[end + 1 - size : end + 1] = [True] * size
     novel = [value for value, again in zip(log_probs, repeated, strict=True) if not again]
     return math.fsum(novel) / len(novel) if 2 * len(novel) >= len(ids) else -math.inf
+
+
+def _sizes(pieces: Sequence[object]) -> range:
+    """The sizes of n-grams that can occur twice in a row."""
+    return range(1, min(_MAX_N, len(pieces) // 2) + 1)
 
 
 def _min_runs(n_gram: Sequence[str]) -> int:
@@ -138,8 +143,7 @@ def _longest_run(pieces: Sequence[str], size: int) -> tuple[int, int]:
 
 
 def _most_in_a_row(pieces: Sequence[str]) -> int:
-    sizes = range(1, min(_MAX_N, len(pieces) // 2) + 1)
-    return max((_longest_run(pieces, size)[0] for size in sizes), default=1)
+    return max((_longest_run(pieces, size)[0] for size in _sizes(pieces)), default=1)
 
 
 def _most_anywhere(pieces: Sequence[str]) -> tuple[int, Sequence[str]]:

@@ -39,14 +39,7 @@ def scaled_dot_product_attention(
     values: Float[Tensor, "batch heads memory d_v"],
     mask: Bool[Tensor, "#batch 1 #query memory"] | None = None,
 ) -> Float[Tensor, "batch heads query d_v"]:
-    """Equation (1): softmax(QKᵀ / √d_k) V. `kernels.fastest_attention` computes the same, faster.
-
-    Args:
-        queries: Q.
-        keys: K.
-        values: V.
-        mask: True where a query may attend; None allows all.
-    """
+    """Equation (1): softmax(QKᵀ / √d_k) V. `kernels.fastest_attention` does the same, faster."""
     return attention_weights(queries, keys, mask) @ values
 
 

@@ -68,15 +68,9 @@ def scaled_dot_product_attention_cpu(
     causal: bool = False,
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch heads query d_v"]:
-    """Equation (1) as two batched products.
+    """Equation (1) as two batched products; `causal` excludes `mask`.
 
-    Args:
-        queries: Q.
-        keys: K.
-        values: V.
-        mask: True where a query may attend; None allows all.
-        causal: each position attends to itself and earlier ones only; excludes `mask`.
-        dropout: probability with which a weight becomes zero.
+    Args: those of `fastest_attention`.
     """
     # Q is scaled, not QKᵀ: in half precision unscaled products could overflow. Heads are strided
     # views; batched products are fast on contiguous factors.

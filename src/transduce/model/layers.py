@@ -3,7 +3,6 @@
 Positional encodings are the sinusoids of section 3.5, or a learned table (Table 3, row E).
 """
 
-import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -12,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transduce.model import numpy_transformer
 from transduce.model.attention import Attention, KeyValue
 from transduce.model.config import ModelConfig
 from transduce.model.kernels import Dropout, drop
@@ -146,23 +146,8 @@ def make_feed_forward(config: ModelConfig) -> FeedForward:
 
 
 def sinusoids(length: int, d_model: int) -> Float[Tensor, "length d_model"]:
-    """Return the positional encodings of positions 0 to length - 1, sine and cosine interleaved.
-
-    PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(the same angle).
-
-    Source:
-        Vaswani et al. 2017, section 3.5.
-
-    >>> sinusoids(2, 4)[0].tolist()
-    [0.0, 1.0, 0.0, 1.0]
-    """
-    # Double precision: in single, the angles of far positions would have few digits left.
-    positions = torch.arange(length, dtype=torch.float64)[:, None]
-    frequencies = torch.exp(
-        torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10_000.0) / d_model)
-    )
-    angles = positions * frequencies
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1).float()
+    """Return the positional encodings of section 3.5; see `numpy_transformer.sinusoids`."""
+    return torch.from_numpy(numpy_transformer.sinusoids(length, d_model))
 
 
 class Positions(nn.Module):

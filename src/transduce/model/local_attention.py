@@ -88,14 +88,7 @@ def blockwise_local_attention(
     """The same in blocks of queries and windows of keys: O(radius n d) where a mask takes O(n² d).
 
     A window holds its block's positions, `radius` before them and, unless causal, `radius` after.
-
-    Args:
-        queries: Q, as many as there are keys.
-        keys: K.
-        values: V.
-        radius: how far a query sees.
-        mask: True where a position is a piece and not padding.
-        causal: each position attends to itself and earlier ones only.
+    Args: those of `local_attention`, with as many queries as keys.
     """
     length, block = queries.size(2), max(radius, BLOCK)
     after = 0 if causal else radius

@@ -267,11 +267,9 @@ class _Layer:
         result = total if pre_norm else self.model.layer_norm(norm, total)
         if self.record is not None:
             normalised = x if pre_norm else total
-            self.record(f"{name}_norm.residual", x)
-            self.record(f"{name}_norm.sublayer", output)
-            self.record(f"{name}_norm.sum", total)
-            self.record(f"{name}_norm.mean", normalised.mean(-1))
-            self.record(f"{name}_norm.variance", normalised.var(-1))
+            mean, variance = normalised.mean(-1), normalised.var(-1)
+            sums = {"residual": x, "sublayer": output, "sum": total}
+            self._record(f"{part}_norm", **sums, mean=mean, variance=variance)
             self.record(f"{name}_output", result)
         return result
 
@@ -315,15 +313,8 @@ class _Layer:
         masked = scores if mask is None else np.where(mask, scores, np.float32(-np.inf))
         weights = _softmax(masked)
         heads = (weights @ kv.values).swapaxes(1, 2).reshape(*x.shape[:2], -1)
-        if self.record is not None:
-            name = f"{self.name}.{part}"
-            self.record(f"{name}.queries", queries)
-            self.record(f"{name}.keys", kv.keys)
-            self.record(f"{name}.values", kv.values)
-            self.record(f"{name}.scores", scores)
-            self.record(f"{name}.masked_scores", masked)
-            self.record(f"{name}.weights", weights)
-            self.record(f"{name}.heads", heads)
+        self._record(part, queries=queries, keys=kv.keys, values=kv.values, scores=scores)
+        self._record(part, masked_scores=masked, weights=weights, heads=heads)
         return self.model.linear(f"{self.name}.{part}.out", heads)
 
     def feed_forward(
@@ -332,9 +323,13 @@ class _Layer:
         """FFN(x) = max(0, x W1 + b1) W2 + b2, or with another activation; equation (2)."""
         inner = self.model.linear(f"{self.name}.feed_forward.inner", x)
         hidden = _ACTIVATIONS[self.model.config.activation](inner)
-        if self.record is not None:
-            self.record(f"{self.name}.feed_forward.hidden", hidden)
+        self._record("feed_forward", hidden=hidden)
         return self.model.linear(f"{self.name}.feed_forward.outer", hidden)
+
+    def _record(self, part: str, **values: Float[np.ndarray, "..."]) -> None:
+        if self.record is not None:
+            for name, value in values.items():
+                self.record(f"{self.name}.{part}.{name}", value)
 
     def _heads(
         self, part: str, kind: str, x: Float[np.ndarray, "batch length d_model"]

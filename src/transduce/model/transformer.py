@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Generic, TypeVar, cast
 
@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from transduce.model.config import ModelConfig
 from transduce.model.kernels import Dropout
@@ -73,7 +72,7 @@ class Transformer(nn.Module):
             source_mask: True where a source position is not padding; None without padding.
             target_in: target ids shifted right: PAD first, without EOS.
         """
-        return self.logits(self.decode(self.encode(source, source_mask), source_mask, target_in))
+        return self.logits(self.hidden_states(source, source_mask, target_in))
 
     def encode(
         self,
@@ -110,13 +109,7 @@ class Transformer(nn.Module):
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
         target_in: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target d_model"]:
-        """Encode and decode without the logits, which the loss computes chunk by chunk.
-
-        Args:
-            source: ids with EOS, padded.
-            source_mask: True where a source position is not padding; None without padding.
-            target_in: target ids shifted right: PAD first, without EOS.
-        """
+        """Encode and decode without the logits, which the loss computes chunk by chunk."""
         return self.decode(self.encode(source, source_mask), source_mask, target_in)
 
     def embed(
@@ -232,29 +225,12 @@ def initialise(model: Transformer) -> None:
 
 def from_numpy(twin: NumpyTransformer) -> Transformer:
     """Build the model of these weights, on the CPU, in eval mode; the weights are copied."""
-    with _SkipInitialisation():
+    with torch.device("meta"):  # allocates and draws nothing
         model = Transformer(twin.config)
-    model.load_state_dict({name: torch.from_numpy(array) for name, array in twin.weights.items()})
+    model.positions = make_positions(twin.config)
+    weights = {name: torch.tensor(array) for name, array in twin.weights.items()}
+    model.load_state_dict(weights, assign=True)
     return model.eval()
-
-
-class _SkipInitialisation(TorchFunctionMode):
-    """Skips random initialisation, since the weights are overwritten next.
-
-    This saves a second for a large model and leaves the random number generator unchanged.
-    """
-
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: object,
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
-        arguments = kwargs or {}
-        if func.__name__ in {"kaiming_uniform_", "uniform_", "normal_"}:
-            return arguments.get("tensor", args[0] if args else None)
-        return func(*args, **arguments)
 
 
 def to_device(model: Transformer, device: torch.device | str) -> Transformer:

@@ -77,22 +77,5 @@ def test_blank_candidates_do_no_harm():
     assert select_mbr([""]) == 0
 
 
-@pytest.mark.parametrize(
-    ("candidates", "weights", "what"),
-    [
-        ([], None, "no candidate"),
-        (["a", "b"], [1.0], "as many weights"),
-        (["a", "b"], [1.0, -1.0], "non-negative"),
-        (["a"], [math.nan], "finite"),
-        (["a"], [0.0], "not all 0"),
-    ],
-)
-def test_what_cannot_be_chosen_from_is_refused(
-    candidates: list[str], weights: list[float] | None, what: str
-):
-    with pytest.raises(ValueError, match=what):
-        select_mbr(candidates, weights)
-
-
 def test_shares_of_tiny_probabilities_are_whole():
     assert normalised_probabilities([-2000.0, -2000.0 + math.log(3)]) == pytest.approx((0.25, 0.75))
