@@ -15,7 +15,7 @@ from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
 from transduce.search.fast_paths import fast_search
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.steps import Steps
+from transduce.search.steps import SearchTask, Steps
 
 Found = list[list[Hypothesis]]
 
@@ -25,7 +25,7 @@ def both(
 ) -> tuple[Found, Found]:
     """What the quick way finds, and what the general one does."""
     options = {"limits": limits, "config": config, "eos": eos, "pad": pad, "device": "cpu"}
-    return fast_search(steps(), **options), beam_search(steps(), **options)
+    return fast_search(steps(), SearchTask(**options)), beam_search(steps(), SearchTask(**options))
 
 
 def same(quick: Found, slow: Found) -> None:
@@ -69,7 +69,7 @@ def test_of_equals_greedy_search_says_the_first():
     toy = Toy(lambda *_: [0.0, 1.0, 1.0, 1.0, 9.0], sentences=2, beam=1)
 
     found = fast_search(
-        toy, limits=[3, 2], config=SearchConfig(beam=1), eos=EOS, pad=PAD, device="cpu"
+        toy, SearchTask(limits=[3, 2], config=SearchConfig(beam=1), eos=EOS, pad=PAD, device="cpu")
     )
 
     assert [best[0].ids for best in found] == [(A, A, A), (A, A)]
@@ -82,11 +82,13 @@ def test_logits_that_are_not_numbers_are_refused_on_every_way(sentences: int, be
     with pytest.raises(ValueError, match="logits are NaN or infinite"):
         fast_search(
             toy,
-            limits=[3] * sentences,
-            config=SearchConfig(beam=beam),
-            eos=EOS,
-            pad=PAD,
-            device="cpu",
+            SearchTask(
+                limits=[3] * sentences,
+                config=SearchConfig(beam=beam),
+                eos=EOS,
+                pad=PAD,
+                device="cpu",
+            ),
         )
 
 
@@ -94,7 +96,10 @@ def test_the_rows_of_sentences_that_ended_are_dropped_from_greedy_search():
     toy = Toy(random_logits(1), sentences=4, beam=1)
 
     fast_search(
-        toy, limits=[1, 5, 2, 3], config=SearchConfig(beam=1), eos=EOS, pad=PAD, device="cpu"
+        toy,
+        SearchTask(
+            limits=[1, 5, 2, 3], config=SearchConfig(beam=1), eos=EOS, pad=PAD, device="cpu"
+        ),
     )
 
     assert toy.sizes == sorted(toy.sizes, reverse=True)

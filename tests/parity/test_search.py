@@ -15,6 +15,7 @@ from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request,
 from transduce.search.constraints import ConstraintMask
 from transduce.search.fast_paths import fast_search
 from transduce.search.hypothesis import Hypothesis
+from transduce.search.steps import SearchTask
 
 EOS = 0
 NEAR = 1e-4
@@ -51,13 +52,15 @@ def search(
         steps = FusedDecoder(model, source.ids, source.mask, beams=config.beam)
     return fast_search(
         steps,
-        limits=limits,
-        config=config,
-        eos=EOS,
-        pad=pad,
-        device="cpu",
-        constraint_mask=ConstraintMask.of(
-            requests, constraints, limits=limits, eos=EOS, pad=pad, device="cpu"
+        SearchTask(
+            limits=limits,
+            config=config,
+            eos=EOS,
+            pad=pad,
+            device="cpu",
+            constraint_mask=ConstraintMask.of(
+                requests, constraints, limits=limits, eos=EOS, pad=pad, device="cpu"
+            ),
         ),
     )
 

@@ -19,11 +19,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.search.candidates import Candidates, topk_candidates
-from transduce.search.config import SearchConfig
-from transduce.search.constraints import ConstraintMask, next_log_probs
+from transduce.search.constraints import next_log_probs
 from transduce.search.hypothesis import Hypothesis, rank
 from transduce.search.interruption import interruption_point
-from transduce.search.steps import Steps
+from transduce.search.steps import SearchTask, Steps
 
 
 class _Beams(NamedTuple):
@@ -36,50 +35,35 @@ class _Beams(NamedTuple):
 
 
 @torch.no_grad()
-def beam_search(
-    steps: Steps,
-    *,
-    limits: Sequence[int],
-    config: SearchConfig,
-    eos: int,
-    pad: int,
-    device: torch.device | str,
-    constraint_mask: ConstraintMask | None = None,
-) -> list[list[Hypothesis]]:
+def beam_search(steps: Steps, task: SearchTask) -> list[list[Hypothesis]]:
     """Find the most probable translations of each sentence. A beam of 1 is greedy search.
 
     Args:
-        steps: decoder state before the first target piece, `config.beam` rows a sentence.
-        limits: maximum length of each sentence's translation in pieces, EOS included.
-        config: supplies beam and alpha.
-        eos: id that ends a translation.
-        pad: id that starts a translation; it is never generated.
-        device: device of the logits.
-        constraint_mask: forbids next pieces; None allows all.
+        steps: decoder state before the first target piece, `beam` rows a sentence.
+        task: limits, beam and constraints.
 
     Returns:
-        For each sentence at most `config.beam` hypotheses, best first, and at least one.
+        For each sentence at most `beam` hypotheses, best first, and at least one.
 
     Raises:
         ValueError: if logits are NaN or infinite, or the constraints leave no translation.
     """
-    beam = config.beam
+    beam, limits, device, mask = task.config.beam, task.limits, task.device, task.constraint_mask
     finished: list[list[Hypothesis]] = [[] for _ in limits]
     active = list(range(len(limits)))  # the sentence of each row of `beams`
     beams = _initial_beams(limits, beam, device)
-    last = torch.full((len(limits) * beam,), pad, device=device)
+    last = torch.full((len(limits) * beam,), task.pad, device=device)
     for length in range(1, max(limits, default=0) + 1):
         interruption_point()
         # Score every continuation of every beam: log-probability of the piece, given the beam.
-        log_probs = next_log_probs(steps.step(last), beams.ids, constraint_mask, pad=pad)
+        log_probs = next_log_probs(steps.step(last), beams.ids, mask, pad=task.pad)
         # Top 2k: even if `beam` of them end in EOS, as many are left to continue.
         candidates = topk_candidates(log_probs, beams.totals)
-        unfinished = _select_unfinished(candidates, eos, beam)
+        unfinished = _select_unfinished(candidates, task.eos, beam)
         # Finish: EOS or the length limit makes hypotheses of the first `beam` candidates only.
-        ended = (candidates.ids == eos) | (beams.limits == length)[:, None]
+        ended = (candidates.ids == task.eos) | (beams.limits == length)[:, None]
         flags = _finished_mask(candidates, unfinished, ended=ended)
-        hypotheses = _collect_finished(beams, candidates, flags, eos=eos, alpha=config.alpha)
-        for index, hypothesis in hypotheses:
+        for index, hypothesis in _collect_finished(beams, candidates, flags, task):
             finished[active[index]].append(hypothesis)
         # Prune sentences that are done, so that later steps compute fewer rows.
         remaining = [
@@ -92,7 +76,7 @@ def beam_search(
         if len(remaining) < len(active):
             active = [active[index] for index in remaining]
             batch_indices = torch.tensor(remaining, device=device)
-            for state in (steps, constraint_mask) if constraint_mask else (steps,):
+            for state in (steps, mask) if mask else (steps,):
                 state.select(batch_indices)
             beams = _Beams(*(part[batch_indices] for part in beams))
             unfinished = Candidates(*(part[batch_indices] for part in unfinished))
@@ -102,14 +86,11 @@ def beam_search(
             steps.reorder((first_rows + unfinished.beams).flatten())
         beams = _extend(beams, unfinished)
         last = unfinished.ids.flatten()
-    return [
-        rank(results, beam=beam, constrained=constraint_mask is not None) for results in finished
-    ]
+    return [rank(results, beam=beam, constrained=mask is not None) for results in finished]
 
 
 def _initial_beams(limits: Sequence[int], beam: int, device: torch.device | str) -> _Beams:
     """All beams start alike: all but the first are dead, or step 1 would take copies."""
-    assert all(limit >= 1 for limit in limits), "a translation holds at least its EOS"
     totals = torch.full((len(limits), beam), -math.inf, device=device)
     totals[:, 0] = 0.0
     empty = torch.empty((len(limits), beam, 0), device=device)
@@ -146,7 +127,7 @@ def _extend(beams: _Beams, candidates: Candidates) -> _Beams:
 
 
 def _collect_finished(
-    beams: _Beams, candidates: Candidates, flags: list[list[bool]], *, eos: int, alpha: float
+    beams: _Beams, candidates: Candidates, flags: list[list[bool]], task: SearchTask
 ) -> Iterator[tuple[int, Hypothesis]]:
     """Yield the batch index and hypothesis of every candidate that ended in this step."""
     indices = [index for index, row in enumerate(flags) if any(row[:-1])]
@@ -163,5 +144,5 @@ def _collect_finished(
         for position, ended in enumerate(flags[index][:-1]):
             if ended:
                 ids, log_probs = all_ids[row][position], all_log_probs[row][position]
-                finished = ids[-1] == eos
+                alpha, finished = task.config.alpha, ids[-1] == task.eos
                 yield index, Hypothesis.scored(ids, log_probs, alpha=alpha, finished=finished)

@@ -5,79 +5,47 @@ to it. Neither supports constraints.
 """
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
 from transduce.search.beam import beam_search
 from transduce.search.candidates import argmax, topk_single
-from transduce.search.config import SearchConfig
-from transduce.search.constraints import ConstraintMask
 from transduce.search.hypothesis import Hypothesis, rank
 from transduce.search.interruption import interruption_point
-from transduce.search.steps import Steps
+from transduce.search.steps import SearchTask, Steps
 
 _MAX_FINISHED = 0.1
 """Compact the batch once this fraction of rows has finished; compaction copies the KV cache."""
 
 
 @torch.no_grad()
-def fast_search(
-    steps: Steps,
-    *,
-    limits: Sequence[int],
-    config: SearchConfig,
-    eos: int,
-    pad: int,
-    device: torch.device | str,
-    constraint_mask: ConstraintMask | None = None,
-) -> list[list[Hypothesis]]:
+def fast_search(steps: Steps, task: SearchTask) -> list[list[Hypothesis]]:
     """Run `beam_search` or its fastest equivalent. Args: those of `beam_search`, as are results."""
-    assert all(limit >= 1 for limit in limits), "a translation holds at least its EOS"
-    ids = {"eos": eos, "pad": pad}
-    if constraint_mask is None and config.beam == 1:
-        per_sentence = greedy_search(steps, limits=limits, alpha=config.alpha, **ids, device=device)
-    elif constraint_mask is None and len(limits) == 1:
-        per_sentence = [
-            beam_search_single(steps, limit=limits[0], config=config, **ids, device=device)
-        ]
+    if task.constraint_mask is None and task.config.beam == 1:
+        results = greedy_search(steps, task)
+    elif task.constraint_mask is None and len(task.limits) == 1:
+        results = [beam_search_single(steps, task)]
     else:
-        return beam_search(
-            steps,
-            limits=limits,
-            config=config,
-            **ids,
-            device=device,
-            constraint_mask=constraint_mask,
-        )
-    return [rank(hypotheses, beam=config.beam, constrained=False) for hypotheses in per_sentence]
+        return beam_search(steps, task)
+    return [rank(hypotheses, beam=task.config.beam, constrained=False) for hypotheses in results]
 
 
-def greedy_search(
-    steps: Steps,
-    *,
-    limits: Sequence[int],
-    alpha: float,
-    eos: int,
-    pad: int,
-    device: torch.device | str,
-) -> list[list[Hypothesis]]:
+def greedy_search(steps: Steps, task: SearchTask) -> list[list[Hypothesis]]:
     """Take the most probable piece at every step: nothing is sorted or reordered.
-
-    Args: those of `beam_search`, with one row a sentence; alpha is the length penalty's exponent.
 
     Returns:
         For each sentence one hypothesis; none where its logits were NaN or infinite.
     """
+    limits, eos, device = task.limits, task.eos, task.device
     ids: list[list[int]] = [[] for _ in limits]
     active: list[int | None] = list(range(len(limits)))  # a row's sentence; None: finished
     log_probs: list[torch.Tensor] = []
     owners: list[int | None] = []  # the sentence of each entry of the concatenated log_probs
-    last = torch.full((len(limits),), pad, device=device)
+    last = torch.full((len(limits),), task.pad, device=device)
     for length in range(1, max(limits, default=0) + 1):
         interruption_point()
-        last, best = argmax(steps.step(last), pad=pad)
+        last, best = argmax(steps.step(last), pad=task.pad)
         # Log-probabilities stay on the device until the end: the loop waits for ids only.
         log_probs.append(best)
         owners += active
@@ -100,7 +68,7 @@ def greedy_search(
         if sentence is not None:
             by_sentence[sentence].append(log_prob)
     return [
-        [Hypothesis.scored(pieces, values, alpha=alpha, finished=pieces[-1] == eos)]
+        [Hypothesis.scored(pieces, values, alpha=task.config.alpha, finished=pieces[-1] == eos)]
         if all(map(math.isfinite, values))
         else []
         for pieces, values in zip(ids, by_sentence, strict=True)
@@ -115,34 +83,25 @@ class _Beam(NamedTuple):
     total: float
 
 
-def beam_search_single(
-    steps: Steps,
-    *,
-    limit: int,
-    config: SearchConfig,
-    eos: int,
-    pad: int,
-    device: torch.device | str,
-) -> list[Hypothesis]:
+def beam_search_single(steps: Steps, task: SearchTask) -> list[Hypothesis]:
     """Search one sentence with Python lists for bookkeeping.
 
     Its candidates are a handful of numbers, which Python moves in less time than the many small
     tensor operations that a batch is worth.
 
-    Args: those of `beam_search`; limit is the maximum length in pieces, EOS included.
-
     Returns:
         The finished hypotheses, in the order in which they finished.
     """
+    (limit,), config, eos, device = task.limits, task.config, task.eos, task.device
     finished: list[Hypothesis] = []
     # Beams start alike: all but the first are dead, or step 1 would take copies.
     beams = [_Beam((), (), 0.0)] + [_Beam((), (), -math.inf)] * (config.beam - 1)
-    last, identity = torch.full((config.beam,), pad, device=device), list(range(config.beam))
+    last, identity = torch.full((config.beam,), task.pad, device=device), list(range(config.beam))
     for length in range(1, limit + 1):
         interruption_point()
         # torch adds in single precision, so candidates rank exactly as in `beam_search`.
         totals = torch.tensor([[beam.total] for beam in beams], device=device)
-        candidates = topk_single(steps.step(last), totals, pad=pad)
+        candidates = topk_single(steps.step(last), totals, pad=task.pad)
         for beam, piece, log_prob, total in candidates[: config.beam]:
             if (piece == eos or length == limit) and math.isfinite(total):
                 ids, log_probs = (*beams[beam].ids, piece), (*beams[beam].log_probs, log_prob)

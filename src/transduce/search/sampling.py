@@ -14,11 +14,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transduce.search.config import SamplingConfig, SearchConfig
-from transduce.search.constraints import ConstraintMask, next_log_probs
+from transduce.search.config import SamplingConfig
+from transduce.search.constraints import next_log_probs
 from transduce.search.hypothesis import Hypothesis, rank
 from transduce.search.interruption import interruption_point
-from transduce.search.steps import Steps
+from transduce.search.steps import SearchTask, Steps
 
 
 class TokenSampler:
@@ -72,28 +72,13 @@ class TokenSampler:
 
 
 @torch.no_grad()
-def sample(
-    steps: Steps,
-    *,
-    sampler: TokenSampler,
-    limits: Sequence[int],
-    config: SearchConfig,
-    eos: int,
-    pad: int,
-    device: torch.device | str,
-    constraint_mask: ConstraintMask | None = None,
-) -> list[list[Hypothesis]]:
-    """Draw `config.beam` translations of each sentence, which may repeat.
+def sample(steps: Steps, task: SearchTask, *, sampler: TokenSampler) -> list[list[Hypothesis]]:
+    """Draw `beam` translations of each sentence, which may repeat.
 
     Args:
-        steps: decoder state before the first target piece, `config.beam` rows a sentence.
+        steps: decoder state before the first target piece, `beam` rows a sentence.
+        task: limits, beam and constraints.
         sampler: draws the pieces of these sentences.
-        limits: maximum length of each sentence's translation in pieces, EOS included.
-        config: supplies beam and alpha.
-        eos: id that ends a translation.
-        pad: id that starts a translation; it is never generated.
-        device: device of the logits.
-        constraint_mask: forbids next pieces; None allows all.
 
     Returns:
         For each sentence its samples, ranked by score. Log-probabilities are the model's own, not
@@ -102,32 +87,31 @@ def sample(
     Raises:
         ValueError: if logits are NaN or infinite, or the constraints leave no translation.
     """
+    beam, limits, device, mask = task.config.beam, task.limits, task.device, task.constraint_mask
     finished: list[list[Hypothesis]] = [[] for _ in limits]
     active = list(range(len(limits)))  # the sentence of each row of `samples`
-    samples = _Samples(limits, config.beam, device)
-    last = torch.full((len(limits) * config.beam,), pad, device=device)
+    samples = _Samples(limits, beam, device)
+    last = torch.full((len(limits) * beam,), task.pad, device=device)
     for position in range(max(limits, default=0)):
         interruption_point()
-        log_probs = next_log_probs(steps.step(last), samples.ids, constraint_mask, pad=pad)
+        log_probs = next_log_probs(steps.step(last), samples.ids, mask, pad=task.pad)
         last = sampler.sample(log_probs, position)
         # The score counts the model's own log-probability of what was drawn.
-        done = samples.append(last, log_probs.gather(1, last[:, None])[:, 0], eos=eos).tolist()
+        done = samples.append(last, log_probs.gather(1, last[:, None])[:, 0], eos=task.eos).tolist()
         for index, sentence in enumerate(active):
             if done[index]:
-                finished[sentence] = samples.hypotheses(index, eos=eos, alpha=config.alpha)
+                finished[sentence] = samples.hypotheses(index, task)
         remaining = [index for index in range(len(active)) if not done[index]]
         if not remaining:
             break
         if len(remaining) < len(active):
             active = [active[index] for index in remaining]
             batch_indices = torch.tensor(remaining, device=device)
-            for part in (steps, sampler, samples):  # all have one entry a sentence
+            # All have one entry a sentence.
+            for part in (steps, sampler, samples, mask) if mask else (steps, sampler, samples):
                 part.select(batch_indices)
-            if constraint_mask is not None:
-                constraint_mask.select(batch_indices)
-            last = last.view(-1, config.beam)[batch_indices].flatten()
-    constrained = constraint_mask is not None
-    return [rank(samples, beam=config.beam, constrained=constrained) for samples in finished]
+            last = last.view(-1, beam)[batch_indices].flatten()
+    return [rank(drawn, beam=beam, constrained=mask is not None) for drawn in finished]
 
 
 class _Samples:
@@ -156,7 +140,7 @@ class _Samples:
         self._lengths = lengths.where(self._lengths == 0, self._lengths)
         return (self._lengths != 0).all(1)
 
-    def hypotheses(self, index: int, *, eos: int, alpha: float) -> list[Hypothesis]:
+    def hypotheses(self, index: int, task: SearchTask) -> list[Hypothesis]:
         """Return a sentence's samples without those that failed."""
         rows = zip(
             self._lengths[index].tolist(),
@@ -164,9 +148,10 @@ class _Samples:
             self._log_probs[index].tolist(),
             strict=True,
         )
+        alpha = task.config.alpha
         return [
             Hypothesis.scored(
-                ids[:length], log_probs[:length], alpha=alpha, finished=ids[length - 1] == eos
+                ids[:length], log_probs[:length], alpha=alpha, finished=ids[length - 1] == task.eos
             )
             for length, ids, log_probs in rows
             if length > 0  # -1: no piece could be drawn

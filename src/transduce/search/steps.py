@@ -1,12 +1,42 @@
-"""The decoder interface that search advances; several decoders as one."""
+"""What search works on: the decoder interface, several decoders as one, and a batch's task."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from transduce.search.candidates import masked_log_softmax, mean_log_probs
+from transduce.search.config import SearchConfig
+from transduce.search.constraints import ConstraintMask
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchTask:
+    """What a search of a batch needs besides its decoder."""
+
+    limits: Sequence[int]
+    """Maximum length of each sentence's translation in pieces, EOS included."""
+
+    config: SearchConfig
+    """Supplies beam and alpha."""
+
+    eos: int
+    """Id that ends a translation."""
+
+    pad: int
+    """Id that starts a translation; it is never generated."""
+
+    device: torch.device | str
+    """Device of the logits."""
+
+    constraint_mask: ConstraintMask | None = None
+    """Forbids next pieces; None allows all."""
+
+    def __post_init__(self) -> None:
+        assert all(limit >= 1 for limit in self.limits), "a translation holds at least its EOS"
 
 
 @runtime_checkable  # the shape checks of the tests use isinstance

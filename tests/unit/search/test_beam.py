@@ -24,21 +24,17 @@ from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
 from transduce.search.fast_paths import fast_search
 from transduce.search.hypothesis import Hypothesis, length_penalty
+from transduce.search.steps import SearchTask
 
 
 def search(
     logits: Logits, *, limits: Sequence[int], beam: int, alpha: float = 0.6
 ) -> list[list[Hypothesis]]:
     """By the general search, and by the fast path where there is one: they agree."""
+    config = SearchConfig(beam=beam, alpha=alpha)
+    task = SearchTask(limits=limits, config=config, eos=EOS, pad=PAD, device="cpu")
     general, fast = (
-        way(
-            Toy(logits, sentences=len(limits), beam=beam),
-            limits=limits,
-            config=SearchConfig(beam=beam, alpha=alpha),
-            eos=EOS,
-            pad=PAD,
-            device="cpu",
-        )
+        way(Toy(logits, sentences=len(limits), beam=beam), task)
         for way in (beam_search, fast_search)
     )
     assert [[one.ids for one in best] for best in general] == [
@@ -152,7 +148,10 @@ def test_what_the_limit_cuts_is_scored_like_what_ended():
 def test_the_search_ends_with_the_sentence_whose_beams_have_finished():
     toy = Toy(table({(): {A: 0.6, B: 0.4}}), sentences=2, beam=2)
 
-    beam_search(toy, limits=[50, 50], config=SearchConfig(beam=2), eos=EOS, pad=PAD, device="cpu")
+    beam_search(
+        toy,
+        SearchTask(limits=[50, 50], config=SearchConfig(beam=2), eos=EOS, pad=PAD, device="cpu"),
+    )
 
     assert toy.sizes == [4, 4]
 
@@ -161,7 +160,10 @@ def test_the_rows_of_ended_sentences_are_dropped():
     toy = Toy(random_logits(0), sentences=4, beam=3)
 
     beam_search(
-        toy, limits=[1, 5, 2, 3], config=SearchConfig(beam=3), eos=EOS, pad=PAD, device="cpu"
+        toy,
+        SearchTask(
+            limits=[1, 5, 2, 3], config=SearchConfig(beam=3), eos=EOS, pad=PAD, device="cpu"
+        ),
     )
 
     assert toy.sizes == sorted(toy.sizes, reverse=True)
@@ -192,7 +194,7 @@ def test_a_model_that_can_only_end_ends_at_once():
     toy = Toy(lambda *_: [0.0, -math.inf, -math.inf, -math.inf, 0.0], sentences=1, beam=4)
 
     (hypotheses,) = beam_search(
-        toy, limits=[50], config=SearchConfig(beam=4), eos=EOS, pad=PAD, device="cpu"
+        toy, SearchTask(limits=[50], config=SearchConfig(beam=4), eos=EOS, pad=PAD, device="cpu")
     )
 
     assert [hypothesis.ids for hypothesis in hypotheses] == [(EOS,)]
@@ -234,7 +236,8 @@ def test_log_probabilities_of_half_precision_logits_are_single_precision():
     config = SearchConfig(beam=2)
 
     (hypotheses,) = beam_search(
-        Half(logits, sentences=1, beam=2), limits=[1], config=config, eos=EOS, pad=PAD, device="cpu"
+        Half(logits, sentences=1, beam=2),
+        SearchTask(limits=[1], config=config, eos=EOS, pad=PAD, device="cpu"),
     )
 
     assert hypotheses[0].log_prob == pytest.approx(log_softmax(logits(0, ()))[C], rel=1e-6)

@@ -24,6 +24,7 @@ from tests.unit.search.toys import (
 from transduce.search.beam import beam_search
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.constraints import ConstraintMask, next_log_probs
+from transduce.search.steps import SearchTask
 
 EVERYTHING = 121
 """A beam that holds all that can be said in 4 pieces."""
@@ -222,12 +223,14 @@ def test_the_rules_of_ended_sentences_are_dropped():
 
     found = beam_search(
         toy,
-        limits=(1, 5),
-        config=SearchConfig(beam=2),
-        eos=EOS,
-        pad=PAD,
-        device="cpu",
-        constraint_mask=constraint_mask,
+        SearchTask(
+            limits=(1, 5),
+            config=SearchConfig(beam=2),
+            eos=EOS,
+            pad=PAD,
+            device="cpu",
+            constraint_mask=constraint_mask,
+        ),
     )
 
     assert toy.sizes[1] == 2

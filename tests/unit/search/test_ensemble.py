@@ -9,7 +9,7 @@ from tests.unit.search.toys import EOS, PAD, A, B, C, Logits, Toy, random_logits
 from transduce.search.beam import beam_search
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
-from transduce.search.steps import Ensemble
+from transduce.search.steps import Ensemble, SearchTask
 
 
 def search(
@@ -18,11 +18,13 @@ def search(
     toys = [Toy(logits, sentences=sentences, beam=beam) for logits in members]
     return beam_search(
         Ensemble(toys, pad=PAD),
-        limits=[limit] * sentences,
-        config=SearchConfig(beam=beam),
-        eos=EOS,
-        pad=PAD,
-        device="cpu",
+        SearchTask(
+            limits=[limit] * sentences,
+            config=SearchConfig(beam=beam),
+            eos=EOS,
+            pad=PAD,
+            device="cpu",
+        ),
     )
 
 
@@ -62,11 +64,7 @@ def test_all_members_keep_and_drop_the_same_rows():
 
     beam_search(
         Ensemble(toys, pad=PAD),
-        limits=[1, 7, 5],
-        config=SearchConfig(beam=2),
-        eos=EOS,
-        pad=PAD,
-        device="cpu",
+        SearchTask(limits=[1, 7, 5], config=SearchConfig(beam=2), eos=EOS, pad=PAD, device="cpu"),
     )
 
     assert toys[0].rows == toys[1].rows

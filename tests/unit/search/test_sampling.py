@@ -32,6 +32,7 @@ from transduce.search.config import (
 from transduce.search.constraints import ConstraintMask
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.sampling import TokenSampler, sample
+from transduce.search.steps import SearchTask
 
 CHANCES = {EOS: 0.1, A: 0.45, B: 0.3, C: 0.15}
 
@@ -48,15 +49,17 @@ def drawn(
     sources = [request.source for request in requests]
     return sample(
         Toy(logits, sentences=len(limits), beam=beam),
-        sampler=TokenSampler(draw, sources, limits=limits, beam=beam, device="cpu"),
-        limits=limits,
-        config=SearchConfig(beam=beam),
-        eos=EOS,
-        pad=PAD,
-        device="cpu",
-        constraint_mask=ConstraintMask.of(
-            requests, constraints, limits=limits, eos=EOS, pad=PAD, device="cpu"
+        SearchTask(
+            limits=limits,
+            config=SearchConfig(beam=beam),
+            eos=EOS,
+            pad=PAD,
+            device="cpu",
+            constraint_mask=ConstraintMask.of(
+                requests, constraints, limits=limits, eos=EOS, pad=PAD, device="cpu"
+            ),
         ),
+        sampler=TokenSampler(draw, sources, limits=limits, beam=beam, device="cpu"),
     )
 
 

@@ -13,6 +13,7 @@ from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request,
 from transduce.search.constraints import ConstraintMask
 from transduce.search.fast_paths import fast_search
 from transduce.search.hypothesis import Hypothesis
+from transduce.search.steps import SearchTask
 
 EOS, A, B, C, PAD = range(5)
 Logits = Callable[[int, tuple[int, ...]], Sequence[float]]
@@ -104,13 +105,15 @@ def asked(
     """Search by the rules of these requests; their sources say nothing to a toy."""
     return fast_search(
         Toy(logits, sentences=len(limits), beam=beam),
-        limits=limits,
-        config=SearchConfig(beam=beam, alpha=alpha),
-        eos=EOS,
-        pad=PAD,
-        device="cpu",
-        constraint_mask=ConstraintMask.of(
-            requests, constraints, limits=limits, eos=EOS, pad=PAD, device="cpu"
+        SearchTask(
+            limits=limits,
+            config=SearchConfig(beam=beam, alpha=alpha),
+            eos=EOS,
+            pad=PAD,
+            device="cpu",
+            constraint_mask=ConstraintMask.of(
+                requests, constraints, limits=limits, eos=EOS, pad=PAD, device="cpu"
+            ),
         ),
     )
 

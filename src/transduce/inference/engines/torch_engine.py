@@ -32,7 +32,7 @@ from transduce.search.constraints import ConstraintMask
 from transduce.search.fast_paths import fast_search
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.sampling import TokenSampler, sample
-from transduce.search.steps import Ensemble
+from transduce.search.steps import Ensemble, SearchTask
 
 _MIN_SENTENCES_PER_THREAD = 16  # fewer are faster in one batch
 
@@ -176,6 +176,14 @@ class TorchEngine:
         constraint_mask = ConstraintMask.of(
             requests, constraints, limits=limits, eos=eos, pad=pad, device=device
         )
+        task = SearchTask(
+            limits=limits,
+            config=config,
+            eos=eos,
+            pad=pad,
+            device=device,
+            constraint_mask=constraint_mask,
+        )
         search = fast_search
         if constraints.sampling is not None:
             sampler = TokenSampler(
@@ -185,15 +193,8 @@ class TorchEngine:
         ids, mask = pad_source(sources, pad=pad, eos=eos)
         ids, mask = ids.to(device), None if mask is None else mask.to(device)
         members = [FusedDecoder(model, ids, mask, beams=config.beam) for model in self._models]
-        return search(
-            members[0] if len(members) == 1 else Ensemble(members, pad=pad),
-            limits=limits,
-            config=config,
-            eos=eos,
-            pad=pad,
-            device=device,
-            constraint_mask=constraint_mask,
-        )
+        steps = members[0] if len(members) == 1 else Ensemble(members, pad=pad)
+        return search(steps, task)
 
     def _log_probs(self, batch: Batch) -> Float[Tensor, "batch target vocab"]:
         """Return the log-probabilities of all pieces at each target position (teacher forcing)."""
