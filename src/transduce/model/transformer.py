@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Generic, TypeVar, cast
 
@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from transduce.model.config import ModelConfig
 from transduce.model.kernels import Dropout
@@ -225,12 +226,29 @@ def initialise(model: Transformer) -> None:
 
 def from_numpy(twin: NumpyTransformer) -> Transformer:
     """Build the model of these weights, on the CPU, in eval mode; the weights are copied."""
-    with torch.device("meta"):  # allocates and draws nothing
+    with _SkipInitialisation():
         model = Transformer(twin.config)
-    model.positions = make_positions(twin.config)
-    weights = {name: torch.tensor(array) for name, array in twin.weights.items()}
-    model.load_state_dict(weights, assign=True)
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in twin.weights.items()})
     return model.eval()
+
+
+class _SkipInitialisation(TorchFunctionMode):
+    """Skips random initialisation, since the weights are overwritten next.
+
+    This saves a second for a large model and leaves the random number generator unchanged.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        arguments = kwargs or {}
+        if func.__name__ in {"kaiming_uniform_", "uniform_", "normal_"}:
+            return arguments.get("tensor", args[0] if args else None)
+        return func(*args, **arguments)
 
 
 def to_device(model: Transformer, device: torch.device | str) -> Transformer:
