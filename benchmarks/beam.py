@@ -21,7 +21,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.config import Recipe, load_recipe
 from transduce.evaluation.scoring import translate_pairs
 from transduce.evaluation.significance import SIGNIFICANCE_LEVEL, System, compare_systems
-from transduce.pipeline.prepare import open_prepared
+from transduce.pipeline.prepared import open_prepared
 
 Row = dict[str, float | bool]
 

@@ -173,7 +173,7 @@ def opened(run: Path):
     from transduce.config import load_recipe
     from transduce.data.loader import Loader
     from transduce.data.sampler import Sampler
-    from transduce.pipeline.prepare import open_prepared
+    from transduce.pipeline.prepared import open_prepared
 
     began = time.perf_counter()
     recipe = load_recipe(run / "recipe.toml")

@@ -42,7 +42,7 @@ from transduce.model import kernels, loss
 from transduce.model.config import ModelConfig
 from transduce.model.kernels import Dropout
 from transduce.model.transformer import Transformer
-from transduce.pipeline.prepare import open_prepared
+from transduce.pipeline.prepared import open_prepared
 from transduce.train.config import TrainConfig
 from transduce.train.precision import Bf16Replica
 

@@ -32,7 +32,7 @@ from transduce.inference.engines.ct2_model import vocabulary
 from transduce.inference.engines.ct2_runtime import Plan, available_threads
 from transduce.inference.engines.interface import Engine
 from transduce.inference.translator import Translator
-from transduce.pipeline.prepare import open_prepared
+from transduce.pipeline.prepared import open_prepared
 from transduce.search.config import Request, SearchConfig
 
 HELD = 1000  # validation pairs that it is learned by, at most, as in `transduce export`

@@ -42,7 +42,7 @@ from transduce.inference.mbr import normalised_probabilities, select_mbr
 from transduce.inference.repetition import detect_repetition
 from transduce.inference.translator import Translation, Translator
 from transduce.model.trace import trace
-from transduce.pipeline.prepare import Prepared, open_prepared
+from transduce.pipeline.prepared import Prepared, open_prepared
 from transduce.search.config import DecodingConstraints, Request, SamplingConfig
 
 Numbers = dict[str, float]

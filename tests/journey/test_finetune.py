@@ -17,7 +17,7 @@ from transduce.data.corpus import Pair
 from transduce.evaluation.perplexity import evaluate_perplexity
 from transduce.evaluation.scoring import translate_pairs
 from transduce.io.atomic_folder import sha256
-from transduce.pipeline.prepare import open_prepared
+from transduce.pipeline.prepared import open_prepared
 
 WORDS = (
     *("--source", "more.src", "--target", "more.rev", "--set", "train.updates=6"),

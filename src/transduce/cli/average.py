@@ -22,6 +22,6 @@ def average(
     \b
       transduce average runs/mine/checkpoints/update-* --out averaged
     """
-    from transduce.pipeline.run import average_to_bundle
+    from transduce.pipeline.run_bundle import average_to_bundle
 
     average_to_bundle(checkpoints, out)

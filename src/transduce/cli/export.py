@@ -203,7 +203,7 @@ def _learn_shortlist(model: Path, bundle: "Bundle") -> "Shortlist":
     """Learn a shortlist from the run's training pairs, and report its coverage."""
     from transduce.export.shortlist import learn_shortlist
     from transduce.inference.translator import Translator
-    from transduce.pipeline.prepare import open_prepared
+    from transduce.pipeline.prepared import open_prepared
 
     prepared = open_prepared(model)
     pairs = prepared.validation[:_SHORTLIST_PAIRS]
@@ -219,7 +219,7 @@ def _learn_shortlist(model: Path, bundle: "Bundle") -> "Shortlist":
 def _proof_sentences(model: Path, bundle: "Bundle") -> Sequence[str]:
     """Sentences to verify with: of the run's validation set, or of random pieces."""
     if (model / "prepared").is_dir():
-        from transduce.pipeline.prepare import open_prepared
+        from transduce.pipeline.prepared import open_prepared
 
         return [pair.source for pair in open_prepared(model).validation[:_PROOF_SENTENCES]]
     rng = random.Random(1)

@@ -49,7 +49,7 @@ def prepare(
 
     from transduce.cli.progress import event_printer
     from transduce.io.lock import exclusive_lock
-    from transduce.pipeline.run import check_output_folder, prepare_run
+    from transduce.pipeline.run_folder import check_output_folder, prepare_run
 
     with exclusive_lock(folder), event_printer(sys.stderr) as on_event:
         check_output_folder(selected, folder, resume=False)

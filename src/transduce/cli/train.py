@@ -114,7 +114,8 @@ def train(
 
     from transduce.cli.progress import event_printer, open_page
     from transduce.pipeline.finetune import StartModel, adopt_model
-    from transduce.pipeline.run import check_output_folder, dry_run, run_recipe
+    from transduce.pipeline.run import dry_run, run_recipe
+    from transduce.pipeline.run_folder import check_output_folder
     from transduce.pipeline.run_page import REPORT
     from transduce.train.distributed import is_rank_zero
 

@@ -35,7 +35,8 @@ from transduce.io.lock import exclusive_lock
 from transduce.memory.store import CORRECTION, Entry, base_language
 from transduce.pipeline.defaults import EpochPlan
 from transduce.pipeline.finetune import StartModel, adopt_model
-from transduce.pipeline.prepare import Prepared, open_prepared, write_pairs
+from transduce.pipeline.prepare import write_pairs
+from transduce.pipeline.prepared import Prepared, open_prepared
 from transduce.pipeline.run import run_recipe
 from transduce.train.events import EventHandler, LogMessage
 

@@ -38,14 +38,16 @@ from transduce.io.resumable import partial_file, resumable_output
 from transduce.io.streams import open_output
 from transduce.pipeline.defaults import EpochPlan
 from transduce.pipeline.finetune import StartModel, tokenizer_settings
-from transduce.pipeline.prepare import Prepared, write_pairs
-from transduce.pipeline.run import (
+from transduce.pipeline.prepare import write_pairs
+from transduce.pipeline.prepared import Prepared
+from transduce.pipeline.run import run_recipe
+from transduce.pipeline.run_folder import (
     check_output_folder,
+    describe_fault,
     has_begun,
     prepare_run,
-    recipe_bleu,
-    run_recipe,
 )
+from transduce.pipeline.selection import recipe_bleu
 from transduce.pipeline.synthetic_pairs import translate_lines
 from transduce.train.distributed import find_device
 from transduce.train.events import EventHandler, LogMessage
@@ -235,8 +237,7 @@ def _translate(
         check_folder(folder, expected="a distilled corpus")
     except ValueError as error:
         if folder.exists():
-            fault = str(error).removesuffix(", copy it again")
-            on_event(LogMessage(f"{fault}: translating it again"))
+            on_event(LogMessage(f"{describe_fault(error)}: translating it again"))
     else:
         if json.loads((folder / _MADE).read_text(encoding="utf-8")) != made:
             raise ValueError(

@@ -7,8 +7,8 @@ import torch
 
 from transduce.config import load_recipe
 from transduce.io.atomic_folder import check_folder
-from transduce.pipeline.prepare import open_prepared
-from transduce.pipeline.run import initial_model
+from transduce.pipeline.prepared import open_prepared
+from transduce.pipeline.run_bundle import initial_model
 from transduce.train.checkpoint import list_checkpoints, load_weights
 from transduce.web.page import History
 

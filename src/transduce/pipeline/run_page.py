@@ -14,7 +14,7 @@ from transduce.evaluation.scoring import RunResult
 from transduce.io.atomic_folder import atomic_file
 from transduce.model.trace import trace
 from transduce.model.transformer import Transformer
-from transduce.pipeline.prepare import Prepared
+from transduce.pipeline.prepared import Prepared
 from transduce.train.events import Event, EventHandler, Validated, describe_duration
 from transduce.visualization.attention_view import heatmap_svg
 from transduce.visualization.page import Section, Series, line_chart, page

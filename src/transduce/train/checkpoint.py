@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import torch
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field
 from torch import Tensor
 
 from transduce.bundle.tensors import check_weights, read_weights
 from transduce.bundle.torch_tensors import read_tensors, write_tensors
 from transduce.data.sampler import SamplerState
 from transduce.data.store import Count
-from transduce.io.atomic_folder import atomic_folder, check_folder, sanitise
+from transduce.io.atomic_folder import atomic_folder, check_folder
+from transduce.io.records import read_record
 from transduce.model.transformer import Transformer
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage
@@ -140,6 +141,7 @@ def load_state(
         ValueError: one line, if a file is missing, damaged, or of another model.
     """
     check_folder(checkpoint, expected="a training checkpoint")
+    state = read_record(checkpoint / STATE, TrainState)
     try:
         weights, current = load_weights(checkpoint), model.state_dict()
         model.load_state_dict(
@@ -148,7 +150,6 @@ def load_state(
         if ema:
             ema.model.load_state_dict(load_weights(checkpoint, name=EMA_WEIGHTS))
         tensors = read_tensors(checkpoint / "optimizer.safetensors")
-        state = _read_state(checkpoint / STATE)
         # Popped: what is left belongs to the optimizers.
         torch.set_rng_state(tensors.pop("random.cpu"))
         cuda = tensors.pop("random.cuda", None)
@@ -240,16 +241,6 @@ def delete_old_checkpoints(folder: Path, count: int) -> None:
         checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.deleted"))
     for leftover in folder.glob(".update-*"):
         shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _read_state(file: Path) -> TrainState:
-    """Read and validate state.json."""
-    try:
-        return TypeAdapter(TrainState).validate_json(file.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        fault = sanitise(": ".join([*map(str, first["loc"]), first["msg"]]))
-        raise ValueError(f"{file.name} is damaged ({fault})") from None
 
 
 def _optimizer_tensors(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from transduce.data.sampler import SamplerState
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
 from transduce.pipeline import prepare
-from transduce.pipeline.run import prepare_run
+from transduce.pipeline.run_folder import prepare_run
 
 ALL = AugmentConfig(upper_case=0.07, title_case=0.05, typing_errors=0.05, no_end_punctuation=0.2)
 PAIR = Pair("a dog runs home quickly, 3 times.", "ein hund rennt schnell heim, 3 mal.")

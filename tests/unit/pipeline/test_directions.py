@@ -24,7 +24,8 @@ from transduce.export.argos import why_not as why_not_argos
 from transduce.export.marian import write_huggingface
 from transduce.export.marian_npz import write_marian_npz
 from transduce.inference.translator import Translator
-from transduce.pipeline.prepare import Prepared, prepare
+from transduce.pipeline.prepare import prepare
+from transduce.pipeline.prepared import Prepared
 from transduce.pipeline.run import run_recipe
 from transduce.search.config import SearchConfig
 from transduce.serve.model_registry import load_models

@@ -7,7 +7,8 @@ from tests.sentences import sentences
 
 from transduce.config import load_recipe
 from transduce.data.corpus import Pair
-from transduce.pipeline.prepare import Prepared, prepare
+from transduce.pipeline.prepare import prepare
+from transduce.pipeline.prepared import Prepared
 from transduce.train.events import Event, LogMessage
 
 PAIRS = sentences(300)

@@ -13,7 +13,7 @@ from tests.conftest import Run, Transduce, refuses
 from transduce.config import load_recipe
 from transduce.model.transformer import Transformer
 from transduce.pipeline.history import training_history
-from transduce.pipeline.prepare import open_prepared
+from transduce.pipeline.prepared import open_prepared
 from transduce.train.checkpoint import load_weights
 
 

@@ -20,11 +20,10 @@ from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.pipeline import length_penalty
 from transduce.pipeline.length_penalty import propose_alpha
-from transduce.pipeline.prepare import Prepared
-from transduce.pipeline.run import _Run  # pyright: ignore[reportPrivateUsage]
+from transduce.pipeline.prepared import Prepared
+from transduce.pipeline.selection import RunEvaluator
 from transduce.search.config import SearchConfig
 from transduce.train.checkpoint import TrainState
-from transduce.train.distributed import process_group
 from transduce.train.events import Event, LogMessage
 from transduce.train.loop import TrainResult
 
@@ -111,7 +110,7 @@ def end(
         tokenizer=tokenizer, store=store, validation=pairs, test=pairs[:2], data_sha256={}
     )
     monkeypatch.setattr(
-        _Run,
+        RunEvaluator,
         "select_weights",
         lambda self, _: self.candidate(undecided, "weights", search=self.recipe.search),
     )
@@ -126,8 +125,7 @@ def end(
         def on_event(event: Event) -> None:
             said.extend([event.text] if isinstance(event, LogMessage) else [])
 
-        with process_group() as process:
-            _Run(recipe, tmp_path, prepared, process, on_event).finish(trained)
+        RunEvaluator(recipe, tmp_path, prepared, on_event).finish(trained)
         result = RunResult.read(tmp_path / "results.json")
         return End(said=said, bundle=Bundle.load(tmp_path / "model"), result=result)
 
@@ -158,7 +156,7 @@ def test_a_recipe_that_does_not_ask_keeps_the_papers(end: Callable[..., End]):
 def test_what_only_the_sample_likes_is_not_taken(
     end: Callable[..., End], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("transduce.pipeline.run.propose_alpha", lambda *_, **__: 0.0)
+    monkeypatch.setattr("transduce.pipeline.selection.propose_alpha", lambda *_, **__: 0.0)
 
     ended = end(TUNED)
 

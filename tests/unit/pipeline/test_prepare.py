@@ -20,8 +20,9 @@ from transduce.data.corpus import Pair
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.config import ModelConfig
-from transduce.pipeline import prepare
+from transduce.pipeline import prepare, survey
 from transduce.pipeline.finetune import StartModel
+from transduce.pipeline.prepared import Prepared, check_positions
 from transduce.train.events import Event, LogMessage
 
 SETTINGS = (
@@ -78,9 +79,9 @@ def test_short_work_gives_none():
     assert told == []
 
 
-def a_prepared(tokenizer: Tokenizer, *, validation: str, test: str) -> prepare.Prepared:
+def a_prepared(tokenizer: Tokenizer, *, validation: str, test: str) -> Prepared:
     """What `check_positions` reads of a prepared corpus: one pair to validate and one to test."""
-    return prepare.Prepared(
+    return Prepared(
         tokenizer=tokenizer,
         store=create_autospec(Store, instance=True),
         validation=(Pair("bread", validation),),
@@ -108,20 +109,20 @@ def test_text_that_learned_positions_have_no_rows_for_is_refused_before_training
         for rows in (pieces + 1, pieces)
     )
 
-    prepare.check_positions(enough, prepared)
-    prepare.check_positions(load_recipe("tiny"), prepared)
+    check_positions(enough, prepared)
+    check_positions(load_recipe("tiny"), prepared)
 
     with pytest.raises(
         ValueError, match=rf"^pair 1 of the {name} set has {pieces} .* {pieces}: raise it to"
     ):
-        prepare.check_positions(short, prepared)
+        check_positions(short, prepared)
 
 
 def test_a_vocabulary_is_learned_from_a_fixed_choice_of_a_large_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     recipe = a_corpus(tmp_path, pairs=2003)
-    monkeypatch.setattr(prepare, "_SAMPLE_PAIRS", 400)
+    monkeypatch.setattr(survey, "_SAMPLE_PAIRS", 400)
     learned: list[list[str]] = []
     real = Tokenizer.train
 

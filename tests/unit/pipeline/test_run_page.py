@@ -11,7 +11,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.cli import progress
 from transduce.config import load_recipe
 from transduce.evaluation.scoring import RunResult
-from transduce.pipeline.prepare import open_prepared
+from transduce.pipeline.prepared import open_prepared
 from transduce.pipeline.run_page import RunPage, curves, read_metrics
 from transduce.train.events import Event, LogMessage, Progress, Validated
 

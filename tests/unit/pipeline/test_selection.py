@@ -6,18 +6,18 @@ import pytest
 
 from transduce.evaluation.metrics import Score, bleu, chrf
 from transduce.model.transformer import Transformer
-from transduce.pipeline.run import _Candidate, _select  # pyright: ignore[reportPrivateUsage]
+from transduce.pipeline.selection import Candidate, select
 
 WORDS = ["tomato", "potato", "carrot", "radish"]
 SENTENCES = ["the cat sat on the mat today", "a dog barks at the red door"]
 
 
-def candidate(name: str, hypotheses: Sequence[str], references: Sequence[str]) -> _Candidate:
+def candidate(name: str, hypotheses: Sequence[str], references: Sequence[str]) -> Candidate:
     scores = bleu(hypotheses, references), chrf(hypotheses, references)
-    return _Candidate(Transformer.__new__(Transformer), name, (), *scores)
+    return Candidate(Transformer.__new__(Transformer), name, (), *scores)
 
 
-def measured(*values: float, of: Sequence[_Candidate]) -> dict[int, float]:
+def measured(*values: float, of: Sequence[Candidate]) -> dict[int, float]:
     return {id(one.model): value for one, value in zip(of, values, strict=True)}
 
 
@@ -25,7 +25,7 @@ def test_one_word_lines_are_selected_by_chrf():
     average = candidate("the average", ["tomatoes", "pot", *WORDS[2:]], WORDS)
     best = candidate("the best", WORDS, WORDS)
 
-    selected = _select([average, best], perplexity=lambda model: pytest.fail("not needed"))
+    selected = select([average, best], perplexity=lambda model: pytest.fail("not needed"))
 
     assert selected.model is best.model
     assert selected.name.startswith("the best: 100.00 chrF2 on validation, against ")
@@ -34,7 +34,7 @@ def test_one_word_lines_are_selected_by_chrf():
 def test_bleu_decides_where_it_can():
     first, second = candidate("a", SENTENCES, SENTENCES), candidate("b", ["x y"] * 2, SENTENCES)
 
-    selected = _select([second, first], perplexity=lambda model: pytest.fail("not needed"))
+    selected = select([second, first], perplexity=lambda model: pytest.fail("not needed"))
 
     assert selected.name == f"a: 100.00 BLEU on validation, against {second.bleu.value:.2f} of b"
 
@@ -43,7 +43,7 @@ def test_a_bleu_of_zero_everywhere_leaves_it_to_chrf():
     both = [candidate(name, [name] * 2, SENTENCES) for name in ("qqqq", "the dog")]
     assert all(isinstance(one.bleu, Score) and round(one.bleu.value, 2) == 0 for one in both)
 
-    assert "the dog: " in _select(both, perplexity=lambda model: pytest.fail("no")).name
+    assert "the dog: " in select(both, perplexity=lambda model: pytest.fail("no")).name
 
 
 def test_equal_text_leaves_it_to_perplexity_and_only_among_the_best():
@@ -51,15 +51,15 @@ def test_equal_text_leaves_it_to_perplexity_and_only_among_the_best():
     equal = [candidate(name, SENTENCES, SENTENCES) for name in ("first", "second")]
     values = measured(9.0, 4.0, of=equal)
 
-    selected = _select([poor, *equal], perplexity=lambda model: values[id(model)])
+    selected = select([poor, *equal], perplexity=lambda model: values[id(model)])
 
     assert selected.name == "second: 4.00 perplexity on validation, against 9.00 of first"
-    assert _select(equal, perplexity=lambda model: 3.0).name.startswith("first: 3.00")
+    assert select(equal, perplexity=lambda model: 3.0).name.startswith("first: 3.00")
 
 
 def test_a_single_candidate_is_selected():
     only = candidate("only", SENTENCES, SENTENCES)
 
-    selected = _select([only], perplexity=lambda model: pytest.fail("not needed"))
+    selected = select([only], perplexity=lambda model: pytest.fail("not needed"))
 
     assert selected.name == "only: 100.00 BLEU on validation"

@@ -36,13 +36,8 @@ from transduce.io.machine import keep_freed_memory
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.paper.report import json_text, write_files
-from transduce.pipeline.prepare import (
-    Prepared,
-    check_positions,
-    is_up_to_date,
-    open_prepared,
-    prepare,
-)
+from transduce.pipeline.prepare import is_up_to_date, prepare
+from transduce.pipeline.prepared import Prepared, check_positions, open_prepared
 from transduce.recipes import table3
 from transduce.train.distributed import compute_device
 from transduce.train.events import Event, EventHandler, LogMessage, Progress

@@ -38,7 +38,8 @@ from transduce.paper.table4.trees import (
     draw_tree,
     parse_trees,
 )
-from transduce.pipeline.run import has_begun, run_recipe
+from transduce.pipeline.run import run_recipe
+from transduce.pipeline.run_folder import has_begun
 from transduce.train.events import EventHandler, LogMessage
 
 _DELETED: Final = frozenset({"-NONE-", ",", ":", "``", "''", ".", "TOP", "ROOT", "S1", ""})

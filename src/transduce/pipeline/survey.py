@@ -1,0 +1,367 @@
+"""Read a corpus once, before anything is written: its pairs by purpose, and what is wrong with it.
+
+The pairs of several directions follow one another, with tags and consecutive line numbers.
+"""
+
+import itertools
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Integer
+
+from transduce.config import Recipe, warnings
+from transduce.corpus_check.check import probe_vocabulary
+from transduce.corpus_check.fingerprint import CorpusProfile, EvenSample, fold, profile_pairs
+from transduce.corpus_check.inspection import EXCHANGE, DataSplit, inspect_corpus
+from transduce.data.config import CorpusConfig, DirectionConfig, Languages
+from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, hold_out, read_pairs
+from transduce.data.pair_files import LanguageCodes
+from transduce.data.sampler import balanced_passes
+from transduce.data.tokenizer import Tokenizer, target_tag, without_tag
+from transduce.io.atomic_folder import sha256
+from transduce.pipeline.prepared import PreparedDirection
+from transduce.train.events import EventHandler, LogMessage
+
+_SAMPLE_PAIRS = 500_000  # that a vocabulary is trained on; more would hardly change it
+
+
+class CorpusPart(NamedTuple):
+    """A direction as it is checked, without tags: settings, held-out sets, training pairs."""
+
+    recipe: Recipe
+    validation: Sequence[Pair]
+    test: Sequence[Pair]
+    pairs: int
+    lines: range
+    """Line numbers of the training pairs."""
+
+
+class Survey(NamedTuple):
+    """Results of reading the corpus once."""
+
+    recipe: Recipe
+    cleaning: CleaningCounts
+    held_out: frozenset[int]
+    """Lines of the training files that are held out for validation."""
+    excluded: frozenset[int]
+    """Lines that are not trained on: those, and duplicates."""
+    validation: tuple[Pair, ...]
+    test: tuple[Pair, ...]
+    data_sha256: Mapping[str, str]
+    usual: CorpusProfile
+    """Typical properties of the training pairs."""
+    directions: tuple[PreparedDirection, ...]
+
+    @property
+    def training_pairs(self) -> int:
+        """Training pairs, before those with too many pieces are dropped."""
+        return self.cleaning.kept - len(self.held_out)
+
+    def training(self) -> Iterator[NumberedPair]:
+        """Read the training pairs again, cleaned."""
+        return _cleaned(self.recipe, only=lambda line: line not in self.excluded)
+
+    def vocabulary_sample(self) -> Iterator[NumberedPair]:
+        """Read the pairs that the vocabulary is trained on: all, or a fixed sample of many.
+
+        Of several directions they are drawn as often as training draws them, without tags.
+        """
+        share = _SAMPLE_PAIRS / max(1, self.training_pairs)
+        if self.directions:
+            return self._balanced_sample(min(1.0, share))
+        if share >= 1.0:
+            return self.training()
+        # Excluded lines draw too: the sample depends on the seed and the lines alone.
+        chance, excluded = Random(self.recipe.train.seed).random, self.excluded
+        return _cleaned(self.recipe, only=lambda i: chance() < share and i not in excluded)
+
+    def _balanced_sample(self, share: float) -> Iterator[NumberedPair]:
+        trained = [direction for direction in self.directions if direction.pairs]
+        sizes, data = [direction.pairs for direction in trained], self.recipe.data
+        passes = balanced_passes(sizes, temperature=data.temperature)
+        firsts = [direction.first_line for direction in trained]
+        chance = Random(self.recipe.train.seed).random
+        for line, pair in self.training():
+            expected = share * passes[bisect_right(firsts, line) - 1]
+            for _ in range(int(expected) + (chance() < expected % 1)):
+                yield NumberedPair(line, _untagged(pair))
+
+    def parts(self) -> Iterator[CorpusPart]:
+        """Yield each direction that is trained."""
+        if not self.directions:
+            everything = range(1, sys.maxsize)
+            yield CorpusPart(
+                self.recipe, self.validation, self.test, self.training_pairs, everything
+            )
+            return
+        validation, test = map(_untagged, self.validation), map(_untagged, self.test)
+        firsts = [part.first_line for part in self.directions if part.pairs]
+        ends = dict(itertools.pairwise([*firsts, sys.maxsize]))
+        for part in self.directions:
+            languages = Languages(source=part.source, target=part.target)
+            held = (
+                list(itertools.islice(validation, part.validation_pairs)),
+                list(itertools.islice(test, part.test_pairs)),
+            )
+            if part.pairs:
+                lines = range(part.first_line, ends[part.first_line])
+                recipe = replace(self.recipe, languages=languages)
+                yield CorpusPart(recipe, *held, part.pairs, lines)
+
+    def vocabulary_findings(self, tokenizer: Tokenizer) -> Iterator[str]:
+        """Describe how the vocabulary segments text that it was not trained on."""
+        most = self.recipe.data.max_pieces
+        held: dict[DataSplit, Sequence[Pair]] = {"validation": self.validation, "test": self.test}
+        probes = [
+            probe_vocabulary(tokenizer, pairs, part=part, max_pieces=most)
+            for part, pairs in held.items()
+        ]
+        yield from (str(finding) for probe in probes for finding in probe.findings)
+        words, pieces = sum(probe.words for probe in probes), sum(probe.pieces for probe in probes)
+        yield f"{pieces / max(1, words):.2f} pieces a word in validation and test text"
+
+    def check(
+        self, *, fine_tuned: bool, progress: Callable[[int], None], on_event: EventHandler
+    ) -> None:
+        """Report odd settings and problems of the corpus.
+
+        Args:
+            fine_tuned: whether training starts from a model, for which few pairs are enough.
+            progress: called with a training line number, now and then.
+            on_event: called with each finding.
+
+        Raises:
+            ValueError: if the languages of a direction are swapped.
+        """
+        for warning in warnings(self.recipe):
+            on_event(LogMessage(warning))
+        several = bool(self.directions)
+        for part in self.parts():
+            inspection = inspect_corpus(
+                part.recipe,
+                lambda part=part: self._bare(part, self.training()),
+                validation=part.validation,
+                test=part.test,
+                pair_count=part.pairs,
+                profile=None if several else self.usual,
+                read_lines=partial(self._read_lines, part),
+                progress=progress,
+            )
+            looked, report = len(inspection.fingerprints.line), inspection.report
+            if looked < part.pairs:
+                blocks = f"looked closely at {looked:,} of {part.pairs:,} training pairs, in blocks"
+                on_event(LogMessage(f"{blocks}, and at all of them for leaks"))
+            few = "" if fine_tuned or several else report.size_warning
+            for line in filter(None, (few, report.language_warning)):
+                on_event(LogMessage(line))
+            name = f"{part.recipe.languages.source}-{part.recipe.languages.target}"
+            for finding in report.findings:
+                if several and finding.kind == "language" and finding.advice.endswith(EXCHANGE):
+                    raise ValueError(
+                        f"data.directions: {name} has its languages swapped: {EXCHANGE}"
+                    )
+                on_event(LogMessage(f"{name}: {finding}" if several else str(finding)))
+
+    def _bare(self, part: CorpusPart, pairs: Iterable[NumberedPair]) -> Iterator[NumberedPair]:
+        """The pairs of a part, without tags, numbered from 1."""
+        if not self.directions:
+            yield from pairs
+            return
+        for line, pair in pairs:
+            if line in part.lines:
+                yield NumberedPair(line - part.lines.start + 1, _untagged(pair))
+
+    def _read_lines(self, part: CorpusPart, lines: Collection[int]) -> Iterator[NumberedPair]:
+        wanted = frozenset(line + part.lines.start - 1 for line in lines)
+        return self._bare(part, _cleaned(self.recipe, only=wanted.__contains__))
+
+
+def survey_corpus(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
+    """Read every file to its end.
+
+    Args:
+        recipe: names the corpus.
+        progress: called with the number of each training pair.
+
+    Raises:
+        ValueError: if a file cannot be used, or there is nothing to train or validate on.
+    """
+    data = recipe.data
+    cleaning, spread = CleaningCounts(), EvenSample()
+    drop = data.duplicates == "drop"
+    lines, sources, pairs, starts = array("I"), array("q"), array("q"), list[int]()
+    validated = any(part.files.validation for part in _parts(recipe))
+    for line, pair in spread.sample(_cleaned(recipe, counts=cleaning, starts=starts)):
+        lines.append(line)
+        if not validated:
+            sources.append(_held_out_key(pair, both=bool(data.directions)))
+        if drop:
+            pairs.append(hash(pair))
+        progress(line)
+    rows = np.asarray(lines)
+    kept = np.ones(len(rows), dtype=bool)
+    if drop:  # of equal pairs the first stays
+        kept[:] = False
+        kept[np.unique(np.asarray(pairs), return_index=True)[1]] = True
+    duplicates = rows[~kept].tolist()
+    cleaning.drop_kept("duplicate", duplicates)
+    held_out: frozenset[int] = frozenset()
+    validation_sizes, validation = _read(recipe, "validation")
+    if not validation:
+        held_out = hold_out(
+            rows[kept].tolist(),
+            sources=np.asarray(sources)[kept].tolist(),
+            count=data.held_out,
+            seed=recipe.train.seed,
+        )
+        held_pairs = list(_cleaned(recipe, only=held_out.__contains__))
+        validation = tuple(pair for _, pair in held_pairs)
+        validation_sizes = _sizes([line for line, _ in held_pairs], starts)
+    if not validation:
+        raise ValueError(
+            "there is nothing to validate on: name files in data.validation, or set data.held_out "
+            "above 0"
+        )
+    test_sizes, test = _read(recipe, "test")
+    return Survey(
+        recipe=recipe,
+        cleaning=cleaning,
+        held_out=held_out,
+        excluded=held_out.union(duplicates),
+        validation=validation,
+        test=test,
+        data_sha256=corpus_sha256(recipe),
+        usual=profile_pairs(spread.pairs),
+        directions=_prepared_directions(
+            recipe,
+            starts,
+            pairs=np.subtract(_sizes(rows[kept], starts), _sizes([*held_out], starts)).tolist(),
+            validation=validation_sizes,
+            test=test_sizes,
+        ),
+    )
+
+
+def _held_out_key(pair: Pair, *, both: bool) -> int:
+    """A hash of what keeps pairs on one side: the source, or text that either side may be."""
+    if not both:
+        return hash(fold(pair.source))
+    return min(hash(fold(side)) for side in _untagged(pair))
+
+
+def _untagged(pair: Pair) -> Pair:
+    return pair._replace(source=without_tag(pair.source))
+
+
+def _sizes(
+    lines: Sequence[int] | Integer[np.ndarray, " pairs"], starts: Sequence[int]
+) -> list[int]:
+    """Count line numbers by direction; `starts` has the line before each direction's first."""
+    return np.bincount(np.searchsorted(starts, lines) - 1, minlength=len(starts)).tolist()
+
+
+def _prepared_directions(
+    recipe: Recipe,
+    starts: Sequence[int],
+    *,
+    pairs: Sequence[int],
+    validation: Sequence[int],
+    test: Sequence[int],
+) -> tuple[PreparedDirection, ...]:
+    """Describe the directions by their sizes."""
+    directions: list[PreparedDirection] = []
+    for number, part in enumerate(recipe.data.directions):
+        if part.train and not pairs[number]:
+            raise ValueError(f"data.directions: no pair of {part.pair} is left to train on")
+        directions.append(
+            PreparedDirection(
+                source=part.source,
+                target=part.target,
+                first_line=starts[number] + 1 if part.train else 0,
+                pairs=pairs[number],
+                validation_pairs=validation[number],
+                test_pairs=test[number],
+            )
+        )
+    return tuple(directions)
+
+
+class _Part(NamedTuple):
+    """A direction as the recipe names it."""
+
+    codes: LanguageCodes
+    files: CorpusConfig | DirectionConfig
+    tag: str
+    """Put before each source."""
+
+    def tagged(self, pair: Pair) -> Pair:
+        """Return a pair with the tag before its source."""
+        return pair._replace(source=f"{self.tag} {pair.source}") if self.tag else pair
+
+
+def _parts(recipe: Recipe) -> list[_Part]:
+    """The directions of a recipe; zero-shot ones have no training files."""
+    data = recipe.data
+    several = [_Part(part.pair, part, target_tag(part.target)) for part in data.directions]
+    return several or [_Part(recipe.languages.codes, data, "")]
+
+
+def _cleaned(
+    recipe: Recipe,
+    *,
+    counts: CleaningCounts | None = None,
+    only: Callable[[int], bool] | None = None,
+    starts: list[int] | None = None,
+) -> Iterator[NumberedPair]:
+    """The cleaned pairs of the training files, or of some of their lines.
+
+    `starts` receives the line before each direction's first.
+    """
+    data, parts, starts = recipe.data, _parts(recipe), list[int]() if starts is None else starts
+
+    def numbered() -> Iterator[NumberedPair]:
+        last = 0
+        for part in parts:
+            starts.append(last)
+            files = data.paths(part.files.train)
+            read = read_pairs(files, not_utf8=data.not_utf8, languages=part.codes) if files else ()
+            for line, pair in read:
+                last = starts[-1] + line
+                yield NumberedPair(last, pair)
+
+    pairs = numbered() if only is None else (pair for pair in numbered() if only(pair.line))
+    for line, pair in clean(pairs, max_ratio=data.max_ratio, counts=counts or CleaningCounts()):
+        yield NumberedPair(line, parts[bisect_left(starts, line) - 1].tagged(pair))
+
+
+def _read(
+    recipe: Recipe, name: Literal["validation", "test"]
+) -> tuple[list[int], tuple[Pair, ...]]:
+    """Read the text of a set with tags; and how many pairs each direction has."""
+    sizes, pairs = list[int](), list[Pair]()
+    for part in _parts(recipe):
+        files, before = recipe.data.paths(getattr(part.files, name)), len(pairs)
+        texts = read_pairs(files, languages=part.codes) if files else ()
+        pairs += (part.tagged(pair) for _, pair in texts)
+        sizes.append(len(pairs) - before)
+    return sizes, tuple(pairs)
+
+
+def corpus_sha256(recipe: Recipe) -> dict[str, str]:
+    """Return the SHA-256 of every file of a recipe's corpus, by name."""
+    data = recipe.data
+    names = data.files
+    return {_label(name): sha256(path) for name, path in zip(names, data.paths(names), strict=True)}
+
+
+def _label(name: str) -> str:
+    """A file's name for the record; of an absolute path the end, without any home folder."""
+    return "/".join(Path(name).parts[-2:]) if Path(name).is_absolute() else name
