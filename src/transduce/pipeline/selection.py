@@ -39,7 +39,7 @@ from transduce.train.events import EventHandler, LogMessage
 from transduce.train.loop import TrainResult, Validation
 
 
-class Candidate(NamedTuple):
+class ScoredWeights(NamedTuple):
     """Weights, and their translations of the validation pairs."""
 
     model: Transformer
@@ -111,7 +111,7 @@ class RunEvaluator(NamedTuple):
         bundle.save(self.out / "model")
         self.page(selected.model).write(result)
 
-    def select_weights(self, trained: TrainResult) -> Candidate:
+    def select_weights(self, trained: TrainResult) -> ScoredWeights:
         """Select on validation: the checkpoint average, the best checkpoint, or the EMA."""
         model, ema, pairs = trained.model.eval(), trained.ema_model, self.prepared.validation
         model.load_state_dict(average_weights([load_weights(path) for path in trained.checkpoints]))
@@ -132,15 +132,15 @@ class RunEvaluator(NamedTuple):
         ]
         return select(scored, perplexity=lambda model: self.perplexity(model, pairs).perplexity)
 
-    def candidate(self, model: Transformer, name: str, *, search: SearchConfig) -> Candidate:
+    def candidate(self, model: Transformer, name: str, *, search: SearchConfig) -> ScoredWeights:
         """Translate the validation pairs and score that."""
         pairs = self.prepared.validation
         translations = self.translate(model, pairs, search=search)
         texts = translation_texts(translations)
         score = recipe_bleu(self.recipe, texts, pairs)
-        return Candidate(model, name, translations, score, self._chrf(texts, pairs))
+        return ScoredWeights(model, name, translations, score, self._chrf(texts, pairs))
 
-    def _tune_length_penalty(self, selected: Candidate) -> tuple[SearchConfig, Candidate]:
+    def _tune_length_penalty(self, selected: ScoredWeights) -> tuple[SearchConfig, ScoredWeights]:
         """Choose the length penalty on validation, where the recipe leaves it to that.
 
         A short list proposes another exponent, which is taken only if all validation pairs, as
@@ -184,7 +184,7 @@ class RunEvaluator(NamedTuple):
             run_bundle(self.recipe, model, prepared=self.prepared, scores={}).save(best)
         return Bundle.load(best, device=device).model
 
-    def _evaluate(self, selected: Candidate, trained: TrainResult) -> RunResult:
+    def _evaluate(self, selected: ScoredWeights, trained: TrainResult) -> RunResult:
         """Score the selected weights; writes results.json and hypotheses.*."""
         model, language = selected.model, self.recipe.languages.target
         sets = {"validation": (self.prepared.validation, selected.translations)}
@@ -297,8 +297,8 @@ def recipe_bleu(
 
 
 def select(
-    candidates: Sequence[Candidate], *, perplexity: Callable[[Transformer], float]
-) -> Candidate:
+    candidates: Sequence[ScoredWeights], *, perplexity: Callable[[Transformer], float]
+) -> ScoredWeights:
     """Select by BLEU, ties by chrF2, then perplexity; the name says by what, and against what.
 
     BLEU does not decide where it is 0.00 for all, or the references are too short for its 4-grams.
@@ -307,14 +307,14 @@ def select(
         candidates: of equals the first is selected.
         perplexity: measures that of a model, if it comes to that.
     """
-    measures: dict[str, Callable[[Candidate], float]] = {
+    measures: dict[str, Callable[[ScoredWeights], float]] = {
         "BLEU": lambda candidate: candidate.bleu.value,
         "chrF2": lambda candidate: candidate.chrf.value,
         "perplexity": lambda candidate: -perplexity(candidate.model),
     }
     if candidates[0].bleu.note or not any(round(c.bleu.value, 2) for c in candidates):
         del measures["BLEU"]
-    score, tied, scored = "", list(candidates), list[tuple[float, Candidate]]()
+    score, tied, scored = "", list(candidates), list[tuple[float, ScoredWeights]]()
     for name, measure in measures.items():
         scored = [(measure(candidate), candidate) for candidate in tied]
         best = max(value for value, _ in scored)

@@ -6,18 +6,18 @@ import pytest
 
 from transduce.evaluation.metrics import Score, bleu, chrf
 from transduce.model.transformer import Transformer
-from transduce.pipeline.selection import Candidate, select
+from transduce.pipeline.selection import ScoredWeights, select
 
 WORDS = ["tomato", "potato", "carrot", "radish"]
 SENTENCES = ["the cat sat on the mat today", "a dog barks at the red door"]
 
 
-def candidate(name: str, hypotheses: Sequence[str], references: Sequence[str]) -> Candidate:
+def candidate(name: str, hypotheses: Sequence[str], references: Sequence[str]) -> ScoredWeights:
     scores = bleu(hypotheses, references), chrf(hypotheses, references)
-    return Candidate(Transformer.__new__(Transformer), name, (), *scores)
+    return ScoredWeights(Transformer.__new__(Transformer), name, (), *scores)
 
 
-def measured(*values: float, of: Sequence[Candidate]) -> dict[int, float]:
+def measured(*values: float, of: Sequence[ScoredWeights]) -> dict[int, float]:
     return {id(one.model): value for one, value in zip(of, values, strict=True)}
 
 
