@@ -179,7 +179,7 @@ def test_models_of_other_vocabularies_are_no_ensemble(
     ("words", "part"),
     [
         (("--engine", "ctranslate2"), "an ensemble needs the torch engine"),
-        (("--compute-type", "int8"), "leave out compute types and plans"),
+        (("--compute-type", "int8"), "leave out compute types, plans"),
         (("--confidence",), "leave out --with"),
     ],
 )

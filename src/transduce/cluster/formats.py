@@ -19,9 +19,8 @@ from typing import Any, BinaryIO
 from transduce.io.atomic_folder import atomic_file
 from transduce.io.streams import (
     compressed_stream,
-    damage_errors,
-    damage_message,
     encoding_error,
+    reporting_damage,
     split_compression,
 )
 
@@ -259,12 +258,9 @@ def _suffix(name: str) -> str:
 @contextmanager
 def _open_lines(address: str) -> Generator[Any]:
     """Open a text file, decompressed; it can be sought forward."""
-    try:
-        with resolve(address).open("rb") as stream:
-            compression = split_compression(address)[1]
-            yield compressed_stream(stream, compression) if compression else stream
-    except damage_errors() as error:
-        raise ValueError(damage_message(Path(address), error)) from error
+    with reporting_damage(Path(address)), resolve(address).open("rb") as stream:
+        compression = split_compression(address)[1]
+        yield compressed_stream(stream, compression) if compression else stream
 
 
 def _parse(

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from transduce.data.pair_files import LanguageCodes, pair_reader
-from transduce.io.streams import damage_errors, damage_message, encoding_error, open_compressed
+from transduce.io.streams import encoding_error, open_compressed, reporting_damage
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -338,7 +338,7 @@ def _raw_blocks(path: Path) -> Iterator[bytes]:
     """
     lines, partial = 0, b""
     try:
-        with open_compressed(path) as handle:
+        with reporting_damage(path), open_compressed(path) as handle:
             while data := handle.read(_BLOCK):
                 complete, feed, rest = data.rpartition(b"\n")
                 if feed:
@@ -354,8 +354,6 @@ def _raw_blocks(path: Path) -> Iterator[bytes]:
                     )
             if partial:
                 yield partial
-    except damage_errors() as error:
-        raise ValueError(damage_message(path, error)) from error
     except FileNotFoundError as error:
         raise ValueError(
             f"{path} does not exist; check its name (a recipe's files lie in data.folder)"

@@ -10,10 +10,9 @@ from typing import cast
 from xml.parsers import expat
 
 from transduce.io.streams import (
-    damage_errors,
-    damage_message,
     encoding_error,
     open_compressed,
+    reporting_damage,
     split_compression,
 )
 
@@ -114,7 +113,7 @@ def _base(code: str) -> str:
 def _xml_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
     reader = _PairParser(path, languages)
     try:
-        with open_compressed(path) as stream:
+        with reporting_damage(path), open_compressed(path) as stream:
             while block := stream.read(_BLOCK):
                 reader.parser.Parse(block, False)
                 yield from reader.pairs
@@ -123,19 +122,13 @@ def _xml_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise ValueError(f"{path}, line {error.lineno}: not well-formed XML: {reason}") from None
-    except damage_errors() as error:
-        raise ValueError(damage_message(path, error)) from error
 
 
 def _json_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
     keys = (languages, *_JSON_KEYS)
-    try:
-        with open_compressed(path) as stream:
-            for number, line in enumerate(stream, start=1):
-                pair = _json_pair(line, keys, path=path, number=number)
-                yield pair
-    except damage_errors() as error:
-        raise ValueError(damage_message(path, error)) from error
+    with reporting_damage(path), open_compressed(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            yield _json_pair(line, keys, path=path, number=number)
 
 
 def _json_pair(

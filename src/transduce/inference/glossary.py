@@ -244,21 +244,16 @@ def _line_counts(
 
 def _occurrences(phrase: Sequence[str], sentence: Sequence[str], *, inflected: bool) -> int:
     """Count a phrase in a sentence: exactly, or with more letters at its end."""
+    *before, last = phrase
     count = start = 0
     while start + len(phrase) <= len(sentence):
         variants = case_variants(sentence, start, len(phrase))
-        if any(_matches(variant, phrase, inflected=inflected) for variant in variants):
+        ends = [variant[-1] for variant in variants if list(variant[:-1]) == before]
+        if any(end.startswith(last) and (end != last) == inflected for end in ends):
             count, start = count + 1, start + len(phrase)
         else:
             start += 1
     return count
-
-
-def _matches(variant: Sequence[str], phrase: Sequence[str], *, inflected: bool) -> bool:
-    *before, last = variant
-    if before != list(phrase[:-1]) or not last.startswith(phrase[-1]):
-        return False
-    return (last != phrase[-1]) == inflected
 
 
 def _merge(counts: Iterable[TermCount]) -> GlossaryReport:

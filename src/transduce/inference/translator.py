@@ -222,16 +222,13 @@ class Translator:
         bundle = Bundle.load(path, device=device)
         if not ensemble:
             translator = cls.from_bundle(bundle, device=device, **options)
-        elif options.get("shortlist") is not None:
-            raise ValueError("an ensemble cannot use a shortlist: leave it out")
-        elif (
-            options.get("engine") == "ctranslate2"
-            or options.get("compute_type", "float32") != "float32"
-            or options.get("plan") is not None
+        elif options.get("engine") in ("ctranslate2", "numpy") or any(
+            options.get(name) not in (None, "float32")
+            for name in ("compute_type", "plan", "shortlist")
         ):
             raise ValueError(
                 "an ensemble needs the torch engine: choose engine auto or torch, and leave "
-                "out compute types and plans"
+                "out compute types, plans and shortlists"
             )
         else:
             translator = cls._load_ensemble(path, bundle, ensemble, device=device)
@@ -498,18 +495,10 @@ class Translator:
 
         Args:
             sentences: one sentence each; all are read before the first is translated.
-            beam: beam size; 1 is greedy search. None: the model's default.
-            alpha: exponent of the length penalty. None: the model's default.
-            nbest: translations per sentence; all but the first are in `others`.
+            beam, alpha, nbest: num_beams, length_penalty and num_return_sequences of `translate`.
             constraints: repetition, lengths and sampling.
             extras: glossary, MBR decoding, retry of loops, token scores, protected text.
-            prefix: beginning of every translation, or one per sentence.
-            batch_tokens: batch size limit: rows x beam x longest source; memory grows with it.
-            first_line: line number of the first sentence, for messages.
-            progress: called with the number of finished sentences after each batch.
-
-        Returns:
-            One translation per sentence, in order.
+            prefix, batch_tokens, first_line, progress: as for `translate`.
 
         Raises:
             TypeError: if a sentence is not a string, or `sentences` is a single one.

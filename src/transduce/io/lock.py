@@ -59,16 +59,6 @@ def _held(file: Path, locked: Path, *, timeout: float) -> Generator[None]:
     if lock.is_locked:
         yield
         return
-    _acquire(lock, file, locked)
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # Windows deletes no open file
-            file.unlink()  # before the release: afterwards it may be another owner's
-        lock.release()
-
-
-def _acquire(lock: FileLock, file: Path, locked: Path) -> None:
     file.touch()  # so that an OSError below is about locking, not about writing
     try:
         lock.acquire()
@@ -81,4 +71,10 @@ def _acquire(lock: FileLock, file: Path, locked: Path) -> None:
             f"wait until it ends, or choose another {'file' if locked.is_file() else 'folder'}"
         ) from None
     except OSError:  # a file system without locks
-        return
+        pass
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows deletes no open file
+            file.unlink()  # before the release: afterwards it may be another owner's
+        lock.release()

@@ -36,7 +36,7 @@ def open_compressed(file: Path, mode: Literal["rb", "wb"] = "rb") -> io.Buffered
     """Open a file, (de)compressed by gzip, xz or Zstandard if its name ends in .gz, .xz or .zst.
 
     When reading, the first bytes of any other name decide. Equal content gives equal files. Damage
-    shows while reading, as one of `damage_errors`.
+    shows while reading (`reporting_damage`).
 
     Raises:
         ValueError: if there is no module for the format.
@@ -79,18 +79,23 @@ def compressed_stream(
     return import_module(module).ZstdFile(file, mode)
 
 
-def damage_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that reading a damaged compressed file raises."""
+@contextmanager
+def reporting_damage(file: Path) -> Generator[None]:
+    """Report that a compressed file cannot be read to its end.
+
+    Raises:
+        ValueError: for a damaged file; the message names it and a remedy.
+    """
     zstd = (module.ZstdError for name in _ZSTD if (module := sys.modules.get(name)))
-    return (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, *zstd)
-
-
-def damage_message(file: Path, error: Exception) -> str:
-    """Return the message about a compressed file that cannot be read to its end."""
-    suffix = split_compression(file.name)[1]
-    remedy = f", or drop {suffix} from its name if it is plain text" if suffix else ""
-    name = _FORMATS.get(suffix, "compressed")
-    return f"{file} is not a complete {name} file ({error}); download it again{remedy}"
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, *zstd) as error:
+        suffix = split_compression(file.name)[1]
+        remedy = f", or drop {suffix} from its name if it is plain text" if suffix else ""
+        name = _FORMATS.get(suffix, "compressed")
+        raise ValueError(
+            f"{file} is not a complete {name} file ({error}); download it again{remedy}"
+        ) from error
 
 
 def _importable(module: str) -> bool:
@@ -134,11 +139,8 @@ def open_lines(file: Path | None) -> Generator[Iterator[str]]:
     if file is None or file == Path("-"):
         yield from _checked_lines(cast(io.BufferedIOBase, sys.stdin.buffer), name="stdin")
     else:
-        try:
-            with open_compressed(file) as stream:
-                yield from _checked_lines(stream, name=str(file))
-        except damage_errors() as error:
-            raise ValueError(damage_message(file, error)) from error
+        with reporting_damage(file), open_compressed(file) as stream:
+            yield from _checked_lines(stream, name=str(file))
 
 
 def read_lines(file: Path) -> list[str]:
@@ -159,11 +161,8 @@ def read_content(file: Path) -> bytes:
         ValueError: if it is damaged.
         OSError: if it cannot be read.
     """
-    try:
-        with open_compressed(file) as stream, naming(file):
-            return stream.read()
-    except damage_errors() as error:
-        raise ValueError(damage_message(file, error)) from error
+    with reporting_damage(file), open_compressed(file) as stream, naming(file):
+        return stream.read()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,18 +101,13 @@ class ModelConfig:
             )
 
     def _check_choices(self) -> None:
-        choices = {
-            "norm": ("post", "pre"),
-            "activation": ("relu", "gelu", "silu"),
-            "positions": ("sinusoid", "learned"),
-            "scale": ("embedding", "projection", "none"),
-            "tie": ("all", "decoder", "input", "none"),
-        }
-        for field, (*others, last) in choices.items():
-            if getattr(self, field) not in (*others, last):
-                quoted = ", ".join(f'"{other}"' for other in others)
+        for field, hint in get_type_hints(ModelConfig).items():
+            options = get_args(hint)  # of a Literal
+            if options and getattr(self, field) not in options:
+                *others, last = (f'"{option}"' for option in options)
                 raise ValueError(
-                    f'model.{field} must be {quoted} or "{last}", not {getattr(self, field)!r}'
+                    f"model.{field} must be {', '.join(others)} or {last}, not "
+                    f"{getattr(self, field)!r}"
                 )
 
     @property

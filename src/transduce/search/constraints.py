@@ -10,6 +10,7 @@ While it lasts a sentence has one live beam; beams branch after it. EOS is never
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -22,21 +23,14 @@ _UNFORCED = -1
 """Stands for a forced id where the sentence's prefix has ended."""
 
 
+@dataclass(slots=True)
 class ConstraintMask:
-    """Forbids next pieces in the active sentences of a batch."""
+    """Forbids next pieces in the active sentences of a batch; `of` makes one."""
 
-    def __init__(
-        self,
-        forced: Int[Tensor, "batch prefix"],
-        constraints: DecodingConstraints,
-        *,
-        eos: int,
-        pad: int,
-    ) -> None:
-        """Use `ConstraintMask.of`, which checks the requests and pads their prefixes."""
-        self._forced = forced
-        self._constraints = constraints
-        self._eos, self._pad = eos, pad
+    _forced: Int[Tensor, "batch prefix"]
+    _constraints: DecodingConstraints
+    _eos: int
+    _pad: int
 
     @classmethod
     def of(
@@ -69,7 +63,7 @@ class ConstraintMask:
             return None
         columns = max(map(len, prefixes)) + 1  # one more, so that the last one is unforced
         rows = [[*prefix, *[_UNFORCED] * (columns - len(prefix))] for prefix in prefixes]
-        return cls(torch.tensor(rows, device=device), constraints, eos=eos, pad=pad)
+        return cls(torch.tensor(rows, device=device), constraints, eos, pad)
 
     def apply(
         self, log_probs: Float[Tensor, "rows vocab"], ids: Int[Tensor, "batch beam length"]

@@ -1,6 +1,6 @@
 """Interfaces of the decoding backends."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
@@ -9,7 +9,9 @@ from transduce.search.hypothesis import Hypothesis
 MAX_SCORE_LOGITS = 1 << 24
 """Maximum logits of one forward pass when scoring pairs; each takes 4 bytes, a few times over."""
 
-IdPair = tuple[Sequence[int], Sequence[int]]
+Ids = Sequence[int]
+
+IdPair = tuple[Ids, Ids]
 """Ids of a source and a target, both without EOS."""
 
 
@@ -95,20 +97,6 @@ class ScoringEngine(Engine, Protocol):
         ...
 
 
-def check_pairs(pairs: Sequence[IdPair], *, longest: int) -> None:
-    """Refuse a side that exceeds the model's positions.
-
-    Raises:
-        ValueError: for the first such pair.
-    """
-    for length in (max(map(len, pair)) for pair in pairs):
-        if length + 1 > longest:
-            raise ValueError(
-                f"a side of {length} pieces exceeds the model's {longest} positions "
-                f"(EOS included): split it"
-            )
-
-
 def check_next_pieces(request: Request, k: int, *, longest: int) -> None:
     """Check the arguments of `ScoringEngine.next_pieces`.
 
@@ -124,13 +112,38 @@ def check_next_pieces(request: Request, k: int, *, longest: int) -> None:
         )
 
 
-def scoring_batches(pairs: Sequence[IdPair], *, vocab_size: int) -> Iterator[list[int]]:
-    """Yield the indices of pairs of similar length, the longest first."""
+def score_in_batches(
+    pairs: Sequence[IdPair],
+    score_batch: Callable[[Sequence[Ids], Sequence[Ids]], Sequence[Sequence[float]]],
+    *,
+    longest: int,
+    vocab_size: int,
+) -> list[tuple[float, ...]]:
+    """Score pairs in batches of similar length, the longest first.
+
+    Args:
+        pairs: to score; the result is in their order.
+        score_batch: returns a row for each source and target: the log-probability of each piece of
+            the target and of its EOS, and then anything.
+        longest: the model's positions.
+        vocab_size: the model's.
+
+    Raises:
+        ValueError: if a side exceeds the model's positions.
+    """
+    for length in (max(map(len, pair)) for pair in pairs):
+        if length + 1 > longest:
+            raise ValueError(
+                f"a side of {length} pieces exceeds the model's {longest} positions "
+                f"(EOS included): split it"
+            )
     lengths = [(len(target), len(source)) for source, target in pairs]
     order = sorted(range(len(pairs)), key=lambda index: lengths[index], reverse=True)
-    start = 0
-    while start < len(order):
-        positions = max(lengths[order[start]]) + 1
-        rows = max(1, MAX_SCORE_LOGITS // (positions * vocab_size))
-        yield order[start : start + rows]
-        start += rows
+    scores: list[tuple[float, ...]] = [()] * len(pairs)
+    while order:
+        rows = max(1, MAX_SCORE_LOGITS // ((max(lengths[order[0]]) + 1) * vocab_size))
+        batch, order = order[:rows], order[rows:]
+        sources, targets = zip(*(pairs[index] for index in batch), strict=True)
+        for index, row in zip(batch, score_batch(sources, targets), strict=True):
+            scores[index] = tuple(row[: lengths[index][0] + 1])
+    return scores

@@ -7,10 +7,10 @@ from jaxtyping import Float, Int
 
 from transduce.inference.engines.interface import (
     IdPair,
+    Ids,
     NextPiece,
     check_next_pieces,
-    check_pairs,
-    scoring_batches,
+    score_in_batches,
 )
 from transduce.model.numpy_transformer import NumpyDecoder, NumpyTransformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
@@ -64,16 +64,15 @@ class NumpyEngine:
 
     def score(self, pairs: Sequence[IdPair]) -> list[tuple[float, ...]]:
         """Return the log-probability of each piece of each target and of its EOS."""
-        check_pairs(pairs, longest=self.longest)
-        scores: list[tuple[float, ...]] = [()] * len(pairs)
-        for indices in scoring_batches(pairs, vocab_size=self._model.config.vocab_size):
-            sources, targets = zip(*(pairs[index] for index in indices), strict=True)
-            target_out = self._padded(targets)
-            log_probs = self._log_probs(sources, target_out)
-            chosen = np.take_along_axis(log_probs, target_out[:, :, None], axis=2)[:, :, 0]
-            for index, target, row in zip(indices, targets, chosen.tolist(), strict=True):
-                scores[index] = tuple(row[: len(target) + 1])
-        return scores
+        vocab_size = self._model.config.vocab_size
+        return score_in_batches(
+            pairs, self._score_batch, longest=self.longest, vocab_size=vocab_size
+        )
+
+    def _score_batch(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        target_out = self._padded(targets)
+        log_probs = self._log_probs(sources, target_out)
+        return np.take_along_axis(log_probs, target_out[:, :, None], axis=2)[:, :, 0].tolist()
 
     def next_pieces(self, request: Request, k: int) -> list[NextPiece]:
         """Return the `k` most probable pieces after the prefix, best first, EOS among them."""

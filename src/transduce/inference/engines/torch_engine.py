@@ -18,10 +18,10 @@ from transduce.data.batch import Batch, collate, pad_source
 from transduce.inference.engines.forking import can_fork
 from transduce.inference.engines.interface import (
     IdPair,
+    Ids,
     NextPiece,
     check_next_pieces,
-    check_pairs,
-    scoring_batches,
+    score_in_batches,
 )
 from transduce.inference.engines.parallel import WorkerPool, run_in_threads, single_thread
 from transduce.model.fused_decoder import FusedDecoder
@@ -125,32 +125,20 @@ class TorchEngine:
 
     @torch.inference_mode()
     def score(self, pairs: Sequence[IdPair]) -> list[tuple[float, ...]]:
-        """Return the log-probability of each piece of each target and of its EOS.
-
-        Raises:
-            ValueError: if a side exceeds the model's positions.
-        """
-        check_pairs(pairs, longest=self.longest)
-        scores: list[tuple[float, ...]] = [()] * len(pairs)
+        """Return the log-probability of each piece of each target and of its EOS."""
+        vocab_size = self._models[0].config.vocab_size
         with self._evaluating():
-            for indices in scoring_batches(pairs, vocab_size=self._models[0].config.vocab_size):
-                sources, targets = zip(*(pairs[index] for index in indices), strict=True)
-                batch = collate(sources, targets, pad=self._pad, eos=self._eos).to(self._device)
-                token_scores = self._log_probs(batch).gather(2, batch.target_out[:, :, None])
-                rows = token_scores[:, :, 0].tolist()
-                for index, target, row in zip(indices, targets, rows, strict=True):
-                    scores[index] = tuple(row[: len(target) + 1])
-        return scores
+            return score_in_batches(
+                pairs, self._score_batch, longest=self.longest, vocab_size=vocab_size
+            )
+
+    def _score_batch(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        batch = collate(sources, targets, pad=self._pad, eos=self._eos).to(self._device)
+        return self._log_probs(batch).gather(2, batch.target_out[:, :, None])[:, :, 0].tolist()
 
     @torch.inference_mode()
     def next_pieces(self, request: Request, k: int) -> list[NextPiece]:
-        """Return the `k` most probable pieces after the prefix, best first, EOS among them.
-
-        There may be fewer in the vocabulary.
-
-        Raises:
-            ValueError: if `k` is below 1, or the prefix takes up all positions.
-        """
+        """Return the `k` most probable pieces after the prefix, best first, EOS among them."""
         check_next_pieces(request, k, longest=self.longest)
         sides = [request.source], [request.prefix]
         with self._evaluating():
