@@ -468,7 +468,7 @@ class Searcher:
         """Return the translation that consists of the prefix only."""
         (log_probs,) = self._scoring.score([(request.source, request.prefix)])
         ids = (*request.prefix, Tokenizer.EOS)
-        return Hypothesis.scored(ids, log_probs, alpha=options.config.alpha, finished=True)
+        return Hypothesis.scored(ids, log_probs, alpha=options.config.alpha, eos=Tokenizer.EOS)
 
     def _max_length(self, request: Request, options: DecodeOptions) -> int:
         """Return the maximum length of its translation in pieces, EOS included."""

@@ -144,5 +144,5 @@ def _collect_finished(
         for position, ended in enumerate(flags[index][:-1]):
             if ended:
                 ids, log_probs = all_ids[row][position], all_log_probs[row][position]
-                alpha, finished = task.config.alpha, ids[-1] == task.eos
-                yield index, Hypothesis.scored(ids, log_probs, alpha=alpha, finished=finished)
+                alpha, eos = task.config.alpha, task.eos
+                yield index, Hypothesis.scored(ids, log_probs, alpha=alpha, eos=eos)

@@ -68,7 +68,7 @@ def greedy_search(steps: Steps, task: SearchTask) -> list[list[Hypothesis]]:
         if sentence is not None:
             by_sentence[sentence].append(log_prob)
     return [
-        [Hypothesis.scored(pieces, values, alpha=task.config.alpha, finished=pieces[-1] == eos)]
+        [Hypothesis.scored(pieces, values, alpha=task.config.alpha, eos=eos)]
         if all(map(math.isfinite, values))
         else []
         for pieces, values in zip(ids, by_sentence, strict=True)
@@ -105,9 +105,7 @@ def beam_search_single(steps: Steps, task: SearchTask) -> list[Hypothesis]:
         for beam, piece, log_prob, total in candidates[: config.beam]:
             if (piece == eos or length == limit) and math.isfinite(total):
                 ids, log_probs = (*beams[beam].ids, piece), (*beams[beam].log_probs, log_prob)
-                finished.append(
-                    Hypothesis.scored(ids, log_probs, alpha=config.alpha, finished=piece == eos)
-                )
+                finished.append(Hypothesis.scored(ids, log_probs, alpha=config.alpha, eos=eos))
         # A beam can end in one way only, so `beam` candidates without EOS remain.
         unfinished = [candidate for candidate in candidates if candidate.id != eos][: config.beam]
         if len(finished) >= config.beam or length == limit:

@@ -26,7 +26,7 @@ class Hypothesis:
 
     @classmethod
     def scored(
-        cls, ids: Sequence[int], log_probs: Sequence[float], *, alpha: float, finished: bool
+        cls, ids: Sequence[int], log_probs: Sequence[float], *, alpha: float, eos: int
     ) -> "Hypothesis":
         """Build a hypothesis from its ids and their log-probabilities.
 
@@ -34,7 +34,7 @@ class Hypothesis:
             ids: generated ids.
             log_probs: log-probability of each id.
             alpha: exponent of the length penalty.
-            finished: whether it ends in EOS; the score does not depend on it.
+            eos: id that ends a translation; the score does not depend on whether it does.
         """
         log_prob = math.fsum(log_probs)  # correctly rounded
         return cls(
@@ -42,7 +42,7 @@ class Hypothesis:
             log_probs=tuple(log_probs),
             log_prob=log_prob,
             score=log_prob / length_penalty(len(ids), alpha),
-            finished=finished,
+            finished=ids[-1] == eos,
         )
 
 

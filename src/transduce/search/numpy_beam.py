@@ -69,7 +69,7 @@ def numpy_beam_search(
             _mask(row, beam.ids, request.prefix, constraints, eos=eos)
         candidates = _best(log_probs, beams, 2 * config.beam)
         finished += [
-            Hypothesis.scored(ids, scores, alpha=config.alpha, finished=ids[-1] == eos)
+            Hypothesis.scored(ids, scores, alpha=config.alpha, eos=eos)
             for ids, scores, *_ in candidates[: config.beam]
             if ids[-1] == eos or length == limit
         ]

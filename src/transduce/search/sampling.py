@@ -148,11 +148,9 @@ class _Samples:
             self._log_probs[index].tolist(),
             strict=True,
         )
-        alpha = task.config.alpha
+        alpha, eos = task.config.alpha, task.eos
         return [
-            Hypothesis.scored(
-                ids[:length], log_probs[:length], alpha=alpha, finished=ids[length - 1] == task.eos
-            )
+            Hypothesis.scored(ids[:length], log_probs[:length], alpha=alpha, eos=eos)
             for length, ids, log_probs in rows
             if length > 0  # -1: no piece could be drawn
         ]

@@ -42,7 +42,7 @@ def spelt(text: str, one: TermConstraint, tokenizer: Tokenizer) -> str:
 
 def said(tokenizer: Tokenizer, text: str) -> Hypothesis:
     all_ids = (*ids(tokenizer, text), EOS)
-    return Hypothesis.scored(all_ids, [-0.1] * len(all_ids), alpha=0.6, finished=True)
+    return Hypothesis.scored(all_ids, [-0.1] * len(all_ids), alpha=0.6, eos=EOS)
 
 
 def lacks(tokenizer: Tokenizer, text: str, *terms: TermConstraint) -> list[TermConstraint]:

@@ -74,7 +74,7 @@ class Echo:
                     (*source, self.tokenizer.EOS),
                     [-0.5 - rank] * (len(source) + 1),
                     alpha=config.alpha,
-                    finished=True,
+                    eos=self.tokenizer.EOS,
                 )
                 for rank in range(config.beam)
             ]

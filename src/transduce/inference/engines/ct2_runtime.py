@@ -14,15 +14,14 @@ import itertools
 import json
 import os
 import platform
-import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from transduce.data.tokenizer import EOS
 from transduce.inference.engines.ct2_model import SOURCE_VOCABULARY, VMAP, Cache, load_ctranslate2
+from transduce.inference.engines.forking import preserve_thread_count
 from transduce.io import machine
 from transduce.search.config import DecodingConstraints, Request
 
@@ -106,7 +105,7 @@ class Ct2Model:
         )
         self._has_shortlist = (folder / VMAP).is_file()
         kind, _, index = device.partition(":")
-        with _preserve_thread_count():
+        with preserve_thread_count():
             self._translator = load_ctranslate2().Translator(
                 str(folder),
                 device=kind,
@@ -186,21 +185,6 @@ class Ct2Model:
 
     def _to_pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces[id] for id in ids]
-
-
-@contextmanager
-def _preserve_thread_count() -> Generator[None]:
-    """Restore torch's number of threads afterwards, if torch is loaded.
-
-    CTranslate2 shares torch's OpenMP: a translator loaded with one thread would leave torch one.
-    """
-    torch = sys.modules.get("torch")
-    threads = torch.get_num_threads() if torch else 0
-    try:
-        yield
-    finally:
-        if torch:
-            torch.set_num_threads(threads)
 
 
 class Plans(NamedTuple):

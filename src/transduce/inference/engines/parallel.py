@@ -19,6 +19,8 @@ from typing import Generic, TypeVar, cast
 
 import torch
 
+from transduce.inference.engines.forking import preserve_thread_count
+
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
@@ -26,16 +28,6 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     # OpenMP's threads do not survive a fork: a child that used more than its own would wait for
     # them for ever, in a translation or already in loading a model.
     os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
-
-
-@contextmanager
-def preserve_thread_count() -> Generator[None]:
-    """Restore torch's number of threads afterwards."""
-    threads = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from transduce.bundle.bundle import Bundle, Provenance
 from transduce.data.config import Languages
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.ct2_model import Cache
-from transduce.inference.engines.parallel import preserve_thread_count
+from transduce.inference.engines.forking import preserve_thread_count
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
