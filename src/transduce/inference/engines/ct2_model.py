@@ -54,7 +54,7 @@ from jaxtyping import Float, Int8
 from transduce.bundle.bundle import TOKENIZER, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import UNK, Tokenizer
-from transduce.io.atomic_folder import atomic_folder, check_folder
+from transduce.io.atomic_folder import atomic_file, atomic_folder, check_folder
 from transduce.io.machine import require_torch
 from transduce.model.config import ModelConfig
 from transduce.model.numpy_transformer import EPSILON, Weights, sinusoids
@@ -438,17 +438,14 @@ class Cache:
 
     def store_text(self, name: str, text: str) -> None:
         """Store a text if possible."""
-        with suppress(OSError), self._fresh() as fresh:
-            (Path(fresh) / name).write_text(text, encoding="utf-8")
-            (Path(fresh) / name).replace(self.root / name)
-
-    def _fresh(self) -> tempfile.TemporaryDirectory[str]:
-        return tempfile.TemporaryDirectory(
-            dir=self.root, prefix=".new-", ignore_cleanup_errors=True
-        )
+        with suppress(OSError, ValueError), atomic_file(self.root / name) as file:
+            file.write(text.encode())
 
     def _write(self, folder: Path, write: Callable[[Path], None]) -> Path:
-        with self._fresh() as fresh:
+        fresh_folder = tempfile.TemporaryDirectory(
+            dir=self.root, prefix=".new-", ignore_cleanup_errors=True
+        )
+        with fresh_folder as fresh:
             new = Path(fresh) / "new"
             write(new)
             if folder.exists() and not _is_intact(folder):
