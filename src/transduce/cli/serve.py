@@ -56,17 +56,10 @@ def _with_settings(command: Function) -> Function:
             if isinstance(default, tuple):
                 kind, default = list[str], None
             option = _OPTION_NAMES.get(name, name)
-            info = typer.Option(
-                default,
-                f"--{option.replace('_', '-')}",
-                envvar=f"LT_{option.upper()}",
-                help=doc.documentation,
-            )
-            parameters.append(
-                inspect.Parameter(
-                    name, inspect.Parameter.KEYWORD_ONLY, default=info, annotation=kind
-                )
-            )
+            flag, variable = f"--{option.replace('_', '-')}", f"LT_{option.upper()}"
+            info = typer.Option(default, flag, envvar=variable, help=doc.documentation)
+            place = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(name, place, default=info, annotation=kind))
     command.__signature__ = signature.replace(parameters=parameters)  # typer reads it
     return command
 

@@ -390,15 +390,13 @@ def _explorer_operation(registry: ModelRegistry, beam: int | None) -> Operation:
 
     async def handler(request: HTTPRequest) -> Response:
         name: str = request.path_params["direction"]
-        directions = {direction.name: direction for direction in registry.directions}
-        if name not in directions:
+        direction = next((way for way in registry.directions if way.name == name), None)
+        if direction is None:
             raise HTTPError(404, "Not Found")
-        weights = directions[name].sha256
+        weights, search = direction.sha256, direction.translator.search
         if name not in responses or responses[name][0] != weights:
-            search = directions[name].translator.search
-            bundle = replace(
-                directions[name].bundle, search=replace(search, beam=beam or search.beam)
-            )
+            shown = replace(search, beam=beam or search.beam)
+            bundle = replace(direction.bundle, search=shown)
             try:
                 page = await asyncio.to_thread(single_page, bundle)
             except ValueError as error:

@@ -34,7 +34,6 @@ from transduce.serve.text_translation import translate_texts
 _OPUS_CAT = ("/MTRestService", "/MtRestService")
 """Its plug-ins spell the path in both ways; its own server ignores case."""
 
-_NO_TOKEN = "0"  # what OPUS-CAT's plug-ins send
 _BREAK = "<br />"  # how SubtitleEdit sends a line break
 _EVENTS: Final = "text/event-stream"
 _INSTRUCTION = re.compile(r"\s*(?:please\s+)?translate\b[^\n]*\n\s*\n", re.IGNORECASE)
@@ -154,25 +153,23 @@ class ConnectorAPI:
         operation_id="apertium_translate",
         time_limits=1,
     )
-    async def apertium(self, request: HTTPRequest) -> Response:
+    async def apertium(self, request: HTTPRequest) -> ApertiumResponse:
         """Translate a text, as Apertium's server does for OmegaT."""
         fields = read_fields(request, ApertiumRequest, key_field="key")
         source, _, target = fields.langpair.partition("|")
         text = await self._translate(request, fields.q, source=source, target=target)
-        return json_response(
-            ApertiumResponse(
-                responseData={"translatedText": text}, responseDetails=None, responseStatus=200
-            )
+        return ApertiumResponse(
+            responseData={"translatedText": text}, responseDetails=None, responseStatus=200
         )
 
     @Operation("GET", "/v1/models", None, ChatModels, operation_id="chat_models")
-    async def chat_models(self, request: HTTPRequest) -> Response:
+    async def chat_models(self, request: HTTPRequest) -> ChatModels:
         """List the directions as chat models."""
         models = [
             ChatModel(id=f"transduce-{way.name}", object="model", created=0, owned_by="transduce")
             for way in self._registry.directions
         ]
-        return json_response(ChatModels(object="list", data=models))
+        return ChatModels(object="list", data=models)
 
     @Operation(
         "POST",
@@ -231,29 +228,29 @@ class ConnectorAPI:
             for method, name, handler, request, response in table
         ]
 
-    async def opus_cat_json(self, request: HTTPRequest) -> Response:
+    async def opus_cat_json(self, request: HTTPRequest) -> OpusCatResponse:
         """Translate a text, as OPUS-CAT does for its plug-ins."""
         text = await self._opus_cat_text(request)
-        return json_response(OpusCatResponse(translation=text, Translation=text))
+        return OpusCatResponse(translation=text, Translation=text)
 
-    async def opus_cat_text(self, request: HTTPRequest) -> Response:
+    async def opus_cat_text(self, request: HTTPRequest) -> OpusCatValue:
         """Translate a text, into a JSON string."""
-        return json_response(OpusCatValue(await self._opus_cat_text(request)))
+        return OpusCatValue(await self._opus_cat_text(request))
 
-    async def opus_cat_pairs(self, request: HTTPRequest) -> Response:
+    async def opus_cat_pairs(self, request: HTTPRequest) -> OpusCatValue:
         """List the loaded language pairs."""
-        return json_response(OpusCatValue([way.name for way in self._registry.directions]))
+        return OpusCatValue([way.name for way in self._registry.directions])
 
-    async def opus_cat_tags(self, request: HTTPRequest) -> Response:
+    async def opus_cat_tags(self, request: HTTPRequest) -> OpusCatValue:
         """List the tags of models, of which there are none."""
-        return json_response(OpusCatValue([]))
+        return OpusCatValue([])
 
-    async def opus_cat_status(self, request: HTTPRequest) -> Response:
+    async def opus_cat_status(self, request: HTTPRequest) -> OpusCatValue:
         """Say in a sentence whether a direction is loaded."""
         fields = read_fields(request, OpusCatRequest, key_field="tokenCode")
         source, target = self._codes(fields.srcLangCode, fields.trgLangCode)
         way = self._registry.find(source, target)
-        return json_response(OpusCatValue(f"Model {way.name} is available."))
+        return OpusCatValue(f"Model {way.name} is available.")
 
     async def opus_cat_order(self, request: HTTPRequest) -> Response:
         """Accept an announcement of texts, which changes nothing."""
@@ -261,9 +258,8 @@ class ConnectorAPI:
 
     async def _opus_cat_text(self, request: HTTPRequest) -> str:
         fields = read_fields(request, OpusCatRequest, key_field="tokenCode")
-        return await self._translate(
-            request, fields.input, source=fields.srcLangCode, target=fields.trgLangCode
-        )
+        source, target = fields.srcLangCode, fields.trgLangCode
+        return await self._translate(request, fields.input, source=source, target=target)
 
     async def _translate(self, request: HTTPRequest, text: str, *, source: str, target: str) -> str:
         """Translate a text between languages as a connector names them; "" is unknown."""
@@ -285,10 +281,7 @@ class ConnectorAPI:
             models = ", ".join(f"transduce-{way.name}" for way in registry.directions)
             raise HTTPError(400, f"Invalid request: name the target language, or one of {models}")
         source = language_code(source, registry.sources(), field="source") if source else AUTO
-        target = language_code(
-            target or registry.directions[0].target.code, targets, field="target"
-        )
-        return source, target
+        return source, language_code(target or targets[0].code, targets, field="target")
 
     def _model_languages(self, model: str) -> tuple[str, str] | None:
         ways = {way.name.lower(): way for way in self._registry.directions}

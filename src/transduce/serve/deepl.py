@@ -220,7 +220,7 @@ class DeepLAPI:
         error_statuses=(400,),
         max_body_bytes=MAX_BODY_BYTES,
     )
-    async def languages(self, request: HTTPRequest) -> Response:
+    async def languages(self, request: HTTPRequest) -> DeepLLanguageList:
         """List the source or target languages."""
         is_target = read_fields(request, DeepLLanguagesRequest).type == "target"
         languages = self._registry.targets() if is_target else self._registry.sources()
@@ -229,13 +229,13 @@ class DeepLAPI:
             DeepLLanguage(language=language.code.upper(), name=language.name, **formality)
             for language in languages
         ]
-        return json_response(DeepLLanguageList(entries))
+        return DeepLLanguageList(entries)
 
     @Operation("GET", "/v2/usage", None, DeepLUsage, operation_id="deepl_usage")
-    async def usage(self, request: HTTPRequest) -> Response:
+    async def usage(self, request: HTTPRequest) -> DeepLUsage:
         """Return the number of characters of the key's requests on the current day."""
         count, limit = request.usage()
-        return json_response(DeepLUsage(character_count=count, character_limit=limit))
+        return DeepLUsage(character_count=count, character_limit=limit)
 
     def _text_options(
         self, request: HTTPRequest, fields: DeepLTranslateRequest | DocumentUpload

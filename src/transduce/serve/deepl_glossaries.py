@@ -22,14 +22,7 @@ from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import ModelRegistry
 from transduce.serve.parameters import base_code, read_fields, unsupported
 from transduce.serve.requests import HTTPRequest
-from transduce.serve.routing import (
-    JSON,
-    LenientModel,
-    Operation,
-    OperationRow,
-    StrictModel,
-    json_response,
-)
+from transduce.serve.routing import JSON, LenientModel, Operation, OperationRow, StrictModel
 
 MAX_BYTES = 64 * 2**20
 """Maximum size of all glossaries of a server."""
@@ -234,47 +227,47 @@ class GlossaryAPI:
             for method, path, handler, request, response in table
         )
 
-    async def language_pairs(self, request: HTTPRequest) -> Response:
+    async def language_pairs(self, request: HTTPRequest) -> GlossaryLanguagePairs:
         """List the language pairs that a glossary can have."""
         pairs = [
             GlossaryLanguagePair(source_lang=source, target_lang=target)
             for source, target in (pair.split("-") for pair in self._pairs)
         ]
-        return json_response(GlossaryLanguagePairs(supported_languages=pairs))
+        return GlossaryLanguagePairs(supported_languages=pairs)
 
-    async def create_v2(self, request: HTTPRequest) -> Response:
+    async def create_v2(self, request: HTTPRequest) -> GlossaryInfoV2:
         """Create a glossary with one dictionary."""
         fields = read_fields(request, CreateGlossaryV2)
-        return json_response(self._create(request, fields.name, [fields]).info_v2, 201)
+        return self._create(request, fields.name, [fields]).info_v2
 
-    async def create(self, request: HTTPRequest) -> Response:
+    async def create(self, request: HTTPRequest) -> GlossaryInfo:
         """Create a glossary."""
         fields = read_fields(request, CreateGlossary)
-        return json_response(self._create(request, fields.name, fields.dictionaries).info, 201)
+        return self._create(request, fields.name, fields.dictionaries).info
 
-    async def list_v2(self, request: HTTPRequest) -> Response:
+    async def list_v2(self, request: HTTPRequest) -> GlossaryListV2:
         """List the glossaries with one dictionary."""
         own = [glossary for glossary in self._own(request) if len(glossary.dictionaries) == 1]
-        return json_response(GlossaryListV2(glossaries=[glossary.info_v2 for glossary in own]))
+        return GlossaryListV2(glossaries=[glossary.info_v2 for glossary in own])
 
-    async def list_all(self, request: HTTPRequest) -> Response:
+    async def list_all(self, request: HTTPRequest) -> GlossaryList:
         """List the glossaries."""
-        return json_response(GlossaryList(glossaries=[own.info for own in self._own(request)]))
+        return GlossaryList(glossaries=[own.info for own in self._own(request)])
 
-    async def info_v2(self, request: HTTPRequest) -> Response:
+    async def info_v2(self, request: HTTPRequest) -> GlossaryInfoV2:
         """Describe a glossary with one dictionary."""
-        return json_response(self._requested_v2(request).info_v2)
+        return self._requested_v2(request).info_v2
 
-    async def info(self, request: HTTPRequest) -> Response:
+    async def info(self, request: HTTPRequest) -> GlossaryInfo:
         """Describe a glossary."""
-        return json_response(self._requested(request).info)
+        return self._requested(request).info
 
     async def entries_v2(self, request: HTTPRequest) -> Response:
         """Return the terms of a glossary with one dictionary, a line per term."""
         (terms,) = self._requested_v2(request).dictionaries.values()
         return Response(_tsv(terms), media_type=TSV)
 
-    async def entries(self, request: HTTPRequest) -> Response:
+    async def entries(self, request: HTTPRequest) -> GlossaryEntries:
         """Return the terms of a language pair."""
         glossary, fields = self._requested(request), read_fields(request, LanguagePairFields)
         dictionary = DictionaryEntries(
@@ -283,9 +276,9 @@ class GlossaryAPI:
             entries=_tsv(glossary.terms(fields.source_lang, fields.target_lang)),
             entries_format="tsv",
         )
-        return json_response(GlossaryEntries(dictionaries=[dictionary]))
+        return GlossaryEntries(dictionaries=[dictionary])
 
-    async def change(self, request: HTTPRequest) -> Response:
+    async def change(self, request: HTTPRequest) -> GlossaryInfo:
         """Rename a glossary; add terms, or replace their translations."""
         glossary = self._requested(request)
         fields = read_fields(request, ChangeGlossary)
@@ -294,30 +287,28 @@ class GlossaryAPI:
             targets = dict([*merged.get(pair, ()), *terms])
             merged[pair] = tuple(Term(*term) for term in targets.items())
         update = {"name": fields.name or glossary.name, "dictionaries": merged}
-        return json_response(self._put(glossary.model_copy(update=update)).info)
+        return self._put(glossary.model_copy(update=update)).info
 
-    async def replace_dictionary(self, request: HTTPRequest) -> Response:
+    async def replace_dictionary(self, request: HTTPRequest) -> DictionaryInfo:
         """Replace or add the dictionary of a language pair."""
         glossary = self._requested(request)
         fields = read_fields(request, DictionaryFields)
         new = self._dictionaries([fields])
         self._put(glossary.model_copy(update={"dictionaries": {**glossary.dictionaries, **new}}))
         ((pair, terms),) = new.items()
-        return json_response(_info(pair, terms))
+        return _info(pair, terms)
 
-    async def delete_dictionary(self, request: HTTPRequest) -> Response:
+    async def delete_dictionary(self, request: HTTPRequest) -> None:
         """Delete the dictionary of a language pair."""
         glossary, fields = self._requested(request), read_fields(request, LanguagePairFields)
         glossary.terms(fields.source_lang, fields.target_lang)
         rest = dict(glossary.dictionaries)
         del rest[_pair(fields.source_lang, fields.target_lang)]
         self._put(glossary.model_copy(update={"dictionaries": rest}))
-        return Response(status_code=204)
 
-    async def delete(self, request: HTTPRequest) -> Response:
+    async def delete(self, request: HTTPRequest) -> None:
         """Delete a glossary."""
         self._store.delete(_KIND, self._requested(request).glossary_id)
-        return Response(status_code=204)
 
     def _own(self, request: HTTPRequest) -> list[Glossary]:
         glossaries = map(_parsed, self._store.values(_KIND))

@@ -160,7 +160,7 @@ class DocumentAPI:
         TranslateFileResponse,
         time_limits=TIME_LIMITS,
     )
-    async def translate(self, request: HTTPRequest) -> Response:
+    async def translate(self, request: HTTPRequest) -> TranslateFileResponse:
         """Translate a document, preserving its structure."""
         fields = read_fields(request, TranslateFileRequest)
         upload = uploaded_document(request.data())
@@ -174,7 +174,7 @@ class DocumentAPI:
         )
         base = f"{_base_url(request)}{self._settings.url_prefix}"
         url = f"{base}/download_file/{quote(stored_name)}"
-        return json_response(TranslateFileResponse(translatedFileUrl=url))
+        return TranslateFileResponse(translatedFileUrl=url)
 
     async def read(self, request: HTTPRequest, upload: Upload) -> Document:
         """Parse a document, and check its length against the limits of the request.
@@ -239,15 +239,11 @@ class DocumentAPI:
             for start in range(0, len(indices), CHUNK_SEGMENTS):
                 chunk = indices[start : start + CHUNK_SEGMENTS]
                 translate = partial(
-                    translate_texts,
-                    self._registry,
-                    [texts[i] for i in chunk],
-                    source=source,
-                    target=target,
-                    markup=markup,
-                    options=options,
+                    translate_texts, self._registry, [texts[i] for i in chunk], markup=markup
                 )
-                results = await _retried_while_full(translate)
+                results = await _retried_while_full(
+                    partial(translate, source=source, target=target, options=options)
+                )
                 for i, result in zip(chunk, results, strict=True):
                     texts[i] = result.translation.text
         return texts
@@ -319,7 +315,7 @@ class DeepLDocumentAPI:
         operation_id="deepl_document_status",
         error_statuses=(400, 404),
     )
-    async def status(self, request: HTTPRequest) -> Response:
+    async def status(self, request: HTTPRequest) -> DocumentStatus:
         """Return the state of a document."""
         job = self._requested(request)
         extra: Mapping[str, object] = {
@@ -328,7 +324,7 @@ class DeepLDocumentAPI:
             "error": {"error_message": job.error},
         }[job.status]
         fields = {"document_id": request.path_params["document_id"], "status": job.status, **extra}
-        return json_response(DocumentStatus.model_validate(fields))
+        return DocumentStatus.model_validate(fields)
 
     @Operation(
         "POST",

@@ -151,7 +151,7 @@ class LibreTranslateAPI:
         )
 
     @Operation("POST", "/translate", TranslateRequest, TranslateResponse, time_limits=1)
-    async def translate(self, request: HTTPRequest) -> Response:
+    async def translate(self, request: HTTPRequest) -> TranslateResponse:
         """Translate a text or a list of texts."""
         fields = read_fields(request, TranslateRequest)
         html, alternatives = fields.format == "html", fields.alternatives
@@ -180,7 +180,7 @@ class LibreTranslateAPI:
             answer["alternatives"] = fold(
                 [list(result.translation.alternatives[:alternatives]) for result in results]
             )
-        return json_response(TranslateResponse.model_validate(answer))
+        return TranslateResponse.model_validate(answer)
 
     def _decoding_options(self, alternatives: int) -> BatchOptions:
         """Return options for translations besides the best; the beam is widened if necessary."""
@@ -191,11 +191,11 @@ class LibreTranslateAPI:
     @Operation(
         "POST", "/detect", DetectRequest, DetectedLanguageList, error_statuses=(400, 403, 429)
     )
-    async def detect(self, request: HTTPRequest) -> Response:
+    async def detect(self, request: HTTPRequest) -> DetectedLanguageList:
         """Detect the language of a text among the loaded source languages."""
         (text,) = request.check_texts([read_fields(request, DetectRequest).q])
         guesses = await self._registry.detect(text)
-        return json_response(DetectedLanguageList(list(guesses)))
+        return DetectedLanguageList(list(guesses))
 
     @Operation("GET", "/languages", None, LanguageList)
     async def languages(self, request: HTTPRequest) -> Response:
@@ -208,20 +208,20 @@ class LibreTranslateAPI:
         return self._frontend_settings
 
     @Operation("GET", "/health", None, HealthResponse)
-    async def health(self, request: HTTPRequest) -> Response:
+    async def health(self, request: HTTPRequest) -> HealthResponse:
         """Check that the server is running."""
-        return json_response(HealthResponse(status="ok"))
+        return HealthResponse(status="ok")
 
     @Operation("GET", "/ready", None, HealthResponse, error_statuses=(503,))
-    async def ready(self, request: HTTPRequest) -> Response:
+    async def ready(self, request: HTTPRequest) -> HealthResponse:
         """Check that the server has room for requests: no queue is full."""
         lengths = [way.batcher.queue_length for way in self._registry.directions]
         if max(lengths) >= self._settings.queue:
             raise HTTPError(503, "A request queue is full", retry_after=1)
-        return json_response(HealthResponse(status="ok"))
+        return HealthResponse(status="ok")
 
     @Operation("POST", "/suggest", SuggestRequest, SuggestResponse, error_statuses=(400, 403, 429))
-    async def suggest(self, request: HTTPRequest) -> Response:
+    async def suggest(self, request: HTTPRequest) -> SuggestResponse:
         """Store a correction in the translation memory."""
         fields = read_fields(request, SuggestRequest)
         direction = self._registry.find(fields.source, fields.target)
@@ -239,7 +239,7 @@ class LibreTranslateAPI:
             model=direction.sha256,
         )
         await asyncio.to_thread(memory.add, [entry])
-        return json_response(SuggestResponse(success=True))
+        return SuggestResponse(success=True)
 
 
 def _language_entries(registry: ModelRegistry) -> list[LanguageEntry]:

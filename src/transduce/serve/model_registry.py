@@ -71,10 +71,9 @@ class LanguageDetector:
     def __init__(self, sources: Sequence[str], targets: Sequence[str] = ()) -> None:
         """Store the codes of the languages to translate, and of others that a text may be in."""
         assert sources, "at least one language is required"
-        others = [
-            code for code in targets if not any(_same_language(code, source) for source in sources)
-        ]
-        self._sources, self._others = tuple(sources), tuple(others)
+        known = set(map(_normalize, sources))
+        self._sources = tuple(sources)
+        self._others = tuple(code for code in targets if _normalize(code) not in known)
         self._lock = threading.Lock()
 
     def detect(self, text: str) -> list[DetectedLanguage]:
@@ -84,7 +83,7 @@ class LanguageDetector:
             HTTPError: 400 if a detector is required but not installed; it says what to install.
         """
         text = _NO_TEXT.sub(" ", text)
-        if not any(character.isalpha() for character in text):
+        if not any(map(str.isalpha, text)):
             return [DetectedLanguage(language=code, confidence=0.0) for code in self._sources]
         with self._lock:
             lingua, codes = self._lingua
@@ -94,13 +93,9 @@ class LanguageDetector:
             value.language.iso_code_639_1.name.lower(): value.value
             for value in lingua.compute_language_confidence_values(text)
         }
-        guesses = [
-            DetectedLanguage(
-                language=code, confidence=round(100 * probabilities[_iso_639_1(code)], 1)
-            )
-            for code in codes
-        ]
-        return sorted(guesses, key=lambda guess: -guess.confidence)
+        percent = {code: round(100 * probabilities[_iso_639_1(code)], 1) for code in codes}
+        ranked = sorted(codes, key=lambda code: -percent[code])
+        return [DetectedLanguage(language=code, confidence=percent[code]) for code in ranked]
 
     @cached_property
     def _lingua(self) -> "tuple[Lingua | None, tuple[str, ...]]":

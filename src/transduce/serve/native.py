@@ -236,10 +236,10 @@ class NativeAPI:
         self._settings = settings
 
     @Operation("GET", "/api/models", None, ModelList, operation_id="models")
-    async def models(self, request: HTTPRequest) -> Response:
+    async def models(self, request: HTTPRequest) -> ModelList:
         """List the loaded models."""
         directions = self._registry.directions
-        return json_response(ModelList([model_info(way, self._settings) for way in directions]))
+        return ModelList([model_info(way, self._settings) for way in directions])
 
     @Operation(
         "POST", "/api/translate", NativeTranslateRequest, NativeTranslateResponse, time_limits=1
@@ -290,7 +290,7 @@ class NativeAPI:
     @Operation(
         "POST", "/api/alternatives", AlternativesRequest, AlternativesResponse, time_limits=1
     )
-    async def alternatives(self, request: HTTPRequest) -> Response:
+    async def alternatives(self, request: HTTPRequest) -> AlternativesResponse:
         """List the most probable continuations at a position of a translation."""
         fields = read_fields(request, AlternativesRequest)
         text, direction = await self._direction(request, fields)
@@ -305,7 +305,7 @@ class NativeAPI:
                 {"alternatives": continuations}, from_attributes=True
             )
 
-        return json_response(await _run(direction, compute, work=work))
+        return await _run(direction, compute, work=work)
 
     @Operation("POST", "/api/attention", AttentionRequest, AttentionResponse, time_limits=1)
     async def attention(self, request: HTTPRequest) -> Response:

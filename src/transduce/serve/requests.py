@@ -260,16 +260,12 @@ def _multipart(content: bytes, options: str) -> tuple[list[tuple[str, str]], dic
     from python_multipart.multipart import Field, File, FormParser, parse_options_header
 
     parts: list[Field | File] = []
-    complete = False
+    ends: list[None] = []
 
     def add(part: Field | File) -> None:
         if len(parts) >= MAX_FIELDS:
             raise ValueError("too many fields")
         parts.append(part)
-
-    def finish() -> None:
-        nonlocal complete
-        complete = True
 
     _, parameters = parse_options_header("x;" + options)
     try:
@@ -277,15 +273,15 @@ def _multipart(content: bytes, options: str) -> tuple[list[tuple[str, str]], dic
             "multipart/form-data",
             add,
             add,
-            on_end=finish,
+            on_end=lambda: ends.append(None),
             boundary=parameters.get(b"boundary"),
             config={"MAX_MEMORY_FILE_SIZE": len(content) + 1},  # never on disk
         )
         parser.write(content)
         parser.finalize()
     except (FormParserError, ValueError):
-        complete = False
-    if not complete:
+        ends.clear()
+    if not ends:
         raise HTTPError(400, "Invalid request: malformed multipart form")
     fields: list[tuple[str, str]] = []
     files: dict[str, Upload] = {}

@@ -77,12 +77,13 @@ def error_response(error: HTTPError, path: str) -> Response:
     return response
 
 
-Handler = Callable[[HTTPRequest], Awaitable[Response]]
+Handler = Callable[[HTTPRequest], Awaitable[Response | BaseModel | None]]
+"""Returns a response, the content of a JSON one, or None for one without content."""
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 OperationRow = tuple[Method, str, Handler, type[BaseModel] | None, type[BaseModel] | None]
 """Method, path, handler, request and response of one of many similar operations."""
 _MARK = "operation"
-MethodT = TypeVar("MethodT", bound=Callable[..., Awaitable[Response]])
+MethodT = TypeVar("MethodT", bound=Callable[..., Awaitable[Response | BaseModel | None]])
 
 
 async def _unbound(request: HTTPRequest) -> Response:
@@ -177,9 +178,12 @@ class Endpoint:
 
     async def _handle(self, request: HTTPRequest) -> Response:
         await request.parse_if_large()
-        response = await self._operation.handler(request)
+        result = await self._operation.handler(request)
         request.charge()
-        return response
+        status = self._operation.success_status
+        if isinstance(result, BaseModel):
+            return json_response(result, status)
+        return result or Response(status_code=status)
 
 
 def internal_error(scope: Scope) -> Response:
@@ -348,10 +352,8 @@ def _responses(operation: Operation, schemas: Schemas) -> JSONObject:
     responses: JSONObject = {}
     success: JSONObject = {"description": HTTPStatus(operation.success_status).phrase}
     if operation.success_status != HTTPStatus.NO_CONTENT:
-        content: JSONObject = {}
-        if operation.response is not None:
-            content["schema"] = schemas[operation.response, "serialization"]
-        success["content"] = {operation.media_type: content}
+        schema = operation.response and {"schema": schemas[operation.response, "serialization"]}
+        success["content"] = {operation.media_type: schema or {}}
     responses[str(operation.success_status)] = success
     error = schemas[error_model(operation.path), "serialization"]
     statuses = {500, *operation.error_statuses}

@@ -7,7 +7,7 @@ request as a unit. The k-th alternative of a text joins the k-th best translatio
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -147,12 +147,7 @@ async def translate_in_direction(
 
     def reassemble() -> list[TranslatedText]:
         translations = [
-            _reassemble(
-                text,
-                tuple(islice(results, len(text.units))),
-                glossary=options.glossary,
-                remembered=remembered,
-            )
+            _reassemble(text, results, glossary=options.glossary, remembered=remembered)
             for text in segmented
         ]
         return [
@@ -204,12 +199,9 @@ async def translate_texts(
         direction = registry.find(language, target)
         indices_of.setdefault(direction.name, (direction, []))[1].append(index)
     for direction, indices in indices_of.values():
+        part = [texts[index] for index in indices]
         translated = await translate_in_direction(
-            direction,
-            [texts[index] for index in indices],
-            markup=markup,
-            options=options,
-            rules=rules,
+            direction, part, markup=markup, options=options, rules=rules
         )
         for index, translation in zip(indices, translated, strict=True):
             translations[index] = translation
@@ -253,11 +245,13 @@ async def _look_up(direction: Direction, texts: Sequence[str]) -> dict[str, str]
 
 def _reassemble(
     segmented: SegmentedText,
-    results: tuple[SentenceResult, ...],
+    all_results: Iterator[SentenceResult],
     *,
     glossary: tuple[Term, ...],
     remembered: Mapping[str, str],
 ) -> TranslatedText:
+    """Take the results of a text, and insert them, or what replaces them."""
+    results = tuple(islice(all_results, len(segmented.units)))
     units = [UnitTranslation(result.translation.text, result.alignment) for result in results]
     from_memory = 0
     for index, unit in enumerate(segmented.units if glossary or remembered else ()):
