@@ -25,7 +25,6 @@ from transduce.serve.routing import (
     Operation,
     OperationRow,
     StrictModel,
-    json_response,
     operations_of,
 )
 from transduce.serve.settings import ServerSettings
@@ -146,12 +145,7 @@ class ConnectorAPI:
         return (*operations_of(self), *self._opus_cat_operations())
 
     @Operation(
-        "GET",
-        "/translate",
-        ApertiumRequest,
-        ApertiumResponse,
-        operation_id="apertium_translate",
-        time_limits=1,
+        "GET", "/translate", ApertiumRequest, operation_id="apertium_translate", time_limits=1
     )
     async def apertium(self, request: HTTPRequest) -> ApertiumResponse:
         """Translate a text, as Apertium's server does for OmegaT."""
@@ -162,7 +156,7 @@ class ConnectorAPI:
             responseData={"translatedText": text}, responseDetails=None, responseStatus=200
         )
 
-    @Operation("GET", "/v1/models", None, ChatModels, operation_id="chat_models")
+    @Operation("GET", "/v1/models", operation_id="chat_models")
     async def chat_models(self, request: HTTPRequest) -> ChatModels:
         """List the directions as chat models."""
         models = [
@@ -172,14 +166,9 @@ class ConnectorAPI:
         return ChatModels(object="list", data=models)
 
     @Operation(
-        "POST",
-        "/v1/chat/completions",
-        ChatRequest,
-        ChatResponse,
-        operation_id="chat_completions",
-        time_limits=1,
+        "POST", "/v1/chat/completions", ChatRequest, operation_id="chat_completions", time_limits=1
     )
-    async def chat(self, request: HTTPRequest) -> Response:
+    async def chat(self, request: HTTPRequest) -> Response | ChatResponse:
         """Translate the last message of a chat, as a chat model would."""
         fields = read_fields(request, ChatRequest)
         *before, last = fields.messages
@@ -201,31 +190,30 @@ class ConnectorAPI:
             model=fields.model,
             choices=[ChatChoice(index=0, message=message, finish_reason="stop")],
         )
-        return _events(body) if fields.stream else json_response(body)
+        return _events(body) if fields.stream else body
 
     def _opus_cat_operations(self) -> Sequence[Operation]:
         table: tuple[OperationRow, ...] = (
-            ("GET", "TranslateJson", self.opus_cat_json, OpusCatRequest, OpusCatResponse),
-            ("POST", "TranslatePost", self.opus_cat_json, OpusCatRequest, OpusCatResponse),
-            ("GET", "Translate", self.opus_cat_text, OpusCatRequest, OpusCatValue),
-            ("GET", "ListSupportedLanguagePairs", self.opus_cat_pairs, None, OpusCatValue),
-            ("GET", "GetLanguagePairModelTags", self.opus_cat_tags, None, OpusCatValue),
-            ("GET", "CheckModelStatus", self.opus_cat_status, OpusCatRequest, OpusCatValue),
-            ("POST", "PreOrderBatch", self.opus_cat_order, None, None),
+            ("GET", "TranslateJson", self.opus_cat_json, OpusCatRequest),
+            ("POST", "TranslatePost", self.opus_cat_json, OpusCatRequest),
+            ("GET", "Translate", self.opus_cat_text, OpusCatRequest),
+            ("GET", "ListSupportedLanguagePairs", self.opus_cat_pairs, None),
+            ("GET", "GetLanguagePairModelTags", self.opus_cat_tags, None),
+            ("GET", "CheckModelStatus", self.opus_cat_status, OpusCatRequest),
+            ("POST", "PreOrderBatch", self.opus_cat_order, None),
         )
         return [
             Operation(
                 method,
                 f"{prefix}/{name}",
                 request,
-                response,
                 handler=handler,
                 operation_id=f"opus_cat_{name}{index or ''}",
                 error_statuses=(400, 403, 429) if request else (),
                 time_limits=int(name.startswith("Translate")),
             )
             for index, prefix in enumerate(_OPUS_CAT)
-            for method, name, handler, request, response in table
+            for method, name, handler, request in table
         ]
 
     async def opus_cat_json(self, request: HTTPRequest) -> OpusCatResponse:
@@ -281,7 +269,9 @@ class ConnectorAPI:
             models = ", ".join(f"transduce-{way.name}" for way in registry.directions)
             raise HTTPError(400, f"Invalid request: name the target language, or one of {models}")
         source = language_code(source, registry.sources(), field="source") if source else AUTO
-        return source, language_code(target or targets[0].code, targets, field="target")
+        return source, language_code(
+            target or registry.directions[0].target.code, targets, field="target"
+        )
 
     def _model_languages(self, model: str) -> tuple[str, str] | None:
         ways = {way.name.lower(): way for way in self._registry.directions}

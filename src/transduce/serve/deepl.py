@@ -167,12 +167,11 @@ class DeepLAPI:
         "POST",
         "/v2/translate",
         DeepLTranslateRequest,
-        DeepLTranslateResponse,
         operation_id="deepl_translate",
         max_body_bytes=MAX_BODY_BYTES,
         time_limits=1,
     )
-    async def translate(self, request: HTTPRequest) -> Response:
+    async def translate(self, request: HTTPRequest) -> Response | DeepLTranslateResponse:
         """Translate texts, with DeepL's request and response format."""
         reject_unsupported(request.data())
         fields = read_fields(request, DeepLTranslateRequest)
@@ -215,7 +214,6 @@ class DeepLAPI:
         "GET",
         "/v2/languages",
         DeepLLanguagesRequest,
-        DeepLLanguageList,
         operation_id="deepl_languages_get",
         error_statuses=(400,),
         max_body_bytes=MAX_BODY_BYTES,
@@ -231,7 +229,7 @@ class DeepLAPI:
         ]
         return DeepLLanguageList(entries)
 
-    @Operation("GET", "/v2/usage", None, DeepLUsage, operation_id="deepl_usage")
+    @Operation("GET", "/v2/usage", operation_id="deepl_usage")
     async def usage(self, request: HTTPRequest) -> DeepLUsage:
         """Return the number of characters of the key's requests on the current day."""
         count, limit = request.usage()

@@ -197,34 +197,33 @@ class GlossaryAPI:
         dictionaries, pair = f"{v3_id}/dictionaries", LanguagePairFields
         pairs = self.language_pairs
         table: tuple[OperationRow, ...] = (
-            ("GET", "/v2/glossary-language-pairs", pairs, None, GlossaryLanguagePairs),
-            ("POST", v2, self.create_v2, CreateGlossaryV2, GlossaryInfoV2),
-            ("GET", v2, self.list_v2, None, GlossaryListV2),
-            ("GET", v2_id, self.info_v2, None, GlossaryInfoV2),
-            ("GET", f"{v2_id}/entries", self.entries_v2, None, None),
-            ("DELETE", v2_id, self.delete, None, None),
-            ("POST", v3, self.create, CreateGlossary, GlossaryInfo),
-            ("GET", v3, self.list_all, None, GlossaryList),
-            ("GET", v3_id, self.info, None, GlossaryInfo),
-            ("PATCH", v3_id, self.change, ChangeGlossary, GlossaryInfo),
-            ("DELETE", v3_id, self.delete, None, None),
-            ("GET", f"{v3_id}/entries", self.entries, pair, GlossaryEntries),
-            ("PUT", dictionaries, self.replace_dictionary, DictionaryFields, DictionaryInfo),
-            ("DELETE", dictionaries, self.delete_dictionary, pair, None),
+            ("GET", "/v2/glossary-language-pairs", pairs, None),
+            ("POST", v2, self.create_v2, CreateGlossaryV2),
+            ("GET", v2, self.list_v2, None),
+            ("GET", v2_id, self.info_v2, None),
+            ("GET", f"{v2_id}/entries", self.entries_v2, None),
+            ("DELETE", v2_id, self.delete, None),
+            ("POST", v3, self.create, CreateGlossary),
+            ("GET", v3, self.list_all, None),
+            ("GET", v3_id, self.info, None),
+            ("PATCH", v3_id, self.change, ChangeGlossary),
+            ("DELETE", v3_id, self.delete, None),
+            ("GET", f"{v3_id}/entries", self.entries, pair),
+            ("PUT", dictionaries, self.replace_dictionary, DictionaryFields),
+            ("DELETE", dictionaries, self.delete_dictionary, pair),
         )
         return tuple(
             Operation(
                 method,
                 path,
                 request,
-                response,
                 handler=handler,
                 operation_id=f"deepl_{path[1:3]}_{handler.__name__}",
                 media_type=TSV if handler == self.entries_v2 else JSON,
                 success_status={"POST": 201, "DELETE": 204}.get(method, 200),
                 error_statuses=(400, 404, 413),
             )
-            for method, path, handler, request, response in table
+            for method, path, handler, request in table
         )
 
     async def language_pairs(self, request: HTTPRequest) -> GlossaryLanguagePairs:

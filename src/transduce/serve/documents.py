@@ -153,13 +153,7 @@ class DocumentAPI:
         """Return a translated document; None if it does not exist or has expired."""
         return self._store.get("document", name)
 
-    @Operation(
-        "POST",
-        "/translate_file",
-        TranslateFileRequest,
-        TranslateFileResponse,
-        time_limits=TIME_LIMITS,
-    )
+    @Operation("POST", "/translate_file", TranslateFileRequest, time_limits=TIME_LIMITS)
     async def translate(self, request: HTTPRequest) -> TranslateFileResponse:
         """Translate a document, preserving its structure."""
         fields = read_fields(request, TranslateFileRequest)
@@ -269,11 +263,10 @@ class DeepLDocumentAPI:
         "POST",
         "/v2/document",
         DocumentUpload,
-        DocumentHandle,
         operation_id="deepl_document_upload",
         error_statuses=(400, 404, 429, QUOTA_EXCEEDED),
     )
-    async def upload(self, request: HTTPRequest) -> Response:
+    async def upload(self, request: HTTPRequest) -> Response | DocumentHandle:
         """Accept a document, and translate it in the background."""
         data = request.data()
         reject_unsupported(data)
@@ -311,7 +304,6 @@ class DeepLDocumentAPI:
         "POST",
         "/v2/document/{document_id}",
         DocumentKey,
-        DocumentStatus,
         operation_id="deepl_document_status",
         error_statuses=(400, 404),
     )

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, RootModel
-from starlette.responses import Response
 
 from transduce.documents.registry import SUFFIXES
 from transduce.memory.store import Entry
@@ -25,7 +24,7 @@ from transduce.serve.model_registry import (
 )
 from transduce.serve.parameters import read_fields
 from transduce.serve.requests import HTTPRequest
-from transduce.serve.routing import LenientModel, Operation, StrictModel, json_response
+from transduce.serve.routing import LenientModel, Operation, StrictModel
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 from transduce.serve.text_translation import MAX_BEAM, translate_texts
 
@@ -134,23 +133,21 @@ class LibreTranslateAPI:
     def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
         self._registry = registry
         self._settings = settings
-        self._languages = json_response(LanguageList(_language_entries(registry)))
+        self._languages = LanguageList(_language_entries(registry))
         self._default_beam = max(way.translator.search.beam for way in registry.directions)
         first = registry.directions[0]
-        self._frontend_settings = json_response(
-            FrontendSettings(
-                apiKeys=bool(settings.keys),
-                charLimit=settings.char_limit,
-                filesTranslation=True,
-                frontendTimeout=settings.frontend_timeout,
-                keyRequired=bool(settings.keys),
-                language=DefaultLanguages(source=first.source, target=first.target),
-                suggestions=settings.memory is not None,
-                supportedFilesFormat=list(SUFFIXES),
-            )
+        self._frontend_settings = FrontendSettings(
+            apiKeys=bool(settings.keys),
+            charLimit=settings.char_limit,
+            filesTranslation=True,
+            frontendTimeout=settings.frontend_timeout,
+            keyRequired=bool(settings.keys),
+            language=DefaultLanguages(source=first.source, target=first.target),
+            suggestions=settings.memory is not None,
+            supportedFilesFormat=list(SUFFIXES),
         )
 
-    @Operation("POST", "/translate", TranslateRequest, TranslateResponse, time_limits=1)
+    @Operation("POST", "/translate", TranslateRequest, time_limits=1)
     async def translate(self, request: HTTPRequest) -> TranslateResponse:
         """Translate a text or a list of texts."""
         fields = read_fields(request, TranslateRequest)
@@ -188,31 +185,29 @@ class LibreTranslateAPI:
         default_beam = self._default_beam if beam is None else beam
         return BatchOptions(beam=beam if nbest <= default_beam else nbest, nbest=nbest)
 
-    @Operation(
-        "POST", "/detect", DetectRequest, DetectedLanguageList, error_statuses=(400, 403, 429)
-    )
+    @Operation("POST", "/detect", DetectRequest, error_statuses=(400, 403, 429))
     async def detect(self, request: HTTPRequest) -> DetectedLanguageList:
         """Detect the language of a text among the loaded source languages."""
         (text,) = request.check_texts([read_fields(request, DetectRequest).q])
         guesses = await self._registry.detect(text)
         return DetectedLanguageList(list(guesses))
 
-    @Operation("GET", "/languages", None, LanguageList)
-    async def languages(self, request: HTTPRequest) -> Response:
+    @Operation("GET", "/languages")
+    async def languages(self, request: HTTPRequest) -> LanguageList:
         """List the loaded languages and their target languages."""
         return self._languages
 
-    @Operation("GET", "/frontend/settings", None, FrontendSettings)
-    async def frontend_settings(self, request: HTTPRequest) -> Response:
+    @Operation("GET", "/frontend/settings")
+    async def frontend_settings(self, request: HTTPRequest) -> FrontendSettings:
         """Return the settings that a page needs."""
         return self._frontend_settings
 
-    @Operation("GET", "/health", None, HealthResponse)
+    @Operation("GET", "/health")
     async def health(self, request: HTTPRequest) -> HealthResponse:
         """Check that the server is running."""
         return HealthResponse(status="ok")
 
-    @Operation("GET", "/ready", None, HealthResponse, error_statuses=(503,))
+    @Operation("GET", "/ready", error_statuses=(503,))
     async def ready(self, request: HTTPRequest) -> HealthResponse:
         """Check that the server has room for requests: no queue is full."""
         lengths = [way.batcher.queue_length for way in self._registry.directions]
@@ -220,7 +215,7 @@ class LibreTranslateAPI:
             raise HTTPError(503, "A request queue is full", retry_after=1)
         return HealthResponse(status="ok")
 
-    @Operation("POST", "/suggest", SuggestRequest, SuggestResponse, error_statuses=(400, 403, 429))
+    @Operation("POST", "/suggest", SuggestRequest, error_statuses=(400, 403, 429))
     async def suggest(self, request: HTTPRequest) -> SuggestResponse:
         """Store a correction in the translation memory."""
         fields = read_fields(request, SuggestRequest)

@@ -235,16 +235,14 @@ class NativeAPI:
         self._registry = registry
         self._settings = settings
 
-    @Operation("GET", "/api/models", None, ModelList, operation_id="models")
+    @Operation("GET", "/api/models", operation_id="models")
     async def models(self, request: HTTPRequest) -> ModelList:
         """List the loaded models."""
         directions = self._registry.directions
         return ModelList([model_info(way, self._settings) for way in directions])
 
-    @Operation(
-        "POST", "/api/translate", NativeTranslateRequest, NativeTranslateResponse, time_limits=1
-    )
-    async def translate(self, request: HTTPRequest) -> Response:
+    @Operation("POST", "/api/translate", NativeTranslateRequest, time_limits=1)
+    async def translate(self, request: HTTPRequest) -> Response | NativeTranslateResponse:
         """Translate a text; with scores, confidence, alternatives and alignments."""
         fields = read_fields(request, NativeTranslateRequest)
         (text,) = request.check_texts([fields.text])
@@ -287,9 +285,7 @@ class NativeAPI:
 
         return await offload(len(text), respond)
 
-    @Operation(
-        "POST", "/api/alternatives", AlternativesRequest, AlternativesResponse, time_limits=1
-    )
+    @Operation("POST", "/api/alternatives", AlternativesRequest, time_limits=1)
     async def alternatives(self, request: HTTPRequest) -> AlternativesResponse:
         """List the most probable continuations at a position of a translation."""
         fields = read_fields(request, AlternativesRequest)
@@ -307,8 +303,8 @@ class NativeAPI:
 
         return await _run(direction, compute, work=work)
 
-    @Operation("POST", "/api/attention", AttentionRequest, AttentionResponse, time_limits=1)
-    async def attention(self, request: HTTPRequest) -> Response:
+    @Operation("POST", "/api/attention", AttentionRequest, time_limits=1)
+    async def attention(self, request: HTTPRequest) -> Response | AttentionResponse:
         """Return the attention weights of a sentence: every kind, layer and head."""
         fields = read_fields(request, AttentionRequest)
         text, direction = await self._direction(request, fields)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from http import HTTPStatus
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
@@ -80,8 +80,8 @@ def error_response(error: HTTPError, path: str) -> Response:
 Handler = Callable[[HTTPRequest], Awaitable[Response | BaseModel | None]]
 """Returns a response, the content of a JSON one, or None for one without content."""
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-OperationRow = tuple[Method, str, Handler, type[BaseModel] | None, type[BaseModel] | None]
-"""Method, path, handler, request and response of one of many similar operations."""
+OperationRow = tuple[Method, str, Handler, type[BaseModel] | None]
+"""Method, path, handler and request of one of many similar operations."""
 _MARK = "operation"
 MethodT = TypeVar("MethodT", bound=Callable[..., Awaitable[Response | BaseModel | None]])
 
@@ -99,8 +99,6 @@ class Operation:
     """DeepL's API (`/v2/`, `/v3/`) requires a key for every operation, if the server has keys."""
     request: type[BaseModel] | None = None
     """Fields of the request; None if its body is not read."""
-    response: type[BaseModel] | None = None
-    """JSON content of a successful response; None if it is not JSON."""
     _: KW_ONLY
     handler: Handler = _unbound
     """Its docstring is the summary in the document."""
@@ -117,6 +115,13 @@ class Operation:
     time_limits: int = 0
     """Maximum duration as a multiple of the server's time limit, ended early if the client
     disconnects; 0 waits without watching the client. Set for requests that run a model."""
+
+    @property
+    def response(self) -> type[BaseModel] | None:
+        """JSON content of a successful response, as its handler's type; None if it is not JSON."""
+        returned = get_type_hints(self.handler)["return"]
+        types = [kind for kind in (returned, *get_args(returned)) if isinstance(kind, type)]
+        return next((kind for kind in types if issubclass(kind, BaseModel)), None)
 
     @property
     def name(self) -> str:
