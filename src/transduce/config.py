@@ -147,7 +147,16 @@ def explicit_settings(recipe: str | Path | None, overrides: Sequence[str] = ()) 
     """
     table = _read(recipe, seen=()) if recipe is not None else {}
     _merge(table, _from_overrides(overrides))
-    return frozenset(_setting_names(table))
+    return frozenset(_flat(table))
+
+
+def explicit_values(overrides: Sequence[str]) -> Table:
+    """Return the settings of overrides, not checked yet, by "section.key".
+
+    Args:
+        overrides: as for `load_recipe`.
+    """
+    return _flat(_from_overrides(overrides))
 
 
 def deprecations(recipe: str | Path | None, overrides: Sequence[str] = ()) -> tuple[str, ...]:
@@ -161,7 +170,7 @@ def deprecations(recipe: str | Path | None, overrides: Sequence[str] = ()) -> tu
     keys = {override.partition("=")[0].strip() for override in overrides}
     if recipe is not None and Path(recipe).is_file() and Path(recipe).name != "recipe.toml":
         table: Table = tomllib.loads(Path(recipe).read_text(encoding="utf-8"))
-        keys.update(_setting_names(table))
+        keys.update(_flat(table))
     return tuple(f"{old} is now called {new}" for old, new in RENAMED.items() if old in keys)
 
 
@@ -326,16 +335,13 @@ def _rename_former(table: Table) -> None:
 
 def _former_tensorboard(value: object) -> object:
     """The value of `train.log_to` for one of `train.tensorboard`, which was true or false."""
-    return (
-        {True: ["tensorboard"], False: []}.get(value, value) if isinstance(value, bool) else value
-    )
+    return ["tensorboard"] * value if isinstance(value, bool) else value
 
 
-def _setting_names(table: Table) -> Iterator[str]:
-    """Name the settings of all sections, as "section.key"."""
-    for section, part in table.items():
-        if isinstance(part, dict):
-            yield from (f"{section}.{key}" for key in part)
+def _flat(table: Table) -> Table:
+    """The settings of all sections, by "section.key"."""
+    sections = ((name, cast(Table, part)) for name, part in table.items() if isinstance(part, dict))
+    return {f"{name}.{key}": value for name, part in sections for key, value in part.items()}
 
 
 def _find(recipe: str | Path) -> Path:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -137,27 +138,14 @@ def train(
             text = dry_run(selected, start=start, plan=plan, on_event=on_event)
         print_stdout(text)
         return
+    run = partial(
+        run_recipe, selected, folder, resume=resume, start=start, plan=plan, started=started
+    )
     if not is_rank_zero():  # under torchrun only rank 0 prints
-        run_recipe(
-            selected,
-            folder,
-            resume=resume,
-            start=start,
-            plan=plan,
-            started=started,
-            on_event=lambda event: None,
-        )
+        run(on_event=lambda event: None)
         return
     with event_printer(sys.stderr) as on_event, hint_to_resume(folder):
         if watch:
             on_event = open_page(folder / REPORT, on_event)
-        result = run_recipe(
-            selected,
-            folder,
-            resume=resume,
-            start=start,
-            plan=plan,
-            started=started,
-            on_event=with_first_message(reason, with_first_message(guess, on_event)),
-        )
+        result = run(on_event=with_first_message(reason, with_first_message(guess, on_event)))
     print_stdout(f"{result}\nmodel: {folder / 'model'}")

@@ -13,11 +13,13 @@ is split regardless, at a space if it has one, which bounds the input of a model
 """
 
 import re
+import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 Span = tuple[int, int]
 """Start and end of a stretch of text, in characters."""
@@ -52,47 +54,8 @@ _DOTTED = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]{1,2}")
 _CONTEXT = 40  # characters examined before and after a period
 
 
-def _word_set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_NEVER_LAST = _word_set(
-    """
-    mr mrs ms mx messrs dr prof st ste rev hon gen col lt sgt capt cpl maj gov sen rep pres mt
-    hr fr frl mme mlle mgr me sr sra srta dra dña ud uds sig dott avv ing dipl mag med phil jur rer
-    dhr mevr vs cf eg ie viz al approx incl excl bzw ggf evtl vgl sog inkl exkl zzgl zzt
-    mio mrd tsd geb gest verh ehem engl dt frz lat bes insb insbes allg hrsg univ tel
-    bijv resp av env ee np tzv např tj
-    """
-)
-"""Abbreviations that never end a sentence, in English, German, French and their neighbours."""
-
-_BEFORE_NUMBERS = _word_set(
-    """
-    no nos nr nrn num núm nº fig figs abb p pp s pag pág vol vols bd ch chap kap cap abs art sec
-    sect tab eq gl anm ref rn ziff str jan feb mar apr jun jul aug sep sept oct okt nov dec dez
-    """
-)
-"""Abbreviations before numbers; followed by anything else, their period ends the sentence."""
-
-_BEFORE_ORDINALS = _word_set(
-    "am im der die das den dem des vom zum zur beim ab bis seit ein eine einen einem eines"
-)
-_MONTHS = _word_set(
-    """
-    januar jänner februar märz april mai juni juli august september oktober november dezember
-    jahrhundert jahrhunderts jh klasse stock platz lebensjahr
-    """
-)
-_STARTS = _word_set(
-    """
-    the he she it they we you this that these those there then but and so in on at as after before
-    when while if for with from what who why how not no yes his her its their our my
-    er sie es wir ihr das dies diese dann aber und doch nach vor wenn weil auch nicht
-    le la les il elle ils elles on nous mais et puis el los las pero y
-    """
-)
-"""Words that begin sentences: before them even a period after a single letter ends one."""
+_TABLE: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_WORDS = {name: frozenset(text.split()) for name, text in _TABLE.items()}
 
 
 def words(text: str) -> list[str]:
@@ -220,20 +183,20 @@ def _is_last(before: str, after: str, *, starts_line: bool) -> bool:
     next_word = following[0].casefold() if following else ""
     if not word:
         return True
-    if bare in _NEVER_LAST:
+    if bare in _WORDS["never_last"]:
         return False
-    if after[0].isdigit() and (bare in _BEFORE_NUMBERS or bare.endswith("str")):
+    if after[0].isdigit() and (bare in _WORDS["before_numbers"] or bare.endswith("str")):
         return False
     if word.isdigit():
         earlier = before.removesuffix(word).split()
         if starts_line and not earlier:
             return False  # a list item's number
-        ordinal = next_word in _MONTHS or (
-            bool(earlier) and earlier[-1].casefold() in _BEFORE_ORDINALS
+        ordinal = next_word in _WORDS["after_ordinals"] or (
+            bool(earlier) and earlier[-1].casefold() in _WORDS["before_ordinals"]
         )
         return len(word) > 2 or not ordinal
     if _is_letter(word) or _DOTTED.fullmatch(word):
-        return next_word in _STARTS and after[0].isupper()
+        return next_word in _WORDS["starts"] and after[0].isupper()
     return True
 
 

@@ -26,12 +26,13 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64, Integer
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from transduce.data.corpus import NumberedPair, Pair
 from transduce.data.tokenizer import Tokenizer
 from transduce.io.atomic_folder import MANIFEST, atomic_folder, check_folder
 from transduce.io.machine import usable_cores
+from transduce.io.records import read_record
 
 PREPARED_FOLDER = "prepared"
 """Folder of a run that holds its stores: `prepared/train`, and others that were held out of it."""
@@ -87,8 +88,9 @@ class Store:
             Column(folder / name, dtype=dtype, rows=rows)
             for name, dtype in zip(_COLUMNS, dtypes, strict=True)
         )
-        self._lines = MappedArray(folder / "lines", dtype="<i8").values
-        if len(self._lines) != rows:
+        self.lines: Int64[np.ndarray, " pairs"] = MappedArray(folder / "lines", dtype="<i8").values
+        """The line number of every pair in its corpus, rising."""
+        if len(self.lines) != rows:
             raise ValueError(
                 f"{folder / 'lines'} does not hold {rows} numbers; prepare the corpus again"
             )
@@ -150,7 +152,8 @@ class Store:
                 raise ValueError(f"{folder} is not a store: it has no {name}")
         if verify:
             check_folder(folder, expected="a store")
-        metadata = _read_metadata(folder / _METADATA)
+        remedy = "prepare the corpus again"
+        metadata = read_record(folder / _METADATA, StoreMetadata, remedy=remedy)
         if tokenizer_checksum is not None and metadata.tokenizer != tokenizer_checksum:
             raise ValueError(
                 f"{folder} was encoded with another tokenizer (checksum {metadata.tokenizer[:12]}, "
@@ -160,11 +163,6 @@ class Store:
 
     def __len__(self) -> int:
         return self.metadata.pairs
-
-    @property
-    def dropped(self) -> int:
-        """Pairs left out because one side had more than `max_pieces` pieces."""
-        return self.metadata.over_long
 
     def source(self, index: int) -> Integer[np.ndarray, " pieces"]:
         """The ids of a source, without EOS; a view of the file."""
@@ -183,12 +181,7 @@ class Store:
 
     def line(self, index: int) -> int:
         """The line number of a pair in its corpus, counted from 1."""
-        return int(self._lines[self._checked(index)])
-
-    @property
-    def lines(self) -> Int64[np.ndarray, " pairs"]:
-        """The line number of every pair in its corpus, rising."""
-        return self._lines
+        return int(self.lines[self._checked(index)])
 
     def _checked(self, index: int) -> int:
         if not 0 <= index < len(self):
@@ -410,15 +403,6 @@ def _write_columns(
 
 def _replaceable(folder: Path) -> bool:
     return folder.is_dir() and ((folder / _METADATA).is_file() or not any(folder.iterdir()))
-
-
-def _read_metadata(path: Path) -> StoreMetadata:
-    try:
-        return TypeAdapter(StoreMetadata).validate_json(path.read_bytes(), strict=True)
-    except ValidationError as error:
-        raise ValueError(
-            f"{path} does not describe a store of this version; prepare the corpus again"
-        ) from error
 
 
 def _starts_file(path: Path) -> Path:

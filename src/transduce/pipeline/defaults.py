@@ -10,9 +10,10 @@ import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, NamedTuple
 
-from transduce.config import Recipe, deprecations, explicit_settings, load_recipe
+from transduce.config import Recipe, deprecations, explicit_settings, explicit_values, load_recipe
 from transduce.data.config import CorpusConfig
 from transduce.data.corpus import read_pairs
 from transduce.train.config import TrainConfig
@@ -37,14 +38,8 @@ class CorpusDefaults(NamedTuple):
     reason: str
 
 
-CORPUS_DEFAULTS: Final = (
-    CorpusDefaults(2_000, 4, 1500, 0.3, 1024, 60, "so few pairs are soon known by heart"),
-    CorpusDefaults(8_000, 4, 3000, 0.2, 512, 40, "few pairs want few pieces and small updates"),
-    CorpusDefaults(80_000, 4, 6000, 0.2, 1024, 22, "tens of thousands of pairs fill a small model"),
-    CorpusDefaults(
-        800_000, 4, 8000, 0.1, 1024, 10, "many pairs need little dropout and fewer epochs"
-    ),
-)
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+CORPUS_DEFAULTS: Final = tuple(CorpusDefaults(**row) for row in _TABLE["small"])
 """From small to large; above the last one a recipe is used unchanged."""
 
 
@@ -57,18 +52,8 @@ class LargeCorpusDefaults(NamedTuple):
     reason: str
 
 
-LARGE_CORPUS_DEFAULTS: Final = (
-    LargeCorpusDefaults(
-        CORPUS_DEFAULTS[-1].below, "base", "this much wants the paper's base model"
-    ),
-    LargeCorpusDefaults(
-        12_000_000,
-        "big",
-        "width pays with data: in the paper the big model gained 1.1 BLEU on 4.5 million pairs and "
-        "3.7 on 36 million",
-    ),
-)
-"""From small to large; the bound lies between the two corpora of the paper's Table 2."""
+LARGE_CORPUS_DEFAULTS: Final = tuple(LargeCorpusDefaults(**row) for row in _TABLE["large"])
+"""From small to large."""
 
 _LARGEST = LARGE_CORPUS_DEFAULTS[-1].at_least
 _MEASURED = CORPUS_DEFAULTS[-1].below  # pairs whose words are counted
@@ -284,9 +269,16 @@ def measure_corpus(data: CorpusConfig) -> CorpusSize:
 
 def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> list[str]:
     """A row as settings, without those made by hand."""
-    tokens = _positive_integer("batch.tokens", by_hand) or row.tokens
+    explicit = explicit_values(by_hand)
+
+    def positive(key: str, default: int) -> int:
+        """The value set by hand, unless it is wrong: that gets its error in `load_recipe`."""
+        value = explicit.get(key)
+        return value if isinstance(value, int) and value > 0 else default
+
+    tokens = positive("batch.tokens", row.tokens)
     estimate = max(_FEWEST_UPDATES, round(row.epochs * size.target_tokens / tokens / 100) * 100)
-    updates = _positive_integer("train.updates", by_hand) or estimate
+    updates = positive("train.updates", estimate)
     settings: dict[str, int | float | str] = {
         "model.encoder_layers": row.layers,
         "model.decoder_layers": row.layers,
@@ -297,17 +289,10 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
         "train.warmup": _warmup(updates),
         "train.validate_every": _validate_every(updates),
     }
-    if _by_characters(size, by_hand):
-        settings["tokenizer.kind"] = '"char"'
+    if size.spells and not {"tokenizer.kind", "tokenizer.vocab_size"} & explicit.keys():
+        settings["tokenizer.kind"] = '"char"'  # where words are spelled, each character is a piece
         settings["tokenizer.vocab_size"] = size.characters + _SPECIAL_PIECES
-    named = explicit_settings(None, by_hand)
-    return [f"{key}={value}" for key, value in settings.items() if key not in named]
-
-
-def _by_characters(size: CorpusSize, by_hand: Sequence[str]) -> bool:
-    """Whether each character is a piece: it is where words are spelled, unless set by hand."""
-    named = {"tokenizer.kind", "tokenizer.vocab_size"} & explicit_settings(None, by_hand)
-    return size.spells and not named
+    return [f"{key}={value}" for key, value in settings.items() if key not in explicit]
 
 
 def _tuned_search(by_hand: Sequence[str]) -> list[str]:
@@ -323,20 +308,6 @@ def _warmup(updates: int) -> int:
 
 def _validate_every(updates: int) -> int:
     return max(1, updates // VALIDATIONS)
-
-
-def _positive_integer(key: str, settings: Sequence[str]) -> int:
-    """A positive integer set by hand, else 0; a wrong value gets its error in `load_recipe`."""
-    number = 0
-    for setting in settings:
-        name, _, text = setting.partition("=")
-        if name.strip() == key:
-            try:
-                value: object = tomllib.loads(f"value = {text.strip()}")["value"]
-            except (tomllib.TOMLDecodeError, KeyError):
-                value = 0
-            number = value if isinstance(value, int) and value > 0 else 0
-    return number
 
 
 def _line(recipe: Recipe, size: CorpusSize, *, since: str, plan: EpochPlan | None = None) -> str:

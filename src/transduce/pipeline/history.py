@@ -1,6 +1,5 @@
 """The weights and losses of a run at each checkpoint, for a page that shows the training."""
 
-import json
 from pathlib import Path
 
 import torch
@@ -9,6 +8,7 @@ from transduce.config import load_recipe
 from transduce.io.atomic_folder import check_folder
 from transduce.pipeline.prepared import open_prepared
 from transduce.pipeline.run_bundle import initial_model
+from transduce.pipeline.run_page import METRICS, read_metrics
 from transduce.train.checkpoint import list_checkpoints, load_weights
 from transduce.web.page import History
 
@@ -33,8 +33,7 @@ def training_history(run: Path) -> History:
         tensors = load_weights(checkpoint)
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         weights[int(checkpoint.name.removeprefix("update-"))] = arrays
-    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    log = [json.loads(line) for line in lines]
+    log = read_metrics(run / METRICS)
     return History(
         weights=weights,
         training=[(line["update"], line["loss"]) for line in log if "loss" in line],

@@ -199,7 +199,7 @@ def _facts(
     directions = _counted(survey.directions, store)
     mixture = direction_mixture(directions, store, temperature=recipe.data.temperature)
     sampler = Sampler(store.lengths, config=recipe.batch, seed=recipe.train.seed, mixture=mixture)
-    dropped = {**survey.cleaning.dropped, "over-long": store.dropped}
+    dropped = {**survey.cleaning.dropped, "over-long": store.metadata.over_long}
     return PreparationRecord(
         files=dict(survey.data_sha256),
         read=survey.cleaning.kept + sum(survey.cleaning.dropped.values()),

@@ -11,6 +11,7 @@ import importlib.util
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -118,15 +119,7 @@ def _open_mlflow(run: Path, update: int) -> Tracker:
     return Tracker(lambda values, step: mlflow.log_metrics(values, step=step), mlflow.end_run)
 
 
-def _open_wandb(run: Path, update: int) -> Tracker:
-    return _open_like_wandb("wandb", run)
-
-
-def _open_trackio(run: Path, update: int) -> Tracker:
-    return _open_like_wandb("trackio", run)
-
-
-def _open_like_wandb(package: str, run: Path) -> Tracker:
+def _open_like_wandb(package: str, run: Path, update: int) -> Tracker:
     module: Any = importlib.import_module(package)  # no stubs, and not always installed
     module.init(project=PROJECT, name=run.name, resume="allow")
     return Tracker(lambda values, step: module.log(dict(values), step=step), module.finish)
@@ -134,7 +127,7 @@ def _open_like_wandb(package: str, run: Path) -> Tracker:
 
 OPENERS: Final[Mapping[str, OpenTracker]] = {
     "tensorboard": _open_tensorboard,
-    "wandb": _open_wandb,
-    "trackio": _open_trackio,
+    "wandb": partial(_open_like_wandb, "wandb"),
+    "trackio": partial(_open_like_wandb, "trackio"),
     "mlflow": _open_mlflow,
 }

@@ -80,7 +80,7 @@ def test_over_long_pairs_are_left_out_and_counted(tmp_path: Path, tokenizer: Tok
     store = Store.write(tmp_path / "store", pairs, tokenizer=tokenizer, max_pieces=3)
 
     assert [store.line(i) for i in range(len(store))] == [1, 7]
-    assert store.dropped == 2
+    assert store.metadata.over_long == 2
     assert store.metadata.over_long_line == 5
 
 
@@ -98,7 +98,7 @@ def test_first_over_long_line_is_kept_over_many_chunks(
     assert seen == [2, 4, 6, 7]
     assert [store.pair(i) for i in range(len(store))] == [pair for _, pair in pairs[: len(store)]]
     assert store.metadata.over_long_line == len(store) + 1
-    assert store.dropped == 7 - len(store) > 1
+    assert store.metadata.over_long == 7 - len(store) > 1
 
 
 def test_several_threads_write_what_one_writes(
@@ -120,7 +120,7 @@ def test_several_threads_write_what_one_writes(
     )
     assert len(one) == 11
     assert one == several
-    assert 0 < Store.open(tmp_path / "3").dropped < 98
+    assert 0 < Store.open(tmp_path / "3").metadata.over_long < 98
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit, OSError])
@@ -296,7 +296,7 @@ def test_foreign_description_is_refused_in_one_line(
     file = tmp_path / "store" / "store.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
-    with pytest.raises(ValueError, match=r"store\.json does not describe a store") as caught:
+    with pytest.raises(ValueError, match=r"store\.json is damaged") as caught:
         Store.open(tmp_path / "store", tokenizer_checksum="0" * 64, verify=False)
     assert "\n" not in str(caught.value)
 
@@ -305,7 +305,7 @@ def test_foreign_description_is_refused_in_one_line(
 def test_damaged_description_is_refused(store: Store, tmp_path: Path, content: bytes):
     (tmp_path / "store" / "store.json").write_bytes(content)
 
-    with pytest.raises(ValueError, match=r"store\.json does not describe a store"):
+    with pytest.raises(ValueError, match=r"store\.json is damaged"):
         Store.open(tmp_path / "store", verify=False)
 
 
