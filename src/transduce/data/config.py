@@ -269,16 +269,9 @@ class CorpusConfig:
             )
         if not 1.0 <= self.temperature <= 100.0:
             raise ValueError(f"data.temperature must be in [1, 100], not {self.temperature}")
-        if self.not_utf8 not in ("refuse", "drop"):
-            raise ValueError(f'data.not_utf8 must be "refuse" or "drop", not {self.not_utf8!r}')
-        if self.duplicates not in ("keep", "drop"):
-            raise ValueError(f'data.duplicates must be "keep" or "drop", not {self.duplicates!r}')
-        if self.held_out < 0:
-            raise ValueError(f"data.held_out must be 0 or more, not {self.held_out}")
-        if not self.max_ratio >= 1.0:  # NaN fails this comparison too
-            raise ValueError(f"data.max_ratio must be 1 or more, not {self.max_ratio}")
-        if self.max_pieces < 1:
-            raise ValueError(f"data.max_pieces must be 1 or more, not {self.max_pieces}")
+        for name, least in (("held_out", 0), ("max_ratio", 1), ("max_pieces", 1)):
+            if not getattr(self, name) >= least:  # NaN fails this comparison too
+                raise ValueError(f"data.{name} must be {least} or more, not {getattr(self, name)}")
 
     @property
     def trained(self) -> tuple[DirectionConfig, ...]:
@@ -341,10 +334,6 @@ class TokenizerConfig:
     def __post_init__(self) -> None:
         if self.extend < 0:
             raise ValueError(f"tokenizer.extend must be 0 or more, not {self.extend}")
-        if self.kind not in ("bpe", "unigram", "char", "word"):
-            raise ValueError(
-                f'tokenizer.kind must be "bpe", "unigram", "char" or "word", not {self.kind!r}'
-            )
         if self.kind == "word" and (self.protect or self.byte_fallback):
             raise ValueError(
                 "tokenizer.protect and tokenizer.byte_fallback need pieces smaller than a word: "
