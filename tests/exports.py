@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -71,7 +72,7 @@ def bundle_of(config: ModelConfig, tokenizer: Tokenizer) -> Bundle:
         tokenizer=tokenizer,
         languages=Languages(source="en", target="de", source_name="English", target_name="German"),
         search=SearchConfig(beam=3, alpha=0.4, extra=7, max_source=101),
-        provenance=Provenance.current(recipe='name = "small"\n'),
+        provenance=replace(Provenance.current(), recipe='name = "small"\n'),
     )
 
 

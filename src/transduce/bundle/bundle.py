@@ -85,36 +85,15 @@ class Provenance:
     """SHA-256 of the initial weights, by model name."""
 
     @classmethod
-    def current(
-        cls,
-        *,
-        commit: str = "",
-        data_sha256: Mapping[str, str] | None = None,
-        recipe: str = "",
-        scores: Mapping[str, float] | None = None,
-        started_from: Mapping[str, str] | None = None,
-    ) -> "Provenance":
-        """Return the provenance of a model made now, by this program.
-
-        Args:
-            commit: of the source code, if known.
-            data_sha256: SHA-256 of the corpus files, by name.
-            recipe: with every setting, as TOML.
-            scores: measured values by name and signature.
-            started_from: SHA-256 of the initial weights, by model name.
-        """
+    def current(cls) -> "Provenance":
+        """Return the provenance of a model made now, by this program; the rest is empty."""
         try:
             torch = {"torch": version("torch")}
         except PackageNotFoundError:  # a runtime without it can import and export models
             torch = {}
         return cls(
             versions={"transduce": SOURCE_VERSION, **torch, "python": platform.python_version()},
-            commit=commit,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            data_sha256=data_sha256 or {},
-            recipe=recipe,
-            scores=scores or {},
-            started_from=started_from or {},
         )
 
 

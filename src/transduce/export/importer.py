@@ -117,7 +117,9 @@ def _converted(folder: Path, *, source: str | None, target: str | None) -> Bundl
         languages=languages,
         directions=tuple(LanguagePair(languages.source, code) for code in codes),
         search=_search(config, given.max_source),
-        provenance=Provenance.current(started_from={folder.resolve().name: sha256(path)}),
+        provenance=replace(
+            Provenance.current(), started_from={folder.resolve().name: sha256(path)}
+        ),
     )
 
 

@@ -19,9 +19,6 @@ Its beam search differs in the length penalty, length^α. Greedy search is ident
 
 import json
 import math
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -38,8 +35,9 @@ from transduce.export.proof import (
     compare_pieces,
     missing_packages,
     piece_pair,
+    reference_logits,
+    run_program,
     samples,
-    teacher_forced_logits,
 )
 from transduce.inference.engines.ct2_model import unsupported_feature as why_not
 from transduce.inference.engines.ct2_model import vocabulary
@@ -131,8 +129,11 @@ def prove_marian_npz(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> 
     sample = list(samples(bundle, sentences))
     texts = [" ".join(pieces[id] for id in s.source[:-1]) if pair else s.text for s in sample]
     factor = max((math.ceil(s.limit / len(s.source)) for s in sample), default=1)
+    options = {"config": str((folder / DECODER).resolve()), "max_length_factor": factor}
+    job = {"options": options, "sentences": texts}
+    outputs = run_program(("-c", _PROGRAM), job, name="Marian", out=folder)
     gap, pairs = 0.0, list[PiecePair]()
-    for s, output in zip(sample, _run_marian(folder, texts, factor=factor), strict=True):
+    for s, output in zip(sample, outputs, strict=True):
         _, line = output.split(" ||| ", 1)
         translation, scores, *_ = line.rsplit("|||", 3)
         target = [ids[piece] for piece in translation.split()][: s.limit]
@@ -140,41 +141,23 @@ def prove_marian_npz(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> 
         if len(scores) > len(target) < s.limit:
             target.append(bundle.tokenizer.EOS)
         pairs.append(piece_pair(bundle, s, s.source, target))
-        log_probs = teacher_forced_logits(bundle, s)[:, :-1].log_softmax(-1)  # without PAD
+        logits = reference_logits(bundle, s)[:, :-1]  # without PAD
+        log_probs = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
         expected = log_probs[range(len(s.target)), list(s.target)].tolist()
         gap = max([gap, *(abs(a - b) for a, b in zip(expected, scores, strict=False))])
     return compare_pieces("marian-npz", pairs, gap=gap)
 
 
-def _run_marian(folder: Path, texts: Sequence[str], *, factor: int) -> list[str]:
-    """Translate greedily in a process of its own; a line of Marian's n-best format per text."""
-    with tempfile.TemporaryDirectory() as scratch:
-        job, output = Path(scratch) / "job.json", Path(scratch) / "output.json"
-        options = {"config": str((folder / DECODER).resolve()), "max_length_factor": factor}
-        job.write_text(json.dumps([options, texts, str(output)]), encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", _PROGRAM, str(job)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode or not output.exists():
-            lines = [line for line in done.stderr.splitlines() if "rror" in line]
-            reason = (lines or done.stderr.splitlines() or ["no message"])[0]
-            raise ValueError(f"Marian failed to translate with {folder}: {reason}")
-        return json.loads(output.read_text(encoding="utf-8"))
-
-
 _PROGRAM = """
 import json, pathlib, sys
 import pymarian
-options, texts, output = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
+job = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
 translator = pymarian.Translator(
-    **options, beam_size=1, mini_batch=1, cpu_threads=1, quiet_translation=True,
+    **job["options"], beam_size=1, mini_batch=1, cpu_threads=1, quiet_translation=True,
     no_spm_decode=True, n_best=True, word_scores=True,
 )
-translations = [translator.translate(text) for text in texts]
-pathlib.Path(output).write_text(json.dumps(translations), encoding="utf-8")
+translations = [translator.translate(text) for text in job["sentences"]]
+pathlib.Path(job["output"]).write_text(json.dumps(translations), encoding="utf-8")
 """
 
 

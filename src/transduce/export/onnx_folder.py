@@ -38,8 +38,8 @@ from transduce.export.proof import (
     compare_pieces,
     missing_packages,
     piece_pair,
+    reference_logits,
     samples,
-    teacher_forced_logits,
 )
 from transduce.export.tokenizer_json import tokenizer_json
 from transduce.inference.engines.ct2_model import unsupported_feature as why_not
@@ -124,7 +124,7 @@ def prove_onnx(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:
 def _logit_gap(bundle: Bundle, sample: Sample, runner: "_Runner") -> float:
     """Largest logit difference over our translation; PAD is never output."""
     logits = runner.step([bundle.tokenizer.pad, *sample.target[:-1]])
-    return float(np.abs(teacher_forced_logits(bundle, sample).numpy() - logits)[:, :-1].max())
+    return float(np.abs(reference_logits(bundle, sample) - logits)[:, :-1].max())
 
 
 class _Runner:

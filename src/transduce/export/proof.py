@@ -8,12 +8,13 @@ settings and our tokenizer. Without the other program installed, no proof is mad
 import json
 import os
 import shutil
+import site
 import subprocess
 import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -36,7 +37,6 @@ from transduce.web.page import INDEX, run_in_node
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
 ARGOS_BEAM, ARGOS_PENALTY = 4, 0.2
 """Argos's beam size and length penalty, which it does not let users change."""
@@ -218,22 +218,26 @@ def prove_ctranslate2(bundle: Bundle, folder: Path, sentences: Sequence[str]) ->
 def prove_argos(bundle: Bundle, file: Path, sentences: Sequence[str]) -> Proof:
     """Compare Argos Translate with CTranslate2 under Argos's settings, word by word.
 
-    The package is installed into a temporary home of a separate process.
-
     Args:
         bundle: the exported model.
         file: the output of `write_argos`.
         sentences: the sample; blank and overlong ones are skipped.
 
     Raises:
-        ValueError: if Argos fails; the message has its last line of stderr.
+        ValueError: if Argos fails; the message has its error.
     """
     if proof := missing_packages("argos", "argostranslate", "ctranslate2"):
         return proof
     texts = [text for text in map(tidy, sentences) if _fits(bundle, text)]
-    with tempfile.TemporaryDirectory() as scratch:
-        by_argos = _translate_with_argos(bundle, file, texts, home=Path(scratch))
-        by_ctranslate2 = _translate_like_argos(bundle, file, texts, scratch=Path(scratch))
+    job = {
+        "package": str(file.resolve()),
+        "source": bundle.languages.source,
+        "target": bundle.languages.target,
+        "sentences": texts,
+    }
+    runner = ("-m", "transduce.export.argos_runner")
+    by_argos = run_program(runner, job, name="Argos", out=file)
+    by_ctranslate2 = _translate_like_argos(bundle, file, texts)
     pairs = (
         PiecePair(tuple(text.split(" ")), tuple(other.split(" ")))
         for text, other in zip(by_ctranslate2, by_argos, strict=True)
@@ -261,7 +265,7 @@ def prove_web(bundle: Bundle, out: Path, sentences: Sequence[str]) -> Proof:
     with tempfile.TemporaryDirectory() as scratch:
         logits = Path(scratch) / "logits"
         with logits.open("wb") as stream:
-            stream.writelines(_reference_logits(bundle, s).tobytes() for s in compared)
+            stream.writelines(reference_logits(bundle, s).tobytes() for s in compared)
         job = {
             "sentences": [s.text for s in sample],
             "beam": 1,
@@ -316,17 +320,10 @@ def _logit_gap(bundle: Bundle, model: "torch.nn.Module", sample: Sample) -> floa
     target = torch.tensor([[bundle.tokenizer.pad, *sample.target[:-1]]])
     with torch.inference_mode():
         other_logits = model(input_ids=source, decoder_input_ids=target).logits[0].numpy()
-    return float(np.abs(_reference_logits(bundle, sample) - other_logits)[:, :-1].max())
+    return float(np.abs(reference_logits(bundle, sample) - other_logits)[:, :-1].max())
 
 
-def teacher_forced_logits(bundle: Bundle, sample: Sample) -> "Float[Tensor, 'target vocab']":
-    """Our logits over our translation, as a tensor."""
-    import torch
-
-    return torch.from_numpy(_reference_logits(bundle, sample))
-
-
-def _reference_logits(bundle: Bundle, sample: Sample) -> Float[np.ndarray, "target vocab"]:
+def reference_logits(bundle: Bundle, sample: Sample) -> Float[np.ndarray, "target vocab"]:
     """Our logits over our translation, by the model in NumPy."""
     target_in = np.array([[bundle.tokenizer.pad, *sample.target[:-1]]])
     return bundle.weights.to_numpy()(np.array([sample.source]), None, target_in)[0]
@@ -350,42 +347,47 @@ def _quiet_transformers() -> Generator[ModuleType]:
             logging.enable_progress_bar()
 
 
-def _translate_with_argos(
-    bundle: Bundle, file: Path, texts: Sequence[str], *, home: Path
+def run_program(
+    program: Sequence[str], job: Mapping[str, object], *, name: str, out: Path
 ) -> list[str]:
-    """Translate with Argos in a process of its own, whose home is `home`."""
-    job, output = home / "job.json", home / "output.json"
-    settings = {
-        "package": str(file.resolve()),
-        "source": bundle.languages.source,
-        "target": bundle.languages.target,
-        "sentences": texts,
-        "output": str(output),
-    }
-    job.write_text(json.dumps(settings), encoding="utf-8")
+    """Translate with a Python program in a process of its own, whose home is temporary.
+
+    Args:
+        program: arguments of Python; the last one that it gets is a JSON file with the job.
+        job: what to do; "output" is added, the file for a JSON list of translations.
+        name: of the other translation program, for errors.
+        out: the export, for errors.
+
+    Raises:
+        ValueError: if it fails; the message has its error.
+    """
     folders = ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("ARGOS_")}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "transduce.export.argos_runner", str(job)],
-        env=inherited | dict.fromkeys(folders, str(home)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        reason = (done.stderr.strip() or "no message").splitlines()[-1]
-        raise ValueError(f"Argos failed to translate with {file}: {reason}")
-    return json.loads(output.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as home:
+        file, output = Path(home) / "job.json", Path(home) / "output.json"
+        file.write_text(json.dumps({**job, "output": str(output)}), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", *program, str(file)],
+            env={**inherited, **dict.fromkeys(folders, home), "PYTHONUSERBASE": site.getuserbase()},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode or not output.exists():
+            lines = done.stderr.strip().splitlines() or ["no message"]
+            # A traceback indents the lines of the source code.
+            errors = [line for line in lines if "rror" in line and not line.startswith(" ")]
+            reason = errors[0] if errors else lines[-1]
+            raise ValueError(f"{name} failed to translate with {out}: {reason}")
+        return json.loads(output.read_text(encoding="utf-8"))
 
 
-def _translate_like_argos(
-    bundle: Bundle, file: Path, texts: Sequence[str], *, scratch: Path
-) -> list[str]:
+def _translate_like_argos(bundle: Bundle, file: Path, texts: Sequence[str]) -> list[str]:
     """Translate with CTranslate2 and our tokenizer under Argos's settings."""
-    with zipfile.ZipFile(file) as archive:
-        archive.extractall(scratch / "package")
-    (folder,) = (scratch / "package").iterdir()
-    translator = load_ctranslate2().Translator(str(folder / "model"), compute_type="auto")
+    with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(file) as archive:
+        archive.extractall(scratch)
+        (folder,) = Path(scratch).iterdir()
+        translator = load_ctranslate2().Translator(str(folder / "model"), compute_type="auto")
     pieces = vocabulary(bundle.tokenizer)
     ids = {piece: number for number, piece in enumerate(pieces)}
     translations: list[str] = []

@@ -47,7 +47,8 @@ def run_bundle(
         languages=recipe.languages,
         search=recipe.search,
         directions=tuple(direction.pair for direction in recipe.data.trained),
-        provenance=Provenance.current(
+        provenance=replace(
+            Provenance.current(),
             commit=commit(),
             data_sha256=prepared.data_sha256,
             recipe=to_toml(recipe),

@@ -12,7 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from transduce.visualization.page import escape, scroll_box, table, text_width
+from transduce.visualization.page import scroll_box, table, text_width
+from transduce.visualization.template import open_template
 
 Matrix = Sequence[Sequence[float]]
 """Attention weights: a row per query, a column per key."""
@@ -27,11 +28,6 @@ _EOS_PIECE = "</s>"
 _CELL = 24  # pixels
 _MAX_LABEL = 18  # characters
 _LABEL_ANGLE = math.radians(60)  # of the columns' labels
-_STANDALONE_STYLE = (
-    "<style>text{font:13px sans-serif;fill:#1b2024}.soft{fill-opacity:.55}.paper{fill:#fff}"
-    ".ground{fill:#f2f3f5}.cells rect{fill:#0a4a94}</style>\n"
-    '<rect class="paper" width="100%" height="100%"/>\n'
-)
 
 
 class AttentionTrace(NamedTuple):
@@ -88,15 +84,13 @@ def attention_figure(trace: AttentionTrace, *, title: str) -> str:
     script = "".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     largest = [(piece, *strongest(columns, row)) for piece, row in zip(rows, weights, strict=True)]
     heatmap = heatmap_svg(rows, columns, weights, title=f"Target → source: {title}")
-    return (
-        f'<figure class="attention">\n<figcaption>{escape(title)}</figcaption>\n'
-        f'<div class="view attention-view">\n<p class="shown">{_default_view(trace)}</p>\n'
-        f'<p class="note">Rows: target pieces, when they are predicted. Columns: source pieces. '
-        f"JavaScript adds a choice of kind, layer and head.</p>\n"
-        f'<div class="heat">{scroll_box(heatmap, label=title)}</div>\n'
-        f"{table(['piece', 'attends most to', 'weight'], largest, numbers=[2])}</div>\n"
-        f'<script type="application/json">{data}</script>\n<script>\n{script}</script>\n'
-        f"</figure>\n"
+    return open_template(folder / "attention.html").render(
+        title=title,
+        view=_default_view(trace),
+        heatmap=scroll_box(heatmap, label=title),
+        table=table(["piece", "attends most to", "weight"], largest, numbers=[2]),
+        data=data,
+        script=script,
     )
 
 
@@ -130,40 +124,27 @@ def heatmap_svg(
         title: plain text.
         standalone: whether to include colours (for a file) or take those of the page.
     """
-    widest = max(text_width(_shorten(piece)) for piece in columns)
-    left = max(text_width(_shorten(piece)) for piece in rows) + 8
+    row_labels, column_labels = ([_shorten(piece) for piece in side] for side in (rows, columns))
+    widest = max(map(text_width, column_labels))
+    left = max(map(text_width, row_labels)) + 8
     top = widest * math.sin(_LABEL_ANGLE) + 14
-    width = left + len(columns) * _CELL + widest * math.cos(_LABEL_ANGLE) + 4
-    height = top + len(rows) * _CELL + 2
-    labels = [
-        f'<text class="row" x="{left - 6:.0f}" y="{top + (index + 0.5) * _CELL + 4.5:.1f}" '
-        f'text-anchor="end">{_label(piece)}</text>'
-        for index, piece in enumerate(rows)
-    ]
-    for index, piece in enumerate(columns):
-        position = f"{left + (index + 0.5) * _CELL + 3:.1f} {top - 6:.1f}"
-        labels.append(
-            f'<text class="column" transform="translate({position}) rotate(-60)">'
-            f"{_label(piece)}</text>"
-        )
-    cells = [
-        f'<rect x="{left + column * _CELL:.0f}" y="{top + row * _CELL:.0f}" '
-        f'width="{_CELL - 1}" height="{_CELL - 1}" fill-opacity="{opacity(weight)}">'
-        f"<title>{escape(f'{rows[row]} → {columns[column]}  {weight:.3f}')}</title></rect>"
-        for row, row_weights in enumerate(weights)
-        for column, weight in enumerate(row_weights)
-    ]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(title)}" '
-        f'width="{width:.0f}" height="{height:.0f}">\n<title>{escape(title)}</title>\n'
-        f"{_STANDALONE_STYLE if standalone else ''}"
-        f'<rect class="ground" x="{left:.0f}" y="{top:.0f}" width="{len(columns) * _CELL - 1}" '
-        f'height="{len(rows) * _CELL - 1}"/>\n'
-        + "\n".join(labels)
-        + '\n<g class="cells">\n'
-        + "\n".join(cells)
-        + "\n</g>\n</svg>"
+    drawing = open_template(Path(__file__).with_name("heatmap.svg")).render(
+        rows=rows,
+        columns=columns,
+        weights=weights,
+        title=title,
+        standalone=standalone,
+        row_labels=row_labels,
+        column_labels=column_labels,
+        cell=_CELL,
+        left=left,
+        top=top,
+        width=left + len(columns) * _CELL + widest * math.cos(_LABEL_ANGLE) + 4,
+        height=top + len(rows) * _CELL + 2,
+        opacity=opacity,
+        zip=zip,
     )
+    return drawing.rstrip("\n")
 
 
 def opacity(weight: float) -> str:
@@ -193,35 +174,22 @@ def word_attention_figure(
     query = position if side == "source" else None
     words = group_words(trace.source_pieces)
 
-    def line(name: str, weights: Sequence[float]) -> str:
-        sums = [sum(weights[index] for index in word.piece_indices) for word in words]
-        shaded = [
-            f'<span class="word{" query" if query in word.piece_indices else ""}" '
-            f'style="--w:{opacity(weight)}" title="{weight:.3f}">{escape(word.text)}</span>'
-            for word, weight in zip(words, sums, strict=True)
-        ]
-        weight, text = max((weight, word.text) for word, weight in zip(words, sums, strict=True))
-        return (
-            f'<div class="sentence"><span class="name">{name}</span> '
-            f'<span class="words">{" ".join(shaded)}</span> '
-            f'<span class="strongest">{escape(text)} {weight:.2f}</span></div>\n'
-        )
+    def by_word(weights: Sequence[float]) -> list[tuple[WordPieces, float]]:
+        return [(word, sum(weights[index] for index in word.piece_indices)) for word in words]
 
-    means = [
-        line(f"Layer {number}", mean_of_heads(heads)[position])
-        for number, heads in enumerate(layers, start=1)
-    ]
-    single_heads = [
-        line(f"Layer {number}, head {head}", weights[position])
-        for number, heads in enumerate(layers, start=1)
-        for head, weights in enumerate(heads, start=1)
-    ]
-    return (
-        f'<figure class="words">\n<figcaption>{escape(title)}</figcaption>\n'
-        f'<p class="note">Each layer as the mean of its heads; at the end of the line the word '
-        f"with the largest weight.</p>\n"
-        f"{''.join(means)}<details><summary>Each head</summary>\n{''.join(single_heads)}"
-        f"</details>\n</figure>\n"
+    return open_template(Path(__file__).with_name("words.html")).render(
+        title=title,
+        query=query,
+        means=[
+            (f"Layer {number}", by_word(mean_of_heads(heads)[position]))
+            for number, heads in enumerate(layers, start=1)
+        ],
+        heads=[
+            (f"Layer {number}, head {head}", by_word(weights[position]))
+            for number, heads in enumerate(layers, start=1)
+            for head, weights in enumerate(heads, start=1)
+        ],
+        opacity=opacity,
     )
 
 
@@ -271,9 +239,3 @@ def strongest(columns: Sequence[str], row: Sequence[float]) -> tuple[str, str]:
 
 def _shorten(piece: str) -> str:
     return piece if len(piece) <= _MAX_LABEL else f"{piece[: _MAX_LABEL - 1]}…"
-
-
-def _label(piece: str) -> str:
-    """Format a piece, its word-boundary marker fainter than its letters."""
-    text = escape(_shorten(piece))
-    return f'<tspan class="soft">▁</tspan>{text[1:]}' if text.startswith("▁") else text

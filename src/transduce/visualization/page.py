@@ -15,13 +15,12 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from transduce.visualization.template import open_template
+
 STYLES = ("colours.css", "page.css", "attention.css")
 """The embedded style sheets."""
 
 _CONTENTS_SECTIONS = 4  # a page with this many sections begins with links to them
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-"""Content-Security-Policy: nothing can be fetched, whatever text is embedded."""
-
 _HEIGHT = 260
 _COLOURS = 6  # classes s0 to s5 of page.css; a seventh series reuses the first
 _MAX_DOTS = 40  # points of a line that are still drawn as dots
@@ -50,42 +49,14 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "", refresh: in
     """
     folder = Path(__file__).parent
     style = "\n".join((folder / name).read_text(encoding="utf-8") for name in STYLES)
-    reload = f'<meta http-equiv="refresh" content="{refresh}">\n' if refresh else ""
-    contents = ""
-    if len(sections) >= _CONTENTS_SECTIONS:
-        links = "".join(
-            f'<li><a href="#section-{number}">{escape(section.title)}</a></li>'
-            for number, section in enumerate(sections, start=1)
-        )
-        contents = f'<nav aria-label="Contents"><ol>{links}</ol></nav>\n'
-    body = "\n".join(
-        f'<section aria-labelledby="section-{number}">\n'
-        f'<h2 id="section-{number}">{escape(section.title)}</h2>\n'
-        f"{_lead(section.lead)}{section.html}</section>"
-        for number, section in enumerate(sections, start=1)
+    return open_template(folder / "page.html").render(
+        title=title,
+        sections=sections,
+        lead=lead,
+        refresh=refresh,
+        style=style,
+        contents=len(sections) >= _CONTENTS_SECTIONS,
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-{reload}<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{style}</style>
-</head>
-<body>
-<main>
-<header>
-<h1>{escape(title)}</h1>
-{_lead(lead)}</header>
-{contents}{body}
-</main>
-</body>
-</html>
-"""
 
 
 def table(
@@ -99,18 +70,8 @@ def table(
         numbers: indices of numeric columns, which are right-aligned.
     """
     assert all(len(row) == len(headers) for row in rows), "a cell for every header"
-    # Text of cells is of any language, perhaps written from right to left.
-    classes = [
-        ' class="number"' if column in numbers else ' dir="auto"' for column in range(len(headers))
-    ]
-
-    def cells(row: Sequence[str], tag: str) -> str:
-        pairs = zip(classes, row, strict=True)
-        return "".join(f"<{tag}{css_class}>{escape(cell)}</{tag}>" for css_class, cell in pairs)
-
-    head = f"<thead><tr>{cells(headers, 'th')}</tr></thead>"
-    body = "\n".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    return scroll_box(f"<table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table>", label="Table")
+    template = open_template(Path(__file__).with_name("table.html"))
+    return template.render(headers=headers, rows=rows, numbers=numbers)
 
 
 def scroll_box(content: str, *, label: str) -> str:
@@ -139,10 +100,6 @@ def text_width(text: str) -> float:
     (37.5, 30.0)
     """
     return sum(15.0 if unicodedata.east_asian_width(char) in "WF" else 7.5 for char in text)
-
-
-def _lead(text: str) -> str:
-    return f'<p class="lead">{escape(text)}</p>\n' if text else ""
 
 
 class Series(NamedTuple):

@@ -31,7 +31,8 @@ def bundle(untrained: Transformer, tokenizer: Tokenizer) -> Bundle:
         tokenizer=tokenizer,
         languages=Languages(source="en", target="de", source_name="English", target_name="German"),
         search=SearchConfig(beam=7, alpha=0.3),
-        provenance=Provenance.current(
+        provenance=replace(
+            Provenance.current(),
             commit="0123abc",
             data_sha256={"train.en": "00ff"},
             recipe='name = "small"\n',

@@ -214,7 +214,7 @@ def test_too_few_pairs_are_said_unless_training_starts_from_a_model(
         tokenizer=tokenizer,
         languages=recipe.languages,
         search=recipe.search,
-        provenance=Provenance.current(recipe='name = "tiny"\n'),
+        provenance=replace(Provenance.current(), recipe='name = "tiny"\n'),
     )
     start = StartModel(name="start", sha256="0" * 64, bundle=bundle)
 
