@@ -175,32 +175,34 @@ def line_chart(series: Sequence[Series], *, x_label: str, y_label: str, title: s
         for line in series
     ]
     if not any(lines):
-        return _figure(title, "<p>No values.</p>\n")
+        return _no_values(title)
     x_axis = make_axis([x for line in lines for x, _ in line], extend_to_ticks=False)
     y_axis = make_axis([y for line in lines for _, y in line], extend_to_ticks=True)
-    left = max(map(text_width, y_axis.labels)) + 10
-    marks = [_text("0", -14.0, y_label, dx=-left, soft=True)]
-    for tick, label in zip(y_axis.ticks, y_axis.labels, strict=True):
-        y = _HEIGHT * (1 - y_axis.position(tick))
-        css_class = "axis" if tick == y_axis.low else "grid"
-        marks.append(f'<line class="{css_class}" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>')
-        marks.append(_text("0", y + 4.5, label, dx=-8.0, anchor="end"))
-    marks += _x_axis_labels(x_axis, x_label, y=_HEIGHT)
-    for number, line in enumerate(lines):
-        colour = f"s{number % _COLOURS}"
-        points = [(100 * x_axis.position(x), _HEIGHT * (1 - y_axis.position(y))) for x, y in line]
-        marks.append(_polyline(points, colour))
-        if len(line) <= _MAX_DOTS:
-            for (left_percent, top), (x, y) in zip(points, line, strict=True):
-                values = f"{_format(y, _decimals(y))} at {_format(x, _decimals(x))}"
-                marks.append(
-                    f'<circle class="dot {colour}" cx="{left_percent:.2f}%" cy="{top:.1f}" '
-                    f'r="3.5"><title>{escape(f"{series[number].name}: {values}")}</title></circle>'
-                )
-    margins = _margins(top=30, right=max(map(text_width, x_axis.labels)) / 2, left=left)
-    key = '<line class="key {}" x1="0" x2="28" y1="6" y2="6"/>'
-    legend = _legend([line.name for line in series], key)
-    return _figure(title, legend + _svg(title, marks, margins=margins, height=_HEIGHT))
+    points = [
+        [
+            (
+                100 * x_axis.position(x),
+                _HEIGHT * (1 - y_axis.position(y)),
+                f"{name}: {_format(y, _decimals(y))} at {_format(x, _decimals(x))}",
+            )
+            for x, y in line
+        ]
+        for (name, _, _), line in zip(series, lines, strict=True)
+    ]
+    return _chart(
+        title,
+        [line.name for line in series],
+        x_axis=x_axis,
+        x_label=x_label,
+        y_axis=y_axis,
+        y_label=y_label,
+        height=_HEIGHT,
+        top=30,
+        right=max(map(text_width, x_axis.labels)) / 2,
+        left=max(map(text_width, y_axis.labels)) + 10,
+        lines=points,
+        dots=_MAX_DOTS,
+    )
 
 
 def bar_chart(
@@ -217,99 +219,59 @@ def bar_chart(
     assert all(len(bars.values) == len(labels) for bars in series), "a value for every label"
     values = [float(value) for bars in series for value in bars.values if math.isfinite(value)]
     if not values:
-        return _figure(title, "<p>No values.</p>\n")
+        return _no_values(title)
     axis = make_axis([0.0, *values], extend_to_ticks=True)
     decimals = max(map(_decimals, values))
     side_labels = max(map(len, labels)) <= _MAX_SIDE_LABEL
     label_height = 0 if side_labels else 22
     group_height = label_height + len(series) * _BAR + _GAP
-    height = len(labels) * group_height
-    marks: list[str] = []
-    for tick in axis.ticks:
-        x, css_class = f"{100 * axis.position(tick):.2f}%", "grid" if tick else "axis"
-        marks.append(f'<line class="{css_class}" x1="{x}" x2="{x}" y1="0" y2="{height}"/>')
-    marks += _x_axis_labels(axis, y_label, y=height)
+    rows: list[tuple[object, ...]] = []
     for row, label in enumerate(labels):
         top = row * group_height + label_height + _GAP / 2
-        if side_labels:
-            middle = top + len(series) * _BAR / 2 + 4.5
-            marks.append(_text("0", middle, label, dx=-10.0, anchor="end"))
-        else:
-            marks.append(_text("0", top - 6, label, dx=4.0))
-        for number, bars in enumerate(series):
-            value = float(bars.values[row])
+        bars: list[dict[str, object]] = []
+        for number, bar_series in enumerate(series):
+            value = float(bar_series.values[row])
             if math.isfinite(value):
-                name = f"{bars.name}, {label}" if bars.name else label
                 begin, end = sorted((100 * axis.position(0.0), 100 * axis.position(value)))
-                y, text = top + number * _BAR, _format(value, decimals)
-                marks.append(
-                    f'<rect class="bar s{number % _COLOURS}" x="{begin:.2f}%" y="{y + 1:.1f}" '
-                    f'width="{end - begin:.2f}%" height="{_BAR - 3}">'
-                    f"<title>{escape(name)}: {text}</title></rect>"
-                    + _text(f"{end:.2f}%", y + _BAR / 2 + 4, text, dx=6.0)
+                bars.append(
+                    {
+                        "series": number,
+                        "name": f"{bar_series.name}, {label}" if bar_series.name else label,
+                        "value": _format(value, decimals),
+                        "begin": begin,
+                        "end": end,
+                        "top": top + number * _BAR,
+                    }
                 )
-    left = max(map(text_width, labels)) + 14 if side_labels else 14.0
-    right = max(text_width(_format(value, decimals)) for value in values) + 8
-    margins = _margins(top=0, right=right, left=left)
-    key = '<rect class="bar {}" width="12" height="12"/>'
-    legend = _legend([bars.name for bars in series], key)
-    return _figure(title, legend + _svg(title, marks, margins=margins, height=height))
-
-
-def _x_axis_labels(axis: Axis, label: str, *, y: int) -> list[str]:
-    """Draw the tick labels and the label of the horizontal axis."""
-    marks = [_text("50%", y + 42.0, label, anchor="middle", soft=True)]
-    for tick, text in zip(axis.ticks, axis.labels, strict=True):
-        marks.append(_text(f"{100 * axis.position(tick):.2f}%", y + 19.0, text, anchor="middle"))
-    return marks
-
-
-def _polyline(points: Sequence[tuple[float, float]], colour: str) -> str:
-    """Draw a line in a frame that stretches with the chart, at constant stroke width."""
-    coordinates = " ".join(f"{10 * x:.1f},{y:.1f}" for x, y in points)
-    return (
-        f'<svg x="0" y="0" width="100%" height="{_HEIGHT}" viewBox="0 0 1000 {_HEIGHT}" '
-        f'preserveAspectRatio="none" overflow="visible"><polyline class="line {colour}" '
-        f'vector-effect="non-scaling-stroke" points="{coordinates}"/></svg>'
+        middle = top + len(series) * _BAR / 2 + 4.5
+        place = (middle, -10.0, "end") if side_labels else (top - 6, 4.0, "start")
+        rows.append((label, *place, bars))
+    return _chart(
+        title,
+        [bars.name for bars in series],
+        x_axis=axis,
+        x_label=y_label,
+        height=len(labels) * group_height,
+        top=0,
+        right=max(text_width(_format(value, decimals)) for value in values) + 8,
+        left=max(map(text_width, labels)) + 14 if side_labels else 14.0,
+        bars=rows,
+        bar_height=_BAR,
     )
 
 
-def _margins(*, top: int, right: float, left: float) -> str:
-    """Return a style that reserves space for the labels; those of the x axis need 50px."""
-    width = f"calc(100% - {left + right:.0f}px)"
-    return f"margin: {top}px {right:.0f}px 50px {left:.0f}px; width: {width}"
-
-
-def _text(
-    x: str, y: float, text: str, *, dx: float = 0.0, anchor: str = "start", soft: bool = False
-) -> str:
-    css_class = ' class="soft"' if soft else ""
-    return (
-        f'<text{css_class} x="{x}" y="{y:.1f}" dx="{dx:.0f}" text-anchor="{anchor}">'
-        f"{escape(text)}</text>"
+def _chart(title: str, names: Sequence[str], **values: object) -> str:
+    """Render the template with the series' names and what the chart has."""
+    template = open_template(Path(__file__).with_name("chart.html"))
+    return template.render(
+        {"y_axis": None, "lines": (), "bars": (), "colours": _COLOURS, "zip": zip, **values},
+        title=title,
+        names=names,
     )
 
 
-def _svg(title: str, marks: Sequence[str], *, margins: str, height: int) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" '
-        f'aria-label="{escape(title)}" height="{height}" style="{margins}">\n'
-        f"<title>{escape(title)}</title>\n" + "\n".join(marks) + "\n</svg>\n"
-    )
-
-
-def _legend(names: Sequence[str], key: str) -> str:
-    """Make a legend if there are several names; `key` has {} for the colour class."""
-    items = [
-        f'<li><svg width="28" height="12" aria-hidden="true">{key.format(f"s{index % _COLOURS}")}'
-        f"</svg>{escape(name)}</li>"
-        for index, name in enumerate(names)
-    ]
-    return f'<ul class="legend">{"".join(items)}</ul>\n' if len(names) > 1 else ""
-
-
-def _figure(title: str, content: str) -> str:
-    return f"<figure>\n<figcaption>{escape(title)}</figcaption>\n{content}</figure>\n"
+def _no_values(title: str) -> str:
+    return f"<figure>\n<figcaption>{escape(title)}</figcaption>\n<p>No values.</p>\n</figure>\n"
 
 
 def _decimals(value: float) -> int:
