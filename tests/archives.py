@@ -8,6 +8,42 @@ from collections.abc import Mapping
 from transduce.documents.document import Document
 from transduce.documents.markup import UnitTranslation, restore_text, segment_text
 
+CATALOGUES = {
+    "a.json": '{ "greeting" : "Hi {name}.",\n\t"n": "{n, plural, one {# dog} other {# dogs}}" }\n',
+    "a.arb": '{"@@locale": "en", "hi": "Hello {name}!", "@hi": {"description": "no text"}}',
+    "messages.json": """{"hi": {"message": "A dog $1", "description": "no text",
+  "placeholders": {"x": {"content": "$1", "example": "no text"}}}}""",
+    "a.yml": """# a comment
+en: # "no text"
+  plain: plain dog
+  single: 'it''s one'
+  double: "two \\u00e9"
+  literal: |
+    First line.
+    Second line.
+  folded: >-
+    a folded
+    text
+
+  anchor: &x an anchor
+  alias: *x
+  flow: [1, yes, in a list]
+""",
+    "a.properties": """# a=b\\
+! c=d
+key\\ 1 : one \\
+    two
+b=It''s {0} dog
+c=\\u00e9t\\u00e9 a=b
+d=
+""",
+    "a.strings": """/* "no" = "text"; */
+"key" = "A \\"dog\\" %@"; // "no" = "text";
+plain = "value here";
+""",
+}
+"""Catalogues of keys and texts, by the names of their files."""
+
 
 def archive(files: Mapping[str, str | bytes], *, stored: tuple[str, ...] = ()) -> bytes:
     """A zip archive of files."""

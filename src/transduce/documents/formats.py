@@ -19,6 +19,14 @@ from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
 from transduce.data.segmentation import has_unspaced_script
+from transduce.documents.catalogues import (
+    escape,
+    parse_json,
+    parse_yaml,
+    read_properties,
+    read_strings,
+    unescape,
+)
 from transduce.documents.document import Document, Part, Slot
 from transduce.documents.placeholders import mask_placeholders
 from transduce.documents.registry import SUFFIXES, format_named, format_of_file
@@ -40,14 +48,11 @@ _BROKEN_TIMING = re.compile(r"\s*\d{1,3}:\d\d.*-+>|.*-->")
 _NON_CUE = re.compile(r"WEBVTT|NOTE\b|STYLE\s*$|REGION\s*$")
 _DASH = re.compile(r"\s*[-–—]")
 
-_PO_KEYWORD = re.compile(
-    r"\s*(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)(?P<gap>\s*)(?P<string>\".*)"
-)
-_PO_STRING = re.compile(r"\s*\"((?:[^\"\\]|\\.)*)\"\s*")
-_PO_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{2})|(.))")
-_PO_UNESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_PO_ESCAPED = str.maketrans(
-    {"\\": "\\\\", '"': '\\"', **{raw: f"\\{letter}" for letter, raw in _PO_UNESCAPED.items()}}
+_PO_STRING = re.compile(r"\"((?:[^\"\\\r\n]|\\.)*+)\"[ \t]*+")
+_PO_STRINGS = re.compile(
+    r"(?<![^\r\n])[ \t]*(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)[ \t]*"
+    rf"(?P<strings>{_PO_STRING.pattern}(?:(?:\r\n|\n|\r)[ \t]*{_PO_STRING.pattern})*+)"
+    r"(?P<end>\r\n|\n|\r|\Z)"
 )
 
 
@@ -184,87 +189,57 @@ def wrap_lines(text: str, shares: Sequence[int]) -> list[str]:
     return [text[start:end].strip() for start, end in pairwise(edges)]
 
 
-class _PoEntry:
-    """An entry of a .po file: its lines by keyword, and its strings."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, list[RawLine]]] = []  # by keyword; "" for comments
-        self.texts: dict[str, str] = {}
-
-    @property
-    def complete(self) -> bool:
-        """Whether a comment or `msgid` starts the next entry."""
-        return any(key.startswith("msgstr") for key in self.texts)
-
-    def slots(self) -> Iterator[str | Slot]:
-        forms = sum(key.startswith("msgstr") for key in self.texts)
-        singular = self.texts.get("msgid", "")
-        plural = self.texts.get("msgid_plural", singular)
-        for key, lines in self.lines:
-            if not key.startswith("msgstr") or self.texts[key] or not singular:
-                yield "".join(line.raw for line in lines)
-                continue
-            is_plural = key not in ("msgstr", "msgstr[0]") or forms == 1
-            yield _po_slot(plural if is_plural else singular, lines[0], last=lines[-1])
-
-
-def parse_po(name: str, text: str) -> Iterator[str | Slot]:
+def parse_po(name: str, text: str) -> Iterator[Part]:
     """Parse a .po file.
 
     Raises:
         ValueError: if a line is malformed; the message names it.
     """
-    entry = _PoEntry()
-    for line in split_lines(text):
-        stripped = line.text.strip()
-        keyword = _PO_KEYWORD.fullmatch(line.text)
-        key = keyword["key"] if keyword else ""
-        if entry.complete and (stripped[:1] in ("", "#") or key in ("msgctxt", "msgid")):
-            yield from entry.slots()
-            entry = _PoEntry()
-        if stripped[:1] in ("", "#"):
-            entry.lines.append(("", [line]))
-            continue
-        string = _PO_STRING.fullmatch(keyword["string"] if keyword else line.text)
-        if string is None or (not key and not (entry.lines and entry.lines[-1][0])):
+    done = 0
+    entry: dict[str, str] = {}
+    matches = list(_PO_STRINGS.finditer(text))
+    for index, match in enumerate(matches):
+        _check_comments(name, text, done, match.start())
+        key, (start, end) = match["key"], match.span("strings")
+        if key in ("msgctxt", "msgid") and any(name.startswith("msgstr") for name in entry):
+            entry = {}
+        if key in entry:
+            line = len(split_lines(text[: match.end("key")]))
+            raise ValueError(f"{name}, line {line}: a second {key} in one entry")
+        entry[key] = "".join(map(unescape, _PO_STRING.findall(match["strings"])))
+        source = entry.get("msgid", "")
+        following = matches[index + 1]["key"] if index + 1 < len(matches) else ""
+        if key != "msgstr[0]" or not following.startswith("msgstr["):
+            source = source and entry.get("msgid_plural", source)
+        yield text[done:start]
+        empty = key.startswith("msgstr") and not entry[key] and source
+        yield _po_slot(source, match["end"] or "\n") if empty else text[start:end]
+        done = end
+    _check_comments(name, text, done, len(text))
+    yield text[done:]
+
+
+def _check_comments(name: str, text: str, start: int, end: int) -> None:
+    """What is between strings is comments and empty lines."""
+    for line in split_lines(text[start:end]):
+        if line.text.strip()[:1] not in ("", "#"):
+            number = len(split_lines(text[:start])) + line.number - bool(start)
             raise ValueError(
-                f"{name}, line {line.number}: expected a comment, msgid, msgstr or quoted string, "
-                f"not {stripped[:40]!r}"
+                f"{name}, line {number}: expected a comment, msgid, msgstr or quoted string, "
+                f"not {line.text.strip()[:40]!r}"
             )
-        if key in entry.texts:
-            raise ValueError(f"{name}, line {line.number}: a second {key} in one entry")
-        if key:
-            entry.lines.append((key, [line]))
-            entry.texts[key] = _po_unescape(string[1])
-        else:
-            last, lines = entry.lines[-1]
-            lines.append(line)
-            entry.texts[last] += _po_unescape(string[1])
-    yield from entry.slots()
 
 
-def _po_slot(text: str, first: RawLine, *, last: RawLine) -> Slot:
+def _po_slot(text: str, end: str) -> Slot:
     """Slot of an empty string; several lines are written as gettext's tools do."""
-    head = first.text[: first.text.index('"')]
 
     def write(translation: str) -> str:
         parts: list[str] = re.findall("[^\n]*\n|[^\n]+", translation)
         if len(parts) != 1:  # several lines start with an empty string
             parts = ["", *parts]
-        quoted = (f'"{part.translate(_PO_ESCAPED)}"' for part in parts)
-        return head + (first.end or "\n").join(quoted) + last.end
+        return end.join(f'"{escape(part)}"' for part in parts)
 
     return Slot(text, "placeholders", write)
-
-
-def _po_unescape(string: str) -> str:
-    def unescape(match: re.Match[str]) -> str:
-        octal, hexadecimal, letter = match.groups()
-        if letter is not None:
-            return _PO_UNESCAPED.get(letter, letter)
-        return chr(int(octal, 8) if octal else int(hexadecimal, 16))
-
-    return _PO_ESCAPE.sub(unescape, string)
 
 
 def _decode(name: str, content: bytes) -> str:
@@ -283,6 +258,10 @@ READERS: Mapping[str, Callable[[str, bytes], Document]] = {
     "srt": _text_reader(parse_subtitles),
     "vtt": _text_reader(parse_subtitles),
     "po": _text_reader(parse_po),
+    "json": _text_reader(parse_json),
+    "yaml": _text_reader(parse_yaml),
+    "strings": read_strings,
+    "properties": read_properties,
     "xliff": read_xliff,
     "android": xml_reader(XML_RULES["android"]),
     "qt": xml_reader(XML_RULES["qt"]),

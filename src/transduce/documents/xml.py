@@ -1,11 +1,8 @@
 """XML split into its texts, and rebuilt with translations spliced into its bytes.
 
 The parser only gives positions: what is not translated is never serialised again. A text whose
-markup is inside becomes a fragment of HTML, `One <g id=0>red</g> dog<img id=1>.`, in which `g` is
-a pair of tags or a run of characters with its own formatting, `img` an element without text, `br`
-one that ends a line and `code` one whose text is kept. Tag projection moves these; then each is
-replaced by the bytes that it stands for. The formatting that most of a text has is no tag: its
-characters get it afterwards.
+markup is inside becomes a fragment of HTML (`fragment`). The formatting that most of a text has is
+no tag: its characters get it afterwards.
 """
 
 import codecs
@@ -18,16 +15,13 @@ from typing import Literal, NamedTuple
 from xml.parsers import expat
 
 from transduce.documents.document import Part, Slot
+from transduce.documents.fragment import TagItem, TagItems, Wrapper
 from transduce.documents.html import collapse_spaces
 
 _MAX_DEPTH = 120  # nested elements; the walk is recursive
 _DECLARED = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.-]+)")
-_FRAGMENT = re.compile(r"<(g|img|br|code) id=(\d+)>|</(g|code)>|([^<]+)")
 _ORDERED = re.compile(r".*[sS]tart|.*[eE]nd|[be]x|[be]pt|[se][cm]|it")  # e.g. bookmarkStart, bx
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-
-Wrapper = tuple[str, str]
-"""What stands before and after characters: `<w:r><w:t>` and `</w:t></w:r>`, or nothing."""
 
 
 def _unchanged(text: str) -> str:
@@ -106,13 +100,8 @@ class _Element:
 
 
 Node = _Element | _Text
-
-
-class XMLText(NamedTuple):
-    """An XML file as its texts, and how its characters are encoded."""
-
-    parts: tuple[Part, ...]
-    encode: Callable[[str], bytes]
+XMLText = tuple[tuple[Part, ...], Callable[[str], bytes]]
+"""The parts of a file, and how its characters are encoded."""
 
 
 def parse_xml(name: str, content: bytes, rules: XMLRules) -> XMLText:
@@ -135,7 +124,7 @@ def parse_xml(name: str, content: bytes, rules: XMLRules) -> XMLText:
     splicer = _Splicer(data, rules)
     root = _parse(name, data, splicer)
     parts = (splicer.raw(0, root.start), *splicer.walk(root), splicer.raw(root.end, len(data)))
-    return XMLText(parts, lambda text: text.encode(encoding, "xmlcharrefreplace"))
+    return parts, lambda text: text.encode(encoding, "xmlcharrefreplace")
 
 
 def _encoding(content: bytes) -> str:
@@ -336,19 +325,6 @@ class _Splicer:
         return copied or not (target.children and self.raw_of(target.children).strip())
 
 
-class _Item(NamedTuple):
-    """What a tag of a fragment stands for."""
-
-    opening: str
-    closing: str = ""
-    wrapper: Wrapper = ("", "")
-    """For characters directly inside."""
-    ordered: bool = False
-    """Whether it must stay in order with others, as the start and the end of a bookmark."""
-    characters: bool = False
-    """Whether it is a line end among the characters."""
-
-
 class _Piece(NamedTuple):
     kind: Literal["text", "img", "br", "code", "g"]
     text: str = ""
@@ -363,11 +339,11 @@ class _Fragment:
 
     def __init__(self, splicer: _Splicer, nodes: Sequence[Node]) -> None:
         self._splicer, self._rules = splicer, splicer.rules
-        self._items: list[_Item] = []
+        self._items = TagItems()
         text, self._wrapper = self._level(nodes)
         if self._items:
             if self._rules.keep_space and "\n" in text:
-                text = text.replace("\n", self._tag("br", _Item("\n", characters=True)))
+                text = text.replace("\n", self._items.tag("br", TagItem("\n", characters=True)))
             self.text, self.markup = text, "html"
         else:
             self.text, self.markup = html.unescape(text), "placeholders"
@@ -379,40 +355,11 @@ class _Fragment:
         """The bytes of a translated fragment."""
         if not self._items:
             return self._characters(text, self._wrapper)
-        matches = list(_FRAGMENT.finditer(text))
-        numbers = [int(match[2]) for match in matches if match[2]]
-        ordered = iter(sorted(number for number in numbers if self._items[number].ordered))
-        out: list[str] = []
-        wrappers = [self._wrapper]
-        closings: list[str] = []
-        kept = False  # whether in the text of `code`, which its item has
-        for match in matches:
-            tag, number, closing, characters = match.groups()
-            if characters and not kept:
-                out.append(self._characters(html.unescape(characters), wrappers[-1]))
-            elif closing == "code":
-                kept = False
-            elif closing and closings:
-                out.append(closings.pop())
-                wrappers.pop()
-            elif tag:
-                item = self._items[int(number)]
-                item = self._items[next(ordered)] if item.ordered else item
-                line_end = item.characters and self._characters(item.opening, wrappers[-1])
-                out.append(line_end or item.opening)
-                kept = tag == "code"
-                if tag == "g":
-                    wrappers.append(item.wrapper)
-                    closings.append(item.closing)
-        return "".join([*out, *closings[::-1]])
+        return self._items.splice(text, self._characters, wrapper=self._wrapper)
 
     def _characters(self, text: str, wrapper: Wrapper) -> str:
         escaped = html.escape(_ILLEGAL.sub(" ", self._rules.encode(text)), quote=False)
         return wrapper[0] + escaped + wrapper[1]
-
-    def _tag(self, name: str, item: _Item) -> str:
-        self._items.append(item)
-        return f"<{name} id={len(self._items) - 1}>"
 
     def _level(self, nodes: Sequence[Node]) -> tuple[str, Wrapper]:
         """Siblings as HTML, and the wrapper of the characters that are in no tag."""
@@ -430,26 +377,22 @@ class _Fragment:
             if piece.kind == "text":
                 text = self._marked(piece.text)
                 if piece.formatting != base and piece.text.strip():
-                    text = f"{self._tag('g', _Item(*piece.wrapper))}{text}</g>"
+                    text = f"{self._items.tag('g', TagItem(*piece.wrapper))}{text}</g>"
                 out.append(text)
             elif piece.kind == "g":
                 number = len(self._items)
                 out.append(self._group(piece.nodes[0]))
                 wrapper = wrapper or self._items[number].wrapper
             else:
-                item = _Item(piece.wrapper[0], ordered=piece.ordered)
+                item = TagItem(piece.wrapper[0], ordered=piece.ordered)
                 closing = f"{html.escape(piece.text, quote=False)}</code>"
-                out.append(self._tag(piece.kind, item) + (closing if piece.text else ""))
+                out.append(self._items.tag(piece.kind, item) + (closing if piece.text else ""))
         return "".join(out), wrapper or ("", "")
 
     def _marked(self, text: str) -> str:
         """Characters as HTML, with the placeholders of the format as `code`."""
-        text = html.escape(text, quote=False)
-        if self._rules.placeholder is None:
-            return text
-        return self._rules.placeholder.sub(
-            lambda match: f"{self._tag('code', _Item(match[0]))}{match[0]}</code>", text
-        )
+        kept = self._rules.placeholder
+        return self._items.mark(text, kept) if kept else html.escape(text, quote=False)
 
     def _group(self, node: Node) -> str:
         """An element with text; what it has around its text belongs to its tags."""
@@ -457,11 +400,11 @@ class _Fragment:
         full = [i for i, child in enumerate(node.children) if self._splicer.shown(child)]
         children = node.children[full[0] : full[-1] + 1]
         number = len(self._items)
-        tag = self._tag("g", _Item(""))
+        tag = self._items.tag("g", TagItem(""))
         text, wrapper = self._level(children)
         opening = self._splicer.raw(node.start, children[0].start)
         closing = self._splicer.raw(children[-1].end, node.end)
-        self._items[number] = _Item(opening, closing, wrapper)
+        self._items[number] = TagItem(opening, closing, wrapper)
         return f"{tag}{text}</g>"
 
     def _pieces(self, nodes: Sequence[Node]) -> Iterator[_Piece]:

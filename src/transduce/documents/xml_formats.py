@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from pydantic import TypeAdapter
 
+from transduce.documents.catalogues import unescape
 from transduce.documents.document import Document, Part
 from transduce.documents.html import BLOCK_ELEMENTS, UNTRANSLATED_ELEMENTS
 from transduce.documents.xml import XMLRules, parse_xml
@@ -26,32 +27,17 @@ MAX_RATIO = 300
 """Maximum ratio of an archive's unpacked and packed bytes, above `_SMALL` bytes."""
 
 _SMALL = 16 << 20
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    zlib.error,
-    EOFError,
-    OSError,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-    IndexError,
-    OverflowError,
-)
+# What zipfile and zlib raise for damaged archives.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, LookupError)
 _COMPOUND = b"\xd0\xcf\x11\xe0"  # OLE, of encrypted files and of Office before 2007
 _TABLE_COLUMN = re.compile(rb"<(?:\w+:)?tableColumn\s[^>]*?\bname=\"([^\"]*)\"")
-_ANDROID_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))|\"", re.DOTALL)
+_ANDROID_QUOTE = re.compile(r"(\\.)|\"", re.DOTALL)
 _ANDROID_ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\t": "\\t"})
 _ANDROID_REFERENCE = re.compile(r"\s*[@?][\w.+:]*/[\w.]+\s*")
 
 
 def _android_decode(text: str) -> str:
-    def decode(match: re.Match[str]) -> str:
-        code, letter = match.groups()
-        letters = {"n": "\n", "t": "\t", None: ""}  # quotes only keep white space
-        return chr(int(code, 16)) if code else letters.get(letter, letter)
-
-    return _ANDROID_ESCAPE.sub(decode, text)
+    return unescape(_ANDROID_QUOTE.sub(r"\1", text))  # quotes only keep white space
 
 
 def _android_encode(text: str) -> str:

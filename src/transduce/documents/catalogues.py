@@ -1,0 +1,245 @@
+"""Files of keys and texts: JSON, YAML, Java's `.properties`, Apple's `.strings`.
+
+A scanner finds where values stand; only these are written again, with the file's own quotes and
+escapes. Keys stay. Of ICU's `{n, plural, one {# file} other {# files}}` the words are translated.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import yaml
+
+from transduce.data.segmentation import Span, has_words
+from transduce.documents.document import Document, Part, Slot
+from transduce.documents.fragment import TagItems
+
+_ICU = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|select|selectordinal)\s*,")
+_BRANCH = r"(?:=\d+|\w+)\s*\{"
+_ICU_KEPT = re.compile(
+    rf"(?P<text>\{{[^\s{{}},]*\}})|\{{[^{{}}]*\}}|#|\$t\([^()]*\)"
+    rf"|(?P<br>\n|{_ICU.pattern}\s*(?:offset:\d+\s*)?{_BRANCH}|\}}\s*(?:{_BRANCH}|\}}))"
+)
+_KEPT = re.compile(r"\$t\([^()]*\)|%#@\w+@|(?P<br>\n)")  # of i18next, Apple's plurals
+_ESCAPE = re.compile(
+    r"\\(?:[uU]([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|([0-7]{1,3})|(?:\r\n|[\r\n])[ \t\f]*|(.))"
+)
+_UNESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_ESCAPED = str.maketrans(
+    {"\\": "\\\\", '"': '\\"', **{raw: f"\\{letter}" for letter, raw in _UNESCAPED.items()}}
+)
+_PROPERTY = re.compile(
+    r"(?<![^\r\n])[ \t\f]*+(?![#!])(?:\\.|[^\\\s=:])++[ \t\f]*+[=:]?[ \t\f]*+"
+    r"(?P<value>(?:\\\r\n|\\.|[^\\\r\n])*+)",
+    re.DOTALL,
+)
+_STRING = re.compile(
+    r"/\*.*?(?:\*/|\Z)|//[^\r\n]*|=\s*+\"(?P<value>(?:[^\"\\]|\\.)*+)\"|\"(?:[^\"\\]|\\.)*+\"",
+    re.DOTALL,
+)
+_JSON_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*+\"(\s*:)?|[\[\]{}]", re.DOTALL)
+_JSON_MESSAGES = ("message", "defaultMessage")  # of WebExtensions and FormatJS
+_TIME_FORMAT = re.compile(r"%-?[A-Za-z]")  # of strftime
+_YAML_ESCAPED = re.compile("^[ \n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_YAML_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
+
+
+_Value = tuple[int, int, str, Callable[[str], str]]
+"""Start and end of a value in its file, the value, and what writes another."""
+
+
+def unescape(text: str) -> str:
+    """Undo the escapes of C, of Java and of Apple's strings; a line end that is escaped goes."""
+
+    def replace(match: re.Match[str]) -> str:
+        code, hexadecimal, octal, letter = match.groups()
+        if octal is not None:
+            return chr(int(octal, 8))
+        digits = code or hexadecimal
+        return chr(int(digits, 16)) if digits else _UNESCAPED.get(letter, letter or "")
+
+    return _ESCAPE.sub(replace, text)
+
+
+def escape(text: str) -> str:
+    """Write a text with the escapes of C."""
+    return text.translate(_ESCAPED)
+
+
+def _parts(text: str, values: Iterator[_Value]) -> Iterator[Part]:
+    done = 0
+    for start, end, value, encode in values:
+        if has_words(_TIME_FORMAT.sub("", value)):
+            yield text[done:start]
+            yield _slot(text[start:end], value, encode)
+            done = end
+    yield text[done:]
+
+
+def _slot(raw: str, value: str, encode: Callable[[str], str]) -> Slot:
+    """The slot of a value that the file has as `raw`."""
+    # Halves of a character may be escaped one by one.
+    value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    items = TagItems()
+    marked = items.mark(value, _ICU_KEPT if _ICU.search(value) else _KEPT)
+
+    def write(text: str) -> str:
+        if text == (marked if items else value):
+            return raw
+        return encode(items.splice(text, lambda characters, _: characters) if items else text)
+
+    return Slot(marked, "html", write) if items else Slot(value, "placeholders", write)
+
+
+def parse_json(name: str, text: str) -> Iterator[Part]:
+    """Parse JSON; a message of an object with its description is the only text of the object.
+
+    Raises:
+        ValueError: if it is malformed; the message names the line.
+    """
+    try:
+        json.loads(text, strict=False)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{name}, line {error.lineno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise ValueError(f"{name}: nested too deeply") from None
+    strings = list(_json_strings(text))
+    parents = {path[:-1] for path, _ in strings if path[-1] in _JSON_MESSAGES}
+
+    def is_text(path: tuple[str, ...]) -> bool:
+        if any(key.startswith(("@", "$")) for key in path):  # metadata of ARB, "$schema"
+            return False
+        inside = any(path[:depth] in parents for depth in range(len(path)))
+        return not inside or (path[:-1] in parents and path[-1] in _JSON_MESSAGES)
+
+    encode = partial(_json_string, text)
+    values = (
+        (start, end, json.loads(text[start:end], strict=False), encode)
+        for path, (start, end) in strings
+        if is_text(path)
+    )
+    return _parts(text, values)
+
+
+def _json_strings(text: str) -> Iterator[tuple[tuple[str, ...], Span]]:
+    """The keys that lead to each string of valid JSON that is no key, and where it is."""
+    path: list[str] = [""]
+    for match in _JSON_TOKEN.finditer(text):
+        mark = match[0]
+        if mark in "{[":
+            path.append("")
+        elif mark in "}]":
+            path.pop()
+        elif match[1]:
+            path[-1] = json.loads(mark.removesuffix(match[1]), strict=False)
+        else:
+            yield tuple(path[1:]), match.span()
+
+
+def _json_string(file: str, value: str) -> str:
+    """A string with the escapes of a file."""
+    string = json.dumps(value, ensure_ascii=file.isascii() and "\\u" in file)
+    return string.replace("/", "\\/") if "\\/" in file else string
+
+
+def parse_yaml(name: str, text: str) -> Iterator[Part]:
+    """Parse YAML: its strings, except keys, are texts.
+
+    Raises:
+        ValueError: if it is malformed; the message names the line.
+    """
+    try:
+        values = list(_yaml_values(text))
+    except yaml.YAMLError as error:
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        where = f"{name}, line {mark.line + 1}" if mark else name
+        raise ValueError(f"{where}: not YAML: {' '.join(str(error).split())[:200]}") from None
+    return _parts(text, iter(values))
+
+
+def _yaml_values(text: str) -> Iterator[_Value]:
+    resolver = yaml.SafeLoader("")
+    at_key: list[bool | None] = [None]  # by collection; of a list it stays None
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionEndEvent):
+            at_key.pop()
+            continue
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        is_key = at_key[-1]
+        at_key[-1] = None if is_key is None else not is_key
+        if isinstance(event, yaml.CollectionStartEvent):
+            at_key.append(True if isinstance(event, yaml.MappingStartEvent) else None)
+        elif isinstance(event, yaml.ScalarEvent) and not is_key:
+            tag = event.tag or resolver.resolve(yaml.ScalarNode, event.value, event.implicit)
+            if tag == "tag:yaml.org,2002:str":
+                start, end = event.start_mark.index, event.end_mark.index
+                properties = _YAML_PROPERTIES.match(text, start, end)
+                start = properties.end() if properties else start
+                value = event.value.strip("\n") if event.style in ("|", ">") else event.value
+                yield (start, end, value, partial(_yaml_scalar, text[start:end]))
+
+
+def _yaml_scalar(raw: str, value: str) -> str:
+    """A scalar in the style of another, if that can hold it."""
+    style = raw[0] if raw[0] in "'\"|>" else None
+    style = '"' if _YAML_ESCAPED.search(value) else style
+    if style in ("|", ">"):
+        head, _, body = raw.partition("\n")
+        indent = body[: len(body) - len(body.lstrip())].rpartition("\n")[2]
+        lines = value.strip("\n").replace("\n", "\n" if style == "|" else "\n\n")
+        indented = re.sub(r"\n(?=[^\n])", f"\n{indent}", f"\n{lines}")
+        return head + indented + raw[len(raw.rstrip()) :]
+    style = '"' if "\n" in value else style
+    dumped = yaml.safe_dump(
+        [value], default_style=style, default_flow_style=True, allow_unicode=True, width=sys.maxsize
+    )
+    return dumped[1:-2] + (raw[len(raw.rstrip()) :] if raw[0] in "|>" else "")
+
+
+def read_properties(name: str, content: bytes) -> Document:
+    """Read Java's `.properties`, in UTF-8 or ISO 8859-1; what is not ASCII is escaped in ASCII."""
+    encoding = "ascii" if content.isascii() else "utf-8"
+
+    def encode(value: str, *, quotes: bool) -> str:
+        value = value.replace("'", "''") if quotes else value
+        line = re.sub("^ ", r"\\ ", escape(value).replace('\\"', '"'))
+        escaped = re.sub(r"[^\0-\x7f]", lambda match: json.dumps(match[0])[1:-1], line)
+        return line if encoding == "utf-8" else escaped
+
+    def values(text: str) -> Iterator[_Value]:
+        for match in _PROPERTY.finditer(text):
+            value = unescape(match["value"])
+            quotes = re.search(r"\{\d", value) is not None  # Java's MessageFormat
+            value = value.replace("''", "'") if quotes else value
+            yield (*match.span("value"), value, partial(encode, quotes=quotes))
+
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError:
+        encoding = "iso-8859-1"
+        text = content.decode(encoding)
+    return _document(text, values(text), encoding)
+
+
+def read_strings(name: str, content: bytes) -> Document:
+    """Read Apple's `.strings`, in UTF-8 or UTF-16 with a byte order mark.
+
+    Raises:
+        ValueError: if it is not; the message names the file.
+    """
+    encoding = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(content[:2], "utf-8")
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError:
+        raise ValueError(f"{name}: not encoded in {encoding}") from None
+    found = (match for match in _STRING.finditer(text) if match["value"])
+    values = ((*m.span("value"), unescape(m["value"]), escape) for m in found)
+    return _document(text, values, encoding)
+
+
+def _document(text: str, values: Iterator[_Value], encoding: str) -> Document:
+    parts = tuple(_parts(text, values))
+    return Document(members=(parts,), encode=lambda texts: "".join(texts).encode(encoding))
