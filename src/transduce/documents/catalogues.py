@@ -235,8 +235,8 @@ def read_strings(name: str, content: bytes) -> Document:
         text = content.decode(encoding)
     except UnicodeDecodeError:
         raise ValueError(f"{name}: not encoded in {encoding}") from None
-    found = (match for match in _STRING.finditer(text) if match["value"])
-    values = ((*m.span("value"), unescape(m["value"]), escape) for m in found)
+    matches = (match for match in _STRING.finditer(text) if match["value"])
+    values = ((*m.span("value"), unescape(m["value"]), escape) for m in matches)
     return _document(text, values, encoding)
 
 
