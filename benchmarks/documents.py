@@ -1,24 +1,41 @@
-"""Round trips of documents that LibreOffice makes, and opens again once they are translated.
+"""Round trips of real files, and of documents that LibreOffice makes.
 
+    python benchmarks/documents.py FOLDER
     python benchmarks/documents.py
 
-Needs LibreOffice (`soffice`). Makes five documents of each format from pages and tables with links,
-lists, formatting within sentences and special characters; gives them their own texts, and the
-words of a stub: upper case, each sentence in reverse order. Counts the documents whose files come
-back byte for byte with their own texts, that LibreOffice converts to PDF and to text once they are
+FOLDER has files of other projects and `SOURCES.tsv`: a file's path in the folder, a tab, and where
+it is from. Each gets its own texts, and the words of a stub: upper case, each sentence in reverse
+order. Counts the files that come back byte for byte with their own texts (of catalogues that are
+filled: all that was there), and that still open with the stub's: `json` and PyYAML read the same
+keys, `msgfmt` compiles the catalogue, ffmpeg reads the subtitles, XML and HTML have the same tags
+(and targets that are added), `.strings` and `.properties` are the same outside of their values.
+Also counts what libraries that write a whole file give back unchanged. Needs gettext and ffmpeg;
+writes results/documents-real/record.json.
+
+Without FOLDER it needs LibreOffice (`soffice`). Makes five documents of each format from pages and
+tables with links, lists, formatting within sentences and special characters. Counts those whose
+files come back byte for byte, that LibreOffice converts to PDF and to text once they are
 translated, and whose words are then those of the original. Writes results/documents/record.json.
 """
 
+import contextlib
+import io
+import json
 import re
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
+import yaml
 from record import ROOT, header, write
 
+from transduce.documents.document import Document
 from transduce.documents.formats import read_document
+from transduce.documents.registry import format_of_file
 
 sys.path.insert(0, str(ROOT / "tests"))
 from archives import reversed_words, same, translated, unpacked
@@ -97,8 +114,135 @@ def sources(name: str, folder: Path) -> list[Path]:
     return paths
 
 
+def shape(value: object) -> object:
+    """JSON or YAML without its strings."""
+    if isinstance(value, dict):
+        return {key: shape(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [shape(child) for child in value]
+    return "" if isinstance(value, str) else value
+
+
+def tags(form: str, content: bytes) -> Counter[str]:
+    """The tags of a page, of XML, or of the XML in an archive."""
+    counts = Counter[str]()
+    if form == "html":
+        parser = HTMLParser()
+        parser.handle_starttag = lambda tag, attrs: counts.update([f"{tag} {attrs}"])
+        parser.handle_endtag = lambda tag: counts.update([f"/{tag}"])
+        parser.feed(content.decode())
+    elif form == "epub":
+        for name, data in unpacked(content).items():
+            if name.endswith((".xhtml", ".ncx", ".opf")):
+                counts += tags("xml", data)
+    else:
+        counts.update(element.tag for element in ElementTree.fromstring(content).iter())
+    return counts
+
+
+def opens(form: str, before: bytes, after: Path) -> bool:
+    """Whether a translated file is one of its format, with the structure of the original."""
+    content = after.read_bytes()
+    if form == "json":
+        return shape(json.loads(before)) == shape(json.loads(content))
+    if form == "yaml":
+        old, new = (list(yaml.safe_load_all(file)) for file in (before, content))
+        return shape(old) == shape(new)
+    if form in ("po", "srt", "vtt"):
+        reader = ["msgfmt", "-o", "/dev/null"] if form == "po" else ["ffmpeg", "-v", "error", "-i"]
+        ends = [] if form == "po" else ["-y", "-f", "webvtt", "/dev/null"]
+        run = subprocess.run([*reader, str(after), *ends], check=False, capture_output=True)
+        return run.returncode == 0
+    if form in ("strings", "properties"):
+        return outside(read_document(after.name, before)) == outside(
+            read_document(after.name, content)
+        )
+    old, new = tags(form, before), tags(form, content)
+    return not old - new and all(tag.endswith("target") for tag in new - old)
+
+
+def outside(document: Document) -> bytes:
+    """A document without its texts."""
+    return document.rebuild(["" for _ in document.segments])
+
+
+def rewritten(form: str, text: str) -> dict[str, bool]:
+    """Whether libraries that write a whole file give it back unchanged."""
+    if form == "json":
+        indents = (
+            json.dumps(json.loads(text), indent=indent, ensure_ascii=False) + end
+            for indent in (2, 4, "\t")
+            for end in ("", "\n")
+        )
+        return {"json": text in indents}
+    if form != "yaml":
+        return {}
+    from ruamel.yaml import YAML
+
+    out = io.StringIO()
+    round_trip = YAML()
+    round_trip.preserve_quotes, round_trip.width = True, 1_000_000
+    with contextlib.suppress(Exception):  # what it cannot read, it does not give back
+        round_trip.dump_all(list(round_trip.load_all(text)), out)
+    dumped = yaml.safe_dump_all(yaml.safe_load_all(text), allow_unicode=True, sort_keys=False)
+    return {"ruamel.yaml": out.getvalue() == text, "PyYAML": dumped == text}
+
+
+def measure_files(folder: Path) -> dict[str, object]:
+    """Round trips of the files of a folder."""
+    rows: dict[str, Counter[str]] = {}
+    libraries: dict[str, Counter[str]] = {}
+    origins: list[str] = []
+    lines = (folder / "SOURCES.tsv").read_text().strip().split("\n")
+    for path, origin in (line.split("\t") for line in lines):
+        row_format = format_of_file(path)
+        if row_format is None:
+            continue
+        content = (folder / path).read_bytes()
+        document = read_document(path, content)
+        row = rows.setdefault(row_format.name, Counter(files=0, unchanged=0, opened=0, texts=0))
+        row["files"] += 1
+        row["texts"] += len(document.segments)
+        filled = row_format.name in ("po", "xliff", "qt")  # its own texts fill what is empty
+        back = (outside if filled else same)(document)
+        with tempfile.TemporaryDirectory() as temporary:
+            changed = Path(temporary) / Path(path).name
+            if filled:
+                row["unchanged"] += unfilled(document, content)
+            elif row_format.binary:
+                row["unchanged"] += unpacked(back) == unpacked(content)
+            else:
+                row["unchanged"] += back == content
+            changed.write_bytes(translated(document, reversed_words))
+            row["opened"] += opens(row_format.name, content, changed)
+        if row_format.name in ("json", "yaml"):
+            for name, unchanged in rewritten(row_format.name, content.decode()).items():
+                library = libraries.setdefault(name, Counter(files=0, unchanged=0))
+                library["files"] += 1
+                library["unchanged"] += unchanged
+        origins.append(origin)
+    for name, row in rows.items():
+        print(name, dict(row), flush=True)
+    return {"real_files": rows, "libraries": libraries, "sources": origins}
+
+
+def unfilled(document: Document, content: bytes) -> bool:
+    """Whether a catalogue that is filled is, but for what is added, the original."""
+    position = 0
+    for part in document.members[0]:
+        if isinstance(part, str):
+            position = content.find(part.encode(), position) + len(part.encode())
+            if position < len(part.encode()):
+                return False
+    return True
+
+
 def main() -> None:
     """Measure every format."""
+    if len(sys.argv) > 1:
+        record = header("python benchmarks/documents.py FOLDER", "pyyaml", "ruamel.yaml")
+        write("documents-real", {**record, **measure_files(Path(sys.argv[1]))})
+        return
     rows: dict[str, dict[str, int]] = {}
     for name, (_, target, text) in FORMATS.items():
         row = rows[name] = Counter(files=0, unchanged=0, opened=0, same_words=0, texts=0)
