@@ -103,13 +103,12 @@ def run_recipe(
                 process=process,
                 on_event=on_event,
             )
-        else:
-            on_event = _ignore
         if process.broadcast_from_rank_zero(1.0 if prepared is None else 0.0):
             return RunResult.read(out / "results.json")
         if planned:  # rank 0 wrote what the others need
             recipe = load_recipe(out / "recipe.toml")
-        run = _Run(recipe, out, prepared or open_prepared(out), process, on_event)
+        handler = on_event if process.is_rank_zero else lambda event: None
+        run = _Run(recipe, out, prepared or open_prepared(out), process, handler)
         threads = recipe.train.intra_op_threads
         with compute_device(device=recipe.train.device, threads=threads, process=process) as device:
             run, time_plan = run.fit_time(device, plan=fitting, started=started)
@@ -176,15 +175,7 @@ def carry_out(
     start: StartModel | None = None,
     tell: EventHandler,
 ) -> RunResult:
-    """Former name of `run_recipe`.
-
-    Args:
-        recipe: what to run.
-        out: the run's folder.
-        resume: continue the run that `out` holds.
-        start: the model to start from.
-        tell: now `on_event`.
-    """
+    """Former name of `run_recipe`, whose `on_event` was called `tell`."""
     warn("transduce.carry_out is now called run_recipe", DeprecationWarning, stacklevel=2)
     return run_recipe(recipe, out, resume=resume, start=start, on_event=tell)
 
@@ -214,10 +205,6 @@ def _prepare(
     prepared = prepare_run(recipe, out, resume=resume, start=start, plan=plan, on_event=on_event)
     check_positions(recipe, prepared)
     return prepared
-
-
-def _ignore(event: Event) -> None:
-    """The event handler of all ranks but 0."""
 
 
 class _Run(NamedTuple):
