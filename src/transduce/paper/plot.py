@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.typing import RcKeyType
@@ -60,20 +59,6 @@ def log_axis(axes: "Axes", ticks: Sequence[int]) -> None:
     """Make the horizontal axis logarithmic, to base 2, with these numbers below it."""
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PaperFigure:
-    """One claim of the paper, measured."""
-
-    title: str
-    numbers: "DataclassInstance"
-    """The measurements, written as JSON."""
-    finding: str
-    """The result in a sentence or two."""
-    draw: Draw
-    height: float = 3.4
-    """Of the plot in inches; the width is a page's."""
 
 
 def save_plot(folder: Path, name: str, draw: Draw, *, height: float = 4.2) -> None:

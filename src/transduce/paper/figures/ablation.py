@@ -1,6 +1,5 @@
 """Head ablation: what each head attends to when "it" is due, and what is lost without it."""
 
-import math
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from transduce.paper.figures.coreference import (
     measure_coreference,
     two_readings,
 )
-from transduce.paper.plot import Ink, PaperFigure
+from transduce.paper.plot import Ink
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -209,57 +208,16 @@ def bootstrap_mean(values: Float[Tensor, " pairs"], *, level: float) -> Interval
     return Interval(float(values.mean()), low, high)
 
 
-def ablation_figure(bundle: Bundle, *, quick: bool = False) -> PaperFigure:
-    """Measure, and plot attention and loss of every head side by side."""
-    result = measure_ablation(bundle, count=6 if quick else 250)
-    return PaperFigure(
-        title="Looking is not deciding: heads removed",
-        numbers=result,
-        finding=_finding(result),
-        draw=lambda figure, ink: _draw(result, figure, ink),
-        height=1.6 + 0.2 * len(result.heads),
-    )
-
-
-def _finding(result: AblationResult) -> str:
-    looking = max(
-        (head for head in result.heads if head.attends), key=lambda head: _share(head.attends)
-    )
-    needed = max(result.heads, key=lambda head: head.lost.value)
-    costly = [head for head in result.heads if head.lost.low > 0]
-    idle = [
-        head for head in result.heads
-        if head.attends and head.attends.low > 0.5 and head.lost.low <= 0
-    ]  # fmt: skip
-    text = (
-        f"With all heads, the right pronoun of er, sie and es is the most probable in "
-        f"{100 * result.intact:.1f} % of {2 * result.pairs} sentences (the reference given up to "
-        f"it). Head {looking.heads[0]} (layer.head) attends most often to the referent, in "
-        f"{looking.attends} of them; without it {100 * looking.accuracy:.1f} % are right. The head "
-        f"that is missed most is {needed.heads[0]}, with {needed.lost} lost. {len(costly)} of "
-        f"{len(result.heads)} heads cost anything beyond chance when they are removed alone; "
-        f"{len(idle)} that attend to the referent beyond chance are among those that do not."
-    )
-    if result.together:
-        text += (
-            f" Without all {len(result.together.heads)} heads that attend to it, together, "
-            f"{100 * result.together.accuracy:.1f} % are right, {result.together.lost} lost."
-        )
-    return text
-
-
-def _share(attends: Proportion | None) -> float:
-    return attends.right / attends.of if attends else math.nan
-
-
-def _draw(result: AblationResult, figure: "Figure", ink: Ink) -> None:
+def draw_ablation(result: AblationResult, figure: "Figure", ink: Ink) -> None:
+    """Plot attention and loss of every head side by side."""
+    figure.set_figheight(1.6 + 0.2 * len(result.heads))
     left, right = figure.subplots(1, 2, sharey=True)
     rows = range(len(result.heads))
     for row, head in zip(rows, result.heads, strict=True):
         if head.attends:
-            share, low, high = (100 * x for x in (_share(head.attends), *head.attends[2:]))
+            low, high = 100 * head.attends.low, 100 * head.attends.high
             left.plot([low, high], [row, row], color=ink.lines[0], marker="", linewidth=1.4)
-            left.plot([share], [row], "o", color=ink.lines[0])
+            left.plot([100 * head.attends.share], [row], "o", color=ink.lines[0])
         low, high = 100 * head.lost.low, 100 * head.lost.high
         colour = ink.lines[1] if head.lost.low > 0 else ink.lines[0]
         right.plot([low, high], [row, row], color=colour, marker="", linewidth=1.4)

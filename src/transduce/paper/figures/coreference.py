@@ -19,7 +19,7 @@ from transduce.demo.journey import IT_PIECES, PRONOUN_PIECES, last_index
 from transduce.demo.lexicon import Noun
 from transduce.demo.sentences import SCENES, It, reference, unambiguous_its
 from transduce.model.trace import trace
-from transduce.paper.plot import Ink, PaperFigure
+from transduce.paper.plot import Ink
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,9 +37,14 @@ class Proportion(NamedTuple):
     low: float
     high: float
 
+    @property
+    def share(self) -> float:
+        """The proportion."""
+        return self.right / self.of
+
     def __str__(self) -> str:
         low, high = 100 * self.low, 100 * self.high
-        return f"{100 * self.right / self.of:.1f} % ({low:.1f} to {high:.1f} %)"
+        return f"{100 * self.share:.1f} % ({low:.1f} to {high:.1f} %)"
 
 
 def wilson(right: int, of: int, *, level: float = LEVEL) -> Proportion:
@@ -162,28 +167,6 @@ def measure_coreference(bundle: Bundle, *, count: int = 250) -> CoreferenceResul
     )
 
 
-def coreference_figure(bundle: Bundle, *, quick: bool = False) -> PaperFigure:
-    """Measure, and plot all heads as a map."""
-    result = measure_coreference(bundle, count=6 if quick else 250)
-    best, sure = result.best, [head for head in result.heads if head.sentences.low > 0.5]
-    where = "from “it”" if best.side == "encoder" else "when predicting er, sie or es"
-    return PaperFigure(
-        title="“it” resolved, over all heads",
-        numbers=result,
-        finding=(
-            f"In {result.pairs} sentence pairs like “tired” and “wide” whose noun and adjective "
-            f"never occurred together in training, head {best.head} of "
-            f"{best.side} layer {best.layer}, selected on half of them, attends {where} more to "
-            f"the referent in {result.held_out} of the held-out sentences, and in both sentences "
-            f"of a pair in {result.held_out_both}. Chance is 50 % and 25 %; a head that always "
-            f"prefers one noun reaches 50 % and 0 %. {len(sure)} of {len(result.heads)} heads are "
-            f"above 50 % (intervals corrected for multiple comparisons)."
-        ),
-        draw=lambda figure, ink: _draw(result, figure, ink),
-        height=5.0,
-    )
-
-
 def _noun_preference(bundle: Bundle, pair: TwoReadings) -> Float[Tensor, "2 layers heads"] | None:
     """Return each head's attention on the first noun minus the second, in both readings.
 
@@ -242,7 +225,8 @@ def _heads(right: Tensor, moves: Tensor, *, depth: int) -> tuple[HeadAccuracy, .
     )
 
 
-def _draw(result: CoreferenceResult, figure: "Figure", ink: Ink) -> None:
+def draw_coreference(result: CoreferenceResult, figure: "Figure", ink: Ink) -> None:
+    """Plot all heads as a map."""
     del ink  # the map's colours are for both kinds of page
     axes = figure.subplots(2, 2)
     for row, side in enumerate(("encoder", "cross")):
@@ -263,7 +247,7 @@ def _draw_head_map(
     axes: "Axes", heads: Sequence[HeadAccuracy], shares: Sequence[Proportion]
 ) -> None:
     rows, columns = heads[-1].layer, heads[-1].head
-    percents = [100 * share.right / share.of for share in shares]
+    percents = [100 * proportion.share for proportion in shares]
     table = [percents[row * columns : (row + 1) * columns] for row in range(rows)]
     axes.imshow(table, cmap="RdBu", vmin=0, vmax=100, aspect="auto")
     axes.grid(visible=False)

@@ -13,7 +13,7 @@ from transduce.data.batch import collate
 from transduce.model.attention import KeyValue
 from transduce.model.kernels import scaled_dot_product_attention_cpu
 from transduce.model.layers import sinusoids
-from transduce.paper.plot import Ink, PaperFigure, line_style, log_axis
+from transduce.paper.plot import Ink, line_style, log_axis
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import learning_rates
 
@@ -78,27 +78,6 @@ def measure_scaling(widths: tuple[int, ...] = WIDTHS, *, queries: int = 4096) ->
     return Scaling(keys=keys, queries=queries, rows=tuple(rows))
 
 
-def scaling_figure(*, quick: bool = False) -> PaperFigure:
-    """Measure, and plot variance and gradient against d_k."""
-    result = measure_scaling(WIDTHS[:5], queries=256) if quick else measure_scaling()
-    raw, scaled = result.of(scaled=False), result.of(scaled=True)
-    off = max(abs(row.variance / row.d_k - 1) for row in raw)
-    return PaperFigure(
-        title="Softmax with and without 1/√d_k (3.2.1, footnote 4)",
-        numbers=result,
-        finding=(
-            f"The variance of q · k is d_k to within {100 * off:.0f} % from d_k {raw[0].d_k} to "
-            f"{raw[-1].d_k}. At d_k {raw[-1].d_k} the gradient of a softmax over {result.keys} "
-            f"keys is {_scientific(raw[-1].median_gradient)} in the median and "
-            f"{raw[-1].gradient:.2f} in the mean without the scaling, "
-            f"{scaled[-1].median_gradient:.2f} and {scaled[-1].gradient:.2f} with it; "
-            f"{100 * raw[-1].one_key:.0f} % of the queries then give more than 0.99 of their "
-            f"weight to one key, against {100 * scaled[-1].one_key:.0f} %."
-        ),
-        draw=lambda figure, ink: _draw_scaling(result, figure, ink),
-    )
-
-
 def _row(scores: Float[Tensor, "query key"], *, d_k: int, scaled: bool = False) -> Saturation:
     shares = scores.softmax(-1)
     sizes = jacobian_norm(shares)
@@ -112,19 +91,8 @@ def _row(scores: Float[Tensor, "query key"], *, d_k: int, scaled: bool = False) 
     )
 
 
-def _scientific(number: float) -> str:
-    """Format a small number.
-
-    >>> _scientific(0.031), _scientific(0.0000312)
-    ('0.03', '3 · 10^-5')
-    """
-    if number >= 0.01:
-        return f"{number:.2f}"
-    digits, _, exponent = f"{number:.0e}".partition("e")
-    return f"{digits} · 10^{int(exponent)}"
-
-
-def _draw_scaling(result: Scaling, figure: "Figure", ink: Ink) -> None:
+def draw_scaling(result: Scaling, figure: "Figure", ink: Ink) -> None:
+    """Plot variance and gradient against d_k."""
     left, right = figure.subplots(1, 2)
     widths = [row.d_k for row in result.of(scaled=True)]
     for number, scaled in enumerate((False, True)):
@@ -175,25 +143,6 @@ def measure_masks() -> Masks:
     )
 
 
-def masks_figure(*, quick: bool = False) -> PaperFigure:
-    """Plot the mask of each kind of attention."""
-    del quick  # always fast
-    result = measure_masks()
-    ahead = sum(seen for row, line in enumerate(result.decoder) for seen in line[row + 1 :])
-    over_source = (*result.encoder, *result.cross)
-    padding = sum(seen for line in over_source for seen in line[result.source_pieces :])
-    return PaperFigure(
-        title="The masks (3.2.3)",
-        numbers=result,
-        finding=(
-            f"Recovered from equation (1): the decoder attends to {ahead} future positions; "
-            f"encoder and cross-attention attend to {padding} padding positions."
-        ),
-        draw=lambda figure, ink: _draw_masks(result, figure, ink),
-        height=2.9,
-    )
-
-
 def _visible(
     queries: int, memory: int, *, mask: Bool[Tensor, "batch 1 1 memory"] | None
 ) -> VisibleMatrix:
@@ -211,7 +160,8 @@ def _visible(
     return tuple(tuple(weight > 0 for weight in row) for row in weights.tolist())
 
 
-def _draw_masks(result: Masks, figure: "Figure", ink: Ink) -> None:
+def draw_masks(result: Masks, figure: "Figure", ink: Ink) -> None:
+    """Plot the mask of each kind of attention."""
     from matplotlib.colors import ListedColormap
 
     panels = (
@@ -303,25 +253,8 @@ def measure_waves(length: int = 256, *, d_model: int = 512) -> SinusoidPropertie
     )
 
 
-def waves_figure(*, quick: bool = False) -> PaperFigure:
-    """Measure the base model's sinusoids, and plot them."""
-    result = measure_waves(64, d_model=64) if quick else measure_waves()
-    shifts = ", ".join(map(str, SHIFTS))
-    return PaperFigure(
-        title="The sinusoids, their products, their shifts (3.5)",
-        numbers=result,
-        finding=(
-            f"PE(pos + k) is M_k PE(pos) with one rotation matrix M_k for all positions: over "
-            f"{result.length} positions and k {shifts} the largest error is "
-            f"{max(result.shift_errors):.0e}, single-precision rounding. The product of two "
-            f"encodings depends on their distance alone (to {result.spread:.0e} of its largest)."
-        ),
-        draw=lambda figure, ink: _draw_waves(result, figure, ink),
-        height=5.6,
-    )
-
-
-def _draw_waves(result: SinusoidProperties, figure: "Figure", ink: Ink) -> None:
+def draw_waves(result: SinusoidProperties, figure: "Figure", ink: Ink) -> None:
+    """Plot the sinusoids and their products."""
     axes = figure.subplot_mosaic([["sine", "cosine"], ["near", "near"]], height_ratios=[1.25, 1])
     # Only the short wavelengths: the long ones hardly change over this length.
     table = sinusoids(result.length, result.d_model)[: result.length // 2, : result.d_model // 2]
@@ -381,22 +314,6 @@ def measure_curves(*, every: int = 100) -> LearningRateCurves:
     return LearningRateCurves(curves=tuple(_curve(*curve, updates) for curve in curves))
 
 
-def curves_figure(*, quick: bool = False) -> PaperFigure:
-    """Plot learning rate against update."""
-    result = measure_curves(every=1000 if quick else 100)
-    base, big = result.curves[:2]
-    return PaperFigure(
-        title="The learning rate, equation (3) (5.3)",
-        numbers=result,
-        finding=(
-            f"The learning rate rises linearly, then falls as 1/√step; it peaks at update "
-            f"{base.peak_at:,} with {base.peak * 1e4:.2f}e-4 for base and {big.peak * 1e4:.2f}e-4 "
-            f"for big: 1/√(d_model · warmup)."
-        ),
-        draw=lambda figure, ink: _draw_curves(result, figure, ink),
-    )
-
-
 def _curve(name: str, d_model: int, warmup: int, updates: tuple[int, ...]) -> LearningRateCurve:
     config = TrainConfig(warmup=warmup)
     rates = [learning_rates(update, config=config, d_model=d_model)[0] for update in updates]
@@ -412,7 +329,8 @@ def _curve(name: str, d_model: int, warmup: int, updates: tuple[int, ...]) -> Le
     )
 
 
-def _draw_curves(result: LearningRateCurves, figure: "Figure", ink: Ink) -> None:
+def draw_curves(result: LearningRateCurves, figure: "Figure", ink: Ink) -> None:
+    """Plot learning rate against update."""
     axes = figure.subplots()
     dashes = ("-", "-", "--", ":")
     for number, curve in enumerate(result.curves):

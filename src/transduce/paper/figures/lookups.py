@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from transduce.model.attention import Attention
-from transduce.paper.plot import Ink, LineStyle, PaperFigure, line_style, log_axis
+from transduce.paper.plot import Ink, LineStyle, line_style, log_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -233,37 +233,6 @@ def measure_compatibility(
     return Compatibility(width=width, batch=batch, costs=costs, updates=updates, learned=learned)
 
 
-def compatibility_figure(*, quick: bool = False) -> PaperFigure:
-    """Measure, and plot time, memory and losses."""
-    result = (
-        measure_compatibility(lengths=(16, 32), widths=(4, 16), seeds=1, updates=9, repeats=2)
-        if quick
-        else measure_compatibility()
-    )
-    costs = {(cost.kind, cost.length): cost for cost in result.costs}
-    longest = result.costs[-1].length
-    scaled, additive = costs["scaled", longest], costs["additive", longest]
-    losses = {(run.kind, run.d_k): median(run.losses) for run in result.learned}
-    narrow, wide = result.learned[0].d_k, result.learned[-1].d_k
-    summary = {
-        d_k: ", ".join(f"{losses[kind, d_k]:.3f} ({kind})" for kind in SCORE_FUNCTIONS)
-        for d_k in (narrow, wide)
-    }
-    return PaperFigure(
-        title="Additive, dot-product and scaled dot-product attention (3.2.1)",
-        numbers=result,
-        finding=(
-            f"At {longest} positions and d_k {result.width} the additive score takes "
-            f"{additive.seconds / scaled.seconds:.0f} times the time and "
-            f"{additive.peak_bytes / scaled.peak_bytes:.0f} times the memory of the scaled "
-            f"dot product. A key lookup after {result.updates} updates, median loss of "
-            f"{len(result.learned[0].losses)} seeds: at d_k {narrow} {summary[narrow]}; at d_k "
-            f"{wide} {summary[wide]}."
-        ),
-        draw=lambda figure, ink: _draw_compatibility(result, figure, ink),
-    )
-
-
 def _cost(kind: ScoreFunction, *, batch: int, length: int, d_k: int, repeats: int) -> ScoreCost:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
@@ -297,7 +266,8 @@ def _loss_of(kind: ScoreFunction, d_k: int, *, updates: int, seed: int) -> float
         return sum(_loss(trained, draws).item() for _ in range(16)) / 16
 
 
-def _draw_compatibility(result: Compatibility, figure: "Figure", ink: Ink) -> None:
+def draw_compatibility(result: Compatibility, figure: "Figure", ink: Ink) -> None:
+    """Plot time, memory and losses."""
     fast, small, good = figure.subplots(1, 3)
     lengths = sorted({cost.length for cost in result.costs})
     widths = sorted({run.d_k for run in result.learned})
@@ -436,34 +406,6 @@ def measure_heads(
     )
 
 
-def heads_figure(*, quick: bool = False) -> PaperFigure:
-    """Measure, and plot costs and accuracy."""
-    result = (
-        measure_heads((1, 4), d_model=64, length=11, seeds=1, updates=9, repeats=2)
-        if quick
-        else measure_heads()
-    )
-    single, many = result.costs[0], result.costs[-1]
-    single_accuracy, many_accuracy = result.answers[0], result.answers[-1]
-    same = "the same" if single.operations == many.operations else "not the same"
-    return PaperFigure(
-        title="One head against eight at equal cost (3.2.2)",
-        numbers=result,
-        finding=(
-            f"{single.heads} head of {result.d_model} and {many.heads} of "
-            f"{result.d_model // many.heads} need {same} number of operations "
-            f"({single.operations:,} and {many.operations:,}) and parameters; the time is "
-            f"{many.seconds / single.seconds:.2f} of one head's. On two positions at once, one "
-            f"head gets both right in {_percent(single_accuracy.both_right)} of the questions and "
-            f"{_percent(single_accuracy.values_right)} of the single values; {many.heads} heads "
-            f"have both right in {_percent(many_accuracy.both_right)} (means of "
-            f"{len(single_accuracy.both_right)} seeds)."
-        ),
-        draw=lambda figure, ink: _draw_heads(result, figure, ink),
-        height=3.2,
-    )
-
-
 def _head_cost(heads: int, d_model: int, *, length: int, repeats: int) -> HeadCost:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
@@ -513,11 +455,8 @@ def _measure_accuracy(heads: int, *, seeds: int, updates: int) -> LookupAccuracy
     return LookupAccuracy(heads=heads, both_right=tuple(both), values_right=tuple(single))
 
 
-def _percent(shares: tuple[float, ...]) -> str:
-    return f"{100 * mean(shares):.0f} %"
-
-
-def _draw_heads(result: HeadComparison, figure: "Figure", ink: Ink) -> None:
+def draw_heads(result: HeadComparison, figure: "Figure", ink: Ink) -> None:
+    """Plot costs and accuracy."""
     left, right = figure.subplots(1, 2)
     names = [str(cost.heads) for cost in result.costs]
     places, first = range(len(names)), result.costs[0]

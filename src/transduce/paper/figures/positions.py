@@ -13,7 +13,7 @@ from transduce.config import load_recipe
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.paper.figures.lookups import test_generator, train_module
-from transduce.paper.plot import Ink, PaperFigure, line_style
+from transduce.paper.plot import Ink, line_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,16 +46,17 @@ class NoPositions(nn.Module):
 
 
 def measure_order(
-    config: ModelConfig, *, length: int = 24, permutations: int = 20
+    config: ModelConfig | None = None, *, length: int = 24, permutations: int = 50
 ) -> OrderSensitivity:
     """Permute random inputs of untrained stacks and compare the outputs.
 
     Args:
-        config: shape of the model; weights are the initial ones.
+        config: shape of the model; None for a tiny one. Weights are the initial ones.
         length: positions.
         permutations: number tried; the worst counts.
     """
-    config = replace(config, dropout=0.0)
+    tiny = replace(load_recipe("tiny").model, vocab_size=97)
+    config = replace(config or tiny, dropout=0.0)
     sinusoid = _model(config)
     learned = _model(replace(config, positions="learned"))
     without = _model(config)
@@ -83,32 +84,14 @@ def measure_order(
     return OrderSensitivity(length=length, permutations=permutations, stacks=tuple(errors))
 
 
-def order_figure(*, quick: bool = False) -> PaperFigure:
-    """Measure, and plot the errors."""
-    shape = replace(load_recipe("tiny").model, vocab_size=97)
-    result = measure_order(shape, permutations=2 if quick else 50)
-    plain, sinusoid, learned, decoder = (stack.error for stack in result.stacks)
-    return PaperFigure(
-        title="Order without positions (3.5)",
-        numbers=result,
-        finding=(
-            f"Without positions the encoder is permutation equivariant to {plain:.0e}: it cannot "
-            f"know the order. With sinusoids the outputs differ by {sinusoid:.2f} of their norm, "
-            f"with learned positions by {learned:.2f}. The decoder's causal mask conveys order "
-            f"even without positions ({decoder:.2f})."
-        ),
-        draw=lambda figure, ink: _draw_order(result, figure, ink),
-        height=2.4,
-    )
-
-
 def _model(config: ModelConfig) -> Transformer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         return Transformer(config).eval()
 
 
-def _draw_order(result: OrderSensitivity, figure: "Figure", ink: Ink) -> None:
+def draw_order(result: OrderSensitivity, figure: "Figure", ink: Ink) -> None:
+    """Plot the errors."""
     axes = figure.subplots()
     rows = range(len(result.stacks))
     errors = [stack.error for stack in result.stacks]
@@ -183,27 +166,6 @@ def measure_lengths(
     )
 
 
-def lengths_figure(*, quick: bool = False) -> PaperFigure:
-    """Measure, and plot accuracy by position."""
-    result = measure_lengths(trained=8, seeds=1, updates=9) if quick else measure_lengths()
-    sinusoid, learned = (
-        f"{_mean_and_range([test.within for test in result.of(positions)])} within and "
-        f"{_mean_and_range([test.beyond for test in result.of(positions)])} beyond"
-        for positions in ENCODINGS
-    )
-    return PaperFigure(
-        title="Longer than in training: sinusoids and learned positions (3.5)",
-        numbers=result,
-        finding=(
-            f"Predicting the preceding id, trained up to length {result.trained}, tested up to "
-            f"{result.tested}: sinusoids get {sinusoid} the trained length right, "
-            f"learned positions {learned} (mean and range of "
-            f"{len(result.of('learned'))} seeds)."
-        ),
-        draw=lambda figure, ink: _draw_lengths(result, figure, ink),
-    )
-
-
 def _test_encoder(positions: Encoding, *, trained: int, updates: int, seed: int) -> EncoderTest:
     config = ModelConfig(
         vocab_size=IDS, encoder_layers=2, decoder_layers=1, d_model=64, d_ff=128, heads=4, d_k=16,
@@ -239,12 +201,8 @@ def _logits(module: nn.Module, ids: Tensor) -> Tensor:
     return model.logits(model.encode(ids, None))
 
 
-def _mean_and_range(shares: list[float]) -> str:
-    low, high = 100 * min(shares), 100 * max(shares)
-    return f"{100 * mean(shares):.0f} % ({low:.0f} to {high:.0f})"
-
-
-def _draw_lengths(result: LengthGeneralization, figure: "Figure", ink: Ink) -> None:
+def draw_lengths(result: LengthGeneralization, figure: "Figure", ink: Ink) -> None:
+    """Plot accuracy by position."""
     axes = figure.subplots()
     places = range(1, result.tested + 1)
     begin, end = result.trained + 0.5, result.tested + 0.5

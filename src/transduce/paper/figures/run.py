@@ -2,44 +2,111 @@
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
+from statistics import mean, median
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from transduce.bundle.bundle import Bundle
 from transduce.io.machine import VERSION
-from transduce.paper.figures.ablation import ablation_figure
-from transduce.paper.figures.coreference import coreference_figure
-from transduce.paper.figures.formulas import (
-    curves_figure,
-    masks_figure,
-    scaling_figure,
-    waves_figure,
-)
-from transduce.paper.figures.lookups import compatibility_figure, heads_figure
-from transduce.paper.figures.positions import lengths_figure, order_figure
-from transduce.paper.plot import PaperFigure, save_plot
+from transduce.paper.figures import ablation, coreference, formulas, lookups, positions
+from transduce.paper.plot import Ink, save_plot
 from transduce.paper.report import json_text, write_files
+from transduce.visualization.template import open_template
 
-OF_MODEL: Final[Mapping[str, Callable[..., PaperFigure]]] = {
-    "it": coreference_figure,
-    "ablation": ablation_figure,
-}
-"""Figures of a model of the demo, by name; each takes the model and `quick`."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-FIGURES: Final[Mapping[str, Callable[..., PaperFigure]]] = {
-    "scaling": scaling_figure,
-    "compatibility": compatibility_figure,
-    "heads": heads_figure,
-    "masks": masks_figure,
-    "order": order_figure,
-    "lengths": lengths_figure,
-    "waves": waves_figure,
-    "rate": curves_figure,
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PaperFigure:
+    """One claim of the paper: how it is measured and drawn."""
+
+    title: str
+    measure: Callable[..., Any]
+    """Returns the measurements, a dataclass; a figure of a model takes the bundle."""
+    draw: Callable[[Any, "Figure", Ink], None]
+    """Puts axes with the measurements on a figure."""
+    quick: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Arguments of `measure` for a smoke test."""
+    height: float = 3.4
+    """Of the plot in inches."""
+    of_model: bool = False
+    """Whether it measures a model of the demo."""
+
+
+FIGURES: Final[Mapping[str, PaperFigure]] = {
+    "scaling": PaperFigure(
+        title="Softmax with and without 1/√d_k (3.2.1, footnote 4)",
+        measure=formulas.measure_scaling,
+        draw=formulas.draw_scaling,
+        quick={"widths": formulas.WIDTHS[:5], "queries": 256},
+    ),
+    "compatibility": PaperFigure(
+        title="Additive, dot-product and scaled dot-product attention (3.2.1)",
+        measure=lookups.measure_compatibility,
+        draw=lookups.draw_compatibility,
+        quick={"lengths": (16, 32), "widths": (4, 16), "seeds": 1, "updates": 9, "repeats": 2},
+    ),
+    "heads": PaperFigure(
+        title="One head against eight at equal cost (3.2.2)",
+        measure=lookups.measure_heads,
+        draw=lookups.draw_heads,
+        quick=dict(cuts=(1, 4), d_model=64, length=11, seeds=1, updates=9, repeats=2),
+        height=3.2,
+    ),
+    "masks": PaperFigure(
+        title="The masks (3.2.3)",
+        measure=formulas.measure_masks,
+        draw=formulas.draw_masks,
+        height=2.9,
+    ),
+    "order": PaperFigure(
+        title="Order without positions (3.5)",
+        measure=positions.measure_order,
+        draw=positions.draw_order,
+        quick={"permutations": 2},
+        height=2.4,
+    ),
+    "lengths": PaperFigure(
+        title="Longer than in training: sinusoids and learned positions (3.5)",
+        measure=positions.measure_lengths,
+        draw=positions.draw_lengths,
+        quick={"trained": 8, "seeds": 1, "updates": 9},
+    ),
+    "waves": PaperFigure(
+        title="The sinusoids, their products, their shifts (3.5)",
+        measure=formulas.measure_waves,
+        draw=formulas.draw_waves,
+        quick={"length": 64, "d_model": 64},
+        height=5.6,
+    ),
+    "rate": PaperFigure(
+        title="The learning rate, equation (3) (5.3)",
+        measure=formulas.measure_curves,
+        draw=formulas.draw_curves,
+        quick={"every": 1000},
+    ),
+    "it": PaperFigure(
+        title="“it” resolved, over all heads",
+        measure=coreference.measure_coreference,
+        draw=coreference.draw_coreference,
+        quick={"count": 6},
+        height=5.0,
+        of_model=True,
+    ),
+    "ablation": PaperFigure(
+        title="Looking is not deciding: heads removed",
+        measure=ablation.measure_ablation,
+        draw=ablation.draw_ablation,
+        quick={"count": 6},
+        of_model=True,
+    ),
 }
-"""By name, in the paper's order; each takes `quick`."""
+"""By name, in the paper's order; figures of a model of the demo come last."""
 
 
 def select_figures(only: Sequence[str], *, model: bool) -> tuple[str, ...]:
@@ -52,13 +119,21 @@ def select_figures(only: Sequence[str], *, model: bool) -> tuple[str, ...]:
     Raises:
         ValueError: if a name is unknown, or a figure of a model is requested without one.
     """
-    names = (*FIGURES, *OF_MODEL)
     for name in only:
-        if name not in names:
-            raise ValueError(f"there is no figure {name!r}: --only takes {', '.join(names)}")
-        if name in OF_MODEL and not model:
+        if name not in FIGURES:
+            raise ValueError(f"there is no figure {name!r}: --only takes {', '.join(FIGURES)}")
+        if FIGURES[name].of_model and not model:
             raise ValueError(f'the figure "{name}" needs a model of the demo: --model runs/demo')
-    return tuple(n for n in names if (n in only if only else n in FIGURES or model))
+    possible = [name for name, figure in FIGURES.items() if model or not figure.of_model]
+    return tuple(name for name in possible if not only or name in only)
+
+
+def finding(name: str, numbers: object) -> str:
+    """Return the result of a figure in a sentence or two, from its template in pages/figures.md."""
+    template: Any = open_template(Path(__file__).parents[1] / "pages" / "figures.md").make_module(
+        {"mean": mean, "median": median, "shifts": formulas.SHIFTS}
+    )
+    return " ".join(getattr(template, name)(numbers).split())
 
 
 def make_figures(
@@ -83,16 +158,15 @@ def make_figures(
     parts, rows = ["# Figures"], ["| figure | finding |", "|---|---|"]
     for name in names:
         on_progress(f"measuring: {name}")
-        if name in FIGURES:
-            figure = FIGURES[name](quick=quick)
-        else:
-            assert bundle is not None, "`select_figures` requires one"
-            figure = OF_MODEL[name](bundle, quick=quick)
-        save_plot(folder, name, figure.draw, height=figure.height)
+        figure = FIGURES[name]
+        model = [bundle] if figure.of_model else []
+        numbers = figure.measure(*model, **(figure.quick if quick else {}))
+        found = finding(name, numbers)
+        save_plot(folder, name, partial(figure.draw, numbers), height=figure.height)
         record = {
             "figure": name,
             "title": figure.title,
-            "found": figure.finding,
+            "found": found,
             "quick": quick,  # quick numbers mean little
             "versions": {
                 "transduce": VERSION,
@@ -100,11 +174,11 @@ def make_figures(
                 "python": platform.python_version(),
             },
             "threads": torch.get_num_threads(),
-            "numbers": asdict(figure.numbers),
-            **({"model": weights} if name in OF_MODEL else {}),
+            "numbers": asdict(numbers),
+            **({"model": weights} if figure.of_model else {}),
         }
         write_files(folder, {f"{name}.json": json_text(record, indent=1)})
-        parts.append(f"## {figure.title}\n\n{figure.finding}\n\n![]({name}.svg)")
-        rows.append(f"| {name} | {figure.finding} |")
+        parts.append(f"## {figure.title}\n\n{found}\n\n![]({name}.svg)")
+        rows.append(f"| {name} | {found} |")
     write_files(folder, {"figures.md": "\n\n".join(parts) + "\n"})
     return "\n".join(rows)

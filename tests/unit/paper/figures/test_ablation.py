@@ -8,6 +8,7 @@ from tests.unit.paper.figures.test_resolve import bundle as bundle  # a fixture
 from transduce.bundle.bundle import Bundle
 from transduce.paper.figures import ablation
 from transduce.paper.figures.ablation import HeadName, bootstrap_mean, measure_ablation
+from transduce.paper.figures.run import finding
 
 
 def test_every_head_of_every_attention_is_removed_and_comes_back(bundle: Bundle):
@@ -60,7 +61,7 @@ def test_an_interval_narrows_with_more_pairs_and_widens_with_certainty():
 
 
 def test_the_figure_says_what_came_out(bundle: Bundle):
-    figure = ablation.ablation_figure(bundle, quick=True)
+    text = finding("ablation", measure_ablation(bundle, count=6))
 
-    assert "% of 12 sentences" in figure.finding
-    assert "of 12 heads cost anything" in figure.finding
+    assert "% of 12 sentences" in text
+    assert "of 12 heads cost anything" in text

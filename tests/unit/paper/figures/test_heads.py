@@ -2,7 +2,8 @@
 
 import pytest
 
-from transduce.paper.figures.lookups import heads_figure, measure_heads
+from transduce.paper.figures.lookups import measure_heads
+from transduce.paper.figures.run import FIGURES, finding
 
 
 @pytest.mark.slow
@@ -24,4 +25,6 @@ def test_the_same_seeds_answer_the_same():
 
 
 def test_the_figure_says_that_the_operations_are_the_same():
-    assert "need the same number of operations" in heads_figure(quick=True).finding
+    numbers = measure_heads(**FIGURES["heads"].quick)
+
+    assert "need the same number of operations" in finding("heads", numbers)

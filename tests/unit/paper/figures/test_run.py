@@ -1,12 +1,18 @@
 """`transduce paper figures` and `transduce paper model`, as commands."""
 
 import json
+import re
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
+from pydantic import TypeAdapter
 from tests.conftest import Run, Transduce, refuses
 
-from transduce.paper.figures.run import FIGURES, select_figures
+from transduce.paper.figures.run import FIGURES, finding, select_figures
+
+RESULTS = Path(__file__).parents[4] / "benchmarks" / "results"
+_NUMBER = r"\d+(?:[.,]\d+)*(?:e-?\d+)?(?!/)"
 
 
 def test_figures_are_written_with_their_numbers(transduce: Transduce, tmp_path: Path):
@@ -29,10 +35,22 @@ def test_figures_are_written_with_their_numbers(transduce: Transduce, tmp_path: 
 
 @pytest.mark.parametrize("name", ["order", "waves", "rate"])
 def test_figures_say_the_same_twice(name: str):
-    first, second = (FIGURES[name](quick=True) for _ in range(2))
+    first, second = (FIGURES[name].measure(**FIGURES[name].quick) for _ in range(2))
 
-    assert first.numbers == second.numbers
-    assert first.finding == second.finding
+    assert first == second
+    assert finding(name, first) == finding(name, second)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_finding_has_the_numbers_of_its_record(name: str):
+    """The committed texts have an earlier wording, and the same numbers in the same order."""
+    kept = RESULTS / ("paper-figures-model" if FIGURES[name].of_model else "paper-figures")
+    record = json.loads((kept / "record.json").read_text())["found"][name]
+    measurements = get_type_hints(FIGURES[name].measure)["return"]
+
+    text = finding(name, TypeAdapter(measurements).validate_python(record["numbers"]))
+
+    assert re.findall(_NUMBER, text) == re.findall(_NUMBER, record["found"])
 
 
 def test_the_figure_of_it_comes_last_and_with_a_model_alone():
