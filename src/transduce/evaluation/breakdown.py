@@ -4,16 +4,18 @@ One score hides whether long sentences, rare words or a few endless repetitions 
 numbers out; `report` renders them. Words are those of `data.segmentation`.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from heapq import nsmallest
-from itertools import islice, repeat
+from itertools import chain
+from operator import and_
 from random import Random
-from typing import Final, Literal
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
+import numpy as np
+from jaxtyping import Float, Int
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 
@@ -36,6 +38,7 @@ RATIO_LABELS: Final = ("under 0.5", "0.5 to 0.8", "0.8 to 1.25", "1.25 to 2", "o
 _SHORT, _LONG = (0.5, 0.8), (1.25, 2.0)
 _EXAMPLES: Final = 5
 _LOST_EXAMPLES: Final = 20
+_Key = TypeVar("_Key", int, str)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,159 +189,32 @@ class Breakdown:
     losses: tuple[ScoredSentence, ...]
 
 
-class LineStatistics:
-    """Sufficient statistics of a set of lines, from which BLEU and chrF are computed."""
+@dataclass(frozen=True, slots=True)
+class _LineScores:
+    """Of every line of a system."""
 
-    def __init__(self) -> None:
-        self.lines = 0
-        self._chrf = 0.0
-        # BLEU's: hypothesis length, reference length, 4 match counts, 4 n-gram counts.
-        self._counts = [0] * 10
+    chrf: Float[np.ndarray, " lines"]
+    """Sentence chrF2."""
+    counts: Int[np.ndarray, "lines 10"]
+    """BLEU's: hypothesis length, reference length, 4 match counts, 4 n-gram counts."""
 
-    def add(self, score: BLEUScore, chrf: float) -> None:
-        """Add one line."""
-        self.lines += 1
-        self._chrf += chrf
-        for index, count in enumerate((score.sys_len, score.ref_len, *score.counts, *score.totals)):
-            self._counts[index] += count
-
-    def bleu(self) -> BLEUScore:
-        """BLEU of these lines, equal to sacreBLEU's."""
-        system_length, reference_length, *counts = self._counts
+    def bleu(self, lines: Sequence[int] | slice = slice(None)) -> BLEUScore:
+        """BLEU of some lines, equal to sacreBLEU's."""
+        system_length, reference_length, *counts = self.counts[lines].sum(axis=0).tolist()
         return BLEU.compute_bleu(
             counts[:4], counts[4:], system_length, reference_length, smooth_method="exp"
         )
 
-    @property
-    def chrf(self) -> float:
-        """Mean sentence chrF2."""
-        return self._chrf / self.lines
 
-
-@dataclass(slots=True)
-class WordMatches:
-    """Counts of the words in one frequency bucket."""
-
-    reference_words: int = 0
-    hypothesis_words: int = 0
-    matched_words: int = 0
-
-    @property
-    def recall(self) -> float | None:
-        """Share of the reference words that were matched; None without any."""
-        return self.matched_words / self.reference_words if self.reference_words else None
-
-    @property
-    def f1(self) -> float | None:
-        """Harmonic mean of recall and precision; None without reference words."""
-        if not self.reference_words:
-            return None
-        return 2 * self.matched_words / (self.reference_words + self.hypothesis_words)
-
-
-class SystemStatistics:
-    """Counts of one system, accumulated line by line, so that memory stays small."""
-
-    def __init__(self, bleu: BLEU, training_counts: Mapping[str, int]) -> None:
-        self._bleu, self._chrf, self._training_counts = bleu, CHRF(), training_counts
-        self.chrf: list[float] = []
-        self.all = LineStatistics()
-        self.lengths: dict[int, LineStatistics] = {}
-        self.origins: dict[str, LineStatistics] = {}
-        self.copies, self.lost = Counter[str](), Counter[str]()
-        self._lost: list[LostText] = []
-        self.frequency_classes = [WordMatches() for _ in range(len(FREQUENCY_BOUNDS) + 1)]
-        self._copied: Counter[str] = Counter()
-        self._repetitions: list[RepetitionExample] = []
-        self._words = self._reference_words = 0
-        self._empty = self._copied_lines = self._repeated = 0
-        self._ratios = [0] * len(RATIO_LABELS)
-
-    def add(self, line: str, reference: str, *, source: str | None, origin: str = "") -> None:
-        """Count one line.
-
-        Args:
-            line: the translation.
-            reference: the reference translation.
-            source: the source line; without it copies are not counted.
-            origin: where the line is from.
-        """
-        line_words, reference_words = words(line), words(reference)
-        source_words = reference_words if source is None else words(source)
-        self._score(line, reference, length=len(source_words), origin=origin)
-        self._count_lost(line, reference, reference if source is None else source)
-        self._count_lengths(len(line_words), len(reference_words))
-        if repeated := find_repetition(line_words, reference_words):
-            self._repeated += 1
-            if len(self._repetitions) < _EXAMPLES:
-                example = RepetitionExample(
-                    line=len(self.chrf), piece=" ".join(repeated), hypothesis=line
-                )
-                self._repetitions.append(example)
-        counts, reference_counts = Counter(line_words), Counter(reference_words)
-        self._match(counts, reference_counts)
-        if source is not None:
-            self._copied_lines += bool(line_words) and line_words == source_words != reference_words
-            alphanumeric = Counter(word for word in source_words if word[0].isalnum())
-            self._copied += (counts - reference_counts) & (alphanumeric - reference_counts)
-
-    def errors(self, *, copies: bool) -> ErrorCounts:
-        """Return the error counts; `copies` tells whether sources were given."""
-        return ErrorCounts(
-            words=self._words,
-            empty=self._empty,
-            copied_lines=self._copied_lines if copies else None,
-            copied_words=self._copied.total() if copies else None,
-            most_copied=tuple(
-                CopiedWord(word=word, times=times)
-                for word, times in self._copied.most_common(_EXAMPLES)
-            ),
-            repeated=self._repeated,
-            repetitions=tuple(self._repetitions),
-            ratio=self._words / self._reference_words if self._reference_words else 1.0,
-            brevity=self.all.bleu().bp,
-            lost=tuple(self._lost),
-            ratios=tuple(self._ratios),
-        )
-
-    def _count_lost(self, line: str, reference: str, source: str) -> None:
-        for kind in BUILT_IN:
-            expected, lost = copied_spans(kind, source, hypothesis=line, reference=reference)
-            self.copies[kind] += expected.total()
-            self.lost[kind] += lost.total()
-            free = _LOST_EXAMPLES - len(self._lost)
-            examples = (LostText(line=len(self.chrf), text=text, hypothesis=line) for text in lost)
-            self._lost += islice(examples, free)
-
-    def _score(self, line: str, reference: str, *, length: int, origin: str) -> None:
+def _score_lines(lines: Sequence[str], references: Sequence[str], bleu: BLEU) -> _LineScores:
+    metric, chrf, counts = CHRF(), list[float](), list[tuple[int, ...]]()
+    for line, reference in zip(lines, references, strict=True):
         # Identical lines score 100 even when both are empty, which chrF would score 0.
         identical = line == reference
-        chrf = 100.0 if identical else float(self._chrf.sentence_score(line, [reference]).score)
-        bleu = self._bleu.corpus_score([line], [[reference]])
-        self.chrf.append(chrf)
-        bucket = self.lengths.setdefault(bisect_left(LENGTH_BOUNDS, length), LineStatistics())
-        for statistics in (self.all, bucket, self.origins.setdefault(origin, LineStatistics())):
-            statistics.add(bleu, chrf)
-
-    def _count_lengths(self, line_words: int, reference_words: int) -> None:
-        self._words += line_words
-        self._reference_words += reference_words
-        self._empty += bool(reference_words and not line_words)
-        if reference_words:
-            ratio = line_words / reference_words
-            self._ratios[bisect_right(_SHORT, ratio) + bisect_left(_LONG, ratio)] += 1
-
-    def _match(self, counts: Mapping[str, int], reference_counts: Mapping[str, int]) -> None:
-        for word, count in reference_counts.items():
-            matches = self._frequency_class(word)
-            matches.reference_words += count
-            matches.matched_words += min(count, counts.get(word, 0))
-        for word, count in counts.items():
-            self._frequency_class(word).hypothesis_words += count
-
-    def _frequency_class(self, word: str) -> WordMatches:
-        frequency = self._training_counts.get(word, 0)
-        return self.frequency_classes[bisect_left(FREQUENCY_BOUNDS, frequency)]
+        chrf.append(100.0 if identical else metric.sentence_score(line, [reference]).score)
+        score = bleu.corpus_score([line], [[reference]])
+        counts.append((score.sys_len, score.ref_len, *score.counts, *score.totals))
+    return _LineScores(np.array(chrf), np.array(counts))
 
 
 def break_down(
@@ -366,38 +242,44 @@ def break_down(
     assert len(systems) in (1, 2)
     check_line_counts(systems, references, sources=sources, origins=origins)
     training_counts = count_words(references) if training is None else training
-    statistics: list[SystemStatistics] = []
-    for _, lines in systems:
-        system = SystemStatistics(bleu, training_counts)
-        of_lines = sources or repeat(None, len(references)), origins or repeat("", len(references))
-        for line, reference, source, origin in zip(lines, references, *of_lines, strict=True):
-            system.add(line, reference, source=source, origin=origin)
-        statistics.append(system)
+    scores = [_score_lines(lines, references, bleu) for _, lines in systems]
+    copies = [_count_copies(lines, references, sources or references) for _, lines in systems]
     sentences = partial(
-        _sentences, systems=systems, references=references, sources=sources, statistics=statistics
+        _sentences, systems=systems, references=references, sources=sources, scores=scores
     )
-    scores = statistics[0].chrf
-    ranked = sorted(range(len(scores)), key=scores.__getitem__)
-    middle = max(0, len(scores) // 2 - EXAMPLE_SENTENCES // 2)
-    drawn = Random(1).sample(range(len(scores)), min(EXAMPLE_SENTENCES, len(scores)))
-    imperfect = (number for number, score in enumerate(scores) if score < 100)
-    gains, losses = _changes(scores, statistics[-1].chrf)
+    chrf = scores[0].chrf.tolist()
+    ranked = sorted(range(len(chrf)), key=chrf.__getitem__)
+    middle = max(0, len(chrf) // 2 - EXAMPLE_SENTENCES // 2)
+    drawn = Random(1).sample(range(len(chrf)), min(EXAMPLE_SENTENCES, len(chrf)))
+    gain = (scores[0].chrf - scores[-1].chrf).tolist()
+    by_gain = sorted(range(len(gain)), key=gain.__getitem__)
+    # Sorted twice, so that of equal gains the first lines are shown.
+    best = sorted(range(len(gain)), key=lambda line: -gain[line])
     return Breakdown(
         systems=tuple(name for name, _ in systems),
         lines=len(references),
         measured="reference" if sources is None else "source",
-        lengths=_by_length(statistics),
-        frequencies=_by_frequency(statistics),
+        lengths=_by_length(scores, sources or references),
+        frequencies=_by_frequency(systems, references, training_counts),
         own_frequencies=training is None,
         ratios=RATIO_LABELS,
-        faults=tuple(system.errors(copies=sources is not None) for system in statistics),
-        copies=_copies(statistics),
-        origins=_by_origin(statistics) if origins else (),
+        faults=tuple(
+            _count_errors(
+                lines, references, sources=sources, brevity=score.bleu().bp, lost=copied.examples
+            )
+            for (_, lines), score, copied in zip(systems, scores, copies, strict=True)
+        ),
+        copies=tuple(
+            CopyLosses(kind=kind, times=times, lost=tuple(copied.lost[kind] for copied in copies))
+            for kind, times in copies[0].times.items()
+            if times
+        ),
+        origins=_by_origin(scores, origins or ()),
         median=sentences(ranked[middle : middle + EXAMPLE_SENTENCES]),
         random=sentences(sorted(drawn)),
-        worst=sentences(nsmallest(WORST_SENTENCES, imperfect, key=scores.__getitem__)),
-        gains=sentences(gains),
-        losses=sentences(losses),
+        worst=sentences([line for line in ranked if chrf[line] < 100][:WORST_SENTENCES]),
+        gains=sentences([line for line in best if gain[line] > 0][:CHANGED_SENTENCES]),
+        losses=sentences([line for line in by_gain if gain[line] < 0][:CHANGED_SENTENCES]),
     )
 
 
@@ -431,17 +313,101 @@ def check_line_counts(
             )
 
 
-def _by_length(statistics: Sequence[SystemStatistics]) -> tuple[LengthBucket, ...]:
-    return tuple(
-        LengthBucket(
-            words=label,
-            lines=statistics[0].lengths[index].lines,
-            bleu=tuple(float(system.lengths[index].bleu().score) for system in statistics),
-            chrf=tuple(system.lengths[index].chrf for system in statistics),
-        )
-        for index, label in enumerate(_range_labels(0, LENGTH_BOUNDS))
-        if index in statistics[0].lengths
+def _count_errors(
+    lines: Sequence[str],
+    references: Sequence[str],
+    *,
+    sources: Sequence[str] | None,
+    brevity: float,
+    lost: tuple[LostText, ...],
+) -> ErrorCounts:
+    counts = [
+        (len(words(line)), len(words(wanted)))
+        for line, wanted in zip(lines, references, strict=True)
+    ]
+    ours, expected = np.array(counts).T
+    ratios = ours[expected > 0] / expected[expected > 0]
+    bins = np.searchsorted(_SHORT, ratios, side="right") + np.searchsorted(_LONG, ratios)
+    repetitions = [
+        RepetitionExample(line=number, piece=" ".join(repeated), hypothesis=line)
+        for number, (line, reference) in enumerate(zip(lines, references, strict=True), start=1)
+        if (repeated := find_repetition(words(line), words(reference)))
+    ]
+    copied_lines, copied_words = 0, Counter[str]()
+    for source, line, reference in zip(
+        sources or (), lines, references, strict=sources is not None
+    ):
+        in_source, in_line, in_reference = words(source), words(line), words(reference)
+        copied_lines += bool(in_line) and in_line == in_source != in_reference
+        alphanumeric = Counter(word for word in in_source if word[0].isalnum())
+        wrong = Counter(in_line) - Counter(in_reference)
+        copied_words.update(wrong & (alphanumeric - Counter(in_reference)))
+    return ErrorCounts(
+        words=int(ours.sum()),
+        empty=int(((ours == 0) & (expected > 0)).sum()),
+        copied_lines=None if sources is None else copied_lines,
+        copied_words=None if sources is None else copied_words.total(),
+        most_copied=tuple(
+            CopiedWord(word=word, times=times)
+            for word, times in copied_words.most_common(_EXAMPLES)
+        ),
+        repeated=len(repetitions),
+        repetitions=tuple(repetitions[:_EXAMPLES]),
+        ratio=float(ours.sum() / expected.sum()) if expected.any() else 1.0,
+        brevity=brevity,
+        lost=lost,
+        ratios=tuple(np.bincount(bins, minlength=len(RATIO_LABELS)).tolist()),
     )
+
+
+class _Copies(NamedTuple):
+    """Text that a system's translations should copy, and text that they lack, by kind."""
+
+    times: Counter[str]
+    lost: Counter[str]
+    examples: tuple[LostText, ...]
+
+
+def _count_copies(
+    lines: Sequence[str], references: Sequence[str], sources: Sequence[str]
+) -> _Copies:
+    times, lost = Counter(dict.fromkeys(BUILT_IN, 0)), Counter[str]()
+    examples: list[LostText] = []
+    for number, (line, reference, source) in enumerate(
+        zip(lines, references, sources, strict=True), 1
+    ):
+        for kind in BUILT_IN:
+            expected, missing = copied_spans(kind, source, hypothesis=line, reference=reference)
+            times[kind] += expected.total()
+            lost[kind] += missing.total()
+            examples += [LostText(line=number, text=text, hypothesis=line) for text in missing]
+    return _Copies(times, lost, tuple(examples[:_LOST_EXAMPLES]))
+
+
+def _by_length(scores: Sequence[_LineScores], texts: Sequence[str]) -> tuple[LengthBucket, ...]:
+    labels = _range_labels(0, LENGTH_BOUNDS)
+    groups = _groups(scores, [bisect_left(LENGTH_BOUNDS, len(words(text))) for text in texts])
+    return tuple(LengthBucket(words=labels[index], **groups[index]) for index in sorted(groups))
+
+
+def _by_origin(scores: Sequence[_LineScores], origins: Sequence[str]) -> tuple[OriginScores, ...]:
+    groups = _groups(scores, origins)
+    return tuple(OriginScores(origin=origin, **values) for origin, values in groups.items())
+
+
+def _groups(scores: Sequence[_LineScores], keys: Sequence[_Key]) -> dict[_Key, dict[str, Any]]:
+    """Number and scores of the lines of each key, by name of the field, in order of appearance."""
+    groups: dict[_Key, list[int]] = {}
+    for line, key in enumerate(keys):
+        groups.setdefault(key, []).append(line)
+    return {
+        key: {
+            "lines": len(lines),
+            "bleu": tuple(float(system.bleu(lines).score) for system in scores),
+            "chrf": tuple(float(system.chrf[lines].mean()) for system in scores),
+        }
+        for key, lines in groups.items()
+    }
 
 
 def _sentences(
@@ -450,7 +416,7 @@ def _sentences(
     systems: Sequence[tuple[str, Sequence[str]]],
     references: Sequence[str],
     sources: Sequence[str] | None,
-    statistics: Sequence[SystemStatistics],
+    scores: Sequence[_LineScores],
 ) -> tuple[ScoredSentence, ...]:
     return tuple(
         ScoredSentence(
@@ -458,44 +424,42 @@ def _sentences(
             source=None if sources is None else sources[index],
             reference=references[index],
             hypotheses=tuple(lines[index] for _, lines in systems),
-            chrf=tuple(system.chrf[index] for system in statistics),
+            chrf=tuple(float(system.chrf[index]) for system in scores),
         )
         for index in indices
     )
 
 
-def _copies(statistics: Sequence[SystemStatistics]) -> tuple[CopyLosses, ...]:
-    times = statistics[0].copies
-    return tuple(
-        CopyLosses(
-            kind=kind, times=times[kind], lost=tuple(system.lost[kind] for system in statistics)
-        )
-        for kind in BUILT_IN
-        if times[kind]
-    )
+def _by_frequency(
+    systems: Sequence[tuple[str, Sequence[str]]],
+    references: Sequence[str],
+    training: Mapping[str, int],
+) -> tuple[FrequencyBucket, ...]:
+    def by_bucket(counts: Iterable[Counter[str]]) -> list[int]:
+        totals = [0] * (len(FREQUENCY_BOUNDS) + 1)
+        for word, count in chain.from_iterable(line.items() for line in counts):
+            totals[bisect_left(FREQUENCY_BOUNDS, training.get(word, 0))] += count
+        return totals
 
+    def counted(lines: Sequence[str]) -> Iterator[Counter[str]]:
+        return (Counter(words(line)) for line in lines)
 
-def _by_origin(statistics: Sequence[SystemStatistics]) -> tuple[OriginScores, ...]:
-    return tuple(
-        OriginScores(
-            origin=origin,
-            lines=lines.lines,
-            bleu=tuple(float(system.origins[origin].bleu().score) for system in statistics),
-            chrf=tuple(system.origins[origin].chrf for system in statistics),
-        )
-        for origin, lines in statistics[0].origins.items()
-    )
-
-
-def _by_frequency(statistics: Sequence[SystemStatistics]) -> tuple[FrequencyBucket, ...]:
+    expected = by_bucket(counted(references))
+    made = [by_bucket(counted(lines)) for _, lines in systems]
+    matched = [by_bucket(map(and_, counted(lines), counted(references))) for _, lines in systems]
     return tuple(
         FrequencyBucket(
             times=label,
-            words=statistics[0].frequency_classes[index].reference_words,
-            recall=tuple(system.frequency_classes[index].recall for system in statistics),
-            f1=tuple(system.frequency_classes[index].f1 for system in statistics),
+            words=total,
+            recall=tuple(right[index] / total if total else None for right in matched),
+            f1=tuple(
+                2 * right[index] / (total + ours[index]) if total else None
+                for right, ours in zip(matched, made, strict=True)
+            ),
         )
-        for index, label in enumerate(_range_labels(0, FREQUENCY_BOUNDS))
+        for index, (label, total) in enumerate(
+            zip(_range_labels(0, FREQUENCY_BOUNDS), expected, strict=True)
+        )
     )
 
 
@@ -506,12 +470,3 @@ def _range_labels(first: int, bounds: Sequence[int]) -> list[str]:
         labels.append(f"{first}–{last}" if last > first else str(last))
         first = last + 1
     return [*labels, f"{first}+"]
-
-
-def _changes(scores: Sequence[float], baseline: Sequence[float]) -> tuple[list[int], list[int]]:
-    """Line indices of the largest gains and losses in sentence chrF."""
-    gain = [score - base for score, base in zip(scores, baseline, strict=True)]
-    count = CHANGED_SENTENCES
-    up = nsmallest(count, (n for n, by in enumerate(gain) if by > 0), key=lambda n: -gain[n])
-    down = nsmallest(count, (n for n, by in enumerate(gain) if by < 0), key=gain.__getitem__)
-    return up, down
