@@ -41,17 +41,13 @@ class Case(NamedTuple):
 
     line: int
     """Line of the test set, counted from 0."""
-
     pronoun: str
     """The reference's pronoun: *er*, *sie* or *es*."""
-
     first: str
     """The first noun's pronoun."""
-
     second: str
     unseen: bool
     """Whether training never combines the referent with the adjective."""
-
     majority: str
     """The most frequent pronoun in training's sentences with "it"."""
 
@@ -65,10 +61,8 @@ class PronounScore(NamedTuple):
     unseen_accuracy: float
     always_first: float
     """Accuracy of always choosing the first noun."""
-
     majority: float
     """Accuracy of always choosing the most frequent pronoun in training."""
-
     majority_pronoun: str
 
 
@@ -97,13 +91,10 @@ class _Sampler:
     rng: Random
     unseen: UnseenCombinations
     """Combinations reserved for the test set."""
-
     targets: set[str] = field(default_factory=set[str])
     """Translations in completed sets."""
-
     triples: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
     """Both nouns and the adjective of every "it" in completed sets."""
-
     translations: dict[str, str] = field(default_factory=dict[str, str])
     open_reference: int = 0
 

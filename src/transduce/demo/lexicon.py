@@ -45,7 +45,6 @@ class Adjective:
     german: str
     nouns: str = ""
     """Kinds and English nouns that it may modify; empty: only after "to be"."""
-
     stem: str = ""
     """Inflectional stem, if different from the word (teuer, teur-)."""
 
@@ -86,15 +85,12 @@ class Verb:
 
     english: str
     """Base, third person, past, participle, -ing."""
-
     german: Conjugation
     _: KW_ONLY
     particle: str = ""
     """Particle after every English form: *up*, *for*."""
-
     prefix: str = ""
     """Separable prefix; the participle already includes it."""
-
     auxiliary: Literal["haben", "sein"] = "haben"
     aspect: Aspect = "action"
     subjects: str = "person kin"
@@ -102,37 +98,26 @@ class Verb:
     case: Case = "accusative"
     preposition: str = ""
     """The German preposition of the object (warten *auf*)."""
-
     receivers: str = ""
     """Recipients, a dative before the object."""
-
     where: str = ""
     """Nouns in, on or near which it may take place."""
-
     motion: bool = False
     """Whether it needs a direction: into, through, across."""
-
     needs_place: bool = False
     """Whether the place is obligatory."""
-
     partner: Literal["", "with", "for"] = ""
     """Whether it may be done with or for someone."""
-
     manner: str = ""
     """Fitting adverbs of manner."""
-
     pronouns: bool = False
     """Whether the object may be a personal pronoun."""
-
     indefinite: Literal["no", "one", "any"] = "any"
     """Whether the object may be "a door" (one), or also "doors" and "two doors" (any)."""
-
     because: str = ""
     """Adjectives that are a reason for doing it."""
-
     because_not: str = "tired sick lazy"
     """Adjectives that are a reason for not doing it."""
-
     habit: bool = True
     """Whether it can be a daily habit."""
 

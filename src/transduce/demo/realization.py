@@ -191,11 +191,9 @@ class Rule(NamedTuple):
 
     english: str
     """Key of `_AUXILIARIES`; "do" is omitted in positive statements."""
-
     english_part: Literal["base", "participle", "gerund", "to"]
     german: Conjugation | None
     """None: the verb itself is finite."""
-
     german_past: bool = False
 
 
@@ -245,15 +243,12 @@ class Clause:
     form: Form
     complements: tuple[Complement, ...] = ()
     """In the order of English."""
-
     quality: Quality | None = None
     manner: Adverb | None = None
     """Adverb of manner; only in clauses that are not negated."""
-
     negated: bool = False
     contracted: bool = False
     """Whether English writes "didn't" for "did not"."""
-
     time: Adverb | None = None
     time_first: bool = False
 

@@ -51,7 +51,6 @@ class Scene:
     verb: Verb
     doers: dict[str, str]
     """Nouns or kinds, each with the adjectives that can be its reason."""
-
     things: dict[str, str]
     forms: tuple[Form, ...]
     place: Preposition | None = None

@@ -115,7 +115,7 @@ def take_apart(model: Transformer) -> Anatomy:
             shape=f"{pieces:,} × {width} · times √{width}",
             parameters=pieces * width,
         ),
-        positions=_positions(model.positions),
+        positions=_part(model.positions),
         encoder=_stack_of(model.encoder, model.encoder_norm, side="encoder"),
         decoder=_stack_of(model.decoder, model.decoder_norm, side="decoder"),
         linear=Part(
@@ -157,7 +157,7 @@ def _stack_of(
     return Stack(
         layers=1 + len(others),
         sublayers=tuple(_sublayers(first, side=side)),
-        norm=_norm(norm) if isinstance(norm, nn.LayerNorm) else None,
+        norm=_part(norm) if isinstance(norm, nn.LayerNorm) else None,
     )
 
 
@@ -168,42 +168,33 @@ def _sublayers(layer: nn.Module, *, side: Literal["encoder", "decoder"]) -> Iter
         assert isinstance(around, AddNorm), f"{name} of {type(layer).__name__} is no AddNorm"
         yield SubLayer(
             part=_part(inside, _ATTENTIONS.get((side, what), "Feed-forward")),
-            norm=_norm(around.norm),
+            norm=_part(around.norm),
             pre=around.pre_norm,
             from_encoder=what == "cross_attention",
         )
 
 
-def _part(module: nn.Module, name: str) -> Part:
-    if isinstance(module, Attention):
-        d_k, d_v = (linear.out_features // module.heads for linear in (module.key, module.value))
-        near = f" · radius {module.radius}" if module.radius else ""
-        heads = "head" if module.heads == 1 else "heads"
-        shape = f"{module.heads} {heads} · d_k {d_k} · d_v {d_v}{near}"
-        return Part(kind="attention", name=name, shape=shape, parameters=_size(module))
-    assert isinstance(module, FeedForward)
-    inner, outer = module.inner, module.outer
-    function = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU"}[module.activation.__name__]
-    shape = f"{inner.in_features} → {inner.out_features} → {outer.out_features} · {function}"
-    return Part(kind="feed", name=name, shape=shape, parameters=_size(module))
-
-
-def _norm(module: nn.LayerNorm) -> Part:
-    shape = f"gain and offset of {module.normalized_shape[0]}"
-    return Part(kind="norm", name="LayerNorm", shape=shape, parameters=_size(module))
-
-
-def _positions(module: nn.Module) -> Part:
-    if isinstance(module, LearnedPositions):
-        rows, width = module.weight.shape
-        shape = f"learned, {rows} × {width}"
-    else:
-        shape = "sinusoids"
-    return Part(kind="positions", name="Positional encoding", shape=shape, parameters=_size(module))
-
-
-def _size(module: nn.Module) -> int:
-    return sum(weight.numel() for weight in module.parameters())
+def _part(module: nn.Module, name: str = "") -> Part:
+    """A module of a layer, or the positional encoding; the name is that of an attention."""
+    match module:
+        case Attention():
+            linears = (module.key, module.value)
+            d_k, d_v = (linear.out_features // module.heads for linear in linears)
+            near = f" · radius {module.radius}" if module.radius else ""
+            heads = "head" if module.heads == 1 else "heads"
+            kind, shape = "attention", f"{module.heads} {heads} · d_k {d_k} · d_v {d_v}{near}"
+        case FeedForward(inner=inner, outer=outer):
+            kind, sizes = "feed", (inner.in_features, inner.out_features, outer.out_features)
+            function = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU"}[module.activation.__name__]
+            shape = f"{' → '.join(map(str, sizes))} · {function}"
+        case nn.LayerNorm(normalized_shape=(width,)):
+            kind, name, shape = "norm", "LayerNorm", f"gain and offset of {width}"
+        case _:
+            kind, name, shape = "positions", "Positional encoding", "sinusoids"
+            if isinstance(module, LearnedPositions):
+                shape = "learned, {} × {}".format(*module.weight.shape)
+    weights = sum(weight.numel() for weight in module.parameters())
+    return Part(kind=kind, name=name, shape=shape, parameters=weights)
 
 
 Ink = Literal["light", "dark", "both"]

@@ -5,13 +5,17 @@ can be written again from a record of an earlier run.
 """
 
 import json
+import tomllib
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, Final
 
 from transduce.io.atomic_folder import atomic_file
 from transduce.io.machine import VERSION, commit
 from transduce.visualization.template import open_template
+
+PAGES: Final = Path(__file__).parent / "pages"
 
 
 def render_page(name: str, record: Mapping[str, object], **further: object) -> str:
@@ -22,8 +26,12 @@ def render_page(name: str, record: Mapping[str, object], **further: object) -> s
         record: the members are the template's variables.
         further: more variables.
     """
-    file = Path(__file__).parent / "pages" / f"{name}.md"
-    return open_template(file).render(record, **further)
+    return open_template(PAGES / f"{name}.md").render(record, **further)
+
+
+def published_rows(table: str) -> list[Any]:
+    """Return the rows of a table of the paper from pages/published.toml."""
+    return tomllib.loads((PAGES / "published.toml").read_text(encoding="utf-8"))[table]
 
 
 def provenance() -> dict[str, object]:

@@ -14,7 +14,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.io.machine import VERSION
 from transduce.paper.figures import ablation, coreference, formulas, lookups, positions
 from transduce.paper.plot import Ink, save_plot
-from transduce.paper.report import json_text, write_files
+from transduce.paper.report import PAGES, json_text, write_files
 from transduce.visualization.template import open_template
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def select_figures(only: Sequence[str], *, model: bool) -> tuple[str, ...]:
 
 def finding(name: str, numbers: object) -> str:
     """Return the result of a figure in a sentence or two, from its template in pages/figures.md."""
-    template: Any = open_template(Path(__file__).parents[1] / "pages" / "figures.md").make_module(
+    template: Any = open_template(PAGES / "figures.md").make_module(
         {"mean": mean, "median": median, "shifts": formulas.SHIFTS}
     )
     return " ".join(getattr(template, name)(numbers).split())

@@ -272,7 +272,10 @@ def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
         torch.manual_seed(sizes.seed)
         by_length = _costs(sizes.lengths, (sizes.width,), sizes, tell)
         by_width = _costs((sizes.length,), sizes.widths, sizes, tell)
-        crossings = tuple(_crossings(sizes, tell))
+        crossings = tuple(
+            _crossing(kind, part, d, sizes=sizes, tell=tell)
+            for d, kind, part in product(sizes.crossing_widths, RECURRENT, PARTS)
+        )
         tell("following gradients")
         lengths, reach = sizes.path_lengths, sizes.reach
         packages = {name: version(name) for name in ("transduce", "torch", "numpy")}
@@ -338,13 +341,8 @@ def _growths(costs: tuple[LayerCost, ...], along: Along) -> Iterator[Growth]:
         )
 
 
-def _crossings(sizes: Sizes, tell: Tell) -> Iterator[Crossing]:
-    for d, kind, part in product(sizes.crossing_widths, RECURRENT, PARTS):
-        tell(f"self-attention against {kind}, d {d}, {part}")
-        yield _crossing(kind, part, d, sizes)
-
-
-def _crossing(kind: Kind, part: Part, d: int, sizes: Sizes) -> Crossing:
+def _crossing(kind: Kind, part: Part, d: int, *, sizes: Sizes, tell: Tell) -> Crossing:
+    tell(f"self-attention against {kind}, d {d}, {part}")
     lengths: list[int] = []
     costs: list[list[float]] = []
     for multiple in sizes.crossing_lengths:

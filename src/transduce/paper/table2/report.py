@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from sacrebleu.metrics.bleu import BLEU
 
 from transduce.evaluation.metrics import Score
-from transduce.paper.report import json_text, provenance, render_page, write_files
+from transduce.paper.report import json_text, provenance, published_rows, render_page, write_files
 from transduce.paper.table2.run import P100, Table2, TrainingCost
 
 _COMPOUND: Final = re.compile(r"(\S)-(\S)")
@@ -87,26 +87,14 @@ class PublishedScore(NamedTuple):
     """A line of the paper's Table 2."""
 
     model: str
-    bleu_de: float | None
-    bleu_fr: float | None
-    cost_de: float | None
-    cost_fr: float | None
+    bleu_de: float | None = None
+    bleu_fr: float | None = None
+    cost_de: float | None = None
+    cost_fr: float | None = None
     """Floating-point operations of training."""
 
 
-PUBLISHED: Final = (
-    PublishedScore("ByteNet", 23.75, None, None, None),
-    PublishedScore("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
-    PublishedScore("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
-    PublishedScore("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
-    PublishedScore("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
-    PublishedScore("Deep-Att + PosUnk, ensemble", None, 40.4, None, 8.0e20),
-    PublishedScore("GNMT + RL, ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
-    PublishedScore("ConvS2S, ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
-    PublishedScore("**Transformer (base)**", 27.3, 38.1, 3.3e18, 3.3e18),
-    PublishedScore("**Transformer (big)**", 28.4, 41.8, 2.3e19, 2.3e19),
-)
-"""Source: Vaswani et al. 2017, Table 2 (third version and later)."""
+PUBLISHED: Final = tuple(PublishedScore(**row) for row in published_rows("table2"))
 
 
 def record_of(result: Table2) -> dict[str, object]:

@@ -299,14 +299,12 @@ class _Point(NamedTuple):
     published: float
 
 
-def _perplexities(lines: Sequence[Line]) -> list[_Point]:
+def _points(lines: Sequence[Line], metric: str) -> list[_Point]:
+    """The scores on the validation set by "perplexity" or "bleu"."""
     return [
-        _Point(line.row, line.validation.perplexity, line.published_perplexity) for line in lines
+        _Point(line.row, getattr(line.validation, metric), getattr(line, f"published_{metric}"))
+        for line in lines
     ]
-
-
-def _bleus(lines: Sequence[Line]) -> list[_Point]:
-    return [_Point(line.row, line.validation.bleu, line.published_bleu) for line in lines]
 
 
 def _agreements(lines: Sequence[Line]) -> tuple[Agreement, ...]:
@@ -317,7 +315,7 @@ def _agreements(lines: Sequence[Line]) -> tuple[Agreement, ...]:
         members = [line for line in lines if group in ("all", line.row[0]) or line.row == "base"]
         if len(members) < 2:
             continue
-        perplexities, bleus = _perplexities(members), _bleus(members)
+        perplexities, bleus = _points(members, "perplexity"), _points(members, "bleu")
         agreement = Agreement(
             group=group,
             rows=tuple(line.row for line in members),
@@ -427,8 +425,8 @@ def write(report: Table3Report, out: Path) -> str:
 def _draw(figure: "Figure", ink: Ink, *, report: Table3Report) -> None:
     """Plot the measured scores, with rows in the published order."""
     left, right = figure.subplots(1, 2)
-    perplexities = sorted(_perplexities(report.lines), key=lambda point: point.published)
-    bleus = sorted(_bleus(report.lines), key=lambda point: -point.published)
+    perplexities = sorted(_points(report.lines, "perplexity"), key=lambda point: point.published)
+    bleus = sorted(_points(report.lines, "bleu"), key=lambda point: -point.published)
     for axes, name, points, decimals in (
         (left, "perplexity", perplexities, 2),
         (right, "BLEU", bleus, 1),

@@ -471,11 +471,9 @@ class _Clock:
         """Announce the next row."""
         self._job = job
         number, size = self._jobs.index(job) + 1, parameters(job.recipe.model)
-        done = self._cost_done
-        left = f", about {self._seconds_left(done) / 60:.0f} min for all" if done else ""
         text = (
             f"row {job.row.name}, seed {job.seed} ({number} of {len(self._jobs)}): "
-            f"{job.row.differs or 'as the paper has it'}; {size:,} parameters{left}"
+            f"{job.row.differs or 'as the paper has it'}; {size:,} parameters"
         )
         self._on_event(LogMessage(text=text))
 
@@ -490,11 +488,9 @@ class _Clock:
         """Forward an event, with the time of all rows in place of the current one's."""
         if isinstance(event, Progress) and event.update:
             done = self._cost_done + self._job.cost * event.update / event.updates
-            event = replace(event, seconds_left=self._seconds_left(done))
+            elapsed = time.perf_counter() - self._started
+            event = replace(event, seconds_left=elapsed / done * (self._cost - done))
         self._on_event(event)
-
-    def _seconds_left(self, done: float) -> float:
-        return (time.perf_counter() - self._started) / done * (self._cost - done)
 
 
 def perplexity_of(scored: ScoredRow) -> float:

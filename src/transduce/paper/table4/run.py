@@ -18,7 +18,7 @@ from transduce.evaluation.scoring import RunResult
 from transduce.io.lock import exclusive_lock
 from transduce.io.machine import VERSION
 from transduce.io.streams import read_lines
-from transduce.paper.report import json_text, render_page, write_files
+from transduce.paper.report import json_text, published_rows, render_page, write_files
 from transduce.paper.table4.grammar import (
     ORIGIN,
     TARGET,
@@ -244,20 +244,7 @@ class PublishedParser(NamedTuple):
     f1: float
 
 
-PUBLISHED: Final = (
-    PublishedParser("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", 88.3),
-    PublishedParser("Petrov et al. (2006)", "WSJ only, discriminative", 90.4),
-    PublishedParser("Zhu et al. (2013)", "WSJ only, discriminative", 90.4),
-    PublishedParser("Dyer et al. (2016)", "WSJ only, discriminative", 91.7),
-    PublishedParser("Transformer (4 layers)", "WSJ only, discriminative", 91.3),
-    PublishedParser("Zhu et al. (2013)", "semi-supervised", 91.3),
-    PublishedParser("Huang & Harper (2009)", "semi-supervised", 91.3),
-    PublishedParser("McClosky et al. (2006)", "semi-supervised", 92.1),
-    PublishedParser("Vinyals & Kaiser et al. (2014)", "semi-supervised", 92.1),
-    PublishedParser("Transformer (4 layers)", "semi-supervised", 92.7),
-    PublishedParser("Luong et al. (2015)", "multi-task", 93.0),
-    PublishedParser("Dyer et al. (2016)", "generative", 93.3),
-)
+PUBLISHED: Final = tuple(PublishedParser(*row) for row in published_rows("table4"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
