@@ -1,7 +1,4 @@
-"""Plots as files: for light pages and for dark ones, as SVG and as PNG. matplotlib draws them.
-
-Lines have the colours of Okabe and Ito, which people who see few colours tell apart.
-"""
+"""Plots as files: for light pages and for dark ones, as SVG and as PNG. matplotlib draws them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,12 +8,11 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.typing import RcKeyType
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ink:
-    """What a plot is drawn with on one kind of page."""
+    """Colours of a plot on one kind of page, from plot-light.mplstyle or plot-dark.mplstyle."""
 
     paper: str
     text: str
@@ -25,20 +21,8 @@ class Ink:
     lines: tuple[str, ...]
 
 
-LIGHT = Ink(
-    paper="#ffffff",
-    text="#1c1e21",
-    faint="#c9ced6",
-    lines=("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"),
-)
-DARK = Ink(
-    paper="#14171c",
-    text="#e7e9ec",
-    faint="#3d434d",
-    lines=("#56b4e9", "#f08a3c", "#2fc79a", "#e39cc4", "#f0b93a", "#9fd3f2"),
-)
 MARKERS = ("o", "s", "^", "D", "v", "P")
-"""One a line, so that none is told by its colour alone."""
+"""One a line, so that none is told by its colour alone; the styles have the same."""
 
 Draw = Callable[["Figure", Ink], None]
 
@@ -74,26 +58,27 @@ def save_plot(folder: Path, name: str, draw: Draw, *, height: float = 4.2) -> No
         ValueError: if matplotlib is not installed; it says how to install it.
     """
     try:
-        from matplotlib import rc_context
         from matplotlib.figure import Figure
+        from matplotlib.style import context
     except ImportError:
         raise ValueError("plots need matplotlib: pip install 'transduce[plot]'") from None
     folder.mkdir(parents=True, exist_ok=True)
-    for ink, ending in ((LIGHT, ""), (DARK, "-dark")):
-        with rc_context(_colours(ink), fname=Path(__file__).with_suffix(".mplstyle")):
+    style = Path(__file__).with_suffix(".mplstyle")
+    for page, ending in (("light", ""), ("dark", "-dark")):
+        with context([style, style.with_stem(f"plot-{page}")]):
             figure = Figure(figsize=(6.8, height), layout="constrained")
-            draw(figure, ink)
+            draw(figure, _ink())
             for kind in ("svg", "png"):
                 # Without a date a figure drawn again is the same file.
                 metadata = {"Date": None} if kind == "svg" else None
                 figure.savefig(folder / f"{name}{ending}.{kind}", dpi=144, metadata=metadata)
 
 
-def _colours(ink: Ink) -> "dict[RcKeyType, object]":
-    from cycler import cycler
+def _ink() -> Ink:
+    from matplotlib import rcParams
 
-    paper = dict.fromkeys(("figure.facecolor", "savefig.facecolor", "axes.facecolor"), ink.paper)
-    marks = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
-    text = dict.fromkeys((*marks, "text.color"), ink.text)
-    cycle = cycler(color=ink.lines, marker=MARKERS[: len(ink.lines)])
-    return {**paper, **text, "grid.color": ink.faint, "axes.prop_cycle": cycle}
+    paper, text, faint = (
+        f"#{rcParams[key].lstrip('#')}" for key in ("figure.facecolor", "text.color", "grid.color")
+    )
+    lines = rcParams["axes.prop_cycle"].by_key()["color"]
+    return Ink(paper=paper, text=text, faint=faint, lines=tuple(lines))
