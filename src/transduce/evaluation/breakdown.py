@@ -325,8 +325,8 @@ def _count_errors(
         (len(words(line)), len(words(wanted)))
         for line, wanted in zip(lines, references, strict=True)
     ]
-    ours, expected = np.array(counts).T
-    ratios = ours[expected > 0] / expected[expected > 0]
+    lengths, expected = np.array(counts).T
+    ratios = lengths[expected > 0] / expected[expected > 0]
     bins = np.searchsorted(_SHORT, ratios, side="right") + np.searchsorted(_LONG, ratios)
     repetitions = [
         RepetitionExample(line=number, piece=" ".join(repeated), hypothesis=line)
@@ -343,8 +343,8 @@ def _count_errors(
         wrong = Counter(in_line) - Counter(in_reference)
         copied_words.update(wrong & (alphanumeric - Counter(in_reference)))
     return ErrorCounts(
-        words=int(ours.sum()),
-        empty=int(((ours == 0) & (expected > 0)).sum()),
+        words=int(lengths.sum()),
+        empty=int(((lengths == 0) & (expected > 0)).sum()),
         copied_lines=None if sources is None else copied_lines,
         copied_words=None if sources is None else copied_words.total(),
         most_copied=tuple(
@@ -353,7 +353,7 @@ def _count_errors(
         ),
         repeated=len(repetitions),
         repetitions=tuple(repetitions[:_EXAMPLES]),
-        ratio=float(ours.sum() / expected.sum()) if expected.any() else 1.0,
+        ratio=float(lengths.sum() / expected.sum()) if expected.any() else 1.0,
         brevity=brevity,
         lost=lost,
         ratios=tuple(np.bincount(bins, minlength=len(RATIO_LABELS)).tolist()),
@@ -453,8 +453,8 @@ def _by_frequency(
             words=total,
             recall=tuple(right[index] / total if total else None for right in matched),
             f1=tuple(
-                2 * right[index] / (total + ours[index]) if total else None
-                for right, ours in zip(matched, made, strict=True)
+                2 * right[index] / (total + used[index]) if total else None
+                for right, used in zip(matched, made, strict=True)
             ),
         )
         for index, (label, total) in enumerate(

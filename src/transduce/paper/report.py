@@ -5,6 +5,7 @@ can be written again from a record of an earlier run.
 """
 
 import json
+import platform
 import tomllib
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -36,7 +37,13 @@ def published_rows(table: str) -> list[Any]:
 
 def provenance() -> dict[str, object]:
     """Return the versions and the commit that a record begins with."""
-    return {"versions": {"transduce": VERSION, "torch": version("torch")}, "commit": commit()}
+    return {"versions": versions("torch"), "commit": commit()}
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of this program, Python and some packages, for a record."""
+    installed = {name: version(name) for name in packages}
+    return {"transduce": VERSION, "python": platform.python_version(), **installed}
 
 
 def json_text(record: Mapping[str, object], *, indent: int = 2) -> str:

@@ -1,6 +1,5 @@
 """The figures of `transduce paper figures`: measured, summarised, plotted and written."""
 
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -11,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from transduce.bundle.bundle import Bundle
-from transduce.io.machine import VERSION
 from transduce.paper.figures import ablation, coreference, formulas, lookups, positions
 from transduce.paper.plot import Ink, save_plot
-from transduce.paper.report import PAGES, json_text, write_files
+from transduce.paper.report import PAGES, json_text, versions, write_files
 from transduce.visualization.template import open_template
 
 if TYPE_CHECKING:
@@ -161,24 +159,20 @@ def make_figures(
         figure = FIGURES[name]
         model = [bundle] if figure.of_model else []
         numbers = figure.measure(*model, **(figure.quick if quick else {}))
-        found = finding(name, numbers)
+        result = finding(name, numbers)
         save_plot(folder, name, partial(figure.draw, numbers), height=figure.height)
         record = {
             "figure": name,
             "title": figure.title,
-            "found": found,
+            "found": result,
             "quick": quick,  # quick numbers mean little
-            "versions": {
-                "transduce": VERSION,
-                "torch": str(torch.__version__),
-                "python": platform.python_version(),
-            },
+            "versions": versions("torch"),
             "threads": torch.get_num_threads(),
             "numbers": asdict(numbers),
             **({"model": weights} if figure.of_model else {}),
         }
         write_files(folder, {f"{name}.json": json_text(record, indent=1)})
-        parts.append(f"## {figure.title}\n\n{found}\n\n![]({name}.svg)")
-        rows.append(f"| {name} | {found} |")
+        parts.append(f"## {figure.title}\n\n{result}\n\n![]({name}.svg)")
+        rows.append(f"| {name} | {result} |")
     write_files(folder, {"figures.md": "\n\n".join(parts) + "\n"})
     return "\n".join(rows)

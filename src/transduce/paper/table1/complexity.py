@@ -16,7 +16,6 @@ import platform
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import count, islice, product
 from time import thread_time
 from timeit import timeit
@@ -31,6 +30,7 @@ from torch.nn import functional as F
 from transduce.inference.engines.parallel import single_thread
 from transduce.io.machine import processor_name
 from transduce.model.local_attention import BLOCK
+from transduce.paper.report import versions
 from transduce.paper.table1.layers import (
     KINDS,
     PARTS,
@@ -278,12 +278,11 @@ def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
         )
         tell("following gradients")
         lengths, reach = sizes.path_lengths, sizes.reach
-        packages = {name: version(name) for name in ("transduce", "torch", "numpy")}
         return Table1(
             sizes=sizes,
             recall=recall,
             machine=f"{processor_name() or platform.machine()}, {os.cpu_count()} cores",
-            versions={"python": platform.python_version(), **packages},
+            versions=versions("torch", "numpy"),
             by_length=by_length,
             by_width=by_width,
             growths=(*_growths(by_length, "n"), *_growths(by_width, "d")),

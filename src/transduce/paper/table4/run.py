@@ -3,11 +3,9 @@
 Labelled brackets are counted as EVALB, the scorer of all published rows, counts them.
 """
 
-import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -16,9 +14,8 @@ import numpy as np
 from transduce.config import Recipe, load_recipe
 from transduce.evaluation.scoring import RunResult
 from transduce.io.lock import exclusive_lock
-from transduce.io.machine import VERSION
 from transduce.io.streams import read_lines
-from transduce.paper.report import json_text, published_rows, render_page, write_files
+from transduce.paper.report import json_text, published_rows, render_page, versions, write_files
 from transduce.paper.table4.grammar import (
     ORIGIN,
     TARGET,
@@ -366,11 +363,7 @@ def table4(
             quick=trees.quick,
             recipe=settings,
             finished=finished,
-            versions={
-                "transduce": VERSION,
-                "python": platform.python_version(),
-                **{name: version(name) for name in ("torch", "sentencepiece", "numpy")},
-            },
+            versions=versions("torch", "sentencepiece", "numpy"),
             brackets=score_trees(golds, [parse.tree for parse in parses]),
             ill_formed=sum(not parse.well_formed for parse in parses),
             faults=summed(parses),
