@@ -37,29 +37,10 @@ from transduce.visualization.template import open_template
 _FEW: Final = 10  # lines; buckets with fewer get no bar, since their BLEU is noise
 _LONG: Final = 1200  # characters shown of a sentence
 
-_SCORES: Final = (
-    "BLEU, chrF2 and exact match: higher is better. TER and perplexity: lower is better."
-)
-_MARGINS: Final = " ±: 95 % confidence interval, by bootstrap over the lines."
-_ERRORS: Final = (
-    "Repetition: one to four words three times in a row, or the same four words three times, "
-    "unless the reference has it too."
-)
-_COPIED: Final = {
-    side: "Addresses, identifiers and placeholders (code), numbers and capitals that "
-    f"{what}, and the translation of the same line lacks."
-    for side, what in (("source", "source and reference share"), ("reference", "the reference has"))
-}
-_LENGTHS: Final = (
-    "Corpus BLEU and mean sentence chrF2 of the lines in each length bucket. Buckets of fewer "
-    f"than {_FEW} lines have no bar: their scores are not reliable."
-)
-_ORIGINS: Final = "Corpus BLEU and mean sentence chrF2 of the lines of each origin."
-_OWN: Final = " Pass the training text with --train FILE to see words unseen in training."
-_MARKED: Final = (
-    "Shaded: words not in the reference at this position. "
-    "Dotted: reference words missing from every translation."
-)
+_SENTENCES: Final = ("worst", "median", "random", "gains", "losses")
+"""Sections that list sentences."""
+_OPTIONAL: Final = ("copies", "origins")
+"""Sections that are left out when they have no content."""
 
 
 class TrainingText(NamedTuple):
@@ -266,44 +247,28 @@ def to_html(report: Report) -> str:
     """Render a report as a self-contained HTML file."""
     names = [system.name for system in report.systems]
     parts = report.breakdown
-    measured = any(score.margin is not None for score in report.systems[0].scores)
     template: Any = open_template(Path(__file__).with_suffix(".html")).make_module(
-        {"max_tested_lines": MAX_TESTED_LINES, "cropped": _cropped}
+        {
+            "max_tested_lines": MAX_TESTED_LINES,
+            "few": _FEW,
+            "cropped": _cropped,
+            "lengths_chart": Markup(_lengths_chart(report)),
+            "frequencies_chart": Markup(_frequencies_chart(parts)),
+        }
     )
-    sections = [
-        ("Scores", template.scores(report), _SCORES + (_MARGINS if measured else "")),
-        ("Errors", template.errors(report), _ERRORS),
-        ("Copied text", template.copies(report), _COPIED[parts.measured]),
-        ("By length", template.lengths(report, Markup(_lengths_chart(report))), _LENGTHS),
-        ("By origin", template.origins(report), _ORIGINS),
-        (
-            "Rare words",
-            template.frequencies(report, Markup(_frequencies_chart(parts))),
-            f"Reference words by their frequency in {report.training}, and the share of them found "
-            f"in the translation of the same line.{_OWN if parts.own_frequencies else ''}",
-        ),
-    ]
-    lead = f"The {len(parts.worst)} translations of {names[0]} with the lowest sentence chrF2. "
-    lead = lead + _MARKED if parts.worst else "Every translation is identical to its reference."
-    listed = [
-        ("Worst sentences", parts.worst, lead),
-        ("Median sentences", parts.median, "From the middle of the ranking by sentence chrF2."),
-        ("Random sentences", parts.random, "Drawn from all lines; the same for every system."),
-    ]
-    if len(names) == 2:
-        for title, sentences, side in (
-            ("Largest gains", parts.gains, "above"),
-            ("Largest losses", parts.losses, "below"),
-        ):
-            lead = f"Where {names[0]} is furthest {side} {names[1]} in sentence chrF2."
-            listed.append((title, sentences, lead if sentences else "None."))
-    for title, sentences, lead in listed:
-        cases = [(sentence, _marked_lines(sentence, names)) for sentence in sentences]
-        sections.append((title, template.sentences(cases), lead))
+    kept: list[Section] = []
+    for name, title in template.titles.items():
+        if len(names) < 2 and name in ("gains", "losses"):
+            continue
+        if name in _SENTENCES:
+            listed: tuple[ScoredSentence, ...] = getattr(parts, name)
+            content = template.sentences([(case, _marked_lines(case, names)) for case in listed])
+        else:
+            content = getattr(template, name)(report)
+        if content.strip() or name not in _OPTIONAL:
+            kept.append(Section(title, content, str(template.note(name, report)).strip()))
     lines = "1 line" if parts.lines == 1 else f"{parts.lines:,} lines"
     lead = f"{' against '.join(names)}: {lines}, scored against one reference each."
-    optional = ("Copied text", "By origin")
-    kept = [Section(*part) for part in sections if part[0] not in optional or part[1].strip()]
     return page(report.title, kept, lead=lead)
 
 
