@@ -44,16 +44,12 @@ class Score:
 
     name: str
     """sacreBLEU's name, such as "BLEU", "chrF2" or "TER"; "exact match", "COMET"."""
-
     value: float
     """0 to 100; for TER lower is better."""
-
     signature: str
     """sacreBLEU's: tokeniser, case, smoothing, version; COMET's model and version."""
-
     note: str = ""
     """Why the value says nothing; "" if it does."""
-
     margin: float | None = None
     """Half-width of the 95 % confidence interval, by bootstrap; None if it was not estimated."""
 
@@ -82,10 +78,8 @@ class Perplexity:
 
     loss_sum: float
     """Negative log-likelihood of all target pieces in nats, EOS included, not label-smoothed."""
-
     tokens: int
     """Target pieces, EOS included."""
-
     correct: int = 0
     """Target pieces with the highest probability, given those before them."""
 
@@ -229,7 +223,7 @@ def exact_match(
     >>> print(exact_match(["a b", "c"], ["a b ", "C"]))
     exact match 50.00  nrefs:1|case:mixed|norm:NFC
     """
-    _check_lines(hypotheses, references)
+    check_lines(hypotheses, references)
     lines, wanted = (
         [tidy(line.lower() if lower_case else line) for line in side]
         for side in (hypotheses, references)
@@ -290,7 +284,7 @@ def _corpus_score(
     metric: Metric,
     interval: bool,
 ) -> Score:
-    _check_lines(hypotheses, references)
+    check_lines(hypotheses, references)
     if not interval:
         value = metric.corpus_score(hypotheses, [references]).score
         return Score(name=name, value=value, signature=str(metric.get_signature()))
@@ -306,13 +300,16 @@ def _corpus_score(
     return Score(name=name, value=result.score, signature=str(signature), margin=float(result.ci))
 
 
-def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    if len(hypotheses) != len(references):
+def check_lines(
+    lines: Sequence[str], references: Sequence[str], *, what: str = "translations"
+) -> None:
+    """Raise a ValueError for unequal numbers of lines or none; `what` names them in the message."""
+    if len(lines) != len(references):
         raise ValueError(
-            f"there are {len(hypotheses)} translations but {len(references)} references: "
+            f"there are {len(lines)} {what} but {len(references)} references: "
             f"line n must translate line n"
         )
-    if not hypotheses:
+    if not lines:
         raise ValueError("there is nothing to score: translations and references have no lines")
 
 

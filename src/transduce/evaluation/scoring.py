@@ -17,7 +17,15 @@ from transduce.data.corpus import Pair, tidy
 from transduce.data.protection import copy_rates
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.comet import comet
-from transduce.evaluation.metrics import Perplexity, Score, bleu, chrf, exact_match, ter
+from transduce.evaluation.metrics import (
+    Perplexity,
+    Score,
+    bleu,
+    check_lines,
+    chrf,
+    exact_match,
+    ter,
+)
 from transduce.inference.confidence import calibrate, fragmentation
 from transduce.inference.engines.base import reference_engine
 from transduce.inference.engines.interface import IdPair
@@ -155,8 +163,8 @@ def score_lines(
     Raises:
         ValueError: for unequal numbers of lines or none, or a COMET that is not available.
     """
-    if sources is not None and len(sources) != len(references):
-        raise ValueError(_unequal(sources, references))
+    if sources is not None:
+        check_lines(sources, references, what="source lines")
     language, tokenize, metrics, lower_case, comet_model, intervals = options
     interval = intervals and len(references) <= MAX_TESTED_LINES
     character_f = partial(chrf, hypotheses, references, lower_case=lower_case, interval=interval)
@@ -234,8 +242,7 @@ def score_model(
     Raises:
         ValueError: for unequal numbers of lines or none.
     """
-    if len(sources) != len(references):
-        raise ValueError(_unequal(sources, references))
+    check_lines(sources, references, what="source lines")
     language = options.language or bundle.languages.target
     tagged = with_tags(bundle, sources, language)
     scores: tuple[Score, ...] = ()
@@ -286,13 +293,6 @@ def translate_with(
 ) -> tuple[Translation, ...]:
     """Translate with a bundle as `transduce translate` does by default, or with `--as-is`."""
     return tuple(Translator.from_bundle(bundle).translate(sources, retry_loops=not as_is))
-
-
-def _unequal(sources: Sequence[str], references: Sequence[str]) -> str:
-    return (
-        f"there are {len(sources)} source lines but {len(references)} references: line n must "
-        f"translate line n"
-    )
 
 
 def translate_pairs(

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU
 
-from transduce.evaluation.metrics import Score
+from transduce.evaluation.metrics import Score, check_lines
 from transduce.paper.report import json_text, provenance, published_rows, render_page, write_files
 from transduce.paper.table2.run import P100, Table2, TrainingCost
 
@@ -65,11 +65,7 @@ def paper_bleu(
     Raises:
         ValueError: for unequal numbers of lines or none, or without sacremoses.
     """
-    if len(hypotheses) != len(references) or not hypotheses:
-        raise ValueError(
-            f"there are {len(hypotheses)} translations but {len(references)} references: line n "
-            f"must translate line n"
-        )
+    check_lines(hypotheses, references)
     tokenizer = tokenise or moses(language)
     split = split_compounds if language == "de" else str
     metric = BLEU(tokenize="none", smooth_method="none", force=True)

@@ -318,7 +318,6 @@ def scaled(model: ModelConfig, settings: Settings, *, row: table3.Row) -> ModelC
     >>> small.d_model, small.heads, small.d_k, small.encoder_layers
     (128, 32, 4, 3)
     """
-
     sizes: dict[str, int] = {}
     for field, name, dimension in (
         ("encoder_layers", "N", "depth"),
