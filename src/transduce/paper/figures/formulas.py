@@ -304,29 +304,29 @@ def measure_curves(*, every: int = 100) -> LearningRateCurves:
     """Compute the curves of the paper's base and big models and of two other warmups."""
     base, big = (load_recipe(name).model.d_model for name in ("base", "big"))
     warmup = TrainConfig().warmup
-    curves = (
+    models = (
         ("base", base, warmup),
         ("big", big, warmup),
         ("base, half the warmup", base, warmup // 2),
         ("base, four times", base, 4 * warmup),
     )
     updates = (1, *range(every, 40_001, every))
-    return LearningRateCurves(curves=tuple(_curve(*curve, updates) for curve in curves))
-
-
-def _curve(name: str, d_model: int, warmup: int, updates: tuple[int, ...]) -> LearningRateCurve:
-    config = TrainConfig(warmup=warmup)
-    rates = [learning_rates(update, config=config, d_model=d_model)[0] for update in updates]
-    peak = max(rates)
-    return LearningRateCurve(
-        name=name,
-        d_model=d_model,
-        warmup=warmup,
-        updates=updates,
-        rates=tuple(rates),
-        peak=peak,
-        peak_at=updates[rates.index(peak)],
-    )
+    curves: list[LearningRateCurve] = []
+    for name, d_model, warmup in models:
+        config = TrainConfig(warmup=warmup)
+        rates = [learning_rates(update, config=config, d_model=d_model)[0] for update in updates]
+        peak = max(rates)
+        curve = LearningRateCurve(
+            name=name,
+            d_model=d_model,
+            warmup=warmup,
+            updates=updates,
+            rates=tuple(rates),
+            peak=peak,
+            peak_at=updates[rates.index(peak)],
+        )
+        curves.append(curve)
+    return LearningRateCurves(curves=tuple(curves))
 
 
 def draw_curves(result: LearningRateCurves, figure: "Figure", ink: Ink) -> None:

@@ -1,6 +1,7 @@
 """Table 1 as Markdown: what was measured beside what the paper says."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
@@ -64,15 +65,6 @@ def reached(kind: Kind, recall: Recall) -> int | None:
     return recall.kernel**recall.layers - 1 if kind == "convolution" else None
 
 
-def _percents(learned: Iterable[Recalled], kind: Kind, distance: int) -> list[float]:
-    """Accuracies in percent, one per seed."""
-    return [
-        100 * network.accuracy
-        for network in learned
-        if (network.kind, network.distance) == (kind, distance)
-    ]
-
-
 def _draw_costs(
     figure: "Figure", ink: Ink, *, costs: Sequence[LayerCost], along: Along, fixed: str
 ) -> None:
@@ -108,7 +100,11 @@ def _draw_recall(
 ) -> None:
     axes = figure.subplots()
     for kind in LEARNERS:
-        means = [fmean(_percents(learned, kind, n)) for n in recall.distances]
+        right: defaultdict[int, list[float]] = defaultdict(list)
+        for network in learned:
+            if network.kind == kind:
+                right[network.distance].append(100 * network.accuracy)
+        means = [fmean(right[distance]) for distance in recall.distances]
         far = reached(kind, recall)
         label = kind if far is None else f"{kind} (sees {far} far)"
         _line(axes, kind, recall.distances, means, ink, label=label)
