@@ -1,5 +1,6 @@
 """The demo's corpus: distinct, disjoint, one translation a source, the same for the same seed."""
 
+import hashlib
 import re
 from pathlib import Path
 from random import Random
@@ -63,6 +64,15 @@ def test_the_same_seed_writes_the_same_files(folder: Path, tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     for name in names:
         assert lines(tmp_path, name) == lines(folder, name)
+
+
+def test_the_corpus_of_a_seed_never_changes(folder: Path):
+    """Records of the demo, and its models, are of the sentences that these rules draw."""
+    corpus = b"".join(file.read_bytes() for file in sorted(folder.iterdir()))
+
+    assert hashlib.sha256(corpus).hexdigest() == (
+        "ac139ac6efe4d26298739f1d9b8b374c9130c2801961f32496fffbd93ff8f739"
+    )
 
 
 def test_another_seed_writes_other_files(folder: Path, tmp_path: Path):

@@ -57,7 +57,7 @@ def test_nothing_is_smoothed():
 
 @pytest.mark.parametrize("lines", [[], ["eins"]])
 def test_unequal_lines_and_no_lines_are_refused(lines: list[str]):
-    with pytest.raises(ValueError, match="line n must translate line n|nothing to score"):
+    with pytest.raises(ValueError, match=r"line n must translate line n|nothing to score"):
         paper_bleu(lines, [], tokenise=str)
 
 
