@@ -20,6 +20,7 @@ import tomlkit
 from pydantic import TypeAdapter, ValidationError
 
 from transduce.data.config import (
+    AdditionalCorpus,
     AugmentConfig,
     BatchConfig,
     CorpusConfig,
@@ -82,6 +83,9 @@ class Recipe:
 _SECTIONS: Mapping[str, type] = {
     section: kind for section, kind in get_type_hints(Recipe).items() if section != "name"
 }
+
+_TABLES: Mapping[str, type] = {"data.directions": DirectionConfig, "data.also": AdditionalCorpus}
+"""Settings that are a list of tables."""
 
 
 def shipped_recipes() -> tuple[str, ...]:
@@ -447,10 +451,10 @@ def _build(
     for key in values.keys() - (fixed or {}).keys():
         if key not in kinds:
             raise ValueError(_unknown(f"{section}.{key}"))
-        if kinds[key] == tuple[DirectionConfig, ...] and isinstance(values[key], list):
+        name = f"{section}.{key}"
+        if name in _TABLES and isinstance(values[key], list):
             parts = cast(list[object], values[key])
-            name = "data.directions"
-            values[key] = [_build(DirectionConfig, name, table={name: part}) for part in parts]
+            values[key] = [_build(_TABLES[name], name, table={name: part}) for part in parts]
         values[key] = _checked(f"{section}.{key}", values[key], kinds[key])
     return kind(**values)
 

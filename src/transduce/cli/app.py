@@ -74,6 +74,15 @@ Directions = Annotated[
         help="A direction of several in one model, and its files; repeatable.",
     ),
 ]
+Additions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--also",
+        metavar="FILE[,FILE][:WEIGHT]",
+        help="Train on this corpus too, such as synthetic pairs; an epoch goes through it WEIGHT "
+        "times [default: once]; repeatable.",
+    ),
+]
 SourceLanguage = Annotated[
     str | None, typer.Option("--source-lang", metavar="CODE", help='Source language, such as "en".')
 ]
@@ -128,6 +137,7 @@ def corpus_settings(
     validation: tuple[Path, Path] | None = None,
     test: tuple[Path, Path] | None = None,
     directions: Sequence[str] = (),
+    also: Sequence[str] = (),
 ) -> list[str]:
     """Return the settings implied by the options about the corpus.
 
@@ -138,12 +148,13 @@ def corpus_settings(
         validation: --validation.
         test: --test.
         directions: --direction, each "en-de=FILE,FILE".
+        also: --also, each "FILE,FILE:2".
     """
     if directions:
-        if source or target or validation or test:
+        if source or target or validation or test or also:
             raise ValueError(
-                "--direction names the training files: leave out --source, --target, --validation "
-                "and --test (a recipe's data.directions has all of them)"
+                "--direction names the training files: leave out --source, --target, --validation, "
+                "--test and --also (a recipe's data.directions has all of them)"
             )
         return [f"data.directions=[{', '.join(map(_direction_table, directions))}]"]
     if (source is None) != (target is None):
@@ -151,7 +162,7 @@ def corpus_settings(
             "--source and --target belong together: name both files, or one TSV file by "
             "--set data.train=FILE"
         )
-    settings: list[str] = []
+    settings = [f"data.also=[{', '.join(map(_addition_table, also))}]"] if also else []
     train = None if source is None or target is None else (source, target)
     for key, files in (("train", train), ("validation", validation), ("test", test)):
         if files:
@@ -173,6 +184,14 @@ def _direction_table(text: str) -> str:
     names = json.dumps([file for file in files if file], ensure_ascii=False)
     codes = [json.dumps(code, ensure_ascii=False) for code in (source, target)]
     return f"{{source = {codes[0]}, target = {codes[1]}, train = {names}}}"
+
+
+def _addition_table(text: str) -> str:
+    """A further corpus as an inline table of TOML."""
+    match = re.fullmatch(r"(.+?)(?::(\d*\.?\d+))?", text)  # a path may have a colon
+    files, weight = match.groups() if match else (text, None)
+    names = json.dumps(files.split(","), ensure_ascii=False)
+    return f"{{train = {names}, weight = {float(weight or 1)}}}"
 
 
 def complete_languages(recipe: "Recipe", *, run: Path | None = None) -> "tuple[Recipe, str]":

@@ -1,6 +1,5 @@
 """transduce augment."""
 
-import math
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -32,13 +31,10 @@ def augment(
     sample: Annotated[
         bool, typer.Option("--sample", help="Sample translations instead of beam search.")
     ] = False,
-    temperature: Annotated[float, typer.Option(help="Of sampling.")] = 1.0,
     top_k: Annotated[int, typer.Option(help="Sample from this many pieces (0 = all).")] = 0,
-    seed: Annotated[int, typer.Option(help="Random seed of sampling.")] = 1,
     min_score: Annotated[
-        float | None,
-        typer.Option(help="Least mean log-probability per piece, such as -1.5 [default: any]."),
-    ] = None,
+        float, typer.Option(help="Least mean log-probability per piece, such as -1.5.")
+    ] = -99.0,
     max_ratio: Annotated[float, typer.Option(help="Maximum length ratio of the sides.")] = 4.0,
     to: Annotated[
         str, typer.Option(help="Language to translate into, for a model of several.")
@@ -69,19 +65,15 @@ def augment(
         forward=forward,
         beam=beam,
         sample=sample,
-        temperature=temperature,
         top_k=top_k,
-        seed=seed,
-        min_score=-math.inf if min_score is None else min_score,
+        min_score=min_score,
         max_ratio=max_ratio,
     )
     known = Bundle.load(model).languages
     translator = Translator.load(model, device=inference_device(device))
-    codes = ("" if "source" in known.missing else known.source, known.target)
+    source, target = (code * (code not in known.missing) for code in (known.source, known.target))
     if to:
-        translator, codes = translator.to(to), ("", to)
-    elif "target" in known.missing:
-        codes = (codes[0], "")
+        translator, source, target = translator.to(to), "", to
     with event_printer(sys.stderr) as on_event, hint_to_repeat():
         result = make_pairs(
             translator,
@@ -89,7 +81,7 @@ def augment(
             out,
             config=config,
             model=f"{sha256(find_bundle(model) / WEIGHTS)} {to}".strip(),
-            languages=codes,
+            languages=(source, target),
             on_event=on_event,
         )
     print_stderr(f"{out}: {result}")

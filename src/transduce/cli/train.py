@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.app import (
+    Additions,
     Directions,
     Overrides,
     RunFolder,
@@ -37,6 +38,7 @@ def train(
     directions: Directions = None,
     validation: ValidationCorpus = None,
     test: TestCorpus = None,
+    also: Additions = None,
     settings: Overrides = None,
     origin: Annotated[
         Path | None,
@@ -76,6 +78,7 @@ def train(
       transduce train --source corpus.en --target corpus.de --dry-run
       transduce train --source corpus.en --target corpus.de --time 40m --out runs/mine
       transduce train --direction en-de=a.en,a.de --direction de-en=a.de,a.en --out runs/both
+      transduce train --source corpus.en --target corpus.de --also synthetic.tsv:0.5 --out runs/more
       transduce train --resume --out runs/mine
       transduce train --from runs/mine --source more.en --target more.de --out runs/more
 
@@ -106,6 +109,7 @@ def train(
         validation=validation,
         test=test,
         directions=directions or (),
+        also=also or (),
     )
     settings = [*corpus, *(settings or [])]
     if budget is not None:

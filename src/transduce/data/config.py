@@ -196,6 +196,33 @@ class DirectionConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AdditionalCorpus:
+    """A corpus to train on besides `train`, such as synthetic pairs of `transduce augment`.
+
+    Raises:
+        ValueError: if a value is out of range; the message names the setting and the value.
+    """
+
+    train: tuple[str, ...] = ()
+    """As `CorpusConfig.train`. A source may begin with the tag <bt> or <ft>."""
+
+    weight: float = 1.0
+    """How often an epoch goes through it; of a fraction, other pairs each time."""
+
+    def __post_init__(self) -> None:
+        if len(self.train) not in (1, 2):
+            raise ValueError(
+                f"data.also: train must be two files (source, target) or one of pairs, "
+                f"not {len(self.train)} files"
+            )
+        if not 0.0 < self.weight <= 1000.0:
+            raise ValueError(
+                f"data.also: the weight of {self.train[0]} must be above 0 and at most 1000, "
+                f"not {self.weight}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusConfig:
     """Files of the parallel corpus, and the filters applied to its pairs.
 
@@ -235,6 +262,9 @@ class CorpusConfig:
     """T of sampling among directions and their text for the vocabulary: a direction with n pairs
     is used in proportion to n^(1/T). 1 is the corpus as it is, 5 is usual for unequal sizes."""
 
+    also: tuple[AdditionalCorpus, ...] = ()
+    """Further corpora, each with a weight, of which nothing is held out."""
+
     max_ratio: float = 4.0
     """Maximum (longer side + 10) / (shorter side + 10), in non-blank characters."""
 
@@ -267,6 +297,10 @@ class CorpusConfig:
                 "data.directions: name validation files of all directions with training files, or "
                 "of none"
             )
+        if self.also and not self.train:
+            raise ValueError(
+                "data.also is trained on besides data.train: name that (data.directions has none)"
+            )
         if not 1.0 <= self.temperature <= 100.0:
             raise ValueError(f"data.temperature must be in [1, 100], not {self.temperature}")
         for name, least in (("held_out", 0), ("max_ratio", 1), ("max_pieces", 1)):
@@ -282,6 +316,7 @@ class CorpusConfig:
     def files(self) -> tuple[str, ...]:
         """The names of all files."""
         several = [(*part.train, *part.validation, *part.test) for part in self.directions]
+        several += [part.train for part in self.also]
         return (*self.train, *self.validation, *self.test, *itertools.chain(*several))
 
     def paths(self, names: Sequence[str]) -> tuple[Path, ...]:

@@ -65,7 +65,7 @@ class Loader:
         self._store = store
         self._sampler = sampler
         self._sides = (tokenizer, tokenizer.target)
-        self._tags = frozenset(tokenizer.tags.values())
+        self._tags = frozenset(tokenizer.all_tags.values())
         self._sampling = sampling
         self._augment = augment or AugmentConfig()
         self._seed = seed

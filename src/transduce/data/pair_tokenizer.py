@@ -27,11 +27,11 @@ from transduce.data.tokenizer import (
     EOS,
     EOS_PIECE,
     PAD_PIECE,
-    TAG,
     UNK,
     UNK_PIECE,
     Tokenizer,
     load_processor,
+    without_tag,
 )
 
 SOURCE, TARGET, TABLE = "source.spm", "target.spm", "vocab.json"
@@ -102,7 +102,12 @@ class PairTokenizer(Tokenizer):
 
     @classmethod
     def train_pair(
-        cls, sources: Iterable[str], targets: Iterable[str], config: TokenizerConfig
+        cls,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        config: TokenizerConfig,
+        *,
+        tags: Sequence[str] = (),
     ) -> "PairTokenizer":
         """Train a vocabulary a side, each as `Tokenizer.train` does; the size is that of each.
 
@@ -110,11 +115,13 @@ class PairTokenizer(Tokenizer):
             sources: normalised text of the source side.
             targets: normalised text of the target side.
             config: type and size of each vocabulary.
+            tags: as of `Tokenizer.train`, on the source side.
 
         Raises:
             ValueError: as `Tokenizer.train`.
         """
-        source, target = (Tokenizer.train(lines, config) for lines in (sources, targets))
+        source = Tokenizer.train(sources, config, tags=tags)
+        target = Tokenizer.train(targets, config)
         size = max(source.vocab_size, target.vocab_size)
         return cls.from_files(
             source=source.to_bytes(),
@@ -181,7 +188,12 @@ class PairTokenizer(Tokenizer):
     def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
         """Encode many texts at once; `threads` -1 uses all cores."""
         split = [self.split_tag(text) for text in texts]
-        bare = [text for _, text in split]
+        synthetic = {*self.all_tags.values()}.difference(
+            self.tags.values()
+        )  # Marian keeps the space
+        bare = [
+            text.removeprefix(" ") if synthetic.intersection(tag) else text for tag, text in split
+        ]
         segmented = self._processor.encode(bare, out_type=str, num_threads=threads)
         known = self._table
         return [
@@ -190,9 +202,9 @@ class PairTokenizer(Tokenizer):
         ]
 
     @cached_property
-    def tags(self) -> Mapping[str, int]:
-        """The ids of target language tags."""
-        return {piece: id for piece, id in self._table.items() if TAG.fullmatch(piece)}
+    def all_tags(self) -> Mapping[str, int]:
+        """The ids of target language tags, and of those of synthetic pairs."""
+        return {piece: id for piece, id in self._table.items() if without_tag(piece) == ""}
 
     @cached_property
     def _names(self) -> Sequence[str]:

@@ -44,6 +44,10 @@ TAG: Final = re.compile(r"<2([\w-]+)>|>>([\w-]+)<<")
 BACK_TRANSLATED, FORWARD_TRANSLATED = "<bt>", "<ft>"
 """Tags before sources of synthetic pairs: a machine's source, or a machine's target."""
 
+SYNTHETIC_TAGS: Final = (BACK_TRANSLATED, FORWARD_TRANSLATED)
+
+_ANY_TAG: Final = re.compile(f"{TAG.pattern}|{'|'.join(SYNTHETIC_TAGS)}")
+
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 
 _SAMPLE = 1_000_000  # training lines; more hardly change the vocabulary
@@ -78,7 +82,7 @@ class Tokenizer:
             lines: normalised text of both sides; a fixed random million of them if there are more.
             config: type and size of the vocabulary, which is smaller if the corpus does not
                 support its size; see `vocab_size`.
-            tags: target language tags (`target_tag`), each a piece that no text is cut into.
+            tags: `target_tag` of languages, or `SYNTHETIC_TAGS`: pieces that no text is cut into.
 
         Raises:
             ValueError: if there is no text, or `vocab_size` is too small for the characters.
@@ -202,10 +206,15 @@ class Tokenizer:
     @cached_property
     def tags(self) -> Mapping[str, int]:
         """The ids of target language tags; empty for a model of one direction."""
+        return {piece: id for piece, id in self.all_tags.items() if TAG.fullmatch(piece)}
+
+    @cached_property
+    def all_tags(self) -> Mapping[str, int]:
+        """The ids of target language tags, and of those of synthetic pairs."""
         processor = self._processor
         pieces = ((processor.id_to_piece(id), id) for id in range(UNK + 1, self._pieces))
         controls = itertools.takewhile(lambda entry: processor.is_control(entry[1]), pieces)
-        return {piece: id for piece, id in controls if TAG.fullmatch(piece)}
+        return {piece: id for piece, id in controls if _ANY_TAG.fullmatch(piece)}
 
     def find_tag(self, language: str) -> str:
         """Return the tag of a target language; "" if there is none."""
@@ -213,18 +222,20 @@ class Tokenizer:
         return next((t for m, t in codes if m and same_language(m[1] or m[2], language)), "")
 
     def split_tag(self, text: str) -> tuple[list[int], str]:
-        """Split a target language tag off a text: its id, if it has one, and the rest."""
-        match = TAG.match(text) if self.tags else None
-        id = self.tags.get(match[0]) if match else None
+        """Split a tag off a text: its id, if the vocabulary has one, and the rest."""
+        match = _ANY_TAG.match(text) if self.all_tags else None
+        id = self.all_tags.get(match[0]) if match else None
         return ([], text) if id is None or match is None else ([id], text[match.end() :])
 
     def encode(self, text: str) -> list[int]:
         """Encode text as ids, without EOS; a tag at its start is one id."""
-        return self.encode_all([text], threads=1)[0] if self.tags else self._processor.encode(text)
+        if self.all_tags:
+            return self.encode_all([text], threads=1)[0]
+        return self._processor.encode(text)
 
     def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
         """Encode many texts at once, which is much faster; `threads` -1 uses all cores."""
-        if not self.tags:
+        if not self.all_tags:
             return self._processor.encode(list(texts), num_threads=threads)
         split = [self.split_tag(text) for text in texts]
         bare = [text.removeprefix(" ") if tag else text for tag, text in split]
@@ -320,12 +331,12 @@ def target_tag(language: str) -> str:
 
 
 def without_tag(text: str) -> str:
-    """Return a text without a target language tag before it.
+    """Return a text without a tag before it, of a target language or of a synthetic pair.
 
-    >>> without_tag("<2de> A dog."), without_tag("A <2de> dog.")
-    ('A dog.', 'A <2de> dog.')
+    >>> without_tag("<2de> A dog."), without_tag("<bt> A dog."), without_tag("A <2de> dog.")
+    ('A dog.', 'A dog.', 'A <2de> dog.')
     """
-    match = TAG.match(text)
+    match = _ANY_TAG.match(text)
     return text[match.end() :].removeprefix(" ") if match else text
 
 

@@ -249,7 +249,8 @@ def measure_corpus(data: CorpusConfig) -> CorpusSize:
     """
     pairs = source_words = words = letters = 0
     characters = set[str]()
-    corpora = [part.train for part in data.trained] or [data.train]
+    corpora = [part.train for part in (*data.trained, *data.also)]
+    corpora += [data.train] if data.train else []
     read = (read_pairs(data.paths(files), not_utf8="drop") for files in corpora)
     for _, pair in itertools.islice(itertools.chain.from_iterable(read), _LARGEST):
         pairs += 1

@@ -163,6 +163,8 @@ def _check(teacher: StartModel, recipe: Recipe, out: Path, *, beam: int) -> bool
         raise ValueError(f"the teacher's beam must be 1 or more, not {beam}")
     if recipe.data.directions or teacher.bundle.directions:
         raise ValueError("distillation is for models of one direction")
+    if recipe.data.also:
+        raise ValueError("a student is trained on one corpus: leave out data.also (--also)")
     if recipe.tokenizer.extend:
         raise ValueError("a student has its teacher's vocabulary: leave out tokenizer.extend")
     languages, unset = teacher.bundle.languages, Languages()
@@ -249,11 +251,11 @@ def _translate(
         return
     translator = Translator.load(path, device=find_device(recipe.train.device))
     on_event(LogMessage(f"translating {len(given.store):,} sources with {teacher.name}"))
+    on_event(LogMessage(translator.engine_description))
     sources = (given.store.pair(row).source for row in range(len(given.store)))
     settings = {key: str(value) for key, value in made.items()}
     with resumable_output([out / _TARGETS], sources, settings=settings) as output:
         translate_lines(
-            translator,
             sources,
             output,
             translate=lambda chunk, progress: translator.translate(

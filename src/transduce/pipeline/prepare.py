@@ -29,7 +29,7 @@ from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.protection import protection_of
 from transduce.data.sampler import Sampler, target_tokens
 from transduce.data.store import PREPARED_FOLDER, Store
-from transduce.data.tokenizer import Tokenizer, target_tag
+from transduce.data.tokenizer import SYNTHETIC_TAGS, Tokenizer, target_tag
 from transduce.data.tokenizer_extension import extend_tokenizer
 from transduce.io.atomic_folder import atomic_folder
 from transduce.pipeline.finetune import FOLDER as START
@@ -38,7 +38,7 @@ from transduce.pipeline.prepared import (
     PreparationRecord,
     Prepared,
     PreparedDirection,
-    direction_mixture,
+    corpus_mixture,
     open_prepared,
     read_facts,
 )
@@ -98,7 +98,12 @@ def prepare(
             json.dumps(asdict(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
     lost = () if recipe.tokenizer.kind == "word" else _lost_characters(tokenizer, characters)
-    for text in (*lost, *_summary(facts, recipe), *survey.vocabulary_findings(tokenizer)):
+    counts = np.diff(np.searchsorted(store.lines, [*facts.also_lines, sys.maxsize])).tolist()
+    also = [
+        f"{part.train[0]}: {pairs:,} of the pairs, weight {part.weight:g}"
+        for part, pairs in zip(recipe.data.also, counts, strict=True)
+    ]
+    for text in (*lost, *also, *_summary(facts, recipe), *survey.vocabulary_findings(tokenizer)):
         on_event(LogMessage(text))
     return open_prepared(out)
 
@@ -152,13 +157,14 @@ def _tokenizer(
     """The run's tokenizer; `pairs` reads what it is trained on, once for each vocabulary."""
     if start and not recipe.tokenizer.extend:
         return start.bundle.tokenizer
+    languages = dict.fromkeys(direction.target for direction in recipe.data.directions)
+    tags = [*map(target_tag, languages), *(SYNTHETIC_TAGS if recipe.data.also else ())]
     if not recipe.tokenizer.shared:
         sources, targets = (pair.source for pair in pairs()), (pair.target for pair in pairs())
-        return PairTokenizer.train_pair(sources, targets, recipe.tokenizer)
+        return PairTokenizer.train_pair(sources, targets, recipe.tokenizer, tags=tags)
     texts = itertools.chain.from_iterable(pairs())
     if start is None:
-        targets = dict.fromkeys(direction.target for direction in recipe.data.directions)
-        return Tokenizer.train(texts, recipe.tokenizer, tags=[*map(target_tag, targets)])
+        return Tokenizer.train(texts, recipe.tokenizer, tags=tags)
     texts = map(start.bundle.tokenizer.surface, texts)
     return extend_tokenizer(start.bundle.tokenizer, texts, count=recipe.tokenizer.extend)
 
@@ -197,7 +203,9 @@ def _facts(
 ) -> PreparationRecord:
     recipe = survey.recipe
     directions = _counted(survey.directions, store)
-    mixture = direction_mixture(directions, store, temperature=recipe.data.temperature)
+    mixture = corpus_mixture(
+        recipe.data, store, directions=directions, also_lines=survey.also_lines
+    )
     sampler = Sampler(store.lengths, config=recipe.batch, seed=recipe.train.seed, mixture=mixture)
     dropped = {**survey.cleaning.dropped, "over-long": store.metadata.over_long}
     return PreparationRecord(
@@ -214,6 +222,7 @@ def _facts(
         padding_share=round(sampler.padding_share, 4),
         started_from={start.name: start.sha256} if start else {},
         directions=directions,
+        also_lines=survey.also_lines,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from transduce.config import Recipe
+from transduce.data.config import CorpusConfig
 from transduce.data.corpus import Pair, tidy
 from transduce.data.pair_tokenizer import read_tokenizer
 from transduce.data.sampler import Mixture, balanced_passes, target_tokens, updates_per_epoch
@@ -56,18 +57,22 @@ class Prepared:
     """SHA-256 of its weights before that, by the model's name."""
     directions: tuple[PreparedDirection, ...] = ()
     """In the order of their pairs; empty for a model of one direction."""
+    also_lines: tuple[int, ...] = ()
+    """Line number of the first pair of each corpus of `data.also`."""
 
-    def mixture(self, temperature: float) -> Mixture | None:
-        """How often the pairs of each direction are used; None for one direction.
+    def mixture(self, data: CorpusConfig) -> Mixture | None:
+        """How often the pairs of each direction or corpus are used; None: once an epoch.
 
         Args:
-            temperature: `CorpusConfig.temperature`.
+            data: has the temperature or the weights.
         """
-        return direction_mixture(self.directions, self.store, temperature=temperature)
+        return corpus_mixture(
+            data, self.store, directions=self.directions, also_lines=self.also_lines
+        )
 
     def epoch_tokens(self, recipe: Recipe) -> int:
         """Return the target tokens of an epoch."""
-        mixture, lengths = self.mixture(recipe.data.temperature), self.store.lengths
+        mixture, lengths = self.mixture(recipe.data), self.store.lengths
         return mixture.tokens(lengths) if mixture else target_tokens(lengths)
 
     def updates_per_epoch(self, recipe: Recipe) -> int:
@@ -102,6 +107,8 @@ class PreparationRecord:
     """SHA-256 of the weights that training starts from, by the model's name."""
     directions: tuple[PreparedDirection, ...] = ()
     """In the order of their pairs; empty for a model of one direction."""
+    also_lines: tuple[Count, ...] = ()
+    """Line number of the first pair of each corpus of `data.also`."""
 
 
 def open_prepared(out: Path) -> Prepared:
@@ -123,6 +130,7 @@ def open_prepared(out: Path) -> Prepared:
         start=folder / START if facts.started_from else None,
         started_from=facts.started_from,
         directions=facts.directions,
+        also_lines=facts.also_lines,
     )
 
 
@@ -158,21 +166,29 @@ def read_facts(out: Path) -> PreparationRecord:
     return read_record(file, PreparationRecord, remedy="prepare the corpus again")
 
 
-def direction_mixture(
-    directions: Sequence[PreparedDirection], store: Store, *, temperature: float
+def corpus_mixture(
+    data: CorpusConfig,
+    store: Store,
+    *,
+    directions: Sequence[PreparedDirection],
+    also_lines: Sequence[int],
 ) -> Mixture | None:
-    """Return how often the pairs of each direction are used; None for one direction.
+    """Return how often the pairs of each direction or corpus are used; None: once an epoch.
 
     Args:
+        data: has the temperature or the weights.
+        store: the pairs.
         directions: of the corpus.
-        store: its pairs.
-        temperature: `CorpusConfig.temperature`.
+        also_lines: first line of each corpus of `data.also`; none with several directions.
     """
     trained = [direction for direction in directions if direction.pairs]
-    if not trained or temperature == 1.0:
+    passes = (1.0, *(part.weight for part in data.also))
+    if trained:
+        sizes = [part.pairs for part in trained]
+        passes = balanced_passes(sizes, temperature=data.temperature)
+    if set(passes) == {1.0}:
         return None
-    passes = balanced_passes([part.pairs for part in trained], temperature=temperature)
-    firsts = [part.first_line for part in trained]
+    firsts = [part.first_line for part in trained] or [1, *also_lines]
     parts = np.searchsorted(firsts, store.lines, side="right") - 1
     return Mixture(parts.astype(np.int32), passes)
 

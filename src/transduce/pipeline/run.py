@@ -359,7 +359,7 @@ class _Run(NamedTuple):
                 config=batch,
                 seed=seed,
                 world=self.process.world_size,
-                mixture=self.prepared.mixture(self.recipe.data.temperature),
+                mixture=self.prepared.mixture(self.recipe.data),
             ),
             tokenizer=self.prepared.tokenizer,
             sampling=batch.subword_sampling,

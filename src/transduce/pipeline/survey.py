@@ -21,7 +21,7 @@ from transduce.config import Recipe, warnings
 from transduce.corpus_check.check import probe_vocabulary
 from transduce.corpus_check.fingerprint import CorpusProfile, EvenSample, fold, profile_pairs
 from transduce.corpus_check.inspection import EXCHANGE, DataSplit, inspect_corpus
-from transduce.data.config import CorpusConfig, DirectionConfig, Languages
+from transduce.data.config import AdditionalCorpus, CorpusConfig, DirectionConfig, Languages
 from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, hold_out, read_pairs
 from transduce.data.pair_files import LanguageCodes
 from transduce.data.sampler import balanced_passes
@@ -59,6 +59,8 @@ class Survey(NamedTuple):
     usual: CorpusProfile
     """Typical properties of the training pairs."""
     directions: tuple[PreparedDirection, ...]
+    also_lines: tuple[int, ...] = ()
+    """Line number of the first pair of each corpus of `data.also`."""
 
     @property
     def training_pairs(self) -> int:
@@ -78,10 +80,11 @@ class Survey(NamedTuple):
         if self.directions:
             return self._balanced_sample(min(1.0, share))
         if share >= 1.0:
-            return self.training()
+            return map(_bare_pair, self.training())
         # Excluded lines draw too: the sample depends on the seed and the lines alone.
         chance, excluded = Random(self.recipe.train.seed).random, self.excluded
-        return _cleaned(self.recipe, only=lambda i: chance() < share and i not in excluded)
+        sample = _cleaned(self.recipe, only=lambda i: chance() < share and i not in excluded)
+        return map(_bare_pair, sample)
 
     def _balanced_sample(self, share: float) -> Iterator[NumberedPair]:
         trained = [direction for direction in self.directions if direction.pairs]
@@ -173,7 +176,7 @@ class Survey(NamedTuple):
     def _bare(self, part: CorpusPart, pairs: Iterable[NumberedPair]) -> Iterator[NumberedPair]:
         """The pairs of a part, without tags, numbered from 1."""
         if not self.directions:
-            yield from pairs
+            yield from map(_bare_pair, pairs)
             return
         for line, pair in pairs:
             if line in part.lines:
@@ -198,7 +201,7 @@ def survey_corpus(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
     cleaning, spread = CleaningCounts(), EvenSample()
     drop = data.duplicates == "drop"
     lines, sources, pairs, starts = array("I"), array("q"), array("q"), list[int]()
-    validated = any(part.files.validation for part in _parts(recipe))
+    validated = any(part.validation for part in data.directions) or data.validation
     for line, pair in spread.sample(_cleaned(recipe, counts=cleaning, starts=starts)):
         lines.append(line)
         if not validated:
@@ -214,23 +217,33 @@ def survey_corpus(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
     duplicates = rows[~kept].tolist()
     cleaning.drop_kept("duplicate", duplicates)
     held_out: frozenset[int] = frozenset()
+    main = range(1, starts[1] + 1 if data.also else sys.maxsize)
     validation_sizes, validation = _read(recipe, "validation")
     if not validation:
+        candidates = kept & (rows < main.stop)
         held_out = hold_out(
-            rows[kept].tolist(),
-            sources=np.asarray(sources)[kept].tolist(),
+            rows[candidates].tolist(),
+            sources=np.asarray(sources)[candidates].tolist(),
             count=data.held_out,
             seed=recipe.train.seed,
         )
         held_pairs = list(_cleaned(recipe, only=held_out.__contains__))
         validation = tuple(pair for _, pair in held_pairs)
         validation_sizes = _sizes([line for line, _ in held_pairs], starts)
+        if data.also:
+            leaks = _lines_with(recipe, validation, outside=main).difference(duplicates)
+            cleaning.drop_kept("held out for validation", sorted(leaks))
+            duplicates += leaks
     if not validation:
         raise ValueError(
             "there is nothing to validate on: name files in data.validation, or set data.held_out "
             "above 0"
         )
     test_sizes, test = _read(recipe, "test")
+    sizes = np.subtract(_sizes(rows[kept], starts), _sizes([*held_out], starts)).tolist()
+    for part, count in zip(data.also, sizes[1:], strict=False):
+        if not count:
+            raise ValueError(f"data.also: no pair of {part.train[0]} is left to train on")
     return Survey(
         recipe=recipe,
         cleaning=cleaning,
@@ -241,13 +254,21 @@ def survey_corpus(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
         data_sha256=corpus_sha256(recipe),
         usual=profile_pairs(spread.pairs),
         directions=_prepared_directions(
-            recipe,
-            starts,
-            pairs=np.subtract(_sizes(rows[kept], starts), _sizes([*held_out], starts)).tolist(),
-            validation=validation_sizes,
-            test=test_sizes,
+            recipe, starts, pairs=sizes, validation=validation_sizes, test=test_sizes
         ),
+        also_lines=tuple(line + 1 for line in starts[1:]) if data.also else (),
     )
+
+
+def _lines_with(recipe: Recipe, held: Sequence[Pair], *, outside: range) -> set[int]:
+    """The lines outside a range that have the source or the target of a held-out pair."""
+    sides = [{fold(side) for side in texts} for texts in zip(*held, strict=True)]
+    return {
+        line
+        for line, pair in _cleaned(recipe)
+        if line not in outside
+        and any(fold(text) in known for text, known in zip(_untagged(pair), sides, strict=True))
+    }
 
 
 def _held_out_key(pair: Pair, *, both: bool) -> int:
@@ -259,6 +280,10 @@ def _held_out_key(pair: Pair, *, both: bool) -> int:
 
 def _untagged(pair: Pair) -> Pair:
     return pair._replace(source=without_tag(pair.source))
+
+
+def _bare_pair(numbered: NumberedPair) -> NumberedPair:
+    return numbered._replace(pair=_untagged(numbered.pair))
 
 
 def _sizes(
@@ -298,7 +323,7 @@ class _Part(NamedTuple):
     """A direction as the recipe names it."""
 
     codes: LanguageCodes
-    files: CorpusConfig | DirectionConfig
+    files: CorpusConfig | DirectionConfig | AdditionalCorpus
     tag: str
     """Put before each source."""
 
@@ -308,10 +333,10 @@ class _Part(NamedTuple):
 
 
 def _parts(recipe: Recipe) -> list[_Part]:
-    """The directions of a recipe; zero-shot ones have no training files."""
-    data = recipe.data
+    """The directions of a recipe, or its corpora; zero-shot ones have no training files."""
+    data, codes = recipe.data, recipe.languages.codes
     several = [_Part(part.pair, part, target_tag(part.target)) for part in data.directions]
-    return several or [_Part(recipe.languages.codes, data, "")]
+    return several or [_Part(codes, files, "") for files in (data, *data.also)]
 
 
 def _cleaned(
@@ -348,7 +373,7 @@ def _read(
     """Read the text of a set with tags; and how many pairs each direction has."""
     sizes, pairs = list[int](), list[Pair]()
     for part in _parts(recipe):
-        files, before = recipe.data.paths(getattr(part.files, name)), len(pairs)
+        files, before = recipe.data.paths(getattr(part.files, name, ())), len(pairs)
         texts = read_pairs(files, languages=part.codes) if files else ()
         pairs += (part.tagged(pair) for _, pair in texts)
         sizes.append(len(pairs) - before)

@@ -47,16 +47,10 @@ class SyntheticConfig:
     sample: bool = False
     """Draw translations from the model's distribution in place of beam search."""
 
-    temperature: float = 1.0
-    """Of sampling."""
-
     top_k: int = 0
     """Sample from this many most probable pieces; 0 = all."""
 
-    seed: int = 1
-    """Of sampling."""
-
-    min_score: float = -math.inf
+    min_score: float = -99.0
     """Least mean log-probability of a piece, end of sentence included."""
 
     max_ratio: float = 4.0
@@ -69,8 +63,8 @@ class SyntheticConfig:
             raise ValueError(f"--min-score is a log-probability, 0 or less, not {self.min_score}")
         if not self.max_ratio >= 1.0:
             raise ValueError(f"--max-ratio must be 1 or more, not {self.max_ratio}")
-        if not self.sample and (self.temperature, self.top_k, self.seed) != (1.0, 0, 1):
-            raise ValueError("--temperature, --top-k and --seed need --sample")
+        if self.top_k and not self.sample:
+            raise ValueError("--top-k needs --sample")
 
     @property
     def tag(self) -> str:
@@ -100,15 +94,15 @@ def augment(
         on_event: called with each event.
 
     Returns:
-        One line: pairs kept, and lines left out by reason.
+        One line: pairs kept, and lines that this call left out by reason.
 
     Raises:
         ValueError: if the text cannot be read, the output was begun otherwise, or no pair passes.
     """
+    on_event(LogMessage(translator.engine_description))
     left_out = Counter[str]()
     settings = {"model": model, **{key: str(value) for key, value in asdict(config).items()}}
     with open_lines(text) as raw, resumable_output([out], raw, settings=settings) as output:
-        before = output.done
 
         def write(translation: Translation) -> None:
             if reason := _fault(translation, config, languages):
@@ -119,16 +113,13 @@ def augment(
             output.write(f"{config.tag} {source}\t{target}\n")
 
         translate_lines(
-            translator,
             raw,
             output,
             translate=lambda chunk, progress: translator.translate(
                 [*map(tidy, chunk)],
                 num_beams=None if config.sample else config.beam,
                 do_sample=config.sample,
-                temperature=config.temperature,
                 top_k=config.top_k,
-                seed=config.seed,
                 progress=progress,
             ),
             write=write,
@@ -138,12 +129,10 @@ def augment(
             kept = sum(1 for _ in written)
         if not kept:
             raise ValueError(f"{text}: no pair to keep of {output.done:,} lines{_listed(left_out)}")
-    since = f" since line {before:,}" if before else ""
-    return f"{kept:,} pairs of {output.done:,} lines{_listed(left_out, since)}"
+    return f"{kept:,} pairs of {output.done:,} lines{_listed(left_out)}"
 
 
 def translate_lines(
-    translator: Translator,
     lines: Iterator[str],
     output: LineOutput,
     *,
@@ -154,14 +143,12 @@ def translate_lines(
     """Translate lines in chunks, committing the output of each.
 
     Args:
-        translator: is described to the user.
         lines: are advanced; the first ones are done already if the output resumes.
         output: receives what `write` writes.
         translate: translates a chunk, and reports how many sentences of it are done.
         write: called with each translation.
         on_event: called with each event.
     """
-    on_event(LogMessage(translator.engine_description))
     if output.done:
         on_event(LogMessage(f"continuing after {output.done:,} lines"))
     count = progress_reporter(on_event, "translated")
@@ -193,6 +180,6 @@ def _fault(
     return None
 
 
-def _listed(left_out: Counter[str], since: str = "") -> str:
+def _listed(left_out: Counter[str]) -> str:
     reasons = ", ".join(f"{reason}: {count:,}" for reason, count in left_out.most_common())
-    return f"; left out{since} {left_out.total():,} ({reasons})" if left_out else ""
+    return f"; left out now {left_out.total():,} ({reasons})" if left_out else ""

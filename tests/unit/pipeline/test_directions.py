@@ -16,7 +16,7 @@ from transduce.bundle.bundle import Bundle, Provenance
 from transduce.cli.app import corpus_settings
 from transduce.cli.entry import main
 from transduce.config import Recipe, load_recipe, to_toml
-from transduce.data.config import BatchConfig, Languages, TokenizerConfig
+from transduce.data.config import BatchConfig, CorpusConfig, Languages, TokenizerConfig
 from transduce.data.languages import LanguagePair
 from transduce.data.sampler import Mixture, Sampler, SamplerState
 from transduce.data.tokenizer import Tokenizer, target_tag
@@ -117,9 +117,9 @@ def test_each_source_begins_with_the_tag_of_its_target(prepared: tuple[Prepared,
 def test_temperature_levels_the_directions(prepared: tuple[Prepared, list[str]]):
     run, _ = prepared
 
-    mixture = run.mixture(5.0)
+    mixture = run.mixture(CorpusConfig(temperature=5.0))
 
-    assert run.mixture(1.0) is None
+    assert run.mixture(CorpusConfig()) is None
     assert mixture is not None
     shares = [size**0.2 for size in (300, 60, 60)]
     expected = [420 * share / sum(shares) for share in shares]

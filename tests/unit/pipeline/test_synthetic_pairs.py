@@ -89,7 +89,7 @@ def test_poor_pairs_are_left_out_with_their_reason(tmp_path: Path, reason: str):
 
     result, _ = made(table, text, tmp_path / "o.tsv", SyntheticConfig(min_score=-1.5))
 
-    assert result == f"1 pairs of 2 lines; left out 1 ({reason}: 1)"
+    assert result == f"1 pairs of 2 lines; left out now 1 ({reason}: 1)"
     assert (tmp_path / "o.tsv").read_text("utf-8") == "<bt> Good day.\tGuten Tag.\n"
 
 
@@ -130,20 +130,12 @@ def test_sampling_draws_one_translation(tmp_path: Path):
     table = Table({GERMAN: ENGLISH})
 
     made(
-        table,
-        written(tmp_path, GERMAN),
-        tmp_path / "o.tsv",
-        SyntheticConfig(sample=True, temperature=0.8, top_k=10, seed=3),
+        table, written(tmp_path, GERMAN), tmp_path / "o.tsv", SyntheticConfig(sample=True, top_k=10)
     )
 
     (call,) = table.calls
     assert call["num_beams"] is None
-    assert [call[key] for key in ("do_sample", "temperature", "top_k", "seed")] == [
-        True,
-        0.8,
-        10,
-        3,
-    ]
+    assert [call[key] for key in ("do_sample", "top_k")] == [True, 10]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +144,7 @@ def test_sampling_draws_one_translation(tmp_path: Path):
         (("--beam", 0), "--beam must be 1 or more, not 0"),
         (("--min-score", 1), "--min-score is a log-probability"),
         (("--max-ratio", "nan"), "--max-ratio must be 1 or more"),
-        (("--top-k", 5), "need --sample"),
+        (("--top-k", 5), "needs --sample"),
         (("--to", "fr"), "does not translate into 'fr'"),
     ],
 )

@@ -1,0 +1,172 @@
+"""Low-resource training: how much of the gap to a larger corpus monolingual text closes.
+
+    .venv/bin/python benchmarks/low_resource.py CORPUS --seeds 1 2 3 --out runs/low-resource
+
+CORPUS holds train, val and test_2016_flickr of Multi30k, .en.gz and .de.gz. The first 5,000 pairs
+are the parallel corpus, the German sides of the others monolingual text. For each seed:
+
+    plain             the 5,000 pairs, English to German
+    regime            the same with BPE-dropout (batch.subword_sampling)
+    back-translated   and the German text, its sources by a German-English model of the 5,000 pairs
+    both              that with BPE-dropout
+    full              all 29,000 pairs
+
+All have the same settings and equally many updates. What is finished is not repeated, so seeds may
+run in separate sittings. Written to benchmarks/results/low-resource/record.json: BLEU of the test
+set, and the share of the gap between plain and full that each closes, by seed.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from record import header, read_lines, write
+
+SETS = {"train": "train", "validation": "val", "test": "test_2016_flickr"}
+SETTINGS = {
+    "tokenizer.vocab_size": 4000,
+    "batch.tokens": 1024,
+    "train.warmup": 150,
+    "train.average_checkpoints": 4,
+}
+REGIME = {"batch.subword_sampling": 0.1}
+
+
+def main() -> None:
+    """Run what has no result yet, and write one record of all seeds."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("corpus", type=Path, help="folder of Multi30k")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--pairs", type=int, default=5000, help="of the parallel corpus")
+    parser.add_argument("--limit", type=int, default=0, help="pairs of all; 0: the corpus")
+    parser.add_argument("--updates", type=int, default=2000, help="of each model")
+    parser.add_argument("--weight", type=float, default=0.5, help="of the synthetic pairs")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("runs/low-resource"))
+    parser.add_argument("--name", default="low-resource", help="folder below results")
+    parser.add_argument("--note", default="", help="for the record, such as: on a busy machine")
+    parser.add_argument("--set", action="append", default=[], dest="settings")
+    arguments = parser.parse_args()
+    write_text(arguments.corpus, arguments.out, pairs=arguments.pairs, limit=arguments.limit)
+    record = {
+        **header("python " + " ".join(sys.argv), "sentencepiece", "sacrebleu"),
+        "note": arguments.note,
+        "pairs": arguments.pairs,
+        "updates": arguments.updates,
+        "weight": arguments.weight,
+        "settings": {**SETTINGS, "by hand": arguments.settings},
+        "regime": REGIME,
+        "seeds": [],
+    }
+    hidden = {str(arguments.corpus): "CORPUS", str(arguments.out): "RUNS"}
+    for seed in arguments.seeds:
+        record["seeds"].append(measure(arguments, seed))
+        record["mean"] = mean(record["seeds"])
+        text = write(arguments.name, record, hide=hidden)
+    sys.stdout.write(text)
+
+
+def write_text(corpus: Path, out: Path, *, pairs: int, limit: int) -> None:
+    """Write the small corpus, the large one, and the monolingual text."""
+    out.mkdir(parents=True, exist_ok=True)
+    for part, name in SETS.items():
+        for code in ("en", "de"):
+            lines = read_lines(corpus / f"{name}.{code}.gz")[: limit or None]
+            write_lines(out / f"{part}.{code}", lines)
+            if part == "train":
+                write_lines(out / f"small.{code}", lines[:pairs])
+                write_lines(out / f"mono.{code}", lines[pairs:])
+
+
+def write_lines(file: Path, lines: Iterable[str]) -> None:
+    """Write lines of text."""
+    file.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+
+def measure(arguments: argparse.Namespace, seed: int) -> dict[str, object]:
+    """Train the models of a seed; return their scores."""
+    out: Path = arguments.out
+    reverse = train(arguments, seed, "reverse", "small", codes=("de", "en"))
+    synthetic = out / f"synthetic-{seed}.tsv"
+    if not synthetic.exists():
+        model = str(out / f"reverse-{seed}")
+        transduce("augment", model, "--input", str(out / "mono.de"), "--output", str(synthetic))
+    also = ("--also", f"{synthetic}:{arguments.weight}")
+    rows = {
+        "plain": train(arguments, seed, "plain", "small"),
+        "regime": train(arguments, seed, "regime", "small", settings=REGIME),
+        "back-translated": train(arguments, seed, "back-translated", "small", *also),
+        "both": train(arguments, seed, "both", "small", *also, settings=REGIME),
+        "full": train(arguments, seed, "full", "train"),
+    }
+    pairs = len(read_lines(synthetic))
+    return {"seed": seed, "synthetic_pairs": pairs, "reverse": reverse, "models": closed(rows)}
+
+
+def closed(rows: Mapping[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Add the share of the gap between plain and full that each model closes."""
+    plain, full = (rows[name]["bleu"] for name in ("plain", "full"))
+    gap = full - plain
+    return {
+        name: row | ({"gap_closed": round((row["bleu"] - plain) / gap, 3)} if gap > 0 else {})
+        for name, row in rows.items()
+    }
+
+
+def mean(seeds: Iterable[Mapping[str, object]]) -> dict[str, float]:
+    """The mean BLEU of each model over the seeds."""
+    models = [row["models"] for row in seeds]
+    return {
+        name: round(statistics.mean(row[name]["bleu"] for row in models), 2) for name in models[0]
+    }
+
+
+def train(
+    arguments: argparse.Namespace,
+    seed: int,
+    name: str,
+    corpus: str,
+    *options: str,
+    codes: tuple[str, str] = ("en", "de"),
+    settings: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """Train a model, or go on with it; return its scores, seconds and parameters."""
+    folder, run = arguments.out, arguments.out / f"{name}-{seed}"
+    if not (run / "results.json").exists():
+        files = {part: [str(folder / f"{part}.{code}") for code in codes] for part in SETS}
+        chosen = {**SETTINGS, "train.updates": arguments.updates, "train.seed": seed}
+        chosen["train.validate_every"] = max(1, arguments.updates // 10)
+        chosen["train.intra_op_threads"] = arguments.threads
+        words = [f"{key}={value}" for key, value in {**chosen, **(settings or {})}.items()]
+        transduce(
+            *("train", "tiny", "--source", str(folder / f"{corpus}.{codes[0]}")),
+            *("--target", str(folder / f"{corpus}.{codes[1]}")),
+            *("--validation", *files["validation"], "--test", *files["test"], *options),
+            *(word for setting in [*words, *arguments.settings] for word in ("--set", setting)),
+            *("--resume", "--out", str(run)),
+        )
+    results = json.loads((run / "results.json").read_text())
+    bleu = {
+        part: next(s["value"] for s in results[part]["scores"] if s["name"] == "BLEU")
+        for part in ("validation", "test")
+    }
+    return {
+        "bleu": round(bleu["test"], 2),
+        "validation_bleu": round(bleu["validation"], 2),
+        "seconds": round(results["seconds"], 1),
+        "parameters": results["parameters"],
+    }
+
+
+def transduce(*words: str) -> None:
+    """Run a command of transduce as a user does; its log is shown."""
+    subprocess.run([sys.executable, "-m", "transduce", *words], check=True, env=os.environ)
+
+
+if __name__ == "__main__":
+    main()
