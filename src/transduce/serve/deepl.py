@@ -158,18 +158,16 @@ class DeepLAPI:
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of this API."""
-        translate, languages, usage = operations_of(self)
+        translate, languages, usage = operations_of(self, prefix="deepl_")
         post = replace(languages, method="POST", operation_id="deepl_languages_post")
-        others = (*self._glossaries.operations(), *operations_of(self._documents))
+        others = (
+            *self._glossaries.operations(),
+            *operations_of(self._documents, prefix="deepl_document_"),
+        )
         return (translate, *others, languages, post, usage)
 
     @Operation(
-        "POST",
-        "/v2/translate",
-        DeepLTranslateRequest,
-        operation_id="deepl_translate",
-        max_body_bytes=MAX_BODY_BYTES,
-        time_limits=1,
+        "POST", "/v2/translate", DeepLTranslateRequest, max_body_bytes=MAX_BODY_BYTES, time_limits=1
     )
     async def translate(self, request: HTTPRequest) -> Response | DeepLTranslateResponse:
         """Translate texts, with DeepL's request and response format."""
@@ -214,11 +212,10 @@ class DeepLAPI:
         "GET",
         "/v2/languages",
         DeepLLanguagesRequest,
-        operation_id="deepl_languages_get",
         error_statuses=(400,),
         max_body_bytes=MAX_BODY_BYTES,
     )
-    async def languages(self, request: HTTPRequest) -> DeepLLanguageList:
+    async def languages_get(self, request: HTTPRequest) -> DeepLLanguageList:
         """List the source or target languages."""
         is_target = read_fields(request, DeepLLanguagesRequest).type == "target"
         languages = self._registry.targets() if is_target else self._registry.sources()
@@ -229,7 +226,7 @@ class DeepLAPI:
         ]
         return DeepLLanguageList(entries)
 
-    @Operation("GET", "/v2/usage", operation_id="deepl_usage")
+    @Operation("GET", "/v2/usage")
     async def usage(self, request: HTTPRequest) -> DeepLUsage:
         """Return the number of characters of the key's requests on the current day."""
         count, limit = request.usage()

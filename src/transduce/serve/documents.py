@@ -260,11 +260,7 @@ class DeepLDocumentAPI:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @Operation(
-        "POST",
-        "/v2/document",
-        DocumentUpload,
-        operation_id="deepl_document_upload",
-        error_statuses=(400, 404, 429, QUOTA_EXCEEDED),
+        "POST", "/v2/document", DocumentUpload, error_statuses=(400, 404, 429, QUOTA_EXCEEDED)
     )
     async def upload(self, request: HTTPRequest) -> Response | DocumentHandle:
         """Accept a document, and translate it in the background."""
@@ -300,13 +296,7 @@ class DeepLDocumentAPI:
         handle = DocumentHandle(document_id=job.document_id, document_key=job.key)
         return with_ignored(json_response(handle), options.ignored)
 
-    @Operation(
-        "POST",
-        "/v2/document/{document_id}",
-        DocumentKey,
-        operation_id="deepl_document_status",
-        error_statuses=(400, 404),
-    )
+    @Operation("POST", "/v2/document/{document_id}", DocumentKey, error_statuses=(400, 404))
     async def status(self, request: HTTPRequest) -> DocumentStatus:
         """Return the state of a document."""
         job = self._requested(request)
@@ -322,7 +312,6 @@ class DeepLDocumentAPI:
         "POST",
         "/v2/document/{document_id}/result",
         DocumentKey,
-        operation_id="deepl_document_result",
         media_type=BINARY,
         error_statuses=(400, 404, 503),
     )

@@ -101,7 +101,7 @@ class Operation:
     """Fields of the request; None if its body is not read."""
     _: KW_ONLY
     handler: Handler = _unbound
-    """Its docstring is the summary in the document."""
+    """Its docstring is the summary in the document, its type the content of a success."""
     operation_id: str = ""
     """Name of the operation in clients generated from the document; "" takes it from the path."""
     success_status: int = 200
@@ -134,14 +134,20 @@ class Operation:
         return method
 
 
-def operations_of(api: object) -> tuple[Operation, ...]:
-    """Return the operations that decorate methods of an API, in their order."""
-    methods = [getattr(api, name) for name in vars(type(api))]
-    return tuple(
-        replace(getattr(method, _MARK), handler=method)
-        for method in methods
-        if hasattr(method, _MARK)
-    )
+def operations_of(api: object, *, prefix: str = "") -> tuple[Operation, ...]:
+    """Return the operations that decorate methods of an API, in their order.
+
+    Args:
+        api: the object with the methods.
+        prefix: of IDs that are the method's name; "" keeps those of the operations.
+    """
+    operations: list[Operation] = []
+    for name in vars(type(api)):
+        method = getattr(api, name)
+        if operation := getattr(method, _MARK, None):
+            identity = prefix + name if prefix else operation.operation_id
+            operations.append(replace(operation, handler=method, operation_id=identity))
+    return tuple(operations)
 
 
 class Endpoint:

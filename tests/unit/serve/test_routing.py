@@ -67,6 +67,34 @@ def test_what_is_there_answers(served: Served, document: Document) -> None:
             assert str(said.status_code) in ways[verb]["responses"]
 
 
+@pytest.mark.parametrize(
+    ("path", "kinds"),
+    [
+        ("/api/translate", ["json"]),
+        ("/v1/chat/completions", ["json"]),
+        ("/v3/glossaries", ["json"]),
+        ("/translate_file", ["form-data"]),
+        ("/v2/glossaries", ["json", "x-www-form-urlencoded", "form-data"]),
+    ],
+)
+def test_the_bodies_that_a_request_may_have(
+    document: Document, path: str, kinds: list[str]
+) -> None:
+    content = document["paths"][path]["post"]["requestBody"]["content"]
+
+    assert [kind.rpartition("/")[2] for kind in content] == kinds
+
+
+def test_the_content_of_an_answer_is_what_its_handler_returns(document: Document) -> None:
+    def content(path: str, status: str) -> object:
+        return document["paths"][path]["post"]["responses"][status].get("content")
+
+    model = {"$ref": "#/components/schemas/ChatResponse"}
+    assert content("/v1/chat/completions", "200") == {"application/json": {"schema": model}}
+    model = {"$ref": "#/components/schemas/GlossaryInfoV2"}
+    assert content("/v2/glossaries", "201") == {"application/json": {"schema": model}}
+
+
 def test_each_api_says_errors_in_its_own_shape(document: Document) -> None:
     def shape(path: str) -> str:
         answer = document["paths"][path]["post"]["responses"]["400"]
