@@ -45,14 +45,8 @@ if TYPE_CHECKING:
     from transduce.inference.translator import Translation, Translator
     from transduce.memory.store import Match
 
-_PLACES = (
-    "text",
-    "input",
-    "output",
-    "workers",
-    "threads",
-    "also",
-)  # options without effect on the output
+# Options without effect on the output.
+_PLACES = ("text", "input", "output", "workers", "threads", "also")
 _LONG = 24 * 3600.0  # seconds of a translation that is worth several machines
 _CHUNK = 4096  # lines per call, so that output streams while a long input is read
 

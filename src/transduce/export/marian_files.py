@@ -9,7 +9,8 @@ values and the inner layer keep their order.
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -160,10 +161,8 @@ def parse_config(values: Mapping[str, object], path: Path) -> MarianConfig:
     Raises:
         ValueError: if one is missing or of the wrong type, or a feature is one that ours lacks.
     """
-    try:
+    with _naming_field(path):
         config = pydantic.TypeAdapter(MarianConfig).validate_json(json.dumps(values), strict=True)
-    except pydantic.ValidationError as error:
-        raise ValueError(f"{path}: {_first_error(error)}") from None
     if reason := config.why_not():
         raise ValueError(f"{path} has {reason}, which transduce does not support")
     return config
@@ -178,11 +177,8 @@ def read_languages(folder: Path) -> MarianTokenizerConfig:
     path = folder / TOKENIZER_CONFIG
     if not path.is_file():
         return MarianTokenizerConfig()
-    try:
-        adapter = pydantic.TypeAdapter(MarianTokenizerConfig)
-        return adapter.validate_python(read_json(path))
-    except pydantic.ValidationError as error:
-        raise ValueError(f"{path}: {_first_error(error)}") from None
+    with _naming_field(path):
+        return pydantic.TypeAdapter(MarianTokenizerConfig).validate_python(read_json(path))
 
 
 def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
@@ -255,10 +251,14 @@ def read_file(path: Path) -> bytes:
         ) from None
 
 
-def _first_error(error: pydantic.ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"])
-    return f"{key}: {first['msg']}"
+@contextmanager
+def _naming_field(path: Path) -> Generator[None]:
+    """Turn the first fault of a file's fields into one line that names both."""
+    try:
+        yield
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 EMBEDDING: Final = "model.shared.weight"

@@ -184,7 +184,7 @@ def prove_huggingface(
                 max_length=sample.limit + 1,  # + the start token
             )
             pairs.append(piece_pair(bundle, sample, source[0].tolist(), output[0, 1:].tolist()))
-            gap = max(gap, _logit_gap(bundle, model, sample))
+            gap = max(gap, _model_gap(bundle, model, sample))
     return compare_pieces(format, pairs, gap=gap)
 
 
@@ -312,15 +312,19 @@ def piece_pair(
     )
 
 
-def _logit_gap(bundle: Bundle, model: "torch.nn.Module", sample: Sample) -> float:
-    """Largest logit difference over our translation, teacher-forced; PAD is never output."""
+def _model_gap(bundle: Bundle, model: "torch.nn.Module", sample: Sample) -> float:
     import torch
 
     source = torch.tensor([sample.source])
     target = torch.tensor([[bundle.tokenizer.pad, *sample.target[:-1]]])
     with torch.inference_mode():
-        other_logits = model(input_ids=source, decoder_input_ids=target).logits[0].numpy()
-    return float(np.abs(reference_logits(bundle, sample) - other_logits)[:, :-1].max())
+        logits = model(input_ids=source, decoder_input_ids=target).logits[0].numpy()
+    return logit_gap(bundle, sample, logits)
+
+
+def logit_gap(bundle: Bundle, sample: Sample, logits: Float[np.ndarray, "target vocab"]) -> float:
+    """Largest difference of another program's logits over our translation; PAD is never output."""
+    return float(np.abs(reference_logits(bundle, sample) - logits)[:, :-1].max())
 
 
 def reference_logits(bundle: Bundle, sample: Sample) -> Float[np.ndarray, "target vocab"]:

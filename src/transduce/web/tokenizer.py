@@ -5,6 +5,7 @@ segments with this data, and engine/tokenizer.js assigns ids.
 """
 
 import base64
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -25,17 +26,15 @@ def tokenizer_data(tokenizer: Tokenizer) -> dict[str, object]:
     Raises:
         ValueError: if a model has a feature that the engine lacks; the message names it.
     """
-    if not tokenizer.shared:
-        raise ValueError(
-            "the model has separate vocabularies of source and target (tokenizer.shared = false), "
-            "which the web page does not implement; export it to another format"
-        )
-    if tokenizer.tags and not isinstance(tokenizer, PairTokenizer):
-        raise ValueError(
-            "the model has several directions (data.directions), which the web page does not "
-            "implement; export it to another format"
-        )
-    if not isinstance(tokenizer, PairTokenizer):
+    pair = isinstance(tokenizer, PairTokenizer)
+    features = {
+        "separate vocabularies of source and target (tokenizer.shared = false)": (
+            not tokenizer.shared
+        ),
+        "several directions (data.directions)": bool(tokenizer.tags) and not pair,
+    }
+    _refuse("the model", features)
+    if not pair:
         return model_data(tokenizer.to_bytes())
     models = tokenizer.files()
     return {
@@ -57,12 +56,7 @@ def model_data(model: bytes) -> dict[str, object]:
         "denormalization rules (denormalizer_spec)": options.denormalizes,
         "unused pieces": any(piece.type == UNUSED for piece in pieces),
     }
-    for feature, present in refused.items():
-        if present:
-            raise ValueError(
-                f"the tokenizer model has {feature}, which the web page does not implement; "
-                f"export it to another format"
-            )
+    _refuse("the tokenizer model", refused)
     return {
         "type": read_model_type(model),
         "pieces": [piece.text for piece in pieces],
@@ -76,3 +70,13 @@ def model_data(model: bytes) -> dict[str, object]:
         "escapeWhitespaces": options.escape_whitespaces,
         "charsmap": base64.b64encode(options.charsmap).decode(),
     }
+
+
+def _refuse(subject: str, features: Mapping[str, bool]) -> None:
+    """Refuse the first feature that is present."""
+    for feature, present in features.items():
+        if present:
+            raise ValueError(
+                f"{subject} has {feature}, which the web page does not implement; "
+                f"export it to another format"
+            )
