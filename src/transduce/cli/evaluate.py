@@ -140,33 +140,25 @@ def evaluate(
 def _scores(inputs: _Inputs, *, scoring: _Scoring, as_json: bool) -> str:
     """Score a model's or given translations and return what is printed."""
     # Read all files before torch is imported: a wrong name fails at once.
-    sources = read_lines(inputs.source) if inputs.source else None
-    hypotheses = read_lines(inputs.hypotheses) if inputs.hypotheses else []
-    references = read_lines(inputs.target)
+    texts = _read(inputs.source, inputs.hypotheses, inputs.target)
 
-    from transduce.evaluation.scoring import score_lines, score_model
+    from transduce.evaluation.scoring import score_lines
 
-    options = scoring.options()._replace(intervals=True)
-    if inputs.model is None:
-        options = options._replace(language=_target_language(scoring.language, inputs))
-        scores = score_lines(hypotheses, references, sources=sources, options=options)
-    else:
-        from transduce.bundle.bundle import Bundle
-        from transduce.inference.engines.forking import enable_worker_processes
-
-        enable_worker_processes()
-        bundle = Bundle.load(inputs.model)
-        target = bundle.languages.target
-        language = _target_language(scoring.language, inputs, model_language=target)
-        scores, decoding = score_model(
-            bundle,
-            sources or [],
-            references=references,
-            options=options._replace(language=language),
-            as_is=scoring.as_is,
+    output = _output(inputs, "", texts=texts, scoring=scoring, scores_only=True)
+    options = scoring.options()._replace(
+        language=_target_language(scoring.language, inputs, model_language=output.language),
+        lower_case=output.lower_case,
+        intervals=True,
+    )
+    scores = output.perplexity
+    if set(options.metrics) != {"perplexity"}:
+        references, sources = texts[inputs.target], texts.get(inputs.source)
+        scores = (
+            *score_lines(output.system.lines, references, sources=sources, options=options),
+            *scores,
         )
-        if decoding:
-            print_stderr(decoding)
+    if output.decoding:
+        print_stderr(output.decoding)
     if as_json:
         return json.dumps([asdict(score) for score in scores], ensure_ascii=False)
     return "\n".join(map(str, scores))
@@ -178,8 +170,17 @@ def _target_language(given: str, inputs: _Inputs, *, model_language: str = "") -
     return given or named or file_language(inputs.target, inputs.hypotheses)
 
 
+def _read(*files: Path | None) -> dict[Path | None, list[str]]:
+    return {path: read_lines(path) for path in files if path is not None}
+
+
 def _output(
-    inputs: _Inputs, name: str, *, texts: Mapping[Path | None, list[str]], scoring: _Scoring
+    inputs: _Inputs,
+    name: str,
+    *,
+    texts: Mapping[Path | None, list[str]],
+    scoring: _Scoring,
+    scores_only: bool = False,
 ) -> "SystemOutput":
     """Translate with the model, or take the given translations; count the training text's words."""
     from transduce.data.segmentation import count_words
@@ -197,6 +198,7 @@ def _output(
             references=texts[inputs.target],
             scoring=scoring.options(),
             as_is=scoring.as_is,
+            scores_only=scores_only,
         )
     else:
         output = SystemOutput(System(name, texts[inputs.hypotheses]))
@@ -216,10 +218,7 @@ def _write_report(file: Path, inputs: _Inputs, *, scoring: _Scoring, as_json: bo
         raise ValueError(f"{file} is a folder: name a file for the page, such as report.html")
     if any(path is not None and path.resolve() == file.resolve() for path in inputs):
         raise ValueError(f"--report {file} would replace one of its inputs: name another file")
-    files = (inputs.target, inputs.source, inputs.hypotheses, inputs.against, inputs.origins)
-    texts: dict[Path | None, list[str]] = {
-        path: read_lines(path) for path in files if path is not None
-    }
+    texts = _read(inputs.target, inputs.source, inputs.hypotheses, inputs.against, inputs.origins)
     references, sources = texts[inputs.target], texts.get(inputs.source)
     with open_output(file) as page:
         from transduce.evaluation.breakdown import check_line_counts

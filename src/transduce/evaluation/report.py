@@ -17,7 +17,7 @@ from transduce.data.config import Languages
 from transduce.data.segmentation import count_words, word_spans, words
 from transduce.data.store import PREPARED_FOLDER, Store
 from transduce.evaluation.breakdown import Breakdown, ScoredSentence, break_down, check_line_counts
-from transduce.evaluation.metrics import Score, bleu_metric, scoring_language
+from transduce.evaluation.metrics import Score, bleu_metric, check_lines, scoring_language
 from transduce.evaluation.scoring import (
     DEFAULT_SCORING,
     MAX_TESTED_LINES,
@@ -95,6 +95,8 @@ class SystemOutput(NamedTuple):
     """Such as "English → German"."""
     details: tuple[tuple[str, str], ...] = ()
     """Names and values of a model."""
+    lower_case: bool = False
+    """Whether the model lower-cases."""
 
 
 def translate_test_set(
@@ -105,6 +107,7 @@ def translate_test_set(
     references: Sequence[str],
     scoring: ScoringOptions = DEFAULT_SCORING,
     as_is: bool = False,
+    scores_only: bool = False,
 ) -> SystemOutput:
     """Translate with a model and find its training text.
 
@@ -115,19 +118,22 @@ def translate_test_set(
         references: reference translations.
         scoring: target language, the model's if empty, and whether perplexity is a metric.
         as_is: translate with `--as-is`, without a retry of repetitive lines.
+        scores_only: neither find the training text nor translate for the perplexity alone.
 
     Raises:
-        ValueError: for a folder without a model.
+        ValueError: for a folder without a model, or unequal numbers of lines or none.
     """
+    check_lines(sources, references, what="source lines")
     bundle = Bundle.load(model)
     languages = bundle.languages
     sources = with_tags(bundle, sources, scoring.language or languages.target)
-    translations = translate_with(bundle, sources, as_is=as_is)
+    idle = scores_only and set(scoring.metrics) == {"perplexity"}
+    translations = () if idle else translate_with(bundle, sources, as_is=as_is)
     perplexity = "perplexity" in scoring.metrics
     measured = (perplexity_score(bundle, sources, references),) if perplexity else ()
-    training = _training_of(model, bundle)
+    training = None if scores_only else _training_of(model, bundle)
     system = System(name, translation_texts(translations))
-    decoding = describe_decoding(bundle.search, translations, as_is=as_is)
+    decoding = "" if idle else describe_decoding(bundle.search, translations, as_is=as_is)
     source = languages.source_name or languages.source
     named = languages != Languages()
     details = (
@@ -143,6 +149,7 @@ def translate_test_set(
         decoding,
         direction=f"{source} → {languages.target_name or languages.target}" if named else "",
         details=tuple(detail for detail in details if detail[1]),
+        lower_case=bundle.tokenizer.lower_case,
     )
 
 

@@ -193,14 +193,6 @@ def score_lines(
     return tuple(scores)
 
 
-class ModelScores(NamedTuple):
-    """Scores of a model, and how the text was decoded that they are of."""
-
-    scores: tuple[Score, ...]
-    decoding: str
-    """`describe_decoding`; "" if nothing was translated."""
-
-
 def copy_scores(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> list[Score]:
@@ -220,45 +212,6 @@ def copy_scores(
         for rate in copy_rates(sources, hypotheses, references)
         if rate.spans
     ]
-
-
-def score_model(
-    bundle: Bundle,
-    sources: Sequence[str],
-    *,
-    references: Sequence[str],
-    options: ScoringOptions = DEFAULT_SCORING,
-    as_is: bool = False,
-) -> ModelScores:
-    """Translate `sources` as `transduce translate` does by default, and score the result.
-
-    Args:
-        bundle: the model.
-        sources: source lines.
-        references: reference translations, line by line.
-        options: language, the bundle's if empty, tokeniser and metrics.
-        as_is: translate with `--as-is`, without a retry of repetitive lines.
-
-    Raises:
-        ValueError: for unequal numbers of lines or none.
-    """
-    check_lines(sources, references, what="source lines")
-    language = options.language or bundle.languages.target
-    tagged = with_tags(bundle, sources, language)
-    scores: tuple[Score, ...] = ()
-    decoding = ""
-    if set(options.metrics) != {"perplexity"}:
-        translations = translate_with(bundle, tagged, as_is=as_is)
-        decoding = describe_decoding(bundle.search, translations, as_is=as_is)
-        scores = score_lines(
-            translation_texts(translations),
-            references,
-            sources=sources,
-            options=options._replace(language=language, lower_case=bundle.tokenizer.lower_case),
-        )
-    if "perplexity" in options.metrics:
-        scores += (perplexity_score(bundle, tagged, references),)
-    return ModelScores(scores, decoding)
 
 
 def with_tags(bundle: Bundle, sources: Sequence[str], language: str) -> Sequence[str]:
