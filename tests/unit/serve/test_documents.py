@@ -55,6 +55,21 @@ def test_the_tags_of_a_page_stay(served: Served) -> None:
     assert said.content == b"<html><body><p>A <b>RED</b> HAT</p></body></html>"
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "translated"),
+    [
+        ("a.json", b'{"hi": "A dog {name}"}', b'{"hi": "A DOG {name}"}'),
+        ("a.yml", b"hi: 'A dog' # no text\n", b"hi: 'A DOG' # no text\n"),
+        ("a.strings", b'"hi" = "A dog %@";', b'"hi" = "A DOG %@";'),
+        ("a.properties", b"hi = A dog {0}\n", b"hi = A DOG {0}\n"),
+    ],
+)
+def test_values_of_catalogues_are_translated(
+    served: Served, name: str, content: bytes, translated: bytes
+) -> None:
+    assert fetched(served, upload(served, name, content)).content == translated
+
+
 def test_each_document_has_a_name_of_its_own(served: Served) -> None:
     urls = {upload(served, "a.txt", b"x").json()["translatedFileUrl"] for _ in range(3)}
 
