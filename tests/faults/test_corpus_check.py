@@ -1,6 +1,5 @@
-"""What cannot be checked, written or meant gets one line and exit code 2, and leaves nothing."""
+"""What cannot be checked or meant gets one line and exit code 2, and leaves nothing."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,9 +7,6 @@ from tests.conftest import Said, Transduce, refuses
 from tests.sentences import sentences, write_sides
 
 from transduce.config import load_recipe, warnings
-from transduce.corpus_check.check import write_cleaned
-from transduce.corpus_check.inspection import inspect_corpus
-from transduce.data.corpus import read_pairs
 
 
 @pytest.fixture
@@ -22,55 +18,6 @@ def corpus(tmp_path: Path) -> Path:
 def check(transduce: Transduce, corpus: Path, *words: object) -> Said:
     files = ("--source", corpus / "train.en", "--target", corpus / "train.de")
     return transduce("check", *files, "--set", "tokenizer.vocab_size=97", *words)
-
-
-def test_a_folder_that_holds_something_is_not_written_to(transduce: Transduce, corpus: Path):
-    (corpus / "out").mkdir()
-    (corpus / "out" / "mine").write_text("mine")
-    (corpus / "train.en").unlink()  # which would be said if the corpus were read first
-
-    said = check(transduce, corpus, "tiny", "--write", corpus / "out")
-
-    refuses(said, corpus / "out", "is not empty", "--write")
-    assert [path.name for path in (corpus / "out").iterdir()] == ["mine"]
-
-
-def test_neither_does_the_library_write_there(corpus: Path):
-    recipe = load_recipe("tiny", [f'data.train=["{corpus}/train.en", "{corpus}/train.de"]'])
-    pairs = partial(read_pairs, recipe.data.paths(recipe.data.train))
-
-    with pytest.raises(ValueError, match="is not empty"):
-        write_cleaned(recipe, inspect_corpus(recipe, pairs), pairs=pairs, folder=corpus)
-
-
-def test_the_corpus_own_folder_is_such_a_folder(transduce: Transduce, corpus: Path):
-    refuses(check(transduce, corpus, "--write", corpus), corpus, "is not empty")
-
-
-def test_an_empty_folder_will_do(transduce: Transduce, corpus: Path):
-    (corpus / "out").mkdir()
-
-    assert check(transduce, corpus, "--write", corpus / "out").code == 0
-
-
-def test_a_file_is_no_folder(transduce: Transduce, corpus: Path):
-    said = check(transduce, corpus, "--write", corpus / "train.en")
-
-    refuses(said, corpus / "train.en", "is a file")
-
-
-def test_a_corpus_is_written_whole_or_not_at_all(
-    transduce: Transduce, corpus: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("transduce.corpus_check.check.json.dumps", full)
-
-    said = check(transduce, corpus, "--write", corpus / "out")
-
-    assert said.code == 1
-    assert sorted(path.name for path in corpus.iterdir()) == ["train.de", "train.en"]
 
 
 def test_sides_of_unequal_length_cannot_be_checked(transduce: Transduce, corpus: Path):

@@ -15,6 +15,7 @@ COMMANDS = (
     *("", "demo", "check", "prepare", "train", "average", "adapt", "distill", "augment"),
     *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
     *("serve", "view", "export", "import", "relabel", "doctor"),
+    "corpus build",
     *("memory import", "memory export", "memory lookup"),
     *(
         "paper table1",

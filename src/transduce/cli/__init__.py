@@ -12,6 +12,7 @@ from transduce.cli import (
     calibrate,
     check,
     compare,
+    corpus,
     demo,
     distill,
     doctor,
@@ -41,5 +42,6 @@ _HELP_ORDER = (
     *(import_.import_, relabel.relabel, doctor.doctor),
 )
 app.registered_commands.sort(key=lambda command: _HELP_ORDER.index(command.callback))
+app.add_typer(corpus.corpus)
 app.add_typer(memory.memory)
 app.add_typer(paper.paper)

@@ -1,15 +1,10 @@
-"""The corpus check of `transduce check`: inspection, a vocabulary probe, a cleaned copy."""
+"""The corpus check of `transduce check`: inspection and a vocabulary probe."""
 
 import itertools
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from transduce.config import Recipe
 from transduce.corpus_check.inspection import (
@@ -17,58 +12,15 @@ from transduce.corpus_check.inspection import (
     DataSplit,
     Finding,
     FindingKind,
-    Inspection,
     PairExample,
-    PairReader,
     inspect_corpus,
 )
 from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, read_pairs, tidy
 from transduce.data.tokenizer import UNK, Tokenizer
-from transduce.io.atomic_folder import atomic_folder
-from transduce.io.streams import open_compressed
 
 _TOKENIZER_SAMPLE = 100_000  # pairs; more hardly change the vocabulary
 _PROBE_SAMPLE = 5_000  # pairs
 _EXAMPLES = 3
-_REMOVED: tuple[FindingKind, ...] = (
-    "not UTF-8",
-    "empty",
-    "copy",
-    "leaked source",
-    "duplicate",
-    "length ratio",
-)
-"""Reasons to remove a pair; the first that applies counts."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CleanedCorpus:
-    """Counts of a cleaned copy of a corpus."""
-
-    files: tuple[str, ...]
-    kept: int
-    """Pairs written, including those with exchanged sides."""
-    exchanged: int
-    """Swapped pairs whose sides were exchanged."""
-    removed: dict[str, int] = field(default_factory=dict[str, int])
-    """Pairs removed, by reason; a pair counts once."""
-
-    def __str__(self) -> str:
-        listed = "; ".join(f"{reason}: {count:,}" for reason, count in self.removed.items())
-        removed = f", removed {sum(self.removed.values()):,}" + (f" ({listed})" if listed else "")
-        return f"kept {self.kept:,} pairs, exchanged the sides of {self.exchanged:,}{removed}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckResult:
-    """Result of `check_corpus`."""
-
-    report: CorpusReport
-    cleaned: CleanedCorpus | None = None
-    """None if no cleaned copy was requested."""
-
-    def __str__(self) -> str:
-        return "\n".join(str(part) for part in (self.report, self.cleaned) if part)
 
 
 class VocabularyProbe(NamedTuple):
@@ -81,36 +33,28 @@ class VocabularyProbe(NamedTuple):
 
 
 def check_corpus(
-    recipe: Recipe, *, write: Path | None = None, progress: Callable[[int], None] = lambda _: None
-) -> CheckResult:
+    recipe: Recipe, *, progress: Callable[[int], None] = lambda _: None
+) -> CorpusReport:
     """Check the corpus of a recipe, before any cleaning.
 
     Args:
         recipe: names the corpus, its languages and the vocabulary to probe.
-        write: a new or empty folder for a cleaned copy of the training pairs.
         progress: called with a training line number, now and then.
 
     Raises:
-        ValueError: if the corpus cannot be read, or `write` is not empty.
+        ValueError: if the corpus cannot be read.
     """
     data = recipe.data
     if not data.train:
         raise ValueError(
             "there is no corpus: name two files, --source FILE --target FILE, or data.train"
         )
-    if write is not None:
-        check_output_folder(write)
     train = partial(
         read_pairs, data.paths(data.train), not_utf8="drop", languages=recipe.languages.codes
     )
     held = [_read(recipe, names) for names in (data.validation, data.test)]
     inspection = inspect_corpus(recipe, train, validation=held[0], test=held[1], progress=progress)
-    report = _add_vocabulary_probe(recipe, inspection.report, pairs=train(), held=held)
-    if write is None:
-        return CheckResult(report=report)
-    inspection = inspection._replace(report=report)
-    cleaned = write_cleaned(recipe, inspection, pairs=train, folder=write)
-    return CheckResult(report=report, cleaned=cleaned)
+    return _add_vocabulary_probe(recipe, inspection.report, pairs=train(), held=held)
 
 
 def probe_vocabulary(
@@ -168,64 +112,6 @@ def probe_vocabulary(
     return VocabularyProbe(tuple(findings), sum(len(text.split()) for text in texts), pieces)
 
 
-def check_output_folder(folder: Path) -> None:
-    """Check that a cleaned corpus can be written to a folder.
-
-    Raises:
-        ValueError: if it is a file or not empty.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file: name a folder by --write")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty: name another folder by --write")
-
-
-def write_cleaned(
-    recipe: Recipe, inspection: Inspection, *, pairs: PairReader, folder: Path
-) -> CleanedCorpus:
-    """Write a cleaned, normalised copy of the training pairs, under their file names.
-
-    Exchanges the sides of swapped pairs, and removes copies, duplicates but for the first, pairs
-    whose source validation or test has too, unusual length ratios, empty sides and lines that are
-    not UTF-8. The original files do not change.
-
-    Args:
-        recipe: names the training files.
-        inspection: of the training pairs.
-        pairs: opens an iteration over them.
-        folder: new or empty.
-
-    Raises:
-        ValueError: if `folder` is not empty.
-    """
-    check_output_folder(folder)
-    reason = np.zeros(len(inspection.fingerprints.line), dtype=np.int8)  # 0: kept
-    for number, kind in reversed(list(enumerate(_REMOVED, start=1))):  # the first overwrites
-        reason[inspection.marks[kind]] = number
-    names = _file_names(recipe)
-    with atomic_folder(folder) as fresh:
-        with ExitStack() as stack:
-            files = [stack.enter_context(open_compressed(fresh / name, "wb")) for name in names]
-            for pair in _kept_pairs(inspection, reason=reason, pairs=pairs):
-                sides = [f"{pair.source}\t{pair.target}"] if len(files) == 1 else pair
-                for file, text in zip(files, sides, strict=True):
-                    file.write(f"{text}\n".encode())
-        counts = np.bincount(reason, minlength=len(_REMOVED) + 1).tolist()
-        cleaned = CleanedCorpus(
-            files=tuple(names),
-            kept=counts[0],
-            exchanged=int((inspection.fingerprints.swapped & (reason == 0)).sum()),
-            removed={
-                kind: count for kind, count in zip(_REMOVED, counts[1:], strict=True) if count
-            },
-        )
-        summary = {"cleaned": asdict(cleaned), "found": asdict(inspection.report)}
-        text = json.dumps(summary, indent=2, ensure_ascii=False)
-        # Examples that are not UTF-8 contain lone surrogates, which cannot be written.
-        (fresh / "cleaned.json").write_bytes(f"{text}\n".encode(errors="replace"))
-    return cleaned
-
-
 def _add_vocabulary_probe(
     recipe: Recipe,
     report: CorpusReport,
@@ -260,19 +146,3 @@ def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:
         return ()
     numbered = read_pairs(recipe.data.paths(names), languages=recipe.languages.codes)
     return tuple(pair for _, pair in numbered)
-
-
-def _kept_pairs(inspection: Inspection, *, reason: np.ndarray, pairs: PairReader) -> Iterator[Pair]:
-    """The remaining pairs, with the sides of swapped ones exchanged."""
-    swapped = inspection.fingerprints.swapped
-    for (_, pair), removed, is_swapped in zip(pairs(), reason, swapped, strict=True):
-        if not removed:
-            source, target = tidy(pair.source), tidy(pair.target)
-            yield Pair(target, source) if is_swapped else Pair(source, target)
-
-
-def _file_names(recipe: Recipe) -> list[str]:
-    names = [Path(name).name for name in recipe.data.train]
-    if len(set(names)) < len(names):  # equal names in two folders
-        names = [f"{side}.{name}" for side, name in zip(Pair._fields, names, strict=True)]
-    return names

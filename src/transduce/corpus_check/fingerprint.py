@@ -1,6 +1,6 @@
 """Fingerprints of pairs: a few numbers and flags each instead of the text.
 
-They take 63 bytes per pair, so millions fit into memory; a corpus of tens of millions is sampled.
+They take 71 bytes per pair, so millions fit into memory; a corpus of tens of millions is sampled.
 Texts are compared by 64-bit hashes, whose collisions are negligible.
 """
 
@@ -35,6 +35,7 @@ class Fingerprints(NamedTuple):
     """Hash of the normalised source."""
     folded_source: Int64[np.ndarray, " pairs"]
     """Hash of the source without case, spaces and punctuation."""
+    folded_target: Int64[np.ndarray, " pairs"]
     folded_pair: Int64[np.ndarray, " pairs"]
     source_length: Int64[np.ndarray, " pairs"]
     """In non-blank characters."""
@@ -49,7 +50,7 @@ class Fingerprints(NamedTuple):
     """Not in the script of its side."""
 
 
-_NUMBERS = 7  # fields; the others are flags
+_NUMBERS = 8  # fields; the others are flags
 _ROW = np.dtype(
     [(name, "?" if index >= _NUMBERS else "q") for index, name in enumerate(Fingerprints._fields)]
 )
@@ -161,14 +162,15 @@ def _fingerprint(line: int, raw: Pair, profile: CorpusProfile) -> tuple[int, ...
     foreign = profile.source_script.foreign(source) or profile.target_script.foreign(target)
     if swapped:
         source, target = target, source
-    folded = fold(source)
+    folded, folded_target = fold(source), fold(target)
     complete = bool(source and target)
     return (
         line,
         hash((source, target)),
         hash(source),
         hash(folded),
-        hash((folded, fold(target))),
+        hash(folded_target),
+        hash((folded, folded_target)),
         len(source) - source.count(" "),
         len(target) - target.count(" "),
         complete and source == target,

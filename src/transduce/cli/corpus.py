@@ -1,0 +1,75 @@
+"""transduce corpus."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transduce.cli.app import Overrides, print_stderr, print_stdout
+from transduce.cli.memory import SourceCode, TargetCode
+
+corpus = typer.Typer(
+    name="corpus",
+    help="Make a corpus of many files.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+@corpus.callback()
+def group() -> None:
+    """Make `build` a command of its own, though it is the only one."""
+
+
+@corpus.command("build")
+def build(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            help="One file of pairs (TSV, TMX, XLIFF, JSONL, Parquet), a folder of `datasets`, "
+            "SOURCE,TARGET, or SOURCE,TARGET,DOCUMENTS."
+        ),
+    ],
+    source_lang: SourceCode,
+    target_lang: TargetCode,
+    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder.")],
+    licence: Annotated[
+        list[str] | None, typer.Option(help="Of all, or repeated for each in order.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help="Existing test set, SOURCE,TARGET: its sentences are dropped."),
+    ] = None,
+    validation: Annotated[int, typer.Option(min=0, help="Validation pairs at most.")] = 1000,
+    test: Annotated[int, typer.Option(min=0, help="Test pairs at most.")] = 1000,
+    settings: Overrides = None,
+) -> None:
+    """Merge files into train, validation and test: cleaned, without duplicates and leaks.
+
+    Documents stay together: those that the file DOCUMENTS names line by line, else blocks of 20
+    lines. A sentence of validation or test, source or target, is not in train. OUT/corpus.json has
+    files, checksums and licences, and how many pairs were dropped and why.
+
+    Example:
+
+    \b
+      transduce corpus build a.en,a.de memory.tmx --source-lang en --target-lang de -o corpus
+    """
+    from transduce.config import load_recipe
+    from transduce.pipeline.merge import CorpusSource, merge_corpus
+
+    licences = licence or [""]
+    licences = licences * len(sources) if len(licences) == 1 else licences
+    if len(licences) != len(sources):
+        raise ValueError(f"there are {len(sources)} sources, but {len(licences)} times --licence")
+    listed = [*map(CorpusSource.parse, sources, licences)]
+    excluded = [*map(CorpusSource.parse, exclude or [])]
+    languages = [f"languages.source={source_lang}", f"languages.target={target_lang}"]
+    recipe = load_recipe("base", [*languages, *(settings or [])])
+    for counts in merge_corpus(
+        recipe, listed, out, validation=validation, test=test, exclude=excluded
+    ):
+        print_stdout(str(counts))
+    if not all(licences):
+        print_stderr("no licence is recorded: name it by --licence")
