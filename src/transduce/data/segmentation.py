@@ -6,10 +6,11 @@ between words, each character.
 Sentences: a line end is always a boundary, so headings, lists, verses and addresses keep their
 lines; a sentence that was wrapped by hand is translated in parts. Within a line a sentence ends at
 . ! ? … (and closing quotes or brackets) before white space and a plausible start, unless the period
-belongs to an abbreviation, an initial or an ordinal; and at the full stops of Chinese and Japanese,
-which need no white space. The rules are the same for every language, as the language is unknown
-here; they prefer missing a boundary to splitting a sentence. Only what is too long for a sentence
-is split regardless, at a space if it has one, which bounds the input of a model.
+belongs to an abbreviation, an initial or an ordinal; and at the full stops of Chinese, Japanese,
+Amharic and Burmese, which need no white space. The rules are the same for every language, as the
+language is unknown here; they prefer missing a boundary to splitting a sentence. Only what is too
+long for a sentence is split regardless, at a space if it has one, which bounds the input of a
+model.
 """
 
 import re
@@ -41,8 +42,9 @@ _REPETITIONS = 3  # occurrences that make a repetition
 
 _CLOSE = "(?:[\"'”’»«“)\\]}*_]|[ \u00a0\u202f]»|\\[\\d{1,3}])*"
 _END = re.compile(
-    f"(?<![.!?…])(?P<stop>[.!?…]+|[؟।॥۔։።។။]){_CLOSE}(?P<gap>\\s+)"
-    '|(?<![。！？｡])[。！？｡]+[」』）】〉》”’"]*\\s*'
+    f"(?<![.!?…\\[])(?<![.…][ \u00a0])(?P<stop>(?>[.!?…]+(?:[ \u00a0]\\.(?!\\.))*)|[؟।॥۔։។])"
+    f"{_CLOSE}(?P<gap>\\s+)"
+    '|(?<![。！？｡።፧။])[。！？｡።፧။]+[」』）】〉》”’"]*\\s*'
 )
 _LINE_END = re.compile("\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]")
 _BULLET = re.compile(r"(?:[-*•·▪‣–—>#|+]+|\d{1,3}\))\s+")
@@ -133,6 +135,8 @@ def _line_spans(line: str, offset: int, *, cased: bool) -> Iterator[Span]:
         if stop.end() == len(line):
             break
         if stop["stop"] and not _is_boundary(line, first, stop, cased=cased):
+            continue
+        if not has_words(line[start : stop.end()]):  # ". . ." and "?!" are no sentences
             continue
         yield from _bounded(line, start, stop.end(), offset)
         start = stop.end()

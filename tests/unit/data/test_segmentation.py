@@ -249,3 +249,19 @@ def test_what_the_reference_repeats_too_is_no_fault():
 
     assert find_repetition(line, ["nay", "no", "no", "no"]) is None
     assert find_repetition(line, ["no", "no", "he", "said"]) == ("no",)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("A thing . . . was odd. . . . Then", ["A thing . . . was odd. . . .", "Then"]),
+        ("It ended. . . .", ["It ended. . . ."]),
+        ("raak. ...en toen", ["raak.", "...en toen"]),
+        ("! ? What", ["! ? What"]),
+        ('"Stairs [...]" (Smith 55).', ['"Stairs [...]" (Smith 55).']),
+        ("At N°. 1026 it is. Go", ["At N°. 1026 it is.", "Go"]),
+        ("እንደምን አለህ፧መልካም።እባክሽ", ["እንደምን አለህ፧", "መልካም።", "እባክሽ"]),
+    ],
+)
+def test_points_without_words_are_no_sentences(text: str, sentences: list[str]):
+    assert [text[start:end] for start, end in sentence_spans(text)] == sentences
