@@ -12,6 +12,7 @@ from typing import Literal
 
 from transduce.data.languages import LanguagePair
 from transduce.data.protection import PLACEHOLDERS, protection_of
+from transduce.io.settings import check_choices
 
 MICRO_TOKENS = 4096
 """Default size of a micro-batch in positions. Larger ones are no faster on a CPU."""
@@ -272,6 +273,7 @@ class CorpusConfig:
     """Maximum pieces of a training source or target, without EOS; longer pairs are dropped."""
 
     def __post_init__(self) -> None:
+        check_choices("data", self)
         for name in ("train", "validation", "test"):
             count = len(getattr(self, name))
             if count > 2:
@@ -367,6 +369,7 @@ class TokenizerConfig:
     """Pieces to add, learned from the corpus, to the vocabulary of the initial model."""
 
     def __post_init__(self) -> None:
+        check_choices("tokenizer", self)
         if self.extend < 0:
             raise ValueError(f"tokenizer.extend must be 0 or more, not {self.extend}")
         if self.kind == "word" and (self.protect or self.byte_fallback):

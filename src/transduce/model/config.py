@@ -4,7 +4,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, get_args, get_type_hints
+from typing import Literal
+
+from transduce.io.settings import check_choices
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +76,7 @@ class ModelConfig:
     positions; attention to the source always sees all."""
 
     def __post_init__(self) -> None:
-        self._check_choices()  # first, as the other checks read them
+        check_choices("model", self)  # first, as the other checks read them
         sizes = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v")
         for field in sizes:
             if getattr(self, field) < 1:
@@ -99,16 +101,6 @@ class ModelConfig:
                 f"model.attention_dropout {self.attention_dropout} is for attention to all "
                 f"positions: set it to 0, or model.radius {self.radius} to 0"
             )
-
-    def _check_choices(self) -> None:
-        for field, hint in get_type_hints(ModelConfig).items():
-            options = get_args(hint)  # of a Literal
-            if options and getattr(self, field) not in options:
-                *others, last = (f'"{option}"' for option in options)
-                raise ValueError(
-                    f"model.{field} must be {', '.join(others)} or {last}, not "
-                    f"{getattr(self, field)!r}"
-                )
 
     @property
     def pad(self) -> int:

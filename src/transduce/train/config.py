@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from transduce.io.settings import check_choices
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
@@ -110,6 +112,7 @@ class TrainConfig:
     as "cpu"."""
 
     def __post_init__(self) -> None:
+        check_choices("train", self)
         for field in ("updates", "warmup", "validate_every", "average_checkpoints", "log_every"):
             if getattr(self, field) < 1:
                 raise ValueError(f"train.{field} must be at least 1, not {getattr(self, field)}")
