@@ -15,7 +15,7 @@ COMMANDS = (
     *("", "demo", "check", "prepare", "train", "average", "adapt", "distill", "augment"),
     *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
     *("serve", "view", "export", "import", "relabel", "doctor"),
-    "corpus build",
+    *("corpus build", "corpus get"),
     *("memory import", "memory export", "memory lookup"),
     *(
         "paper table1",

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from sacrebleu.dataset import DATASETS
 from tests.conftest import Said, Transduce, refuses
 from tests.sentences import sentences, write_sides
 
@@ -137,3 +138,64 @@ def test_too_few_pairs_and_a_full_folder_are_refused(transduce: Transduce, folde
     assert build(transduce, folder, files, *NONE_HELD).code == 0
     (folder / "train.en").unlink()  # which would be named if the corpus were read first
     refuses(build(transduce, folder, sides(folder, "train")), "out is not an empty folder")
+
+
+def get(transduce: Transduce, folder: Path, name: str, target: str = "de") -> Said:
+    languages = ("--source-lang", "en", "--target-lang", target)
+    return transduce("corpus", "get", name, *languages, "--out", folder / "got")
+
+
+def test_a_test_set_is_fetched_by_sacrebleu(
+    transduce: Transduce, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    wmt = DATASETS["wmt22"]
+    monkeypatch.setattr(wmt, "get_source_file", lambda pair: str(folder / "clean.en"))
+    monkeypatch.setattr(wmt, "get_reference_files", lambda pair: [str(folder / "clean.de")])
+
+    said = get(transduce, folder, "wmt22")
+
+    assert said.code == 0
+    digests = json.loads((folder / "got" / "manifest.json").read_text())
+    for code in ("en", "de"):
+        data = (folder / f"clean.{code}").read_bytes()
+        assert (folder / "got" / f"wmt22.{code}").read_bytes() == data
+        assert hashlib.sha256(data).hexdigest() in json.dumps(digests)
+
+
+@pytest.mark.parametrize(
+    ("error", "part"),
+    [(OSError("no route"), "is there a network? (no route)"), (SystemExit(1), "damaged")],
+)
+def test_without_a_network_nothing_is_written(
+    transduce: Transduce,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    part: str,
+):
+    def fail(pair: str) -> str:
+        raise error
+
+    monkeypatch.setattr(DATASETS["wmt22"], "get_source_file", fail)
+
+    refuses(get(transduce, folder, "wmt22"), "wmt22 was not fetched", part)
+    refuses(get(transduce, folder, "wmt22", "xx"), "wmt22 has no en-xx, but ", "en-de")
+    assert not (folder / "got").exists()
+
+
+def test_a_data_set_is_fetched_by_mtdata(
+    transduce: Transduce, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(folder))
+    refuses(get(transduce, folder, "A-b-1-deu-eng"), "pip install mtdata")
+    program = folder / "mtdata"
+    program.write_text(
+        '#!/bin/sh\n[ "$2" = A-b-1-deu-eng ] && printf "Hund\\tdog\\n" && exit\necho why >&2\n'
+    )
+    program.chmod(0o755)
+
+    assert get(transduce, folder, "A-b-1-deu-eng").code == 0
+    assert (folder / "got" / "A-b-1-deu-eng.tsv").read_text() == "Hund\tdog\n"
+    (folder / "got").rename(folder / "before")
+    refuses(get(transduce, folder, "none"), "mtdata has not fetched none", "(why)")
+    assert not (folder / "got").exists()

@@ -10,16 +10,11 @@ from transduce.cli.memory import SourceCode, TargetCode
 
 corpus = typer.Typer(
     name="corpus",
-    help="Make a corpus of many files.",
+    help="Make a corpus of many files, or get a public one.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-
-
-@corpus.callback()
-def group() -> None:
-    """Make `build` a command of its own, though it is the only one."""
 
 
 @corpus.command("build")
@@ -73,3 +68,23 @@ def build(
         print_stdout(str(counts))
     if not all(licences):
         print_stderr("no licence is recorded: name it by --licence")
+
+
+@corpus.command("get")
+def get(
+    name: Annotated[str, typer.Argument(help='Such as "wmt22" or "Statmt-europarl-10-deu-eng".')],
+    source_lang: SourceCode,
+    target_lang: TargetCode,
+    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder.")],
+) -> None:
+    """Fetch a public corpus: sacreBLEU's test sets, or data sets of mtdata if it is installed.
+
+    Example:
+
+    \b
+      transduce corpus get wmt22 --source-lang en --target-lang de -o wmt22
+    """
+    from transduce.corpus_check.public import fetch
+
+    fetch(name, (source_lang, target_lang), out)
+    print_stdout(str(out / "manifest.json"))
