@@ -122,6 +122,12 @@ def test_lines_of_a_memory_replace_the_models(run: Run, transduce: Transduce, tm
     assert rows[0]["memory"] == {"score": 100, "in_context": False, "origin": "correction"}
     assert (rows[0]["pieces"], rows[2]["memory"]) == ([], None)
     assert texts(translated("--memory", tmx)) == ["stored", *plain[1:]]
+
+    page = b"<p>1 2 3. <b>0 3</b></p><p>0 3</p>"
+    document = transduce("translate", model, "--format", "html", "--memory", store, stdin=page)
+    assert "<p>in context</p>" in document.out
+    assert "<b>in context</b>" in document.out
+    assert document.err.endswith("translation memory: 2 texts and sentences\n")
     refuses(translated("--memory", store, "--nbest", 2), "--memory replaces translations")
     refuses(translated("--memory", tmp_path / "no.db"), "no such translation memory")
 

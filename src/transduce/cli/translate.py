@@ -124,8 +124,8 @@ def translate(
         Path | None,
         typer.Option(
             metavar="STORE|TMX",
-            help="Take lines that a translation memory has from it; stderr reports the count, "
-            '--json marks them ("memory").',
+            help="Take lines that a translation memory has from it, texts and sentences of a "
+            'document; stderr reports the count, --json marks them ("memory").',
         ),
     ] = None,
     protect: Annotated[
@@ -246,7 +246,7 @@ def translate(
     form = chosen_format(form, input, output)
     if form != LINES:
         per_line = {"nbest": nbest, "json": as_json, "confidence": confidence, "align": align}
-        _check_document_options({**per_line, "prefix": prefix, "memory": memory}, form=form)
+        _check_document_options({**per_line, "prefix": prefix}, form=form)
     if memory and (align or prefix or nbest is not None or (confidence and not as_json)):
         raise ValueError(
             "--memory replaces translations: leave out --align, --prefix, --nbest and --confidence"
@@ -317,7 +317,12 @@ def translate(
                 batch_tokens=batch_tokens,
             )
             translate_document(
-                run_texts, document, output, terms=terms, engine=translator.engine_description
+                run_texts,
+                document,
+                output,
+                terms=terms,
+                engine=translator.engine_description,
+                memory=look_up,
             )
             return
         interactive = input is None and text is None and sys.stdin.isatty()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transduce.documents.markup import RestoredText
     from transduce.inference.glossary import Term
     from transduce.inference.translator import Translation
+    from transduce.memory.store import Match
 
 LINES = "lines"
 """Name of the format of one sentence per line."""
@@ -70,6 +71,7 @@ def translate_document(
     *,
     terms: "tuple[Term, ...]",
     engine: str,
+    memory: "Callable[[str, str], Match | None] | None" = None,
 ) -> None:
     """Translate a document, and report split sentences and lost placeholders on stderr.
 
@@ -79,11 +81,20 @@ def translate_document(
         output: output file; None means stdout.
         terms: the glossary, whose use is reported.
         engine: description of the engine, for stderr.
+        memory: looks up texts and sentences in a translation memory; they replace the model's.
     """
     from transduce.cli.progress import line_counter
     from transduce.inference.glossary import glossary_report
 
     sentences: list[Translation] = []
+    taken = 0
+
+    def remembered(text: str) -> str | None:
+        nonlocal taken
+        match = memory(text, "") if memory else None
+        taken += match is not None
+        return match and match.entry.target
+
     with open_output(output) as out, line_counter(sys.stderr) as count:
         print_stderr(engine)
         segments = translate_texts(
@@ -91,11 +102,14 @@ def translate_document(
             markup=[segment.markup for segment in document.segments],
             progress=count,
             on_translation=sentences.append,
+            remembered=remembered,
         )
         out.write(document.rebuild([segment.text for segment in segments]))
         out.flush()
     _report_sentences(sentences)
     _report_lost(segments)
+    if memory:
+        print_stderr(f"translation memory: {taken:,} texts and sentences")
     if terms:
         texts = [(sentence.source, sentence.text) for sentence in sentences]
         print_stderr(glossary_report(texts, terms).summary())

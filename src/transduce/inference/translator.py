@@ -760,6 +760,7 @@ def translate_texts(
     batch_tokens: int = BATCH_TOKENS,
     progress: Callable[[int], None] | None = None,
     on_translation: Callable[[Translation], None] | None = None,
+    remembered: Callable[[str], str | None] = lambda text: None,
 ) -> list[RestoredText]:
     """Translate texts of any length, preserving placeholders and markup.
 
@@ -773,6 +774,7 @@ def translate_texts(
         beam, alpha, constraints, extras, batch_tokens: as for `Translator.decode`.
         progress: called with the number of translated segments.
         on_translation: called with the translation of each segment, in order.
+        remembered: known translation of a text or sentence, used instead of the model's.
 
     Returns:
         Each text's translation, with the placeholders and tags that were not preserved.
@@ -781,7 +783,14 @@ def translate_texts(
         ValueError: as `Translator.translate` does.
     """
     markups: list[Markup] = markup if isinstance(markup, list) else [markup] * len(texts)
-    segmented = [segment_text(text, kept) for text, kept in zip(texts, markups, strict=True)]
+    known = [
+        None if kept == "html" else remembered(text)
+        for text, kept in zip(texts, markups, strict=True)
+    ]
+    segmented = [
+        segment_text(text if translation is None else "", kept)
+        for text, kept, translation in zip(texts, markups, known, strict=True)
+    ]
     segments = [segment for parts in segmented for segment in parts.units]
     translations = translator.decode(
         [segment.text for segment in segments],
@@ -796,12 +805,16 @@ def translate_texts(
         for translation in translations:
             on_translation(translation)
     translated = iter(
-        UnitTranslation(t.text, translator.alignment(t) if segment.align else "")
+        UnitTranslation(
+            remembered(segment.text) or t.text, translator.alignment(t) if segment.align else ""
+        )
         for segment, t in zip(segments, translations, strict=True)
     )
     return [
         restore_text(parts, list(itertools.islice(translated, len(parts.units))))
-        for parts in segmented
+        if translation is None
+        else RestoredText(translation, ())
+        for parts, translation in zip(segmented, known, strict=True)
     ]
 
 
