@@ -28,6 +28,7 @@ from transduce.documents.catalogues import (
     unescape,
 )
 from transduce.documents.document import Document, Part, Slot
+from transduce.documents.markdown import parse_markdown
 from transduce.documents.placeholders import mask_placeholders
 from transduce.documents.registry import SUFFIXES, format_named, format_of_file
 from transduce.documents.xml_formats import (
@@ -258,6 +259,7 @@ READERS: Mapping[str, Callable[[str, bytes], Document]] = {
     "srt": _text_reader(parse_subtitles),
     "vtt": _text_reader(parse_subtitles),
     "po": _text_reader(parse_po),
+    "markdown": _text_reader(lambda name, text: parse_markdown(text)),
     "json": _text_reader(parse_json),
     "yaml": _text_reader(parse_yaml),
     "strings": read_strings,
