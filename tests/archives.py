@@ -44,6 +44,43 @@ plain = "value here";
 }
 """Catalogues of keys and texts, by the names of their files."""
 
+MARKDOWN = """---
+title: no text
+---
+# A *red* dog #
+
+See **the big** world, [a link](https://a.org/b_c "no text") and `code here`.
+Next line, ![no text](x.png).\\
+After a break: [Ref] and [other][ref].
+
+> [!NOTE]
+> Quoted text
+> over lines
+
+::: tip
+In a directive
+:::
+
+- [ ] do it
+- item two
+
+| Head one | b \\| c |
+|---|---|
+| one cell | **bold** cell |
+
+```python
+# no text
+```
+
+    no text
+
+<p align="center">Some <b>page</b> text</p>
+
+[ref]: https://ref.org "no text"
+[^1]: the footnote
+"""
+"""A page of Markdown with every kind of block."""
+
 
 def archive(files: Mapping[str, str | bytes], *, stored: tuple[str, ...] = ()) -> bytes:
     """A zip archive of files."""

@@ -20,7 +20,8 @@ from transduce.documents.document import Part, Slot
 from transduce.documents.fragment import TagItem, TagItems
 from transduce.documents.html import visible_text
 
-_FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\r?\n)*?\1[ \t]*(?:\r?\n|\Z)")
+# A rule (---) has an empty line after it.
+_FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?!\s*\n)(?:.*\r?\n)*?\1[ \t]*(?:\r?\n|\Z)")
 _LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]+")
 _END = r"(?:\r\n|\r|\n)[ \t>]*"  # of a line, and what a quotation has before the next
 # Repetitions are bounded or possessive, so that the time is linear.
@@ -34,7 +35,9 @@ _INLINE = re.compile(
     r"|(?P<void>!\[(?:[^\[\]\\]|\\.){0,500}+\]" + _ADDRESS + r"|</?[A-Za-z][^<>]*>|<!--.*?-->)"
     r"|(?P<br>(?: {2,}|\\)"
     + _END
-    + r"|^(?::::|!!!|\?\?\?|\[![^\r\n]*\])[^\r\n]*(?:"
+    + r"|(?:^|"
+    + _END
+    + r")(?::::|///|!!!|\?\?\?|\[![^\r\n]*\])[^\r\n]*(?:"
     + _END
     + r")?)"
     r"|(?P<space>" + _END + r")"
@@ -99,8 +102,9 @@ def _slot(raw: str, labels: Container[str], *, in_cell: bool, is_paragraph: bool
     def write(translation: str) -> str:
         if translation == shown:
             return raw
-        text = html.unescape(translation) if items else translation
-        text = items.splice(translation, lambda text, _: escape(text)) if items else escape(text)
+        text = escape(translation)
+        if items:
+            text = items.splice(translation, lambda text, _: escape(text))
         start = _BLOCK_START.match(text) if is_paragraph else None
         return f"{start[0]}\\{text[start.end() :]}" if start else text
 

@@ -5,41 +5,10 @@
 import time
 
 import pytest
-from tests.archives import reversed_words, same, translated
+from tests.archives import MARKDOWN, reversed_words, same, translated
 
 from transduce.documents.formats import read_document
 
-PAGE = """---
-title: no text
----
-# A *red* dog #
-
-See **the big** world, [a link](https://a.org/b_c "no text") and `code here`.
-Next line, ![no text](x.png).\\
-After a break: [Ref] and [other][ref].
-
-> [!NOTE]
-> Quoted text
-> over lines
-
-- [ ] do it
-- item two
-
-| Head one | b \\| c |
-|---|---|
-| one cell | **bold** cell |
-
-```python
-# no text
-```
-
-    no text
-
-<p align="center">Some <b>page</b> text</p>
-
-[ref]: https://ref.org "no text"
-[^1]: the footnote
-"""
 REVERSED = """---
 title: no text
 ---
@@ -50,6 +19,10 @@ SEE **BIG THE** WORLD, [LINK A](https://a.org/b_c "no text") AND `code here`. ![
 
 > [!NOTE]
 > LINES OVER TEXT QUOTED
+
+::: tip
+DIRECTIVE A IN
+:::
 
 - [ ] IT DO
 - TWO ITEM
@@ -73,13 +46,13 @@ SEE **BIG THE** WORLD, [LINK A](https://a.org/b_c "no text") AND `code here`. ![
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_the_same_texts_give_the_same_bytes(end: str) -> None:
-    content = PAGE.replace("\n", end).encode()
+    content = MARKDOWN.replace("\n", end).encode()
 
     assert same(read_document("a.md", content)) == content
 
 
 def test_markup_moves_with_its_words() -> None:
-    assert translated(read_document("a.md", PAGE.encode()), reversed_words).decode() == REVERSED
+    assert translated(read_document("a.md", MARKDOWN.encode()), reversed_words).decode() == REVERSED
 
 
 @pytest.mark.parametrize(
@@ -95,6 +68,24 @@ def test_markup_moves_with_its_words() -> None:
 )
 def test_a_translation_is_never_markup(source: str, translation: str, written: str) -> None:
     assert read_document("a.md", source.encode()).rebuild([translation]).decode() == written
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("---\n\na dog\n\n---\n", "---\n\nDOG A\n\n---\n"),  # rules, no front matter
+        ("- a dog\n  - *b* c\n\n    d\n    e\n", "- DOG A\n  - C *B*\n\n    E D\n"),
+        ("> a dog\nb\n>> c d\n", "> B DOG A\n>> D C\n"),
+        ("a dog  \nb c\n===\n", "DOG A  \nC B\n===\n"),
+        ("<div>\n\na *b*\n\n</div>\n", "<div>\n\n*B* A\n\n</div>\n"),
+        ("a | b c\n--- | ---\nd | b c\n", "A | C B\n--- | ---\nD | C B\n"),
+        ("a `C` b\n", "B `C` A\n"),
+    ],
+)
+def test_blocks_keep_their_place(source: str, written: str) -> None:
+    document = read_document("a.md", source.encode())
+
+    assert translated(document, reversed_words).decode() == written
 
 
 @pytest.mark.parametrize("text", ["*a ", "[", "`a ", "[`", "<a ", "![a", "[a](", "_a __b ", "> "])
