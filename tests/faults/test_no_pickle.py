@@ -10,17 +10,11 @@ import transduce
 
 SOURCE = Path(transduce.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
-MODULES = {
-    "pickle",
-    "cPickle",
-    "dill",
-    "cloudpickle",
-    "joblib",
-    "marshal",
-    "shelve",
-    "yaml",
-    "code",
-}
+MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "code"}
+HARMLESS = {"pickle.UnpicklingError"}
+"""An error's name."""
+YAML = {"yaml.parse", "yaml.safe_dump", "yaml.SafeLoader", "yaml.ScalarNode"}
+"""Parse events and write; none constructs objects."""
 CALLS = {"eval", "exec", "compile", "__import__"}
 IMPORTER = "export/marian_files.py"
 
@@ -46,10 +40,16 @@ def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 def test_a_file_of_the_source_unpickles_and_evaluates_nothing(file: Path):
     tree, name = ast.parse(file.read_text(encoding="utf-8")), file.relative_to(SOURCE).as_posix()
 
-    assert not MODULES & set(imports(tree))
+    used = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    harmless = {name.partition(".")[0] for name in HARMLESS & used}
+    assert not MODULES & set(imports(tree)) - harmless
+    assert not {name for name in used - HARMLESS if name.partition(".")[0] in harmless}
     for called, node in calls(tree):
         assert called not in CALLS, f"line {node.lineno}"
         keywords = {one.arg: ast.unparse(one.value) for one in node.keywords}
+        if called.startswith("yaml."):
+            assert called in YAML
+            assert keywords.get("Loader", "yaml.SafeLoader") == "yaml.SafeLoader"
         if called == "torch.load":
             assert (name, keywords.get("weights_only")) == (IMPORTER, "True")
         if called in ("np.load", "numpy.load"):
