@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.conftest import SMALL, Transduce, write_corpus
+from tests.conftest import SMALL, Transduce, refuses, write_corpus
 
 from transduce.config import load_recipe
 
@@ -36,3 +36,40 @@ def test_a_run_of_a_few_seconds(transduce: Transduce, tmp_path: Path):
     assert any("bleu" in line for line in lines)
     assert "8s: " in said.err
     assert " on validation, against " in said.err
+
+
+def test_a_run_until_a_bleu(transduce: Transduce, tmp_path: Path):
+    write_corpus(tmp_path)
+    files = ("--source", tmp_path / "train.src", "--target", tmp_path / "train.rev")
+    out = tmp_path / "run"
+    short = (*SMALL, "--set", "train.updates=900", "--set", "train.schedule=linear")
+    rate = ("--set", "train.learning_rate=0.003", "--set", "train.validate_every=10")
+
+    said = transduce("train", "tiny", *files, *short, *rate, "--until", "0.01", "--out", out)
+
+    assert said.code == 0, said.err
+    assert "BLEU 0.01 (train.until) is reached: " in said.err
+    assert load_recipe(out / "recipe.toml").train.until == 0.01
+    results = json.loads((out / "results.json").read_text())
+    assert results["updates"] < 900
+    refuses(
+        transduce("train", "tiny", *files, "--until", "0"), "--until must be a BLEU score above"
+    )
+
+
+def test_a_bleu_that_short_validation_text_cannot_have_is_refused(
+    transduce: Transduce, tmp_path: Path
+):
+    for name in ("a.src", "a.trg"):
+        (tmp_path / name).write_text("".join(f"word{line}\n" for line in range(60)), "utf-8")
+    files = ("--source", tmp_path / "a.src", "--target", tmp_path / "a.trg")
+
+    said = transduce(
+        *("train", "tiny", *files, "--set", "data.held_out=5", "--set", "tokenizer.kind=char"),
+        *("--until", "20", "--out", tmp_path / "run"),
+    )
+
+    assert said.code == 2
+    last = said.err.splitlines()[-1]
+    assert last.startswith("transduce: train.until 20 cannot be reached: ")
+    assert last.endswith("; use train.patience")

@@ -58,6 +58,12 @@ def train(
             help="Duration of the whole run, such as 40m or 1h30m; the updates are planned to fit.",
         ),
     ] = None,
+    until: Annotated[
+        float | None,
+        typer.Option(
+            "--until", help="BLEU on validation at which training ends, with a last cooldown."
+        ),
+    ] = None,
     watch: Annotated[
         bool,
         typer.Option(
@@ -114,6 +120,10 @@ def train(
     settings = [*corpus, *(settings or [])]
     if budget is not None:
         settings.append(f"train.time={budget}")
+    if until is not None:
+        if not 0 < until <= 100:
+            raise ValueError(f"--until must be a BLEU score above 0 and at most 100, not {until:g}")
+        settings.append(f"train.until={until}")
     selected, reason, plan = choose_recipe(recipe, settings)
     folder = out or Path("runs") / selected.name
 

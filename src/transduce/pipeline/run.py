@@ -31,7 +31,7 @@ import torch
 from transduce.config import Recipe, load_recipe, to_toml
 from transduce.data.config import MICRO_TOKENS
 from transduce.data.loader import Loader
-from transduce.data.sampler import Sampler, target_tokens
+from transduce.data.sampler import Sampler
 from transduce.evaluation.scoring import RunResult
 from transduce.io.atomic_folder import recover_interrupted
 from transduce.io.lock import exclusive_lock
@@ -43,7 +43,7 @@ from transduce.pipeline.fit_time import Durations, describe_plan, fit_time, meas
 from transduce.pipeline.prepared import Prepared, check_positions, open_prepared
 from transduce.pipeline.run_bundle import initial_model, run_bundle
 from transduce.pipeline.run_folder import check_output_folder, find_damage, prepare_run, write_text
-from transduce.pipeline.selection import RunEvaluator
+from transduce.pipeline.selection import RunEvaluator, check_until
 from transduce.train.checkpoint import list_checkpoints
 from transduce.train.distributed import SINGLE_PROCESS, Process, compute_device, process_group
 from transduce.train.events import Event, EventHandler, LogMessage, Progress, describe_duration
@@ -148,6 +148,7 @@ def dry_run(
         out = Path(folder)
         prepared = prepare_run(recipe, out, start=start, plan=plan, on_event=on_event)
         check_positions(recipe, prepared)
+        check_until(recipe, prepared)
         run = _Run(load_recipe(out / "recipe.toml"), out, prepared, alone, on_event)
         run, time_plan = run.fit_time(device, plan=plan or NO_PLAN, started=started)
         model = run.initial_model(device)
@@ -160,8 +161,9 @@ def dry_run(
     gpu = device.type == "cuda"
     peak = torch.cuda.max_memory_allocated(device) if gpu else peak_memory()
     memory = f"; {peak / 1e9:.1f} GB of {'GPU ' * gpu}memory" if peak else ""
+    at_most = "at most " * bool(recipe.train.until)
     return (
-        f"training would take {describe_duration(tokens / target_tokens_per_second)} "
+        f"training would take {at_most}{describe_duration(tokens / target_tokens_per_second)} "
         f"({target_tokens_per_second:,.0f} tokens/s), not counting validations and the "
         f"evaluation{memory}; nothing was written"
     )
@@ -204,6 +206,7 @@ def _prepare(
     check_trackers(recipe.train.log_to)
     prepared = prepare_run(recipe, out, resume=resume, start=start, plan=plan, on_event=on_event)
     check_positions(recipe, prepared)
+    check_until(recipe, prepared)
     return prepared
 
 
@@ -252,8 +255,8 @@ class _Run(NamedTuple):
 
         def measure() -> None:
             model = self.initial_model(device)
-            tokens = target_tokens(self.prepared.store.lengths)
-            per_update = tokens / self.prepared.updates_per_epoch(recipe)
+            per_epoch = self.prepared.updates_per_epoch(recipe)
+            per_update = self.prepared.epoch_tokens(recipe) / per_epoch
             evaluator = self.evaluator
             durations = Durations(
                 per_update / self.measure_speed(model),

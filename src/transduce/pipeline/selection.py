@@ -39,6 +39,23 @@ from transduce.train.events import EventHandler, LogMessage
 from transduce.train.loop import TrainResult, Validation
 
 
+def check_until(recipe: Recipe, prepared: Prepared) -> None:
+    """Refuse a `train.until` above the BLEU of a perfect translation, which may be too short.
+
+    Raises:
+        ValueError: one line that names the setting.
+    """
+    if not recipe.train.until:
+        return
+    references = [pair.target for pair in prepared.validation]
+    best = recipe_bleu(recipe, references, prepared.validation).value
+    if best < recipe.train.until - 1e-6:  # a perfect score is 100 up to rounding
+        raise ValueError(
+            f"train.until {recipe.train.until:g} cannot be reached: even the validation targets "
+            f"have BLEU {best:.2f}, as they are too short for 4-grams; use train.patience"
+        )
+
+
 class ScoredWeights(NamedTuple):
     """Weights, and their translations of the validation pairs."""
 

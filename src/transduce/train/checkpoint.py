@@ -62,7 +62,9 @@ class TrainState:
     """Threads of one CPU operation; 0: not recorded, in a checkpoint of an earlier version."""
     precision: str = ""
     time_plan: TimePlan | None = None
-    """Where `train.time` sets the updates: how many there are, as planned last."""
+    """Where `train.time` or `train.until` sets the updates: how many there are, as planned last."""
+    until_update: Count = 0
+    """The update whose validation reached `train.until`; 0: none did."""
 
     def last_update(self, updates: int) -> int:
         """Return the last update of a run whose recipe has so many."""

@@ -25,6 +25,10 @@ class TrainConfig:
     """The whole run's duration, preparing and evaluation included, such as "40m" or "1h30m": the
     updates are planned from a measurement, and planned again at each validation."""
 
+    until: float = 0.0
+    """BLEU of a validation at which training ends: with a decay to zero, if the schedule has one,
+    of `decay` of all updates; 0: after `updates`."""
+
     seed: int = 1
     """Seed of the initial weights, dropout, and the order of the sentences."""
 
@@ -47,7 +51,7 @@ class TrainConfig:
     """Updates until the learning rate's peak."""
 
     decay: float = 0.2
-    """Share of the updates in the final decay; only for "wsd"."""
+    """Share of the updates in the final decay: of "wsd", and of one that `until` begins."""
 
     learning_rate: float = 1.0
     """"paper": a factor on equation (3). Other schedules: Adam's learning rate at the peak."""
@@ -140,6 +144,8 @@ class TrainConfig:
             raise ValueError(
                 f"{needs[0]} needs unsharded weights: set train.fsdp to false, or leave it out"
             )
+        if not 0.0 <= self.until <= 100.0:
+            raise ValueError(f"train.until must be a BLEU score up to 100, not {self.until}")
         parse_duration(self.time)
         self._check_schedule()
 

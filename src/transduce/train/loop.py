@@ -28,7 +28,7 @@ from transduce.train.config import TrainConfig
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage, Validated
 from transduce.train.metrics_log import MetricsLog, divergence_error
-from transduce.train.optimizer import WeightEMA, learning_rates, make_optimizers
+from transduce.train.optimizer import WeightEMA, cooldown_position, learning_rates, make_optimizers
 from transduce.train.precision import (
     Bf16Replica,
     choose_precision,
@@ -99,14 +99,19 @@ class Training:
     def finished(self) -> bool:
         """Whether all updates are made, or validation has stopped improving."""
         out_of_patience = 0 < self.config.patience <= self.state.validations_since_best
+        out_of_patience &= not self.state.until_update  # a cooldown is finished
         return out_of_patience or self.state.update >= self.state.last_update(self.config.updates)
 
     @property
     def validation_due(self) -> bool:
         """Whether validation follows the last update made."""
         updates, every = self.config.updates, self.config.validate_every
-        if self.state.update == self.state.last_update(updates):
+        last = self.state.last_update(updates)
+        if self.state.update == last:
             return True
+        if since := self.state.until_update:  # the checkpoints to average are of the cooldown
+            every = min(every, -(-(last - since) // self.config.average_checkpoints))
+            return (self.state.update - since) % every == 0
         return self._position(0) // every > self._position(-1) // every
 
     def next_rates(self) -> tuple[float, float]:
@@ -297,7 +302,7 @@ def _validate_and_save(run: Training, *, validate: Validate, on_best: OnBest) ->
 def _replan(run: Training) -> TrainState:
     """Under `train.time`, fit the updates that remain into the time that remains."""
     plan, config = run.state.time_plan, run.config
-    if plan is None or not config.time:
+    if plan is None or not config.time or run.state.until_update:
         return run.state
     fresh = plan.replan(
         run.state.update,
@@ -335,7 +340,28 @@ def _validate(run: Training, *, validate: Validate, on_best: OnBest) -> TrainSta
         **scores._asdict(),
     )
     run.log.log_validation(state, event)
-    return replace(state, seconds=run.log.seconds())
+    state = replace(state, seconds=run.log.seconds())
+    if not run.config.until or state.until_update:
+        return state
+    bleu = process.broadcast_from_rank_zero(scores.bleu)
+    return _begin_cooldown(state, run) if bleu >= run.config.until else state
+
+
+def _begin_cooldown(state: TrainState, run: Training) -> TrainState:
+    """Plan the end, as `train.until` is reached: the schedule's decay, or no further update."""
+    config, last = run.config, state.last_update(run.config.updates)
+    position = state.schedule_position(state.update, updates=config.updates)
+    position = cooldown_position(position, config)
+    updates = 0
+    if position < config.updates:
+        share = config.decay / (1.0 - config.decay)
+        updates = min(last - state.update, max(1, round(share * state.update)))
+    what = f"{updates:,} updates of cooldown follow" if updates else "training ends"
+    run.on_event(LogMessage(f"BLEU {config.until:g} (train.until) is reached: {what}"))
+    plan = TimePlan(updates=state.update + updates, since=state.update, position=position)
+    if held := state.time_plan:
+        plan = replace(held, updates=plan.updates, since=plan.since, position=position)
+    return replace(state, time_plan=plan, until_update=state.update)
 
 
 def _advance(state: TrainState, result: StepResult, sampler_state: SamplerState) -> TrainState:
@@ -354,6 +380,8 @@ def _advance(state: TrainState, result: StepResult, sampler_state: SamplerState)
 
 
 def _training_result(run: Training) -> TrainResult:
+    if run.config.until and not run.state.until_update:
+        run.on_event(LogMessage(f"BLEU {run.config.until:g} (train.until) was not reached"))
     # Two stay on disk even where the recipe averages one.
     last = list_checkpoints(run.checkpoints)[-run.config.average_checkpoints :]
     return TrainResult(

@@ -176,7 +176,9 @@ class MetricsLog:
             seconds_left=(
                 max(0.0, self.seconds_left(state))
                 if self._config.time
-                else self._time_left.after(state.update)
+                else self._time_left.after(
+                    state.update, last=state.last_update(self._config.updates)
+                )
             ),
             processes=self._process.world_size,
             # Not below 0: the time of the last update before this line is counted in it.

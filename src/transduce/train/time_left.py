@@ -38,12 +38,18 @@ class TimeLeft:
         """Whether enough was measured for an estimate."""
         return self._update_seconds >= _FIRST
 
-    def after(self, update: int) -> float:
-        """Return the seconds left after an update, before its validation if it has one."""
-        left = self._updates - update
+    def after(self, update: int, *, last: int = 0) -> float:
+        """Return the seconds left after an update, before its validation if it has one.
+
+        Args:
+            update: the last one made.
+            last: the last one of all, if that is not the schedule's.
+        """
+        updates = last or self._updates
+        left = updates - update
         seconds = left * self._update_seconds / max(self._measured_updates, 1e-9)
         if self._validations and left:
-            every, updates = self._validate_every, self._updates
+            every = self._validate_every
             due = updates // every - (update - 1) // every + (updates % every > 0)
             seconds += due * self._validation_seconds / self._validations
         return seconds

@@ -1,4 +1,4 @@
-"""The plan of a training that must end at a given time (`train.time`).
+"""The plan of a training that must end at a given time (`train.time`) or score (`train.until`).
 
 The recipe's schedule stays as it is; a plan maps updates to positions on it. At every validation
 the updates that still fit are computed anew from the speed so far, and the rest of the schedule is

@@ -20,10 +20,13 @@ from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.tokenizer import SYNTHETIC_TAGS, Tokenizer
 from transduce.export.marian_npz import write_marian_npz
 from transduce.inference.translator import Translator
+from transduce.pipeline import run as module
+from transduce.pipeline.fit_time import Durations
 from transduce.pipeline.prepare import prepare
 from transduce.pipeline.prepared import Prepared
 from transduce.pipeline.run import run_recipe
 from transduce.train.events import Event, LogMessage
+from transduce.train.time_plan import TimePlan
 from transduce.web.tokenizer import tokenizer_data
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -100,6 +103,24 @@ def test_an_epoch_goes_through_each_corpus_as_often_as_its_weight(
     tokens = int(run.store.lengths[:, 1].mean() * 300)
     assert run.epoch_tokens(config) == pytest.approx(tokens + 300, rel=0.1)
     assert run.mixture(recipe(folder, also=("bt.tsv", "more.tsv:1")).data) is None
+
+
+def test_the_time_of_an_update_is_measured_by_the_tokens_that_an_epoch_draws(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    planned: list[float] = []
+
+    def fit(recipe: Recipe, durations: Durations, **rest: object) -> tuple[Recipe, TimePlan]:
+        planned.append(durations.update)
+        return recipe, TimePlan(updates=8)
+
+    monkeypatch.setattr(module, "fit_time", fit)
+    monkeypatch.setattr(module, "measure_evaluation", lambda *args, **rest: (1.0, 1.0))
+    monkeypatch.setattr(module._Run, "measure_speed", lambda self, model: 100.0)  # pyright: ignore[reportPrivateUsage]
+
+    module.dry_run(recipe(folder, "train.time=1h", also=("more.tsv:20",)), on_event=print)
+
+    assert planned == [pytest.approx(2.0, rel=0.1)], "200 tokens at 100 tokens/s"
 
 
 def test_pairs_of_held_out_text_are_not_trained_on(folder: Path, tmp_path: Path):

@@ -1,5 +1,6 @@
 """Training from the first update to the last: when it validates, saves, stops and complains."""
 
+import copy
 import json
 import math
 from collections.abc import Sequence
@@ -30,18 +31,19 @@ class Run:
     corpus: Corpus
     folder: Path
     losses: Sequence[float] = ()
+    bleus: Sequence[float] = ()
     told: list[Event] = field(default_factory=list)
     best: list[float] = field(default_factory=list)
     modes: list[bool] = field(default_factory=list)
     validated_models: list[Transformer] = field(default_factory=list)
 
     def train(self, config: TrainConfig) -> TrainResult:
-        losses = iter(self.losses)
+        losses, bleus = iter(self.losses), iter(self.bleus)
 
         def validate(model: Transformer) -> Validation:
             self.modes.append(model.training)
             self.validated_models.append(model)
-            return Validation(loss=next(losses, 1.0), bleu=3.5, signature="none")
+            return Validation(loss=next(losses, 1.0), bleu=next(bleus, 3.5), signature="none")
 
         return train(
             self.model,
@@ -154,6 +156,89 @@ def test_training_stops_early_when_patience_is_at_its_end(run: Run):
 
     assert trained.state.update == 4
     assert (trained.state.best_update, trained.state.best_loss) == (2, 2.0)
+
+
+class Stopper(list[Event]):
+    """Kills a run as it reports an update."""
+
+    def __init__(self, update: int) -> None:
+        super().__init__()
+        self._update = update
+
+    def append(self, event: Event) -> None:
+        if isinstance(event, Progress) and event.update == self._update:
+            raise KeyboardInterrupt
+
+
+UNTIL = TrainConfig(
+    updates=60,
+    validate_every=4,
+    warmup=2,
+    log_every=1,
+    until=20.0,
+    schedule="wsd",
+    learning_rate=0.003,
+    decay=0.4,
+    average_checkpoints=2,
+)
+
+
+def test_a_reached_bleu_begins_the_cooldown(run: Run):
+    run.bleus = [3.0, 20.0, 30.0]
+    run.losses = [1.0, 2.0, 3.0, 4.0]
+
+    trained = run.train(replace(UNTIL, patience=1, validate_every=6))
+
+    assert trained.state.until_update == 12
+    assert trained.state.update == 12 + 8, "0.4 of all are decay"
+    assert [event.update for event in run.validated()] == [6, 12, 16, 20]
+    rates = [event.learning_rate for event in run.told if isinstance(event, Progress)]
+    assert rates[2:12] == [0.003] * 10
+    falling = rates[11:]
+    assert falling == sorted(set(falling), reverse=True)
+    assert falling[-1] == pytest.approx(0.003 / 25), "the last of the schedule"
+    assert [path.name for path in trained.checkpoints] == ["update-00000016", "update-00000020"]
+    assert LogMessage("BLEU 20 (train.until) is reached: 8 updates of cooldown follow") in run.told
+
+
+def test_a_schedule_without_decay_ends_when_the_bleu_is_reached(run: Run):
+    run.bleus = [3.0, 25.0]
+
+    assert run.train(replace(UNTIL, schedule="constant")).state.update == 8
+
+
+def test_a_bleu_that_is_not_reached_changes_nothing_and_is_reported(run: Run):
+    run.bleus = [19.9, math.nan]
+
+    assert run.train(replace(UNTIL, updates=8, decay=0.2)).state.update == 8
+    assert LogMessage("BLEU 20 (train.until) was not reached") in run.told
+
+
+def test_a_run_stopped_in_its_cooldown_ends_with_the_same_weights(
+    run: Run, tiny: Transformer, corpus: Corpus, tmp_path: Path
+):
+    run.bleus = [25.0]
+    config = replace(UNTIL, validate_every=8, decay=0.5)
+    stopped = Run(copy.deepcopy(tiny), corpus, tmp_path / "stopped", bleus=[25.0])
+    stopped.told = Stopper(14)
+    resumed = Run(copy.deepcopy(tiny), corpus, tmp_path / "stopped")
+    torch.manual_seed(1)  # of dropout, as in a run
+    straight = run.train(config)
+    torch.manual_seed(1)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.train(config)
+    again = resumed.train(config)
+
+    assert resumed.validated()[0].update == 16
+    assert again.state.update == straight.state.update == 16
+    for weight, other in zip(run.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(weight, other)
+
+
+@pytest.mark.parametrize("until", [-1.0, 100.5, math.nan])
+def test_a_bleu_that_no_translation_has_is_refused(until: float):
+    with pytest.raises(ValueError, match=r"train.until must be a BLEU score up to 100, not"):
+        TrainConfig(until=until)
 
 
 def test_a_run_that_stopped_early_stays_stopped(run: Run):
