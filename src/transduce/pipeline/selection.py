@@ -45,14 +45,15 @@ def check_until(recipe: Recipe, prepared: Prepared) -> None:
     Raises:
         ValueError: one line that names the setting.
     """
-    if not recipe.train.until:
-        return
-    references = [pair.target for pair in prepared.validation]
-    best = recipe_bleu(recipe, references, prepared.validation).value
-    if best < recipe.train.until - 1e-6:  # a perfect score is 100 up to rounding
+    until, references = recipe.train.until, [pair.target for pair in prepared.validation]
+    # A perfect score is 100 up to rounding.
+    if (
+        until
+        and (best := recipe_bleu(recipe, references, prepared.validation).value) < until - 1e-6
+    ):
         raise ValueError(
-            f"train.until {recipe.train.until:g} cannot be reached: even the validation targets "
-            f"have BLEU {best:.2f}, as they are too short for 4-grams; use train.patience"
+            f"train.until {until:g} cannot be reached: even the validation targets have BLEU "
+            f"{best:.2f}, as they are too short for 4-grams; use train.patience"
         )
 
 

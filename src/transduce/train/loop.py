@@ -28,7 +28,7 @@ from transduce.train.config import TrainConfig
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage, Validated
 from transduce.train.metrics_log import MetricsLog, divergence_error
-from transduce.train.optimizer import WeightEMA, cooldown_position, learning_rates, make_optimizers
+from transduce.train.optimizer import WeightEMA, learning_rates, make_optimizers
 from transduce.train.precision import (
     Bf16Replica,
     choose_precision,
@@ -351,9 +351,10 @@ def _begin_cooldown(state: TrainState, run: Training) -> TrainState:
     """Plan the end, as `train.until` is reached: the schedule's decay, or no further update."""
     config, last = run.config, state.last_update(run.config.updates)
     position = state.schedule_position(state.update, updates=config.updates)
-    position = cooldown_position(position, config)
     updates = 0
-    if position < config.updates:
+    if config.schedule not in ("paper", "constant"):
+        if config.schedule == "wsd" and position >= config.warmup:  # from the peak to its decay
+            position = max(position, float(config.updates - config.decay_updates))
         share = config.decay / (1.0 - config.decay)
         updates = min(last - state.update, max(1, round(share * state.update)))
     what = f"{updates:,} updates of cooldown follow" if updates else "training ends"

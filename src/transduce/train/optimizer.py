@@ -219,31 +219,12 @@ def schedule_share(update: int | float, config: TrainConfig) -> float:
     warmup = min(1.0, update / config.warmup)
     if config.schedule == "constant":
         return warmup
-    end, since = config.updates + 1, _decay_start(config)
+    end = config.updates + 1
+    since = config.updates - config.decay_updates if config.schedule == "wsd" else config.warmup
     left = max(0.0, min(1.0, (end - update) / (end - since)))
     if config.schedule == "cosine":
         left = (1.0 - math.cos(math.pi * left)) / 2.0
     return min(warmup, left)
-
-
-def cooldown_position(position: float, config: TrainConfig) -> float:
-    """Return where the schedule's decay has the rate of a position; its end if it has no decay.
-
-    >>> config = TrainConfig(schedule="wsd", updates=100, warmup=10, learning_rate=0.003)
-    >>> [round(cooldown_position(n, config), 1) for n in (5, 30, 90)]
-    [90.5, 80.0, 90.0]
-    """
-    if config.schedule in ("paper", "constant"):
-        return float(config.updates)
-    left = schedule_share(position, config)
-    if config.schedule == "cosine":
-        left = math.acos(1.0 - 2.0 * left) / math.pi
-    end = config.updates + 1
-    return end - left * (end - _decay_start(config))
-
-
-def _decay_start(config: TrainConfig) -> int:
-    return config.updates - config.decay_updates if config.schedule == "wsd" else config.warmup
 
 
 def learning_rates(

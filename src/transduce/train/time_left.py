@@ -39,12 +39,7 @@ class TimeLeft:
         return self._update_seconds >= _FIRST
 
     def after(self, update: int, *, last: int = 0) -> float:
-        """Return the seconds left after an update, before its validation if it has one.
-
-        Args:
-            update: the last one made.
-            last: the last one of all, if that is not the schedule's.
-        """
+        """Return the seconds left after an update, before its validation; `last` ends the run."""
         updates = last or self._updates
         left = updates - update
         seconds = left * self._update_seconds / max(self._measured_updates, 1e-9)
