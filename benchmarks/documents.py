@@ -1,23 +1,27 @@
 """Round trips of real files, and of documents that LibreOffice makes.
 
-    python benchmarks/documents.py FOLDER
-    python benchmarks/documents.py
+    python benchmarks/documents.py FOLDER --model MODEL
+    python benchmarks/documents.py --model MODEL
 
 FOLDER has files of other projects and `SOURCES.tsv`: a file's path in the folder, a tab, and where
 it is from. Each gets its own texts, and the words of a stub: upper case, each sentence in reverse
 order. Counts the files that come back byte for byte with their own texts (of catalogues that are
 filled: all that was there), and that still open with the stub's: `json` and PyYAML read the same
 keys, `msgfmt` compiles the catalogue, ffmpeg reads the subtitles, XML and HTML have the same tags
-(and targets that are added), `.strings` and `.properties` are the same outside of their values.
+(and targets that are added), pages that markdown-it makes of Markdown too, `.strings` and
+`.properties` are the same outside of their values. The same for the translation by a model, such
+as the demo's, with the shares of sentences whose tags and placeholders it lost.
 Also counts what libraries that write a whole file give back unchanged. Needs gettext and ffmpeg;
 writes results/documents-real/record.json.
 
 Without FOLDER it needs LibreOffice (`soffice`). Makes five documents of each format from pages and
 tables with links, lists, formatting within sentences and special characters. Counts those whose
 files come back byte for byte, that LibreOffice converts to PDF and to text once they are
-translated, and whose words are then those of the original. Writes results/documents/record.json.
+translated by the stub, and whose words are then those of the original; and those that it converts
+to PDF once the model translated them. Writes results/documents/record.json.
 """
 
+import argparse
 import contextlib
 import io
 import json
@@ -31,11 +35,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import yaml
+from markdown_it import MarkdownIt
 from record import ROOT, header, write
 
 from transduce.documents.document import Document
 from transduce.documents.formats import read_document
 from transduce.documents.registry import format_of_file
+from transduce.inference.translator import Translator, translate_texts
 
 sys.path.insert(0, str(ROOT / "tests"))
 from archives import reversed_words, same, translated, unpacked
@@ -126,7 +132,10 @@ def shape(value: object) -> object:
 def tags(form: str, content: bytes) -> Counter[str]:
     """The tags of a page, of XML, or of the XML in an archive."""
     counts = Counter[str]()
-    if form == "html":
+    if form == "markdown":
+        page = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(content.decode())
+        counts = tags("html", page.encode())
+    elif form == "html":
         parser = HTMLParser()
         parser.handle_starttag = lambda tag, attrs: counts.update([f"{tag} {attrs}"])
         parser.handle_endtag = lambda tag: counts.update([f"/{tag}"])
@@ -166,6 +175,16 @@ def outside(document: Document) -> bytes:
     return document.rebuild(["" for _ in document.segments])
 
 
+def by_model(translator: Translator, document: Document) -> tuple[bytes, int]:
+    """A document translated by a model, and how many texts lost tags or placeholders."""
+    texts = translate_texts(
+        translator,
+        [segment.text for segment in document.segments],
+        markup=[segment.markup for segment in document.segments],
+    )
+    return document.rebuild([text.text for text in texts]), sum(bool(text.lost) for text in texts)
+
+
 def rewritten(form: str, text: str) -> dict[str, bool]:
     """Whether libraries that write a whole file give it back unchanged."""
     if form == "json":
@@ -188,7 +207,7 @@ def rewritten(form: str, text: str) -> dict[str, bool]:
     return {"ruamel.yaml": out.getvalue() == text, "PyYAML": dumped == text}
 
 
-def measure_files(folder: Path) -> dict[str, object]:
+def measure_files(folder: Path, translator: Translator) -> dict[str, object]:
     """Round trips of the files of a folder."""
     rows: dict[str, Counter[str]] = {}
     libraries: dict[str, Counter[str]] = {}
@@ -200,7 +219,10 @@ def measure_files(folder: Path) -> dict[str, object]:
             continue
         content = (folder / path).read_bytes()
         document = read_document(path, content)
-        row = rows.setdefault(row_format.name, Counter(files=0, unchanged=0, opened=0, texts=0))
+        row = rows.setdefault(
+            row_format.name,
+            Counter(files=0, unchanged=0, opened=0, opened_of_model=0, texts=0, texts_that_lost=0),
+        )
         row["files"] += 1
         row["texts"] += len(document.segments)
         filled = row_format.name in ("po", "xliff", "qt")  # its own texts fill what is empty
@@ -215,6 +237,10 @@ def measure_files(folder: Path) -> dict[str, object]:
                 row["unchanged"] += back == content
             changed.write_bytes(translated(document, reversed_words))
             row["opened"] += opens(row_format.name, content, changed)
+            of_model, lost = by_model(translator, document)
+            changed.write_bytes(of_model)
+            row["opened_of_model"] += opens(row_format.name, content, changed)
+            row["texts_that_lost"] += lost
         if row_format.name in ("json", "yaml"):
             for name, unchanged in rewritten(row_format.name, content.decode()).items():
                 library = libraries.setdefault(name, Counter(files=0, unchanged=0))
@@ -239,13 +265,21 @@ def unfilled(document: Document, content: bytes) -> bool:
 
 def main() -> None:
     """Measure every format."""
-    if len(sys.argv) > 1:
-        record = header("python benchmarks/documents.py FOLDER", "pyyaml", "ruamel.yaml")
-        write("documents-real", {**record, **measure_files(Path(sys.argv[1]))})
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--model", type=Path, required=True)
+    options = parser.parse_args()
+    translator = Translator.load(options.model)
+    if options.folder:
+        command = "python benchmarks/documents.py FOLDER --model MODEL"
+        record = header(command, "markdown-it-py", "pyyaml", "ruamel.yaml")
+        write("documents-real", {**record, **measure_files(options.folder, translator)})
         return
     rows: dict[str, dict[str, int]] = {}
     for name, (_, target, text) in FORMATS.items():
-        row = rows[name] = Counter(files=0, unchanged=0, opened=0, same_words=0, texts=0)
+        row = rows[name] = Counter(
+            files=0, unchanged=0, opened=0, same_words=0, opened_of_model=0, texts=0
+        )
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             for source in sources(name, folder):
@@ -262,9 +296,12 @@ def main() -> None:
                 row["unchanged"] += unpacked(same(document)) == unpacked(content)
                 row["opened"] += convert(changed, "pdf", folder / "pdf") is not None
                 row["same_words"] += bool(after) and after == before
+                changed = folder / f"{original.stem}-model.{name}"
+                changed.write_bytes(by_model(translator, document)[0])
+                row["opened_of_model"] += convert(changed, "pdf", folder / "pdf") is not None
         print(name, dict(row), flush=True)
     version = subprocess.run(["soffice", "--version"], capture_output=True, text=True, check=True)
-    record = header("python benchmarks/documents.py")
+    record = header("python benchmarks/documents.py --model MODEL")
     write("documents", {**record, "libreoffice": version.stdout.split()[1], "formats": rows})
 
 

@@ -28,25 +28,26 @@ _END = r"(?:\r\n|\r|\n)[ \t>]*"  # of a line, and what a quotation has before th
 _ADDRESS = (
     r"(?:\((?:[^()\\<\"]|\\.|<[^<>]*>|\"[^\"]{0,500}\"|\([^()]*\)){0,500}+\)|\[[^\[\]]{0,500}\])"
 )
-_INLINE = re.compile(
-    r"(?P<code>(?P<ticks>`+)(?!`).{1,2000}?(?<!`)(?P=ticks)(?!`)|<[A-Za-z][\w+.-]+[:@][^\s<>]*>)"
+_MARKUP = (
+    r"(?P<code>(?P<ticks>`+)(?!`).{1,2000}?(?<!`)(?P=ticks)(?!`)|<[A-Za-z][\w+.-]+[:@][^\s<>]*>"
+    r"|<(?P<kept_tag>code|kbd|samp|var)>(?P<kept_text>[^<>]*)</(?P=kept_tag)>)"
+    r"|(?P<opening><(?P<tag>[A-Za-z]\w*)(?:\s[^<>]*)?(?<!/)>)(?P<content>[^<>]{1,500})"
+    r"(?P<closing></(?P=tag)>)"
     r"|(?P<mark_of_line>^\[(?:\^[^\]\s]+\]:|[ xX]\][ \t])[ \t]*)"
-    r"|(?P<kept>\\[!-/:-@\[-`{-~]|\[\^[^\]\s]+\]|\{[%{<:.#][^{}]*\}+)"
-    r"|(?P<void>!\[(?:[^\[\]\\]|\\.){0,500}+\]" + _ADDRESS + r"|</?[A-Za-z][^<>]*>|<!--.*?-->)"
-    r"|(?P<br>(?: {2,}|\\)"
-    + _END
-    + r"|(?:^|"
-    + _END
-    + r")(?::::|///|!!!|\?\?\?|\[![^\r\n]*\])[^\r\n]*(?:"
-    + _END
-    + r")?)"
-    r"|(?P<space>" + _END + r")"
+    r"|(?P<kept>\\<[\w.-]+>|\\[!-/:-@\[-`{-~]|\[\^[^\]\s]+\]|\{[%{<:.#][^{}]*\}+)"
+    r"|(?P<void>!\[(?:[^\[\]\\]|\\.){0,500}+\]ADDRESS|</?[A-Za-z][^<>]*>|<!--.{0,2000}?-->)"
+    r"|(?P<br>(?:(?<! ) {2,}+|\\)END|(?:^|END)(?::::|///|!!!|\?\?\?|\[![^\r\n]*\])[^\r\n]*(?:END)?)"
+    r"|(?P<space>END)"
     r"|\[(?P<label>(?:[^\[\]\\`]|\\.|`[^`]*`|!?\[[^\[\]]*\](?:\([^()]*\))?){0,500}+)\]"
-    r"(?P<end>" + _ADDRESS + r")?"
+    r"(?P<end>ADDRESS)?"
     r"|(?P<mark>\*\*|~~|\*|(?<!\w)__?)(?=[^\s*~_])(?P<inside>.{1,500}?)(?<=[^\s\\])(?P=mark)(?![*~])"
-    r"(?!(?<=_)\w)",
-    re.DOTALL | re.MULTILINE,
+    r"(?!(?<=_)\w)"
 )
+_INLINE = re.compile(
+    _MARKUP.replace("END", _END).replace("ADDRESS", _ADDRESS), re.DOTALL | re.MULTILINE
+)
+# \0 is outside of a mark of emphasis, which must have no punctuation inside and a letter outside.
+_NO_EMPHASIS = re.compile(r"\w(?=\0[*_~\0]+[^\w\s*_~\0])|[^\w\s*_~\0][*_~\0]+\0(?=\w)")
 _BLOCK_START = re.compile(
     r"\d{1,9}(?=[.)](?:\s|$))|(?=[-+*](?:\s|$)|#{1,6}(?:\s|$)|>|~~~|[-=]{2,}\s*$)"
 )
@@ -105,6 +106,7 @@ def _slot(raw: str, labels: Container[str], *, in_cell: bool, is_paragraph: bool
         text = escape(translation)
         if items:
             text = items.splice(translation, lambda text, _: escape(text))
+            text = _NO_EMPHASIS.sub(r"\g<0> ", text).replace("\0", "")
         start = _BLOCK_START.match(text) if is_paragraph else None
         return f"{start[0]}\\{text[start.end() :]}" if start else text
 
@@ -128,9 +130,12 @@ def _marked(text: str, items: TagItems, labels: Container[str]) -> str:
             out.append(items.tag("img", TagItem(raw, ordered=raw[0] == "<")))
         elif match["code"] or match["kept"]:
             content = raw.strip("`<> ") if match["code"] else raw.removeprefix("\\")
-            out.append(items.code(content, raw))
+            out.append(items.code(match["kept_text"] or content, raw))
+        elif match["tag"]:
+            tag = items.tag("g", TagItem(match["opening"], match["closing"]))
+            out.append(f"{tag}{_marked(match['content'], items, labels)}</g>")
         elif match["mark"]:
-            tag = items.tag("g", TagItem(match["mark"], match["mark"]))
+            tag = items.tag("g", TagItem(f"\0{match['mark']}", f"{match['mark']}\0"))
             out.append(f"{tag}{_marked(str(match['inside']), items, labels)}</g>")
         elif end or known:  # a label that is its own address stays as the address
             closing = f"][{label}]" if known and end in (None, "[]") else f"]{end}"

@@ -64,6 +64,8 @@ def test_markup_moves_with_its_words() -> None:
         ("a dog", "# dog", r"\# dog"),
         ("# a dog", "1. dog", "# 1. dog"),
         ("a_dog", "b_dog", "b_dog"),
+        ("a dog\n===", "1. dog", "1\\. dog\n==="),
+        ("a dog", "a | dog", "a | dog"),
     ],
 )
 def test_a_translation_is_never_markup(source: str, translation: str, written: str) -> None:
@@ -79,7 +81,12 @@ def test_a_translation_is_never_markup(source: str, translation: str, written: s
         ("a dog  \nb c\n===\n", "DOG A  \nC B\n===\n"),
         ("<div>\n\na *b*\n\n</div>\n", "<div>\n\n*B* A\n\n</div>\n"),
         ("a | b c\n--- | ---\nd | b c\n", "A | C B\n--- | ---\nD | C B\n"),
+        ("b c | b c\n--- | ---\n", "C B | C B\n--- | ---\n"),
         ("a `C` b\n", "B `C` A\n"),
+        ("a <b>c d</b> e f\n", "F E <b>D C</b> A\n"),
+        ("a <code>C</code> \\<X_Y> b\n", "B \\<X_Y> <code>C</code> A\n"),
+        ("> <p>a\n> b</p>\n", "> <p>a\n> b</p>\n"),
+        ("a\0b\nc dog", "a\0b\nc dog"),  # the parser replaces NUL
     ],
 )
 def test_blocks_keep_their_place(source: str, written: str) -> None:
@@ -88,7 +95,17 @@ def test_blocks_keep_their_place(source: str, written: str) -> None:
     assert translated(document, reversed_words).decode() == written
 
 
-@pytest.mark.parametrize("text", ["*a ", "[", "`a ", "[`", "<a ", "![a", "[a](", "_a __b ", "> "])
+def test_emphasis_stays_emphasis_beside_other_words() -> None:
+    document = read_document("a.md", b"**s**mall *b*ig")
+
+    written = document.rebuild(["<g id=0>Boot.</g>Hut, Tor<g id=1>(x</g> d"])
+
+    assert written == b"**Boot.** Hut, Tor *(x* d"
+
+
+@pytest.mark.parametrize(
+    "text", ["*a ", "[", "`a ", "[`", "<a ", "![a", "[a](", "_a __b ", "> ", "a <!--"]
+)
 def test_hostile_markdown_takes_no_time(text: str) -> None:
     content = (text * 10_000).encode()
     begun = time.process_time()
