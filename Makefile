@@ -93,7 +93,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[test,detect,moses,plot]"
+	@$(INSTALL) --quiet -e ".[test,detect,moses,plot,tune]"
 	@touch $@
 
 $(VENV)/.interop: $(VENV)/.test
@@ -114,7 +114,7 @@ $(VENV)/.docs: $(VENV)/.test
 
 # Includes the optional packages: the type checker reads the code that uses them.
 $(VENV)/.dev: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[dev,detect,memory,moses,plot]"
+	@$(INSTALL) --quiet -e ".[dev,detect,memory,moses,plot,tune]"
 	@touch $@
 
 # venv installs pip last: if it is missing, .venv is missing or incomplete.

@@ -13,6 +13,7 @@ from tests.conftest import Transduce
 
 COMMANDS = (
     *("", "demo", "check", "prepare", "train", "average", "adapt", "distill", "augment"),
+    "tune",
     *("translate", "alternatives", "score", "evaluate", "compare", "calibrate"),
     *("serve", "view", "export", "import", "relabel", "doctor"),
     *("corpus build", "corpus get"),

@@ -36,7 +36,7 @@ __all__ = ["main"]
 
 _HELP_ORDER = (
     *(demo.demo, check.check, prepare.prepare, train.train, average.average),
-    *(adapt.adapt, distill.distill, augment.augment),
+    *(adapt.adapt, distill.distill, augment.augment, train.tune),
     *(translate.translate, alternatives.alternatives, score.score, evaluate.evaluate),
     *(compare.compare, calibrate.calibrate, serve.serve, view.view, export.export),
     *(import_.import_, relabel.relabel, doctor.doctor),

@@ -1,10 +1,13 @@
-"""transduce train."""
+"""transduce train, transduce tune."""
 
+import shlex
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -23,6 +26,7 @@ from transduce.cli.app import (
     app,
     complete_languages,
     corpus_settings,
+    hint_to_repeat,
     hint_to_resume,
     print_stdout,
 )
@@ -163,3 +167,69 @@ def train(
             on_event = open_page(folder / REPORT, on_event)
         result = run(on_event=with_first_message(reason, with_first_message(guess, on_event)))
     print_stdout(f"{result}\nmodel: {folder / 'model'}")
+
+
+@app.command()
+def tune(
+    recipe: TrainingRecipe = None,
+    source: SourceCorpus = None,
+    target: TargetCorpus = None,
+    settings: Overrides = None,
+    range_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range", metavar="a.b=low:high[:log]", help="Numbers, whole if both are; repeatable."
+        ),
+    ] = None,
+    choice: Annotated[
+        list[str] | None, typer.Option(metavar="a.b=c,d", help="Values; repeatable.")
+    ] = None,
+    trials: Annotated[int, typer.Option(help="Number of runs.", min=1)] = 20,
+    metric: Annotated[Literal["bleu", "loss"], typer.Option(help="Score, on validation.")] = "bleu",
+    seed: Annotated[int, typer.Option(help="Seed of the search, not of the runs.", min=0)] = 1,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the trials.")] = Path(
+        "runs/tune"
+    ),
+) -> None:
+    """Search for good settings with Optuna: each trial is a run, pruned if it falls behind.
+
+    From the fifth trial on, one whose validation is worse than the median of the earlier ones ends
+    there. OUT/trial-0003 is the run folder of a trial, OUT/tune.html a plot and a table of all. To
+    resume an interrupted search, repeat the command; with more --trials it goes on.
+
+    Examples:
+
+    \b
+      transduce tune --source corpus.en --target corpus.de --choice model.dropout=0.1,0.2,0.3
+      transduce tune multi30k --range train.learning_rate=5e-4:5e-3:log --metric loss
+    """
+    if not range_ and not choice:
+        raise ValueError("nothing to search: name a setting with --range or --choice")
+    if find_spec("optuna") is None:
+        raise ValueError("transduce tune needs Optuna: pip install 'transduce[tune]'")
+    from transduce.cli.progress import event_printer
+    from transduce.pipeline.defaults import RecipeChoice, choose_recipe
+    from transduce.pipeline.tune import HEADERS, PAGE, parse_space, search, trial_rows
+
+    fixed = [*corpus_settings(source, target), *(settings or ())]
+
+    def choose(drawn: Sequence[str]) -> RecipeChoice:
+        chosen = choose_recipe(recipe, [*fixed, *drawn])
+        return chosen._replace(recipe=complete_languages(chosen.recipe)[0])
+
+    space = parse_space(range_ or (), choice or ())
+    with event_printer(sys.stderr) as on_event, hint_to_repeat():
+        study = search(
+            choose, out, space=space, trials=trials, metric=metric, seed=seed, on_event=on_event
+        )
+    rows = [HEADERS, *trial_rows(study)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    print_stdout("\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows))
+    values = [*fixed, *(f"{key}={value}" for key, value in study.best_params.items())]
+    words = [
+        *([recipe] if recipe else []),
+        *(word for value in values for word in ("--set", value)),
+    ]
+    best = out / f"trial-{study.best_trial.number:04}"
+    command = shlex.join(["transduce", "train", *words])
+    print_stdout(f"plot: {out / PAGE}\nbest: {best / 'model'}, as trained by\n{command}")
