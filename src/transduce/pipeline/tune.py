@@ -118,7 +118,10 @@ def trial_rows(study: optuna.Study) -> list[tuple[str, str, str, str]]:
     return [
         (
             str(trial.number),
-            " ".join(f"{key}={value}" for key, value in trial.params.items()),
+            " ".join(
+                f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
+                for key, value in trial.params.items()
+            ),
             "" if trial.value is None else f"{trial.value:.4g}",
             trial.state.name.lower(),
         )
