@@ -29,7 +29,7 @@ def test_output_and_input_have_one_letter_everywhere() -> None:
 def test_source_and_target_are_files_in_every_command() -> None:
     for name, known in options().items():
         assert not {"--source", "--target"} & known or name in (
-            *("check", "prepare", "train", "distill"),  # a corpus
+            *("check", "prepare", "train", "tune", "distill"),  # a corpus
             *("score", "evaluate", "calibrate", "compare"),  # a text and its references
         )
 
