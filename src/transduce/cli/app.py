@@ -45,6 +45,23 @@ app = typer.Typer(
     },
 )
 
+
+def command_group(name: str, help: str) -> typer.Typer:
+    """Create a command that has commands of its own.
+
+    Args:
+        name: as it is typed.
+        help: one sentence.
+    """
+    return typer.Typer(
+        name=name,
+        help=help,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+
+
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="a.b=c", help="Override one setting of the recipe; repeatable."),

@@ -5,16 +5,10 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import Overrides, print_stderr, print_stdout
+from transduce.cli.app import Overrides, command_group, print_stderr, print_stdout
 from transduce.cli.memory import SourceCode, TargetCode
 
-corpus = typer.Typer(
-    name="corpus",
-    help="Make a corpus of many files, or get a public one.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+corpus = command_group("corpus", "Make a corpus of many files, or get a public one.")
 
 
 @corpus.command("build")

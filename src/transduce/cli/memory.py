@@ -7,15 +7,11 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import print_stderr, print_stdout
+from transduce.cli.app import command_group, print_stderr, print_stdout
 from transduce.io.streams import open_output
 
-memory = typer.Typer(
-    name="memory",
-    help="Keep translations in a translation memory: import, export, look up.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+memory = command_group(
+    "memory", "Keep translations in a translation memory: import, export, look up."
 )
 
 Store = Annotated[Path, typer.Argument(help="File of the translation memory.")]

@@ -4,18 +4,11 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
-from transduce.cli.app import Overrides, hint_to_repeat, print_stderr, print_stdout
+from transduce.cli.app import Overrides, command_group, hint_to_repeat, print_stderr, print_stdout
 
-paper = typer.Typer(
-    name="paper",
-    help="Reproduce the paper: its tables, figures and architecture.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+paper = command_group("paper", "Reproduce the paper: its tables, figures and architecture.")
 
 
 OutputFolder = Annotated[Path, Option("--out", "-o", help="Output folder.")]

@@ -7,7 +7,7 @@ from typing import Any
 
 from sacrebleu.dataset import DATASETS
 
-from transduce.io.atomic_folder import atomic_folder
+from transduce.io.atomic_folder import atomic_folder, check_new_folder
 
 
 def fetch(name: str, languages: tuple[str, str], folder: Path) -> None:
@@ -41,12 +41,6 @@ def fetch(name: str, languages: tuple[str, str], folder: Path) -> None:
             if done.returncode or not stream.tell():
                 reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
                 raise ValueError(f"mtdata has not fetched {name}, is there a network? ({reason})")
-
-
-def check_new_folder(folder: Path) -> None:
-    """Refuse a file and a folder that is not empty, before anything is read."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is not an empty folder: name another one by --out")
 
 
 def _test_set(name: str, pair: str) -> tuple[str, str]:

@@ -243,6 +243,16 @@ def _fsync(*paths: Path) -> None:
             os.close(handle)
 
 
+def check_new_folder(folder: Path) -> None:
+    """Check that `folder` can be a new one.
+
+    Raises:
+        ValueError: if it is a file, or holds anything.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is not an empty folder: name another one by --out")
+
+
 def check_replaceable(folder: Path, own: Collection[str]) -> None:
     """Check that `folder` is free, or holds an earlier export that may be replaced.
 

@@ -17,7 +17,7 @@ from transduce.config import Recipe
 from transduce.corpus_check.fingerprint import fold
 from transduce.corpus_check.inspection import FindingKind, inspect_corpus
 from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, read_pairs
-from transduce.io.atomic_folder import atomic_folder, sha256
+from transduce.io.atomic_folder import atomic_folder, check_new_folder, sha256
 from transduce.io.streams import read_lines
 
 PARTS: Final = ("train", "validation", "test")
@@ -99,8 +99,7 @@ def merge_corpus(
     Raises:
         ValueError: if a file cannot be read, the folder is not empty, or there are too few pairs.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is not an empty folder: name another one by --out")
+    check_new_folder(folder)
     counts = [CleaningCounts() for _ in sources]
     documents = _documents(recipe, sources, counts)
     prints, marks = inspect_corpus(recipe, lambda: _all_pairs(recipe, sources))[1:]

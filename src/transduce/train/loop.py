@@ -359,9 +359,12 @@ def _begin_cooldown(state: TrainState, run: Training) -> TrainState:
         updates = min(last - state.update, max(1, round(share * state.update)))
     what = f"{updates:,} updates of cooldown follow" if updates else "training ends"
     run.on_event(LogMessage(f"BLEU {config.until:g} (train.until) is reached: {what}"))
-    plan = TimePlan(updates=state.update + updates, since=state.update, position=position)
-    if held := state.time_plan:
-        plan = replace(held, updates=plan.updates, since=plan.since, position=position)
+    plan = replace(
+        state.time_plan or TimePlan(updates=last),
+        updates=state.update + updates,
+        since=state.update,
+        position=position,
+    )
     return replace(state, time_plan=plan, until_update=state.update)
 
 
