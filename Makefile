@@ -98,6 +98,7 @@ $(VENV)/.test: $(VENV)/.core
 
 $(VENV)/.interop: $(VENV)/.test
 	@$(INSTALL) --quiet -e ".[test-interop]"
+	@$(INSTALL) --quiet --no-deps opustrainer  # wants an older sentencepiece, which its variations do without
 	@touch $@
 
 $(VENV)/.clients: $(VENV)/.test

@@ -1,11 +1,12 @@
-"""Rough text for training: upper case, title case, typing errors, no final punctuation.
+"""Rough text for training: capitals, typing errors, stray spaces, emoji, no final punctuation.
 
 A corpus is cleaner than what people type. Some of its sentences are varied each time they are used,
-so that the model has seen a headline, a heading and a slip of the fingers. The rates that are usual
-are those of Firefox Translations (OpusTrainer): .07, .05, .05 and .2.
+so that the model has seen a headline, a heading and a slip of the fingers. The usual rates of upper
+case, title case, typing errors and missing punctuation are those of Firefox Translations
+(OpusTrainer): .07, .05, .05 and .2.
 """
 
-import unicodedata
+import re
 from collections.abc import Callable
 from random import Random
 
@@ -16,6 +17,11 @@ Variation = Callable[[Pair, Random], Pair]
 
 _TYPING_ERRORS = 0.1
 """Share of the words that get an error."""
+
+_END_PUNCTUATION = (".。．।۔։።", "!！՜", "?？؟;", ":：", ",，、،", ";；؛", "…")
+"""By kind, in several scripts; an ellipsis of full stops stays."""
+
+_EMOJI = "😀😂😊😉😍😢😎🙂🤔👍🙏🎉❤🔥"
 
 
 def vary(pair: Pair, config: AugmentConfig, rng: Random) -> Pair:
@@ -41,7 +47,7 @@ def draw_variations(config: AugmentConfig, rng: Random) -> list[Variation]:
         config: how often which variation is made.
         rng: source of randomness; advanced.
     """
-    case, error, end = rng.random(), rng.random(), rng.random()
+    case, error, end, space, emoji = (rng.random() for _ in range(5))
     drawn: list[Variation] = []
     if error < config.typing_errors:
         drawn.append(_with_errors_in_source)
@@ -51,6 +57,10 @@ def draw_variations(config: AugmentConfig, rng: Random) -> list[Variation]:
         drawn.append(_in_upper_case)
     elif case < config.upper_case + config.title_case:
         drawn.append(_in_title_case)
+    if space < config.stray_spaces:
+        drawn.append(_with_stray_space_in_source)
+    if emoji < config.emoji:
+        drawn.append(_with_emoji)
     return drawn
 
 
@@ -90,6 +100,24 @@ def with_typing_errors(text: str, rng: Random) -> str:
     return " ".join(words)
 
 
+def with_stray_space(text: str, rng: Random) -> str:
+    """Double a space, leave one out, or put one before a punctuation mark.
+
+    Args:
+        text: a sentence; one without spaces and punctuation stays.
+        rng: source of randomness; advanced.
+
+    >>> with_stray_space("wait, the door is open.", Random(3))
+    'wait,the door is open.'
+    """
+    places = [match.start() for match in re.finditer(r"(?<=\S)(?: (?=\S)|[.,;:!?])", text)]
+    if not places:
+        return text
+    place = rng.choice(places)
+    space = rng.choice(("", "  ")) if text[place] == " " else " "
+    return text[:place] + space + text[place:].removeprefix(" ")
+
+
 def _in_upper_case(pair: Pair, _: Random) -> Pair:
     return Pair(*(side.upper() for side in pair))
 
@@ -102,8 +130,19 @@ def _with_errors_in_source(pair: Pair, rng: Random) -> Pair:
     return pair._replace(source=with_typing_errors(pair.source, rng))
 
 
+def _with_stray_space_in_source(pair: Pair, rng: Random) -> Pair:
+    return pair._replace(source=with_stray_space(pair.source, rng))
+
+
+def _with_emoji(pair: Pair, rng: Random) -> Pair:
+    emoji = rng.choice(_EMOJI)
+    return Pair(*(f"{side} {emoji}" for side in pair))
+
+
 def _without_end_punctuation(pair: Pair, _: Random) -> Pair:
-    """Leave out the last character of both sides, if it is punctuation on both."""
-    if all(len(side) > 1 and unicodedata.category(side[-1]) == "Po" for side in pair):
-        return Pair(*(side[:-1].rstrip() for side in pair))
+    """Leave out the last character of both sides, if it is punctuation of the same kind."""
+    (source, before), (target, other) = ((side[-1:], side[:-1].rstrip()) for side in pair)
+    alike = any(source in kind and target in kind for kind in _END_PUNCTUATION)
+    if alike and not {before[-1:], other[-1:]} & {"", *"".join(_END_PUNCTUATION)}:
+        return Pair(before, other)
     return pair

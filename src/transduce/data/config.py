@@ -6,7 +6,7 @@ Torch-free, so that the command line can read a recipe without waiting for torch
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -86,10 +86,16 @@ class AugmentConfig:
     no_end_punctuation: float = 0.0
     """Both sides without their final punctuation (typically 0.2)."""
 
+    stray_spaces: float = 0.0
+    """A space too many or too few in the source (typically 0.02)."""
+
+    emoji: float = 0.0
+    """The same emoji at the end of both sides (typically 0.005)."""
+
     def __post_init__(self) -> None:
-        for name in ("upper_case", "title_case", "typing_errors", "no_end_punctuation"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"augment.{name} must be in [0, 1], not {getattr(self, name)}")
+        for name, share in asdict(self).items():
+            if not 0.0 <= share <= 1.0:
+                raise ValueError(f"augment.{name} must be in [0, 1], not {share}")
         if self.upper_case + self.title_case > 1.0:
             raise ValueError("augment.upper_case and augment.title_case must not exceed 1 together")
 

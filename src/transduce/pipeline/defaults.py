@@ -60,6 +60,8 @@ _MEASURED = CORPUS_DEFAULTS[-1].below  # pairs whose words are counted
 _PIECES_A_WORD = 1.3
 _LETTERS_A_PIECE = 6  # at most; counts where no spaces stand
 _SPELLED_WORDS, _SPELLED_CHARACTERS = 1.5, 300
+_MANY_CHARACTERS = 1000  # as Chinese and Japanese have: the rarest are better spelled as bytes
+_COVERAGE = 0.9995  # of characters that get a piece then
 _SPECIAL_PIECES = 4  # EOS, UNK, PAD and the space before a text
 _FEWEST_UPDATES = 300
 VALIDATIONS: Final = 25
@@ -77,7 +79,7 @@ class CorpusSize(NamedTuple):
     words_a_line: float = math.inf
     """Of the side with more."""
     characters: int = 0
-    """Different ones, of both sides; at most one more than a vocabulary of characters may have."""
+    """Different ones, of both sides; not counted far beyond `_MANY_CHARACTERS`."""
 
     @property
     def spells(self) -> bool:
@@ -259,7 +261,7 @@ def measure_corpus(data: CorpusConfig) -> CorpusSize:
         source_words += pair.source.count(" ") + 1
         words += pair.target.count(" ") + 1
         letters += len(pair.target)
-        if len(characters) <= _SPELLED_CHARACTERS:
+        if len(characters) <= _MANY_CHARACTERS:
             characters.update(pair.source, pair.target)
     pieces = max(_PIECES_A_WORD * words, letters / _LETTERS_A_PIECE)
     measured = min(pairs, _MEASURED)
@@ -293,6 +295,13 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
     if size.spells and not {"tokenizer.kind", "tokenizer.vocab_size"} & explicit.keys():
         settings["tokenizer.kind"] = '"char"'  # where words are spelled, each character is a piece
         settings["tokenizer.vocab_size"] = size.characters + _SPECIAL_PIECES
+    elif (
+        size.characters > _MANY_CHARACTERS
+        and explicit.get("tokenizer.kind", "bpe") in ("bpe", "unigram")
+        and positive("tokenizer.vocab_size", row.vocab_size) > _MANY_CHARACTERS
+    ):
+        settings["tokenizer.character_coverage"] = _COVERAGE
+        settings["tokenizer.byte_fallback"] = "true"
     return [f"{key}={value}" for key, value in settings.items() if key not in explicit]
 
 
@@ -319,6 +328,8 @@ def _line(recipe: Recipe, size: CorpusSize, *, since: str, plan: EpochPlan | Non
     vocabulary = f"{recipe.tokenizer.vocab_size:,} pieces"
     if recipe.tokenizer.kind == "char":
         vocabulary = f"a vocabulary of characters ({size.words_a_line:.1f} words a line)"
+    if recipe.tokenizer.byte_fallback and size.characters > _MANY_CHARACTERS:
+        vocabulary += " (rare ones of the many characters are spelled as bytes)"
     pieces = f"{vocabulary}, dropout {model.dropout:g}"
     updates = f"{train.updates:,} updates"
     if train.time:

@@ -1,5 +1,6 @@
 """Augmentation: variations at their rates, by seed, that spell what was drawn."""
 
+import unicodedata
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tests.conftest import Corpus
 
 from transduce.config import Recipe, load_recipe
-from transduce.data.augmentation import title_case, vary, with_typing_errors
+from transduce.data.augmentation import title_case, vary, with_stray_space, with_typing_errors
 from transduce.data.config import AugmentConfig, TokenizerConfig
 from transduce.data.corpus import NumberedPair, Pair
 from transduce.data.loader import LoadedUpdate
@@ -46,6 +47,27 @@ def test_case_and_final_punctuation_change_on_both_sides_and_errors_in_the_sourc
     assert not varied.source.endswith(".")
     for pair in (Pair("one.", "zwei"), Pair("one)", "zwei)"), Pair(".", ".")):
         assert vary(pair, AugmentConfig(no_end_punctuation=1.0), Random(1)) == pair
+
+
+def test_a_stray_space_and_an_emoji_change_nothing_else():
+    for number in range(300):
+        text = with_stray_space(PAIR.source, Random(number))
+        assert text != PAIR.source
+        assert text.replace(" ", "") == PAIR.source.replace(" ", "")
+        assert abs(len(text) - len(PAIR.source)) == 1
+
+        varied = vary(PAIR, AugmentConfig(emoji=1.0), Random(number))
+        assert varied.source[:-2] == PAIR.source
+        assert varied.target[:-2] == PAIR.target
+        assert varied.source[-2:] == varied.target[-2:]
+        assert unicodedata.category(varied.source[-1]) == "So"
+    rates = AugmentConfig(stray_spaces=0.1, emoji=0.05)
+    pairs = [vary(PAIR, rates, Random(number)) for number in range(4000)]
+    stray = sum(" ".join(PAIR.source.split()) not in pair.source for pair in pairs)
+    emoji = sum(pair.target != PAIR.target for pair in pairs)
+    for count, rate in ((stray, 0.1), (emoji, 0.05)):
+        assert count == pytest.approx(4000 * rate, abs=4 * (4000 * rate * (1 - rate)) ** 0.5)
+    assert with_stray_space("word", Random(1)) == "word"
 
 
 @given(st.text(max_size=80), st.integers(0, 99))

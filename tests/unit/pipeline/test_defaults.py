@@ -85,6 +85,36 @@ def test_sentences_without_spaces_are_not_spelled(tmp_path: Path):
     assert choice.recipe.tokenizer.kind == "bpe"
 
 
+@pytest.fixture
+def chinese(tmp_path: Path) -> str:
+    """A corpus of 1,200 Chinese characters, in lines of ten."""
+    lines = ["".join(chr(0x4E00 + i + j) for j in range(10)) for i in range(0, 1200, 10)]
+    source, target = write_sides(tmp_path, "chinese", [Pair("a dog", line) for line in lines])
+    return f'data.train=["{source}", "{target}"]'
+
+
+def test_of_many_characters_the_rarest_are_spelled_as_bytes(chinese: str, corpus: str):
+    choice = recipe_for_corpus([chinese])
+
+    assert choice.recipe.tokenizer.byte_fallback
+    assert choice.recipe.tokenizer.character_coverage == 0.9995
+    assert "1500 pieces (rare ones of" in choice.summary.replace(",", "")
+    assert not recipe_for_corpus([corpus]).recipe.tokenizer.byte_fallback
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'tokenizer.kind="char"',
+        'tokenizer.kind="word"',
+        "tokenizer.vocab_size=200",
+        "tokenizer.byte_fallback=false",
+    ],
+)
+def test_characters_are_not_spelled_as_bytes_against_a_setting(chinese: str, setting: str):
+    assert not recipe_for_corpus([chinese, setting]).recipe.tokenizer.byte_fallback
+
+
 def test_no_more_is_read_than_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(defaults, "_LARGEST", 3)
     source, target = write_sides(tmp_path, "train", sentences(5))

@@ -162,6 +162,31 @@ def test_a_resumed_run_repeats_the_updates_and_counts_the_time_of_all_sessions(
     assert machine.now - began < 0.75 * BUDGET
 
 
+def test_a_score_that_is_reached_ends_training_before_its_time(
+    tiny: Transformer, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """BLEU is 3.5 at the first validation; the machine slows down in the cooldown."""
+    machine = Machine(update=2.3, then=3.0, since=20.0)
+
+    result, events, rates = run(
+        machine,
+        model=tiny,
+        corpus=corpus,
+        folder=tmp_path,
+        monkeypatch=monkeypatch,
+        config=replace(CONFIG, until=3.0, decay=0.4),
+    )
+
+    assert result is not None
+    first = next(event.update for event in events if isinstance(event, Validated))
+    assert result.state.until_update == first
+    assert result.state.update == len(rates) == first + round(first * 0.4 / 0.6)
+    assert machine.now < BUDGET / 2
+    falling = rates[first - 1 :]
+    assert falling == sorted(falling, reverse=True)
+    assert falling[-1] < 0.3 * max(rates)
+
+
 def test_time_that_is_up_ends_training_after_a_last_update_at_a_low_rate(
     tiny: Transformer, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

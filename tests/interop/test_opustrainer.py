@@ -1,0 +1,35 @@
+"""OpusTrainer, with which Firefox Translations varies its corpora, gives the same text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opustrainer.modifiers.punctuation import RemoveEndPunctuationModifier
+from opustrainer.modifiers.surface import TitleCaseModifier, UpperCaseModifier
+from opustrainer.types import Modifier
+
+from transduce.data.augmentation import Random, vary
+from transduce.data.config import AugmentConfig
+from transduce.data.corpus import Pair
+
+SENTENCES = st.lists(st.text("abäéxИж'-,9", min_size=1, max_size=6), min_size=1, max_size=6)
+ENDS = st.sampled_from(["", ".", "!", "?", ":", '"', ")", "。", " .", "...", "?!"])
+
+
+@pytest.mark.parametrize(
+    ("oracle", "config"),
+    [
+        (UpperCaseModifier(1.0), AugmentConfig(upper_case=1.0)),
+        (TitleCaseModifier(1.0), AugmentConfig(title_case=1.0)),
+        (RemoveEndPunctuationModifier(1.0), AugmentConfig(no_end_punctuation=1.0)),
+    ],
+    ids=["upper case", "title case", "no end punctuation"],
+)
+@given(source=SENTENCES, target=SENTENCES, end=ENDS)
+def test_a_pair_is_varied_alike(
+    oracle: Modifier, config: AugmentConfig, source: list[str], target: list[str], end: str
+):
+    pair = Pair(" ".join(source) + end, " ".join(target) + end)
+
+    (theirs,) = oracle(["\t".join(pair)])
+
+    assert "\t".join(vary(pair, config, Random(1))) == theirs
