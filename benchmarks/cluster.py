@@ -10,7 +10,8 @@ from a seed. It compares the bytes, counts the shards that were written twice, a
 undisturbed times. `scaling` replaces the translator by one that sleeps as long per line as the
 record of decoding says (shape T, CTranslate2, beam 5, one core), on 1 to 16 logical nodes; the rest
 is starting, scheduling, reading and writing. Both need `transduce[cluster]` and write
-benchmarks/results/cluster-kills or cluster-scaling. Nothing else should run meanwhile.
+benchmarks/results/cluster-kills or cluster-scaling; `plot` draws the latter again, which needs
+`transduce[plot]`. Nothing else should run meanwhile.
 """
 
 import argparse
@@ -29,11 +30,13 @@ from pathlib import Path
 
 import psutil
 import ray
+from matplotlib.figure import Figure
 from ray.cluster_utils import Cluster
 from record import RESULTS, header, read_lines, write
 
 from transduce.cluster.engines import ClusterConfig
 from transduce.cluster.translate import process_corpus
+from transduce.paper.plot import Ink, line_style, log_axis, save_plot
 
 NODES = (1, 2, 4, 8, 16)
 WORKER_KILLS, DRIVER_KILLS = 5, 2
@@ -54,7 +57,11 @@ def main() -> None:
     for command in (kills, scaling):
         command.add_argument("--shard-lines", type=int, default=4096)
         command.add_argument("--dry", action="store_true", help="write no record")
+    commands.add_parser("plot", help="of the record of `scaling`")
     arguments = parser.parse_args()
+    if arguments.command == "plot":
+        draw_efficiency()
+        return
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     with tempfile.TemporaryDirectory() as scratch:
         measure = measure_kills if arguments.command == "kills" else measure_scaling
@@ -64,6 +71,8 @@ def main() -> None:
     print(json.dumps(results, indent=2))
     if not arguments.dry:
         write(f"cluster-{arguments.command}", record)
+        if arguments.command == "scaling":
+            draw_efficiency()
 
 
 def measure_kills(arguments: argparse.Namespace, scratch: Path) -> dict[str, object]:
@@ -200,6 +209,31 @@ def measure_scaling(arguments: argparse.Namespace, scratch: Path) -> dict[str, o
             }
         )
     return {"stub_lines_a_second": round(rate, 1), "rows": rows}
+
+
+def draw_efficiency() -> None:
+    """Tabulate and draw the record of `scaling`: efficiency by logical nodes."""
+    folder = RESULTS / "cluster-scaling"
+    rows = json.loads((folder / "record.json").read_text())["rows"]
+    nodes = [row["nodes"] for row in rows]
+
+    def draw(figure: Figure, ink: Ink) -> None:
+        axes = figure.add_subplot()
+        axes.axhline(100, color=ink.faint)
+        axes.plot(nodes, [100 * row["efficiency"] for row in rows], **line_style(0, ink))
+        log_axis(axes, nodes)
+        axes.set(ylim=(0, 108), xlabel="logical nodes", ylabel="lines a second, % of the stub's")
+
+    lines = [
+        f"| {row['nodes']} | {row['lines']:,} | {row['seconds']:.1f} "
+        f"| {row['lines_a_second']:,.0f} | {100 * row['efficiency']:.0f} % |\n"
+        for row in rows
+    ]
+    head = (
+        "| logical nodes | lines | seconds | lines a second | efficiency |\n|---|---|---|---|---|\n"
+    )
+    (folder / "efficiency.md").write_text(head + "".join(lines), "utf-8")
+    save_plot(folder, "efficiency", draw, height=3.2)
 
 
 def load_sleeper(rate: float):
