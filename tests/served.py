@@ -186,3 +186,4 @@ def serving(
     finally:
         registry.close()
         app.state.store.close()
+        app.state.glossaries.close()

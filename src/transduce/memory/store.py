@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import combinations, islice
+from math import prod
 from pathlib import Path
 from threading import Lock
 
@@ -45,10 +46,10 @@ ON CONFLICT DO UPDATE SET origin = excluded.origin, created = excluded.created,
 _COLUMNS = "source, target, source_lang, target_lang, context, origin, created, user, model"
 _NEWEST = f"origin = '{CORRECTION}' DESC, created DESC, id DESC"
 _BATCH = 10_000  # entries of a transaction
-_RARE = 500  # a word of fewer entries selects candidates by itself
-_CANDIDATES = 500  # entries that are compared with a source
+_RARE = 300  # a word of fewer entries selects candidates by itself
+_CANDIDATES = 300  # entries that are compared with a source
 _MAX_WORDS = 40  # of a source, that select candidates
-_COMBINED = 4  # frequent words that select candidates together
+_READ = 200_000  # entries of a frequent word that are read at most, the newest ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,26 +241,23 @@ class TranslationMemory:
     def _candidates(self, source: str, *, languages: tuple[str, str]) -> list[tuple[int, str]]:
         """Identifiers and sources of entries that share rare words with a source, best ones first.
 
-        Where fewer than two words are rare, a change may have taken both: the entries that share
-        all, or all but one, of its rarest frequent words are compared too.
+        Where fewer than two words are rare, a change may have taken both: then entries that share
+        frequent words are compared too.
         """
         words = list(dict.fromkeys(re.findall(r"\w+", source.lower())))[:_MAX_WORDS]
         votes: Counter[int] = Counter()
-        frequent: list[tuple[int, str]] = []
-        rare = 0
+        frequent: list[tuple[float, str]] = []
+        newest = rare = 0
         for word in words:
-            ids = self._ids([word], limit=_RARE)
+            ids = self._ids(f'"{word}"', limit=_RARE)
             if len(ids) == _RARE:
-                frequent.append((ids[0] - ids[-1], word))  # the further apart, the less frequent
+                newest = max(newest, ids[0])
+                frequent.append((_RARE / (ids[0] - ids[-1] + 1), f'"{word}"'))
             else:
                 rare += bool(ids)
                 votes.update(dict.fromkeys(ids, _MAX_WORDS))  # more than all combinations
         if rare < 2 and frequent:
-            rarest = [word for _, word in sorted(frequent, reverse=True)[:_COMBINED]]
-            votes.update(self._ids(rarest, limit=_CANDIDATES))
-            for left_out in rarest if len(rarest) > 1 else ():
-                rest = [word for word in rarest if word != left_out]
-                votes.update(self._ids(rest, limit=_CANDIDATES))
+            votes.update(self._combined(sorted(frequent)[:4], newest=newest))
         ids = [number for number, _ in votes.most_common(_CANDIDATES)]
         with self._lock:
             # The unary plus keeps SQLite from searching all entries of the languages instead.
@@ -269,13 +267,45 @@ class TranslationMemory:
                 (*ids, *map(base_language, languages)),
             ).fetchall()
 
-    def _ids(self, words: Sequence[str], *, limit: int) -> list[int]:
-        """The newest entries that have all these words."""
-        query = " AND ".join(f'"{word}"' for word in words)
+    def _combined(self, frequent: Sequence[tuple[float, str]], *, newest: int) -> Counter[int]:
+        """Votes for the entries that share all, or all but one, of up to four words.
+
+        These have two of any three words, so the entries of the fourth, the most frequent one, are
+        read only where too many have two of the others.
+
+        Args:
+            frequent: shares of the newest entries that have a word, and words, rarest first.
+            newest: identifier of the newest entry.
+        """
+        first = frequent[:3]
+        votes: Counter[int] = Counter()
+        parts = list(combinations(first, max(1, len(first) - 1)))
+        many: list[str] = []
+
+        def find(query: str, share: float, *, weight: int = 1) -> int:
+            ids = self._ids(query, limit=_CANDIDATES, oldest=newest - int(_READ / share))
+            votes.update(dict.fromkeys(ids, weight))
+            return len(ids)
+
+        for part in parts:
+            query = " AND ".join(word for _, word in part)
+            expected = newest * prod(share for share, _ in part)
+            if expected > 2 * _CANDIDATES or find(query, part[-1][0]) == _CANDIDATES:
+                many.append(f"({query})")
+        if len(many) == len(parts):
+            find(" AND ".join(word for _, word in first), first[-1][0], weight=4)
+        for share, word in frequent[3:]:
+            if many:
+                find(f"{word} AND ({' OR '.join(many)})", share, weight=4)
+        return votes
+
+    def _ids(self, query: str, *, limit: int, oldest: int = 0) -> list[int]:
+        """The newest entries of a query; none below `oldest`."""
         with self._lock:
             rows = self._database.execute(
-                "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?",
-                (query, limit),
+                "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? "
+                "ORDER BY rowid DESC LIMIT ?",
+                (query, oldest, limit),
             )
             return [row[0] for row in rows]
 

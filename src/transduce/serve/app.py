@@ -95,12 +95,15 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
     # Malformed forms are the clients' fault and answered with 400: not worth a log line.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     store = ClientStore(settings.store_path)
+    glossaries = ClientStore(settings.memory, durable=True) if settings.memory else store
     documents = DocumentAPI(registry, settings, store=store)
     metrics, clients = Metrics(registry), ClientLimits(settings)
     documented = (
         *operations_of(LibreTranslateAPI(registry, settings)),
         *operations_of(documents),
-        *DeepLAPI(registry, settings, documents=documents, store=store).operations(),
+        *DeepLAPI(
+            registry, settings, documents=documents, store=store, glossaries=glossaries
+        ).operations(),
         *operations_of(NativeAPI(registry, settings)),
         *ConnectorAPI(registry, settings).operations(),
         _metrics_operation(metrics, settings),
@@ -126,7 +129,7 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
         exception_handlers={HTTPException: _routing_error},
     )
     app.router.redirect_slashes = False
-    app.state.store = store
+    app.state.store, app.state.glossaries = store, glossaries
     return app
 
 

@@ -1,7 +1,8 @@
 """What clients come back for: translated documents, the state of their jobs, glossaries.
 
 The processes of a server share it, in SQLite. A single process has a database without a name, which
-the system deletes with it, even if it is killed.
+the system deletes with it, even if it is killed. Glossaries are kept in the file of the translation
+memory, if the server has one.
 """
 
 import asyncio
@@ -15,16 +16,17 @@ from pathlib import Path
 class ClientStore:
     """Values by kind and key, some of them for a limited time."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, *, durable: bool = False) -> None:
         """Open the store that processes share, or one of this process alone.
 
         Args:
             path: file, which is made if it does not exist.
+            durable: whether values are on disk when a call returns.
         """
         self._database = sqlite3.connect(
             path or "", isolation_level=None, check_same_thread=False, timeout=30
         )
-        self._execute("PRAGMA synchronous = OFF")  # it does not outlive the server
+        self._execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         self._execute(
             "CREATE TABLE IF NOT EXISTS item "
             "(kind TEXT, key TEXT, value BLOB, expires REAL, PRIMARY KEY (kind, key))"
@@ -62,14 +64,18 @@ class ClientStore:
 
     def get(self, kind: str, key: str) -> bytes | None:
         """Return a value; None if it does not exist or has expired."""
-        self._delete_expired()
-        rows = self._execute("SELECT value FROM item WHERE kind = ? AND key = ?", kind, key)
+        rows = self._execute(
+            "SELECT value FROM item WHERE kind = ? AND key = ? AND expires > ?",
+            *(kind, key, time.time()),
+        )
         return rows[0] if rows else None
 
     def values(self, kind: str) -> Sequence[bytes]:
         """Return all values of a kind, the oldest first."""
-        self._delete_expired()
-        return self._execute("SELECT value FROM item WHERE kind = ? ORDER BY rowid", kind)
+        return self._execute(
+            "SELECT value FROM item WHERE kind = ? AND expires > ? ORDER BY rowid",
+            *(kind, time.time()),
+        )
 
     def delete(self, kind: str, key: str) -> None:
         """Delete a value, if it exists."""

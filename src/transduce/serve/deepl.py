@@ -148,10 +148,11 @@ class DeepLAPI:
         *,
         documents: DocumentAPI,
         store: ClientStore,
+        glossaries: ClientStore,
     ) -> None:
         self._registry = registry
         self._settings = settings
-        self._glossaries = GlossaryAPI(registry, store)
+        self._glossaries = GlossaryAPI(registry, glossaries)
         self._documents = DeepLDocumentAPI(
             documents, settings, store=store, options=self._text_options
         )
@@ -243,7 +244,7 @@ class DeepLAPI:
         glossary_id = fields.glossary_id
         if glossary_id and not fields.source_lang:
             raise HTTPError(400, "Parameter 'source_lang' is required with 'glossary_id'.")
-        glossary = self._glossaries.find(request.api_key, glossary_id) if glossary_id else None
+        glossary = self._glossaries.find(request.user, glossary_id) if glossary_id else None
         known = _TEXT_ONLY if isinstance(fields, DeepLTranslateRequest) else _DOCUMENT_ONLY
         return TextOptions(
             source=source,

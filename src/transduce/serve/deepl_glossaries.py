@@ -1,7 +1,8 @@
 """DeepL's glossaries: named sets of dictionaries, each with the terms of one language pair.
 
 Version 3 of the API has several dictionaries per glossary; version 2 shows the glossaries that have
-one. A glossary belongs to the API key that created it, and lasts until the server stops.
+one. A glossary belongs to the API key that created it, and lasts until the server stops, or as long
+as the translation memory of the server.
 """
 
 import csv
@@ -139,7 +140,7 @@ class Glossary(StrictModel):
 
     glossary_id: str
     owner: str
-    """The API key that created it."""
+    """A hash of the API key that created it."""
     name: str
     creation_time: str
     dictionaries: Dictionaries
@@ -311,10 +312,10 @@ class GlossaryAPI:
 
     def _own(self, request: HTTPRequest) -> list[Glossary]:
         glossaries = map(_parsed, self._store.values(_KIND))
-        return [glossary for glossary in glossaries if glossary.owner == request.api_key]
+        return [glossary for glossary in glossaries if glossary.owner == request.user]
 
     def _requested(self, request: HTTPRequest) -> Glossary:
-        return self.find(request.api_key, request.path_params["glossary_id"])
+        return self.find(request.user, request.path_params["glossary_id"])
 
     def _requested_v2(self, request: HTTPRequest) -> Glossary:
         glossary = self._requested(request)
@@ -329,7 +330,7 @@ class GlossaryAPI:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         new = Glossary(
             glossary_id=str(uuid.uuid4()),
-            owner=request.api_key,
+            owner=request.user,
             name=name,
             creation_time=now,
             dictionaries=self._dictionaries(dictionaries),

@@ -5,7 +5,6 @@ kind, or a query string.
 """
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -224,13 +223,12 @@ class LibreTranslateAPI:
         if memory is None:
             raise HTTPError(403, "Suggestions are disabled on this server.")
         text, correction = request.check_texts([fields.q, fields.s])
-        key = request.api_key
         entry = Entry(
             source=text,
             target=correction,
             source_lang=direction.source.code,
             target_lang=direction.target.code,
-            user=hashlib.sha256(key.encode()).hexdigest()[:16] if key else "",
+            user=request.user,
             model=direction.sha256,
         )
         await asyncio.to_thread(memory.add, [entry])

@@ -89,8 +89,8 @@ class ServerSettings:
     memory: Annotated[
         Path | None,
         Doc(
-            "Take texts from this translation memory, and store corrections in it (POST /suggest, "
-            "page)."
+            "Take texts from this translation memory, and store corrections (POST /suggest, page) "
+            "and DeepL's glossaries in it."
         ),
     ] = None
     explorer: Annotated[

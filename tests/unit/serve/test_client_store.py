@@ -1,6 +1,8 @@
 """What clients stored: kept for a while, shared by processes, gone with the server."""
 
 import asyncio
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +55,29 @@ def test_processes_share_a_file(tmp_path: Path) -> None:
     assert second.get("glossary", "a") == b"x"
     first.close()
     second.close()
+
+
+def test_a_killed_process_loses_nothing_of_a_durable_store(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from transduce.memory.store import TranslationMemory\n"
+        "from transduce.serve.client_store import ClientStore\n"
+        "memory = TranslationMemory(sys.argv[1])\n"
+        "store = ClientStore(Path(sys.argv[1]), durable=True)\n"
+        "for number in range(50):\n"
+        "    store.put('glossary', str(number), b'x')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    path = tmp_path / "memory.db"
+
+    killed = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+
+    assert killed.returncode == -signal.SIGKILL
+    store = ClientStore(path, durable=True)
+    assert len(store.values("glossary")) == 50
+    assert store._database.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert store._database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    store.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there the file has a name while it is open")

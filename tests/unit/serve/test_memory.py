@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 import torch
 
@@ -121,6 +122,38 @@ def test_a_wrong_correction_is_refused(
 
 def test_settings_name_suggestions(served: "Served") -> None:
     assert served.ask("GET", "/frontend/settings").json()["suggestions"] is True
+
+
+GLOSSARY = {"name": "mine", "entries": "Apple\tApfel", "source_lang": "EN", "target_lang": "DE"}
+
+
+def test_glossaries_outlive_the_server_and_belong_to_their_key(serve: "Serve", store: Path) -> None:
+    settings = ServerSettings(memory=store, keys=(APIKey("geheim"), APIKey("other")))
+
+    def ask(served: "Served", verb: str, path: str, key: str, **fields: object) -> httpx.Response:
+        headers = {"authorization": f"DeepL-Auth-Key {key}"}
+        return served.ask(verb, path, json=fields or None, headers=headers)
+
+    made = ask(serve(settings=settings), "POST", "/v2/glossaries", "geheim", **GLOSSARY).json()
+    restarted = serve(settings=settings)  # the first one is still there, as another process is
+
+    path = f"/v2/glossaries/{made['glossary_id']}"
+    assert ask(restarted, "GET", "/v2/glossaries", "geheim").json() == {"glossaries": [made]}
+    assert ask(restarted, "GET", "/v2/glossaries", "other").json() == {"glossaries": []}
+    assert ask(restarted, "GET", path, "other").status_code == 404
+    fields = {"text": ["Apple"], "source_lang": "EN", "target_lang": "DE"}
+    fields["glossary_id"] = made["glossary_id"]
+    assert ask(restarted, "POST", "/v2/translate", "geheim", **fields).status_code == 200
+    assert [term.target for term in restarted.loud["en-de"].glossary] == ["Apfel"]
+    assert b"geheim" not in b"".join(path.read_bytes() for path in store.parent.glob("memory.db*"))
+    with TranslationMemory(store) as memory:
+        assert len(memory) == 0
+
+
+def test_a_glossary_without_a_memory_goes_with_the_server(serve: "Serve") -> None:
+    serve().post("/v2/glossaries", **GLOSSARY)
+
+    assert serve().ask("GET", "/v2/glossaries").json() == {"glossaries": []}
 
 
 def test_a_file_that_is_no_memory_is_refused(serve: "Serve", store: Path) -> None:
