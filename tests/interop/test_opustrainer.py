@@ -1,5 +1,7 @@
 """OpusTrainer, with which Firefox Translations varies its corpora, gives the same text."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from opustrainer.modifiers.punctuation import RemoveEndPunctuationModifier
 from opustrainer.modifiers.surface import TitleCaseModifier, UpperCaseModifier
 from opustrainer.types import Modifier
 
-from transduce.data.augmentation import Random, vary
+from transduce.data.augmentation import vary
 from transduce.data.config import AugmentConfig
 from transduce.data.corpus import Pair
 

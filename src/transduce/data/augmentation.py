@@ -20,6 +20,7 @@ _TYPING_ERRORS = 0.1
 
 _END_PUNCTUATION = (".。．।۔։።", "!！՜", "?？؟;", ":：", ",，、،", ";；؛", "…")
 """By kind, in several scripts; an ellipsis of full stops stays."""
+_ENDS = frozenset("".join(_END_PUNCTUATION))
 
 _EMOJI = "😀😂😊😉😍😢😎🙂🤔👍🙏🎉❤🔥"
 
@@ -143,6 +144,6 @@ def _without_end_punctuation(pair: Pair, _: Random) -> Pair:
     """Leave out the last character of both sides, if it is punctuation of the same kind."""
     (source, before), (target, other) = ((side[-1:], side[:-1].rstrip()) for side in pair)
     alike = any(source in kind and target in kind for kind in _END_PUNCTUATION)
-    if alike and not {before[-1:], other[-1:]} & {"", *"".join(_END_PUNCTUATION)}:
+    if alike and before and other and _ENDS.isdisjoint((before[-1], other[-1])):
         return Pair(before, other)
     return pair

@@ -49,6 +49,7 @@ _BATCH = 10_000  # entries of a transaction
 _RARE = 300  # a word of fewer entries selects candidates by itself
 _CANDIDATES = 300  # entries that are compared with a source
 _MAX_WORDS = 40  # of a source, that select candidates
+_COMBINED = 4  # frequent words that select candidates together
 _READ = 200_000  # entries of a frequent word that are read at most, the newest ones
 
 
@@ -257,7 +258,7 @@ class TranslationMemory:
                 rare += bool(ids)
                 votes.update(dict.fromkeys(ids, _MAX_WORDS))  # more than all combinations
         if rare < 2 and frequent:
-            votes.update(self._combined(sorted(frequent)[:4], newest=newest))
+            votes.update(self._combined(sorted(frequent)[:_COMBINED], newest=newest))
         ids = [number for number, _ in votes.most_common(_CANDIDATES)]
         with self._lock:
             # The unary plus keeps SQLite from searching all entries of the languages instead.
@@ -277,7 +278,7 @@ class TranslationMemory:
             frequent: shares of the newest entries that have a word, and words, rarest first.
             newest: identifier of the newest entry.
         """
-        first = frequent[:3]
+        first, fourth = frequent[: _COMBINED - 1], frequent[_COMBINED - 1 :]
         votes: Counter[int] = Counter()
         parts = list(combinations(first, max(1, len(first) - 1)))
         many: list[str] = []
@@ -292,11 +293,12 @@ class TranslationMemory:
             expected = newest * prod(share for share, _ in part)
             if expected > 2 * _CANDIDATES or find(query, part[-1][0]) == _CANDIDATES:
                 many.append(f"({query})")
+        # What has one word more counts more than all parts together.
         if len(many) == len(parts):
-            find(" AND ".join(word for _, word in first), first[-1][0], weight=4)
-        for share, word in frequent[3:]:
-            if many:
-                find(f"{word} AND ({' OR '.join(many)})", share, weight=4)
+            find(" AND ".join(word for _, word in first), first[-1][0], weight=_COMBINED)
+        if many and fourth:
+            share, word = fourth[0]
+            find(f"{word} AND ({' OR '.join(many)})", share, weight=_COMBINED)
         return votes
 
     def _ids(self, query: str, *, limit: int, oldest: int = 0) -> list[int]:

@@ -297,6 +297,7 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
         settings["tokenizer.vocab_size"] = size.characters + _SPECIAL_PIECES
     elif (
         size.characters > _MANY_CHARACTERS
+        and explicit.get("tokenizer.byte_fallback", True)  # without bytes the rarest would be lost
         and explicit.get("tokenizer.kind", "bpe") in ("bpe", "unigram")
         and positive("tokenizer.vocab_size", row.vocab_size) > _MANY_CHARACTERS
     ):

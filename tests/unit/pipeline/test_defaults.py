@@ -112,7 +112,10 @@ def test_of_many_characters_the_rarest_are_spelled_as_bytes(chinese: str, corpus
     ],
 )
 def test_characters_are_not_spelled_as_bytes_against_a_setting(chinese: str, setting: str):
-    assert not recipe_for_corpus([chinese, setting]).recipe.tokenizer.byte_fallback
+    tokenizer = recipe_for_corpus([chinese, setting]).recipe.tokenizer
+
+    assert not tokenizer.byte_fallback
+    assert tokenizer.character_coverage == 1.0
 
 
 def test_no_more_is_read_than_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
