@@ -5,13 +5,15 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opustrainer.modifiers.punctuation import RemoveEndPunctuationModifier
-from opustrainer.modifiers.surface import TitleCaseModifier, UpperCaseModifier
-from opustrainer.types import Modifier
 
 from transduce.data.augmentation import vary
 from transduce.data.config import AugmentConfig
 from transduce.data.corpus import Pair
+
+pytest.importorskip("opustrainer", reason="make test-interop installs it")
+from opustrainer.modifiers.punctuation import RemoveEndPunctuationModifier
+from opustrainer.modifiers.surface import TitleCaseModifier, UpperCaseModifier
+from opustrainer.types import Modifier
 
 SENTENCES = st.lists(st.text("abäéxИж'-,9", min_size=1, max_size=6), min_size=1, max_size=6)
 ENDS = st.sampled_from(["", ".", "!", "?", ":", '"', ")", "。", " .", "...", "?!"])
