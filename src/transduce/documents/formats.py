@@ -50,9 +50,10 @@ _NON_CUE = re.compile(r"WEBVTT|NOTE\b|STYLE\s*$|REGION\s*$")
 _DASH = re.compile(r"\s*[-–—]")
 
 _PO_STRING = re.compile(r"\"((?:[^\"\\\r\n]|\\.)*+)\"[ \t]*+")
+# An atomic group, not "*+": before Python 3.11.5 that keeps half of a repetition that fails.
 _PO_STRINGS = re.compile(
     r"(?<![^\r\n])[ \t]*(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)[ \t]*"
-    rf"(?P<strings>{_PO_STRING.pattern}(?:(?:\r\n|\n|\r)[ \t]*{_PO_STRING.pattern})*+)"
+    rf"(?P<strings>{_PO_STRING.pattern}(?>(?:(?:\r\n|\n|\r)[ \t]*{_PO_STRING.pattern})*))"
     r"(?P<end>\r\n|\n|\r|\Z)"
 )
 
