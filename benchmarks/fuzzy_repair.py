@@ -1,0 +1,128 @@
+"""Whether a model repairs fuzzy matches of a translation memory.
+
+    OMP_NUM_THREADS=1 python benchmarks/fuzzy_repair.py --corpus TATOEBA --work FOLDER
+
+The memory has 60,000 training pairs of Tatoeba. Two models are trained with the same recipe and
+number of updates: one on these pairs; the other on these and, for each with a similar one in the
+memory (60 % or more, another source), on the source, a separator and the target of the match (Bulté
+and Tezcan 2019). Test sentences with a match of the memory are then translated by the first, by
+the second, by the second without the match, and by the match itself. BLEU, with paired bootstrap
+against the first model, by score of the match. Writes results/fuzzy-repair/record.json.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from record import header, read_lines, write
+
+from transduce.evaluation.significance import System, compare_systems
+from transduce.inference.translator import Translator
+from transduce.memory.store import Entry, TranslationMemory
+
+PAIRS, MINIMUM, SEPARATOR = 60_000, 60, " ‖ "
+BANDS = ((60, 70), (70, 80), (80, 100), (60, 100))  # of scores, the end excluded
+EN_DE = ("en", "de")
+
+
+def read_pairs(corpus: Path, name: str) -> list[tuple[str, str]]:
+    """The pairs of a part of the corpus."""
+    sides = (read_lines(corpus / f"{name}.{language}.gz") for language in EN_DE)
+    return list(zip(*sides, strict=True))
+
+
+def best_match(memory: TranslationMemory, source: str) -> tuple[int, str] | None:
+    """Score and target of the most similar entry with another source."""
+    for match in memory.lookup(source, languages=EN_DE, minimum=MINIMUM, limit=2):
+        if match.score < 100:
+            return match.score, match.entry.target
+    return None
+
+
+def train(work: Path, name: str, pairs: Sequence[tuple[str, str]], options: Sequence[str]) -> None:
+    """Train a model on pairs, unless that is done."""
+    if (work / name / "model").is_dir():
+        return
+    file = work / f"{name}.tsv"
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    command = [sys.executable, "-m", "transduce", "train", "tatoeba-en-de", "--resume"]
+    settings = ["--set", f"data.train={file.resolve()}", "--set", "data.test=[]", *options]
+    subprocess.run([*command, "--out", str(work / name), *settings], check=True)
+
+
+def scores(
+    test: Sequence[tuple[str, str]], matches: Sequence[tuple[int, str] | None], work: Path
+) -> list[dict[str, object]]:
+    """BLEU of each way to translate, by score of the match."""
+    cases = [(*pair, *match) for pair, match in zip(test, matches, strict=True) if match]
+    plain, repair = (Translator.load(work / name) for name in ("plain", "repair"))
+    sources = [source for source, *_ in cases]
+    augmented = [f"{source}{SEPARATOR}{match}" for source, _, _, match in cases]
+    systems = {
+        "plain": [result.text for result in plain.translate(sources)],
+        "match": [match for *_, match in cases],
+        "repair": [result.text for result in repair.translate(augmented)],
+        "repair_without_match": [result.text for result in repair.translate(sources)],
+    }
+    rows: list[dict[str, object]] = []
+    for least, end in BANDS:
+        kept = [index for index, case in enumerate(cases) if least <= case[2] < end]
+        table = compare_systems(
+            [System(name, [lines[i] for i in kept]) for name, lines in systems.items()],
+            [cases[i][1] for i in kept],
+            metrics=("bleu",),
+            language="de",
+        ).metrics[0]
+        bleu = {row.name: {"bleu": row.value, "p": row.p} for row in table.systems}
+        rows.append({"scores": [least, end - 1], "sentences": len(kept), **bleu})
+    return rows
+
+
+def main() -> None:
+    """Look up, train twice, compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder of Tatoeba en-de")
+    parser.add_argument("--work", type=Path, required=True, help="folder for the runs")
+    parser.add_argument("--updates", type=int, default=2500, help="of each training")
+    arguments = parser.parse_args()
+    work: Path = arguments.work
+    work.mkdir(parents=True, exist_ok=True)
+    pairs = read_pairs(arguments.corpus, "train")[:PAIRS]
+    with TranslationMemory(":memory:") as memory:
+        memory.add(
+            Entry(source=source, target=target, source_lang="en", target_lang="de", origin="train")
+            for source, target in pairs
+        )
+        similar = [best_match(memory, source) for source, _ in pairs]
+        test = read_pairs(arguments.corpus, "test")
+        matches = [best_match(memory, source) for source, _ in test]
+    augmented = [
+        (f"{source}{SEPARATOR}{match[1]}", target)
+        for (source, target), match in zip(pairs, similar, strict=True)
+        if match
+    ]
+    folder = Path(arguments.corpus).resolve()
+    options = ["--set", f"data.folder={folder}", "--set", f"train.updates={arguments.updates}"]
+    train(work, "plain", pairs, options)
+    train(work, "repair", [*pairs, *augmented], options)
+    record = {
+        **header(
+            "python benchmarks/fuzzy_repair.py --corpus TATOEBA --work FOLDER "
+            f"--updates {arguments.updates}",
+            *("sacrebleu", "rapidfuzz"),
+        ),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+        "pairs": len(pairs),
+        "augmented_pairs": len(augmented),
+        "updates": arguments.updates,
+        "test": {"sentences": len(test), "with_match": sum(map(bool, matches))},
+        "by_score": scores(test, matches, work),
+    }
+    print(write("fuzzy-repair", record))
+
+
+if __name__ == "__main__":
+    main()
