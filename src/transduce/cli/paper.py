@@ -201,7 +201,9 @@ def figures(
     ] = None,
     model: Annotated[
         Path | None,
-        Option(help="Model or run folder of the demo, for the figures it and ablation."),
+        Option(
+            help="Model or run folder: of the demo for it and ablation, any for the last three."
+        ),
     ] = None,
     quick: Annotated[
         bool, Option("--quick", help="Smoke test in seconds, without training.")
@@ -212,7 +214,8 @@ def figures(
 
     The figures are scaling, compatibility, heads, masks, order, lengths, waves, rate, it (which
     head of the demo's model resolves "it") and ablation (what is lost without each head). All of
-    them take six minutes on one core.
+    them take six minutes on one core. By name only, of any model of English: making, its and tasks,
+    the paper's Figures 3 to 5.
 
     Examples:
 
@@ -220,6 +223,7 @@ def figures(
       transduce paper figures
       transduce paper figures --only heads --only scaling
       transduce paper figures --only it --model runs/demo
+      transduce paper figures --only making --only its --only tasks --model runs/mine
     """
     from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
     from transduce.io.atomic_folder import sha256

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from transduce.bundle.bundle import Bundle
-from transduce.paper.figures import ablation, coreference, formulas, lookups, positions
+from transduce.paper.figures import ablation, coreference, formulas, lookups, positions, sentences
 from transduce.paper.plot import Ink, save_plot
 from transduce.paper.report import PAGES, json_text, versions, write_files
 from transduce.visualization.template import open_template
@@ -33,7 +33,9 @@ class PaperFigure:
     height: float = 3.4
     """Of the plot in inches."""
     of_model: bool = False
-    """Whether it measures a model of the demo."""
+    """Whether it measures a model: of the demo, unless `of_any`."""
+    of_any: bool = False
+    """Whether any model will do; such a figure is made only if it is named."""
 
 
 FIGURES: Final[Mapping[str, PaperFigure]] = {
@@ -103,16 +105,40 @@ FIGURES: Final[Mapping[str, PaperFigure]] = {
         quick={"count": 6},
         of_model=True,
     ),
+    "making": PaperFigure(
+        title="Figure 3: “making … more difficult”",
+        measure=sentences.measure_making,
+        draw=sentences.draw_making,
+        height=3.6,
+        of_model=True,
+        of_any=True,
+    ),
+    "its": PaperFigure(
+        title="Figure 4: what “its” attends to",
+        measure=sentences.measure_its,
+        draw=sentences.draw_its,
+        height=6.4,
+        of_model=True,
+        of_any=True,
+    ),
+    "tasks": PaperFigure(
+        title="Figure 5: two heads, two tasks",
+        measure=sentences.measure_tasks,
+        draw=sentences.draw_tasks,
+        height=6.4,
+        of_model=True,
+        of_any=True,
+    ),
 }
-"""By name, in the paper's order; figures of a model of the demo come last."""
+"""By name, in the paper's order; figures of a model come last."""
 
 
 def select_figures(only: Sequence[str], *, model: bool) -> tuple[str, ...]:
     """Return the names of the figures to make, in the paper's order.
 
     Args:
-        only: requested names; empty selects all.
-        model: whether there is a model of the demo.
+        only: requested names; empty selects all but those of any model.
+        model: whether there is a model.
 
     Raises:
         ValueError: if a name is unknown, or a figure of a model is requested without one.
@@ -121,9 +147,13 @@ def select_figures(only: Sequence[str], *, model: bool) -> tuple[str, ...]:
         if name not in FIGURES:
             raise ValueError(f"there is no figure {name!r}: --only takes {', '.join(FIGURES)}")
         if FIGURES[name].of_model and not model:
-            raise ValueError(f'the figure "{name}" needs a model of the demo: --model runs/demo')
-    possible = [name for name, figure in FIGURES.items() if model or not figure.of_model]
-    return tuple(name for name in possible if not only or name in only)
+            which = ": --model MODEL" if FIGURES[name].of_any else " of the demo: --model runs/demo"
+            raise ValueError(f'the figure "{name}" needs a model{which}')
+    return tuple(
+        name
+        for name, figure in FIGURES.items()
+        if (name in only if only else not figure.of_any and (model or not figure.of_model))
+    )
 
 
 def finding(name: str, numbers: object) -> str:
