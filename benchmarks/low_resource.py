@@ -6,14 +6,14 @@ CORPUS holds train, val and test_2016_flickr of Multi30k, .en.gz and .de.gz. The
 are the parallel corpus, the German sides of the others monolingual text. For each seed:
 
     plain             the 5,000 pairs, English to German
-    regime            the same with BPE-dropout (batch.subword_sampling)
     back-translated   and the German text, its sources by a German-English model of the 5,000 pairs
-    both              that with BPE-dropout
+    both              that with R-Drop (train.r_drop)
     full              all 29,000 pairs
 
 All have the same settings and equally many updates. What is finished is not repeated, so seeds may
-run in separate sittings. Written to benchmarks/results/low-resource/record.json: BLEU of the test
-set, and the share of the gap between plain and full that each closes, by seed.
+run in separate sittings: each outcome is a file in results/low-resource/outcomes, which may be
+committed and completed on another machine. Written to results/low-resource/record.json: BLEU of the
+test set, and the share of the gap between plain and full that each closes, by seed.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from record import header, read_lines, write
+from record import RESULTS, header, outcome, read_lines, write
 
 SETS = {"train": "train", "validation": "val", "test": "test_2016_flickr"}
 SETTINGS = {
@@ -34,7 +34,7 @@ SETTINGS = {
     "train.warmup": 150,
     "train.average_checkpoints": 4,
 }
-REGIME = {"batch.subword_sampling": 0.1}
+REGIME = {"train.r_drop": 1.0}
 
 
 def main() -> None:
@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=0, help="pairs of all; 0: the corpus")
     parser.add_argument("--updates", type=int, default=2000, help="of each model")
     parser.add_argument("--weight", type=float, default=0.5, help="of the synthetic pairs")
+    parser.add_argument("--beam", type=int, default=4, help="of the back-translation")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs/low-resource"))
     parser.add_argument("--name", default="low-resource", help="folder below results")
@@ -59,6 +60,7 @@ def main() -> None:
         "pairs": arguments.pairs,
         "updates": arguments.updates,
         "weight": arguments.weight,
+        "beam": arguments.beam,
         "settings": {**SETTINGS, "by hand": arguments.settings},
         "regime": REGIME,
         "seeds": [],
@@ -89,23 +91,45 @@ def write_lines(file: Path, lines: Iterable[str]) -> None:
 
 
 def measure(arguments: argparse.Namespace, seed: int) -> dict[str, object]:
-    """Train the models of a seed; return their scores."""
-    out: Path = arguments.out
-    reverse = train(arguments, seed, "reverse", "small", codes=("de", "en"))
-    synthetic = out / f"synthetic-{seed}.tsv"
-    if not synthetic.exists():
-        model = str(out / f"reverse-{seed}")
-        transduce("augment", model, "--input", str(out / "mono.de"), "--output", str(synthetic))
-    also = ("--also", f"{synthetic}:{arguments.weight}")
+    """Train the models of a seed that have no outcome yet; return their scores."""
     rows = {
-        "plain": train(arguments, seed, "plain", "small"),
-        "regime": train(arguments, seed, "regime", "small", settings=REGIME),
-        "back-translated": train(arguments, seed, "back-translated", "small", *also),
-        "both": train(arguments, seed, "both", "small", *also, settings=REGIME),
-        "full": train(arguments, seed, "full", "train"),
+        "full": score(arguments, seed, "full", corpus="train"),
+        "plain": score(arguments, seed, "plain"),
+        "back-translated": score(arguments, seed, "back-translated", synthetic=True),
+        "both": score(arguments, seed, "both", synthetic=True, settings=REGIME),
     }
-    pairs = len(read_lines(synthetic))
-    return {"seed": seed, "synthetic_pairs": pairs, "reverse": reverse, "models": closed(rows)}
+    return {"seed": seed, "models": closed(rows)}
+
+
+def score(
+    arguments: argparse.Namespace,
+    seed: int,
+    name: str,
+    *,
+    corpus: str = "small",
+    synthetic: bool = False,
+    settings: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """The outcome of a model: kept by an earlier sitting, or of a training."""
+    facts: dict[str, object] = {**SETTINGS, **(settings or {}), "by hand": arguments.settings}
+    for key in ("pairs", "limit", "updates", *(("weight", "beam") if synthetic else ())):
+        facts[key] = getattr(arguments, key)
+
+    def compute() -> dict[str, float]:
+        options = synthesize(arguments, seed) if synthetic else ()
+        return train(arguments, seed, name, corpus, *options, settings=settings)
+
+    return outcome(RESULTS / arguments.name / "outcomes" / f"{seed}-{name}.json", facts, compute)
+
+
+def synthesize(arguments: argparse.Namespace, seed: int) -> tuple[str, str]:
+    """Translate the German text by a model of the reverse direction; return the option for it."""
+    out, text = arguments.out, arguments.out / f"synthetic-{seed}.tsv"
+    if not text.exists():
+        train(arguments, seed, "reverse", "small", codes=("de", "en"))
+        files = ("--input", str(out / "mono.de"), "--output", str(text))
+        transduce("augment", str(out / f"reverse-{seed}"), *files, "--beam", str(arguments.beam))
+    return "--also", f"{text}:{arguments.weight}"
 
 
 def closed(rows: Mapping[str, dict[str, float]]) -> dict[str, dict[str, float]]:

@@ -6,9 +6,10 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -34,6 +35,24 @@ def write(name: str, record: Mapping[str, object], *, hide: Mapping[str, str] | 
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
     return text
+
+
+def outcome(
+    file: Path, settings: Mapping[str, object], compute: Callable[[], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What a finished run gave: read from its file, or computed and written there.
+
+    Such files are committed, so that a record may be completed on another machine. One of other
+    settings is computed anew.
+    """
+    settings = json.loads(json.dumps(settings))
+    if file.exists() and (kept := json.loads(file.read_text()))["settings"] == settings:
+        return kept
+    result = {**compute(), "settings": settings, "date": now(), "commit": commit()}
+    result["processor"] = machine()["processor"]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    return result
 
 
 def read_lines(file: str | Path) -> list[str]:
