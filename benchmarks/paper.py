@@ -9,6 +9,9 @@ the numbers of the command's own NAME.json), and the pages and plots that it lef
 keeps it under paper-OTHER; `--work DIR` is where the command works, for runs that go on with what
 they had begun. Nothing else should run meanwhile.
 
+Finished rows of Table 3 are kept, even of a run that is interrupted, in paper-table3/outcomes/: the
+command goes on with the others on any machine.
+
     .venv/bin/python benchmarks/paper.py --pages
 
 writes the pages of all committed records of tables again, from the records alone: after a change
@@ -31,6 +34,9 @@ from record import RESULTS, header, write
 KEPT = (".md", ".svg", ".png")
 """What is kept of the command's folder, beside the numbers."""
 
+OUTCOMES = "outcomes"
+"""The folder of finished rows, in the command's folder and in the record's."""
+
 PAGES = {
     "table1": "transduce.paper.table1.report",
     "table2": "transduce.paper.table2.report",
@@ -51,9 +57,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         out = (arguments.work or Path(scratch) / arguments.name).resolve()
         said = ["paper", arguments.name, *options]
+        outcomes = RESULTS / kept_as / OUTCOMES, out / OUTCOMES
+        copy_missing(*outcomes)
         started = time.perf_counter()
         command = [sys.executable, "-m", "transduce", *said, "--out", str(out)]
-        if code := subprocess.run(command).returncode:
+        try:
+            code = subprocess.run(command).returncode
+        finally:  # an interrupted run too has finished rows
+            copy_missing(*reversed(outcomes))
+        if code:
             raise SystemExit(code)
         record = {
             **header(f"transduce {' '.join(said)}", "numpy", "matplotlib"),
@@ -87,6 +99,14 @@ def pages() -> Mapping[Path, str]:
 def places(options: Sequence[str]) -> dict[str, str]:
     """Words for the files and folders that options name."""
     return {option: Path(option).name for option in options if Path(option).exists()}
+
+
+def copy_missing(source: Path, target: Path) -> None:
+    """Copy the files of a folder, if there is one, that another lacks."""
+    for file in sorted(source.glob("*.json")):
+        if not (target / file.name).exists():
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target / file.name)
 
 
 def numbers(out: Path, name: str) -> object:

@@ -163,7 +163,6 @@ def table3(
         named_rows,
         named_seeds,
         quick_settings,
-        references,
     )
 
     shared = Settings(
@@ -189,8 +188,7 @@ def table3(
             train_rows=not finished,
             on_event=on_event,
         )
-    result = report(outcomes, references=references(out, lines=shared.lines), settings=shared)
-    print_stdout(write(result, out))
+    print_stdout(write(report(outcomes, settings=shared), out))
     print_stderr(f"plot: {out / 'table3.svg'}")
 
 

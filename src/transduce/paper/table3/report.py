@@ -13,12 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-import numpy as np
-
-from transduce.evaluation.metrics import bleu
 from transduce.paper.plot import MARKERS, Ink, save_plot
 from transduce.paper.report import json_text, provenance, render_page, write_files
-from transduce.paper.table3.run import Outcome, ScoredRow, Settings, perplexity_of
+from transduce.paper.table3.run import Outcome, ScoredRow, Settings
 from transduce.recipes import table3
 
 if TYPE_CHECKING:
@@ -29,7 +26,6 @@ Side = Literal["better", "worse", "unclear", "base"]
 
 LEAST_SEEDS: Final = 3
 """Seeds below which no row is called better or worse than another."""
-_SAMPLES: Final = 1000
 _T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t at 95 %, for 2 seeds, 3 seeds and so on."""
 _METRICS: Final = (("perplexity", "perplexity", -1), ("bleu", "BLEU", 1))
@@ -54,8 +50,10 @@ class Estimate(NamedTuple):
     """A value with its margin of error."""
 
     value: float
-    margin: float
-    """Half the width of the 95 % interval: over seeds if there are several, else over lines."""
+    margin: float | None
+    """Half the width of the 95 % interval over seeds; None with one seed, which has no spread."""
+    values: tuple[float, ...]
+    """Of each seed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,6 +106,9 @@ class Agreement:
     rows: tuple[str, ...]
     perplexity: RankCorrelation
     bleu: RankCorrelation
+    perplexity_kendall: Estimate | None
+    """Kendall's τ of the seeds one by one; None if it is undefined for one of them."""
+    bleu_kendall: Estimate | None
     perplexity_against: tuple[str, ...]
     """Pairs whose order contradicts the paper beyond their margins: "C3 above base"."""
     bleu_against: tuple[str, ...]
@@ -124,27 +125,23 @@ class Table3Report:
     agreements: tuple[Agreement, ...]
 
 
-def report(
-    outcomes: Sequence[Outcome], *, references: Mapping[str, Sequence[str]], settings: Settings
-) -> Table3Report:
+def report(outcomes: Sequence[Outcome], *, settings: Settings) -> Table3Report:
     """Summarize the outcomes.
 
     Args:
         outcomes: of all rows and seeds; every row with the same seeds.
-        references: of "validation" and "test".
         settings: shared by all rows.
     """
     rows: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         rows.setdefault(outcome.row, []).append(outcome)
     validation = _measured(
-        {name: [outcome.validation for outcome in seeds] for name, seeds in rows.items()},
-        references["validation"],
+        {name: [outcome.validation for outcome in seeds] for name, seeds in rows.items()}
     )
     tests = {
         name: [outcome.test for outcome in seeds if outcome.test] for name, seeds in rows.items()
     }
-    test = _measured(tests, references["test"]) if all(tests.values()) else {}
+    test = _measured(tests) if all(tests.values()) else {}
     lines = tuple(
         Line(
             row=row.name,
@@ -168,16 +165,10 @@ def report(
     )
 
 
-def _measured(
-    rows: Mapping[str, Sequence[ScoredRow]], references: Sequence[str]
-) -> dict[str, Measured]:
+def _measured(rows: Mapping[str, Sequence[ScoredRow]]) -> dict[str, Measured]:
     """Scores of every row on one set, compared with the base row if present."""
-    if all(len(seeds) > 1 for seeds in rows.values()):
-        perplexities = _over_seeds(rows, perplexity_of)
-        bleus = _over_seeds(rows, lambda score: score.bleu, more_is_better=True)
-    else:
-        first = {name: seeds[0] for name, seeds in rows.items()}
-        perplexities, bleus = _over_lines(first, references)
+    perplexities = _over_seeds(rows, lambda score: score.perplexity)
+    bleus = _over_seeds(rows, lambda score: score.bleu, more_is_better=True)
     return {
         name: Measured(
             perplexity=perplexities[name][0],
@@ -189,15 +180,12 @@ def _measured(
     }
 
 
-_Estimates = dict[str, tuple[Estimate, Side]]
-
-
 def _over_seeds(
     rows: Mapping[str, Sequence[ScoredRow]],
     measure: Callable[[ScoredRow], float],
     *,
     more_is_better: bool = False,
-) -> _Estimates:
+) -> dict[str, tuple[Estimate, Side]]:
     """Means over seeds, and the sides by the differences from the base row seed by seed."""
     values = {name: [measure(score) for score in seeds] for name, seeds in rows.items()}
     base = values.get("base", [])
@@ -261,34 +249,13 @@ def _p_of_mean(differences: Sequence[float]) -> float:
     return student_p(mean / deviation, freedom=len(differences) - 1)
 
 
-def _over_lines(
-    scores: Mapping[str, ScoredRow], references: Sequence[str]
-) -> tuple[_Estimates, _Estimates]:
-    """Perplexities and BLEU of one seed, with bootstrap margins over lines.
-
-    Lines of a test set say nothing of another seed, so no row is better or worse.
-    """
-    lines = len(next(iter(scores.values())).nats)
-    drawn = np.random.default_rng(12345).integers(lines, size=(_SAMPLES, lines))
-    perplexities: _Estimates = {}
-    bleus: _Estimates = {}
-    for name, score in scores.items():
-        side: Side = "base" if name == "base" else "unclear"
-        nats, pieces = np.array(score.nats)[drawn], np.array(score.pieces)[drawn]
-        margin = 1.96 * float(np.exp(nats.sum(axis=1) / pieces.sum(axis=1)).std())
-        perplexities[name] = (Estimate(perplexity_of(score), margin), side)
-        tokenize = score.signature.partition("tok:")[2].partition("|")[0]
-        resampled = bleu(score.hypotheses, references, tokenize=tokenize, interval=True)
-        assert resampled.margin is not None
-        bleus[name] = (Estimate(score.bleu, resampled.margin), side)
-    return perplexities, bleus
-
-
 def _mean(values: Sequence[float]) -> Estimate:
-    """The mean over seeds and its 95 % margin, by Student's t."""
-    assert len(values) > 1, "one seed has no spread"
+    """The mean over seeds and its 95 % margin, by Student's t; lines of a set tell no margin."""
+    if len(values) == 1:
+        return Estimate(values[0], None, tuple(values))
     t = _T[len(values) - 2] if len(values) - 2 < len(_T) else 1.96
-    return Estimate(statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values)))
+    margin = t * statistics.stdev(values) / math.sqrt(len(values))
+    return Estimate(statistics.mean(values), margin, tuple(values))
 
 
 class _Point(NamedTuple):
@@ -308,9 +275,13 @@ def _points(lines: Sequence[Line], metric: str) -> list[_Point]:
 
 
 def _agreements(lines: Sequence[Line]) -> tuple[Agreement, ...]:
-    """Every group of which a row was measured besides the base row, taken with the base row."""
-    enough = all(line.seeds >= LEAST_SEEDS for line in lines)
+    """Every group of which a row was measured besides the base row, taken with the base row.
+
+    None with too few seeds: their order is not that of the rows.
+    """
     results: list[Agreement] = []
+    if any(line.seeds < LEAST_SEEDS for line in lines):
+        return ()
     for group in ("all", "A", "B", "C", "D", "E"):
         members = [line for line in lines if group in ("all", line.row[0]) or line.row == "base"]
         if len(members) < 2:
@@ -321,8 +292,10 @@ def _agreements(lines: Sequence[Line]) -> tuple[Agreement, ...]:
             rows=tuple(line.row for line in members),
             perplexity=_correlation(perplexities),
             bleu=_correlation(bleus),
-            perplexity_against=_contradictions(perplexities) if enough else (),
-            bleu_against=_contradictions(bleus) if enough else (),
+            perplexity_kendall=_kendall_of_seeds(perplexities),
+            bleu_kendall=_kendall_of_seeds(bleus),
+            perplexity_against=_contradictions(perplexities),
+            bleu_against=_contradictions(bleus),
         )
         results.append(agreement)
     return tuple(results)
@@ -332,12 +305,19 @@ def _correlation(points: Sequence[_Point]) -> RankCorrelation:
     return compare([point.measured.value for point in points], [p.published for p in points])
 
 
+def _kendall_of_seeds(points: Sequence[_Point]) -> Estimate | None:
+    published = [point.published for point in points]
+    seeds = zip(*(point.measured.values for point in points), strict=True)
+    taus = [tau for row in seeds if (tau := compare(row, published).kendall) is not None]
+    return _mean(taus) if len(taus) == len(points[0].measured.values) else None
+
+
 def _contradictions(points: Sequence[_Point]) -> tuple[str, ...]:
     """Pairs whose order contradicts the paper beyond their margins."""
     return tuple(
         f"{a.row} above {b.row}"
         for a, b in itertools.permutations(points, 2)
-        if a.measured.value - b.measured.value > a.measured.margin + b.measured.margin
+        if a.measured.value - b.measured.value > (a.measured.margin or 0) + (b.measured.margin or 0)
         and a.published < b.published
     )
 
@@ -450,7 +430,7 @@ def _panel(axes: "Axes", points: Sequence[_Point], ink: Ink) -> None:
             axes.errorbar(
                 [points[i].measured.value for i in members],
                 members,
-                xerr=[points[i].measured.margin for i in members],
+                xerr=[points[i].measured.margin or 0 for i in members],
                 linestyle="none",
                 marker=marker,
                 color=colour,

@@ -5,14 +5,19 @@ the same number of updates (big makes more, as in the paper) on the same sentenc
 order, and their last weights are scored. Nothing is selected on the validation set, which takes the
 place of newstest2013. The output folder holds:
 
-    settings.json         shared by all rows; only `updates` may be raised later
     corpus/prepared/      tokenizer and encoded pairs
-    rows/C5-seed-1/       checkpoints to resume from, metrics.jsonl and finally outcome.json
+    rows/C5-seed-1/       checkpoints to resume from, and metrics.jsonl
+    outcomes/             what is finished, some hundred bytes a row and seed: C5-seed-1.json; and
+                          settings.json, shared by all rows, of which only `updates` may be raised
+
+With a copy of `outcomes` another machine goes on with the rows that are missing.
 """
 
 import json
+import math
+import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -30,9 +35,9 @@ from transduce.evaluation.metrics import bleu
 from transduce.evaluation.perplexity import evaluate_perplexity
 from transduce.evaluation.scoring import translate_pairs, translation_texts
 from transduce.inference.translator import Translator
-from transduce.io.atomic_folder import atomic_file, recover_interrupted
+from transduce.io.atomic_folder import recover_interrupted
 from transduce.io.lock import exclusive_lock
-from transduce.io.machine import keep_freed_memory
+from transduce.io.machine import commit, keep_freed_memory, processor_name
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.paper.report import json_text, write_files
@@ -43,6 +48,8 @@ from transduce.train.distributed import compute_device
 from transduce.train.events import Event, EventHandler, LogMessage, Progress
 from transduce.train.loop import Validation, train
 
+OUTCOMES: Final = "outcomes"
+"""The folder of finished rows in the output folder."""
 _LEAST_D_K: Final = 16
 """Keys of fewer numbers are no heads any more."""
 _VALIDATIONS: Final = 4
@@ -85,16 +92,13 @@ class ScoredRow:
 
     bleu: float
     signature: str
-    nats: tuple[float, ...]
-    """Negative log-probability of each reference, EOS included, in nats."""
-    pieces: tuple[int, ...]
-    """Tokens of each reference, EOS included."""
-    hypotheses: tuple[str, ...]
+    perplexity: float
+    """Per piece, EOS included."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """Result of a row with one seed: the content of outcome.json."""
+    """Result of a row with one seed: the content of its file in `outcomes`."""
 
     row: str
     seed: int
@@ -104,22 +108,29 @@ class Outcome:
     """Target tokens seen in training."""
     seconds: float
     """Training and validation time, summed over resumed runs."""
+    processor: str
+    commit: str
     validation: ScoredRow
     test: ScoredRow | None
 
 
 class Job(NamedTuple):
-    """A row with a seed, its recipe and folder."""
+    """A row with a seed, its recipe and the output folder."""
 
     row: table3.Row
     seed: int
     recipe: Recipe
-    folder: Path
+    out: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where it is trained."""
+        return self.out / "rows" / f"{self.row.name}-seed-{self.seed}"
 
     @property
     def result(self) -> Path:
         """The file that is written once the row is scored."""
-        return self.folder / "outcome.json"
+        return self.out / OUTCOMES / f"{self.folder.name}.json"
 
     @property
     def finished(self) -> bool:
@@ -133,7 +144,7 @@ class Job(NamedTuple):
         made, wanted = _read(self.result).updates, self.recipe.train.updates
         if made > wanted:
             raise ValueError(
-                f"{self.folder} has made {made:,} updates, more than {wanted:,}: raise --updates, "
+                f"{self.result} has made {made:,} updates, more than {wanted:,}: raise --updates, "
                 f"or name another folder by --out"
             )
         return made == wanted
@@ -176,19 +187,14 @@ def measure(
         FloatingPointError: if a row's loss becomes NaN.
     """
     jobs = [
-        Job(
-            row,
-            seed,
-            recipe_of(row, corpus, seed=seed, settings=settings, threads=threads),
-            out / "rows" / f"{row.name}-seed-{seed}",
-        )
+        Job(row, seed, recipe_of(row, corpus, seed=seed, settings=settings, threads=threads), out)
         for row in map(table3.find, rows)
         for seed in seeds
     ]
     if not train_rows:
         return [_read(job.result) for job in _finished(jobs, out=out)]
     with exclusive_lock(out):
-        _keep_settings(out, settings)
+        _keep_settings(out / OUTCOMES, settings)
         prepared = _prepared(jobs[0].recipe, out / "corpus", on_event=on_event)
         prepared = replace(
             prepared,
@@ -201,8 +207,7 @@ def measure(
             if not job.finished:
                 clock.begin(job)
                 outcome = _train_row(job, prepared, on_event=clock)
-                with atomic_file(job.result) as stream:
-                    stream.write(json.dumps(asdict(outcome), ensure_ascii=False).encode())
+                write_files(job.result.parent, {job.result.name: json_text(asdict(outcome))})
                 clock.end(job, outcome)
     return [_read(job.result) for job in jobs]
 
@@ -345,25 +350,18 @@ def parameters(config: ModelConfig) -> int:
         return Transformer(config).size
 
 
-def references(out: Path, *, lines: int) -> Mapping[str, Sequence[str]]:
-    """Read the first reference translations of the sets "validation" and "test"."""
-    prepared = open_prepared(out / "corpus")
-    sets = {"validation": prepared.validation, "test": prepared.test}
-    return {name: [pair.target for pair in pairs[:lines]] for name, pairs in sets.items()}
-
-
-def _keep_settings(out: Path, settings: Settings) -> None:
+def _keep_settings(folder: Path, settings: Settings) -> None:
     """Write the settings, or check that all but the updates equal those of existing rows."""
-    file, current = out / "settings.json", asdict(settings)
+    file, current = folder / "settings.json", asdict(settings)
     if not file.is_file():
-        write_files(out, {file.name: json_text(current)})
+        write_files(folder, {file.name: json_text(current)})
         return
     stored = json.loads(file.read_text(encoding="utf-8"))
     for name, value in current.items():
         if name != "updates" and stored.get(name, value) != value:
             option = f"--{name.replace('_', '-')}"
             raise ValueError(
-                f"{out} holds rows with {option} {stored.get(name)}, not {value}: give that, or "
+                f"{folder} holds rows with {option} {stored.get(name)}, not {value}: give that, or "
                 f"name another folder by --out"
             )
 
@@ -409,6 +407,8 @@ def _train_row(job: Job, prepared: Prepared, *, on_event: EventHandler) -> Outco
             updates=trained.state.update,
             tokens=trained.state.tokens,
             seconds=trained.state.seconds,
+            processor=processor_name() or platform.machine(),
+            commit=commit(),
             validation=_scored(recipe, model, prepared=prepared, pairs=prepared.validation),
             test=_scored(recipe, model, prepared=prepared, pairs=prepared.test)
             if prepared.test
@@ -440,14 +440,12 @@ def _scored(
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     translator = Translator.from_parts(model, prepared.tokenizer, search=recipe.search)
     hypotheses = translation_texts(translator.translate(sources, retry_loops=False))
-    forced = translator.score(sources, targets)
+    log_probs = [p for line in translator.score(sources, targets) for p in line.log_probs]
     score = bleu(hypotheses, targets, language=recipe.languages.target)
     return ScoredRow(
         bleu=score.value,
         signature=score.signature,
-        nats=tuple(-round(sum(reference.log_probs), 4) for reference in forced),
-        pieces=tuple(len(reference.log_probs) for reference in forced),
-        hypotheses=hypotheses,
+        perplexity=math.exp(-sum(log_probs) / len(log_probs)),
     )
 
 
@@ -480,7 +478,7 @@ class _Clock:
         """Report a finished row."""
         self._cost_done += job.cost
         score = outcome.validation
-        scores = f"perplexity {perplexity_of(score):.2f}, BLEU {score.bleu:.2f}"
+        scores = f"perplexity {score.perplexity:.2f}, BLEU {score.bleu:.2f}"
         self._on_event(LogMessage(text=f"row {job.row.name}: {scores}"))
 
     def __call__(self, event: Event) -> None:
@@ -490,9 +488,3 @@ class _Clock:
             elapsed = time.perf_counter() - self._started
             event = replace(event, seconds_left=elapsed / done * (self._cost - done))
         self._on_event(event)
-
-
-def perplexity_of(scored: ScoredRow) -> float:
-    """Compute the perplexity per piece."""
-    nats = torch.tensor(scored.nats, dtype=torch.float64).sum() / sum(scored.pieces)
-    return float(nats.exp())

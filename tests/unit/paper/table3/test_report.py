@@ -1,7 +1,6 @@
 """The report from outcomes that are made up, so that what should be said of them is known."""
 
 import math
-import random
 from collections.abc import Sequence
 
 import pytest
@@ -17,21 +16,10 @@ from transduce.paper.table3.report import (
 )
 from transduce.paper.table3.run import Outcome, ScoredRow, Settings
 
-LINES = 41
-WANTED = [f"der {n} Hund läuft heute schnell über die {n} Straße" for n in range(LINES)]
-
 
 def outcome(row: str, *, nats: float, right: int, seed: int = 1) -> Outcome:
-    """A row that says so many lines rightly, and needs about so many nats a piece."""
-    draw = random.Random(f"{row} {seed}")
-    said = [line if n < right else line.replace("Hund", "Kater") for n, line in enumerate(WANTED)]
-    scored = ScoredRow(
-        bleu=100.0 * right / LINES,
-        signature="nrefs:1|tok:13a",
-        nats=tuple(10 * (nats + draw.gauss(0.0, 0.1)) for _ in WANTED),
-        pieces=(10,) * LINES,
-        hypotheses=tuple(said),
-    )
+    """A row with a BLEU of `right` and so many nats a piece."""
+    scored = ScoredRow(bleu=float(right), signature="nrefs:1|tok:13a", perplexity=math.exp(nats))
     return Outcome(
         row=row,
         seed=seed,
@@ -39,13 +27,15 @@ def outcome(row: str, *, nats: float, right: int, seed: int = 1) -> Outcome:
         updates=7,
         tokens=700,
         seconds=60.0,
+        processor="",
+        commit="",
         validation=scored,
         test=None,
     )
 
 
 def reported(outcomes: Sequence[Outcome]) -> Table3Report:
-    return report(outcomes, references={"validation": WANTED, "test": []}, settings=Settings())
+    return report(outcomes, settings=Settings())
 
 
 def line(found: Table3Report, row: str) -> Line:
@@ -75,19 +65,50 @@ def one_seed() -> Table3Report:
     return reported([outcome("base", nats=2.0, right=20), outcome("D1", nats=1.6, right=38)])
 
 
-def test_one_seed_calls_no_row_better(one_seed: Table3Report):
+def test_one_seed_claims_no_row_interval_or_rank(one_seed: Table3Report):
     validation = line(one_seed, "D1").validation
 
     assert (validation.perplexity_side, validation.bleu_side) == ("unclear", "unclear")
-    assert one_seed.agreements[-1].bleu_against == ()
+    assert (validation.perplexity.margin, validation.bleu.margin) == (None, None)
+    assert one_seed.agreements == ()
 
 
-def test_the_page_of_one_seed_has_no_arrow_and_says_why(one_seed: Table3Report):
+def test_two_seeds_have_an_interval_and_no_rank():
+    found = reported(
+        [outcome(row, nats=2.0, right=9, seed=n) for row in ("base", "D1") for n in (1, 2)]
+    )
+
+    assert line(found, "D1").validation.bleu.margin == 0.0
+    assert found.agreements == ()
+
+
+def test_the_page_of_one_seed_claims_nothing_and_says_why(one_seed: Table3Report):
     text = page(record_of(one_seed))
 
-    assert not {"▲", "▼"} & {*text}
-    assert "takes 3 seeds" in text
+    assert not {"▲", "▼", "±", "τ"} & {*text}
+    assert "One seed: no interval." in text
+    assert "that takes 3 seeds" in text
     assert "against the paper" not in text
+    assert "Spearman" not in text
+
+
+def test_a_rank_correlation_has_its_interval_over_the_seeds(found: Table3Report):
+    """D1 is on the wrong side with every seed; C follows the paper with every seed."""
+    taus = {group.group: group.bleu_kendall for group in found.agreements}
+
+    assert taus["D"] == (-1.0, 0.0, (-1.0, -1.0, -1.0))
+    assert taus["C"] == (1.0, 0.0, (1.0, 1.0, 1.0))
+    assert "| D | 2 | 0, 1, 0 | -1.00 | -1.00 ± 0.00 |" in page(record_of(found))
+
+
+def test_a_rank_correlation_without_order_has_no_interval():
+    rows = (("base", 2.0), ("A1", 2.0))
+    found = reported(
+        [outcome(row, nats=nats, right=9, seed=n) for row, nats in rows for n in (1, 2, 3)]
+    )
+
+    assert found.agreements[0].bleu_kendall is None
+    assert "– | – |" in page(record_of(found))
 
 
 def test_the_page_says_in_words_which_claims_hold(found: Table3Report):
@@ -137,13 +158,6 @@ def test_a_perplexity_is_e_to_the_nats_a_piece(found: Table3Report):
     assert line(found, "base").validation.perplexity.value == pytest.approx(math.exp(2.0), rel=0.06)
 
 
-def test_a_margin_is_that_of_a_mean_over_the_lines(one_seed: Table3Report):
-    """Nats of 0.1 around 2 a piece on 41 lines: e² · 1.96 · 0.1 / √41."""
-    margin = line(one_seed, "base").validation.perplexity.margin
-
-    assert margin == pytest.approx(math.exp(2.0) * 1.96 * 0.1 / math.sqrt(LINES), rel=0.3)
-
-
 @pytest.mark.parametrize(
     ("row", "side"),
     [("base", "base"), ("A1", "unclear"), ("C1", "worse"), ("C5", "better"), ("D1", "better")],
@@ -181,15 +195,14 @@ def test_what_stands_against_the_paper_is_named(found: Table3Report):
 
 
 def test_several_seeds_have_a_mean_and_students_margin():
-    """Nats are not asked for here: BLEU 100 · 20/41 and 100 · 22/41, t 12.71."""
+    """BLEU 20 and 22, t 12.71."""
     outcomes = [outcome("base", nats=2.0, right=right, seed=right) for right in (20, 22)]
 
     found = line(reported(outcomes), "base")
 
-    step = 100 / LINES
     assert found.seeds == 2
-    assert found.validation.bleu.value == pytest.approx(21 * step)
-    assert found.validation.bleu.margin == pytest.approx(12.71 * step * math.sqrt(2) / math.sqrt(2))
+    assert found.validation.bleu.value == pytest.approx(21)
+    assert found.validation.bleu.margin == pytest.approx(12.71)
 
 
 def test_with_seeds_a_row_differs_if_it_does_so_seed_by_seed():
