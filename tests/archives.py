@@ -44,6 +44,52 @@ plain = "value here";
 }
 """Catalogues of keys and texts, by the names of their files."""
 
+STRING_CATALOG = """{
+  "sourceLanguage" : "en",
+  "strings" : {
+    "A dog %@" : {
+
+    },
+    "cats" : {
+      "comment" : "no text",
+      "localizations" : {
+        "en" : {
+          "variations" : {
+            "plural" : {
+              "one" : {
+                "stringUnit" : {
+                  "state" : "translated",
+                  "value" : "%lld cat"
+                }
+              },
+              "other" : {
+                "stringUnit" : {
+                  "state" : "translated",
+                  "value" : "%lld cats"
+                }
+              }
+            }
+          }
+        }
+      }
+    },
+    "Old" : {
+      "extractionState" : "manual",
+      "localizations" : {
+        "de" : {
+          "stringUnit" : {
+            "state" : "new",
+            "value" : ""
+          }
+        }
+      }
+    }
+  },
+  "version" : "1.0"
+}
+"""
+"""A String Catalog of Xcode, with German to be added and to be filled."""
+
 MARKDOWN = """---
 title: no text
 ---

@@ -32,7 +32,7 @@ from transduce.cli.translate_documents import (
     read_input_document,
     translate_document,
 )
-from transduce.documents.registry import FORMAT_NAMES
+from transduce.documents.registry import FORMAT_NAMES, format_named
 from transduce.io.atomic_folder import MANIFEST, sha256
 from transduce.io.machine import VERSION
 from transduce.io.resumable import LineOutput, resumable_output
@@ -251,7 +251,10 @@ def translate(
         raise ValueError(
             "--memory replaces translations: leave out --align, --prefix, --nbest and --confidence"
         )
-    document = None if form == LINES else read_input_document(input, form, text=text)
+    document = None
+    if form != LINES:
+        target = to or _target_in_file(form, model)
+        document = read_input_document(input, form, target=target, text=text)
     # Open the input before torch is imported: a wrong name fails at once.
     opened = open_lines(input) if document is None and text is None else None
     with opened or nullcontext(iter((text or "").split("\n"))) as lines:
@@ -528,6 +531,13 @@ def _languages_of(model: Path, option: str) -> tuple[str, str]:
     if named.missing:
         raise ValueError(f"{model} has no languages for {option}: run `transduce relabel` once")
     return named.source, named.target
+
+
+def _target_in_file(form: str, model: Path) -> str:
+    """The code of the target language, if a document of this format needs it."""
+    row = format_named(form)
+    multilingual = row is not None and row.multilingual
+    return _languages_of(model, f"--format {form}")[1] if multilingual else ""
 
 
 def _read_terms(path: Path, model: Path) -> "tuple[Term, ...]":

@@ -42,12 +42,15 @@ def chosen_format(form: str | None, input: Path | None, output: Path | None) -> 
     return name
 
 
-def read_input_document(file: Path | None, form: str, *, text: str | None = None) -> "Document":
+def read_input_document(
+    file: Path | None, form: str, *, target: str = "", text: str | None = None
+) -> "Document":
     """Read a document from a file, or from stdin if `file` is None.
 
     Args:
         file: None means stdin.
         form: name of its format.
+        target: code of the target language, for multilingual formats.
         text: the document itself, instead of a file.
 
     Raises:
@@ -61,7 +64,7 @@ def read_input_document(file: Path | None, form: str, *, text: str | None = None
         name, content = "text", text.encode(errors="surrogateescape")
     else:
         content = sys.stdin.buffer.read() if file is None else read_content(file)
-    return read_document(name, content, form=form)
+    return read_document(name, content, form=form, target=target)
 
 
 def translate_document(

@@ -20,6 +20,15 @@ _KNOWN: Final = frozenset(_CODES.values())
 _TAG = re.compile("([a-zA-Z]{2,3})(?:[-_]([A-Z][a-z]{3}))?(?:[-_]([A-Z]{2}))?")
 
 
+def base_language(code: str) -> str:
+    """Return the language of a code without its region, in lower case.
+
+    >>> base_language("pt_BR")
+    'pt'
+    """
+    return code.replace("_", "-").partition("-")[0].lower()
+
+
 class LanguagePair(NamedTuple):
     """A translation direction of a model that has several, by language codes."""
 

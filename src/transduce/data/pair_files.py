@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 from xml.parsers import expat
 
+from transduce.data.languages import base_language
 from transduce.io.streams import (
     encoding_error,
     open_compressed,
@@ -86,13 +87,18 @@ class _PairParser:
         """The text of a side: of its language, else of the position that the file declares."""
         wanted = self._languages[index]
         for code, text in self._sides.items():
-            if wanted and _base(code) == _base(wanted):
+            if wanted and base_language(code) == base_language(wanted):
                 return text
         if all(self._languages):
             return ""  # a unit of other languages, which cleaning drops
         texts = list(self._sides.values())
         first = next(
-            (i for i, code in enumerate(self._sides) if _base(code) == _base(self._declared[0])), 0
+            (
+                i
+                for i, code in enumerate(self._sides)
+                if base_language(code) == base_language(self._declared[0])
+            ),
+            0,
         )
         rest = texts[:first] + texts[first + 1 :]
         return texts[first] if index == 0 else rest[0]
@@ -103,11 +109,6 @@ class _PairParser:
 
     def _refuse(self, *_: object) -> None:
         raise ValueError(f"{self._path}: a file that declares entities is refused")
-
-
-def _base(code: str) -> str:
-    """The language of a code, without its region."""
-    return code.replace("_", "-").partition("-")[0].lower()
 
 
 def _xml_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:

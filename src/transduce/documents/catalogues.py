@@ -22,7 +22,9 @@ _ICU_KEPT = re.compile(
     rf"(?P<text>\{{[^\s{{}},]*\}})|\{{[^{{}}]*\}}|#|\$t\([^()]*\)"
     rf"|(?P<br>\n|{_ICU.pattern}\s*(?:offset:\d+\s*)?{_BRANCH}|\}}\s*(?:{_BRANCH}|\}}))"
 )
-_KEPT = re.compile(r"\$t\([^()]*\)|%#@\w+@|(?P<br>\n)")  # of i18next, Apple's plurals
+APPLE_VARIABLE = r"%arg\b|%(?:[0-9]{1,2}\$)?#@[^@\s]{1,64}@"
+"""What stands for a number and its noun in Apple's plurals."""
+_KEPT = re.compile(rf"\$t\([^()]*\)|{APPLE_VARIABLE}|(?P<br>\n)")  # $t(…) is of i18next
 _ESCAPE = re.compile(
     r"\\(?:[uU]([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|([0-7]{1,3})|(?:\r\n|[\r\n])[ \t\f]*|(.))"
 )
@@ -73,13 +75,19 @@ def _parts(text: str, values: Iterator[_Value]) -> Iterator[Part]:
     for start, end, value, encode in values:
         if has_words(_TIME_FORMAT.sub("", value)):
             yield text[done:start]
-            yield _slot(text[start:end], value, encode)
+            yield value_slot(text[start:end], value, encode)
             done = end
     yield text[done:]
 
 
-def _slot(raw: str, value: str, encode: Callable[[str], str]) -> Slot:
-    """The slot of a value that the file has as `raw`."""
+def value_slot(raw: str, value: str, encode: Callable[[str], str]) -> Slot:
+    """Return the slot of a value.
+
+    Args:
+        raw: what the value itself is written as.
+        value: the value.
+        encode: writes another.
+    """
     # Halves of a character may be escaped one by one.
     value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     items = TagItems()
@@ -93,18 +101,27 @@ def _slot(raw: str, value: str, encode: Callable[[str], str]) -> Slot:
     return Slot(marked, "html", write) if items else Slot(value, "placeholders", write)
 
 
+def load_json(name: str, text: str) -> object:
+    """Return the value of a JSON file.
+
+    Raises:
+        ValueError: if it is malformed; the message names the line.
+    """
+    try:
+        return json.loads(text, strict=False)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{name}, line {error.lineno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise ValueError(f"{name}: nested too deeply") from None
+
+
 def parse_json(name: str, text: str) -> Iterator[Part]:
     """Parse JSON; a message of an object with its description is the only text of the object.
 
     Raises:
         ValueError: if it is malformed; the message names the line.
     """
-    try:
-        json.loads(text, strict=False)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{name}, line {error.lineno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise ValueError(f"{name}: nested too deeply") from None
+    load_json(name, text)
     strings = list(_json_strings(text))
     parents = {path[:-1] for path, _ in strings if path[-1] in _JSON_MESSAGES}
 
@@ -114,7 +131,7 @@ def parse_json(name: str, text: str) -> Iterator[Part]:
         inside = any(path[:depth] in parents for depth in range(len(path)))
         return not inside or (path[:-1] in parents and path[-1] in _JSON_MESSAGES)
 
-    encode = partial(_json_string, text)
+    encode = partial(json_string, text)
     values = (
         (start, end, json.loads(text[start:end], strict=False), encode)
         for path, (start, end) in strings
@@ -138,9 +155,15 @@ def _json_strings(text: str) -> Iterator[tuple[tuple[str, ...], Span]]:
             yield tuple(path[1:]), match.span()
 
 
-def _json_string(file: str, value: str) -> str:
-    """A string with the escapes of a file."""
+def json_string(file: str, value: str) -> str:
+    """Write a string with the escapes of a file.
+
+    Args:
+        file: content of the file.
+        value: the string.
+    """
     string = json.dumps(value, ensure_ascii=file.isascii() and "\\u" in file)
+    string = string.encode(errors="backslashreplace").decode()  # half of a character
     return string.replace("/", "\\/") if "\\/" in file else string
 
 

@@ -15,6 +15,7 @@ uses the plural's.
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from transduce.documents.document import Document, Part, Slot
 from transduce.documents.markdown import parse_markdown
 from transduce.documents.placeholders import mask_placeholders
 from transduce.documents.registry import SUFFIXES, format_named, format_of_file
+from transduce.documents.string_catalog import parse_string_catalog
 from transduce.documents.xml_formats import (
     ARCHIVES,
     XML_RULES,
@@ -71,13 +73,14 @@ class RawLine(NamedTuple):
         return self.text + self.end
 
 
-def read_document(name: str, content: bytes, *, form: str = "") -> Document:
+def read_document(name: str, content: bytes, *, form: str = "", target: str = "") -> Document:
     """Parse a document.
 
     Args:
         name: file name; its ending selects the format.
         content: the file's bytes; text is UTF-8.
         form: name of the format, instead of the ending.
+        target: code of the target language, for multilingual formats.
 
     Raises:
         ValueError: if the format is not in `DOCUMENT_FORMATS`, or for a malformed file; the
@@ -86,7 +89,9 @@ def read_document(name: str, content: bytes, *, form: str = "") -> Document:
     row = format_named(form) if form else format_of_file(name)
     if row is None:
         raise ValueError(f"{name}: unsupported format; supported are {', '.join(SUFFIXES)}")
-    return READERS[row.name](name, content)
+    parse = MULTILINGUAL.get(row.name)
+    reader = _text_reader(partial(parse, target=target)) if parse else READERS[row.name]
+    return reader(name, content)
 
 
 def _text_reader(parse: Callable[[str, str], Iterable[Part]]) -> Callable[[str, bytes], Document]:
@@ -270,4 +275,7 @@ READERS: Mapping[str, Callable[[str, bytes], Document]] = {
     "qt": xml_reader(XML_RULES["qt"]),
     **{name: archive_reader(rules) for name, rules in ARCHIVES.items()},
 }
-"""What reads each format of the table."""
+"""What reads each format of the table, but for multilingual ones."""
+
+MULTILINGUAL: Mapping[str, Callable[..., Iterable[Part]]] = {"xcstrings": parse_string_catalog}
+"""What parses multilingual formats, by the keyword `target`."""

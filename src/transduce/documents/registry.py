@@ -18,6 +18,8 @@ class DocumentFormat:
     """What is translated, for the documentation."""
     binary: bool = False
     """Whether it is a zip archive, not text."""
+    multilingual: bool = False
+    """Whether a file has texts of several languages, by their codes."""
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8"))

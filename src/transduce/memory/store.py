@@ -15,6 +15,8 @@ from math import prod
 from pathlib import Path
 from threading import Lock
 
+from transduce.data.languages import base_language
+
 CORRECTION = "correction"
 """Origin of entries that people corrected; other entries have the name of their file."""
 
@@ -310,15 +312,6 @@ class TranslationMemory:
                 (query, oldest, limit),
             )
             return [row[0] for row in rows]
-
-
-def base_language(code: str) -> str:
-    """Return the language of a code without its region, in lower case.
-
-    Args:
-        code: such as "pt-BR".
-    """
-    return code.replace("_", "-").partition("-")[0].lower()
 
 
 def _row(entry: Entry) -> tuple[str, ...]:

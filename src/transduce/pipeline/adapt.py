@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from transduce.bundle.bundle import WEIGHTS, Bundle
 from transduce.config import explicit_settings, load_recipe
 from transduce.data.corpus import Pair, one_line
+from transduce.data.languages import base_language
 from transduce.data.store import PREPARED_FOLDER
 from transduce.evaluation.significance import SIGNIFICANCE_LEVEL, System, compare_systems
 from transduce.inference.translator import Translator
@@ -32,7 +33,7 @@ from transduce.io.atomic_folder import (
     sha256,
 )
 from transduce.io.lock import exclusive_lock
-from transduce.memory.store import CORRECTION, Entry, base_language
+from transduce.memory.store import CORRECTION, Entry
 from transduce.pipeline.defaults import EpochPlan
 from transduce.pipeline.finetune import StartModel, adopt_model
 from transduce.pipeline.prepare import write_pairs

@@ -158,7 +158,8 @@ class DocumentAPI:
         """Translate a document, preserving its structure."""
         fields = read_fields(request, TranslateFileRequest)
         upload = uploaded_document(request.data())
-        document = await self.read(request, upload)
+        target = self._registry.language(fields.target).code
+        document = await self.read(request, upload, target=target)
         content, _ = await self.translate_document(
             document, source=fields.source, target=fields.target
         )
@@ -170,14 +171,16 @@ class DocumentAPI:
         url = f"{base}/download_file/{quote(stored_name)}"
         return TranslateFileResponse(translatedFileUrl=url)
 
-    async def read(self, request: HTTPRequest, upload: Upload) -> Document:
+    async def read(self, request: HTTPRequest, upload: Upload, *, target: str) -> Document:
         """Parse a document, and check its length against the limits of the request.
 
         Raises:
             HTTPError: 400 if it is malformed or too long.
         """
         try:
-            document = await asyncio.to_thread(read_document, upload.name, upload.content)
+            document = await asyncio.to_thread(
+                read_document, upload.name, upload.content, target=target
+            )
         except ValueError as error:
             raise HTTPError(400, f"Invalid request: {error}") from None
         texts = [segment.text for segment in document.segments]
@@ -273,7 +276,7 @@ class DeepLDocumentAPI:
             if fields.filename:
                 files = {"file": Upload(fields.filename, fields.file)}
             upload = uploaded_document(data._replace(files=files))
-            document = await self._documents.read(request, upload)
+            document = await self._documents.read(request, upload, target=options.target)
         except HTTPError as error:
             if error.status != 400:
                 raise

@@ -10,7 +10,16 @@ import zipfile
 from xml.etree import ElementTree
 
 import pytest
-from tests.archives import CATALOGUES, MARKDOWN, archive, reversed_words, same, translated, unpacked
+from tests.archives import (
+    CATALOGUES,
+    MARKDOWN,
+    STRING_CATALOG,
+    archive,
+    reversed_words,
+    same,
+    translated,
+    unpacked,
+)
 
 from transduce.documents import xml_formats
 from transduce.documents.formats import read_document
@@ -321,6 +330,7 @@ MUTATED: dict[str, dict[str, bytes]] = {
         **{name: content.encode() for name, content in CATALOGUES.items()},
     },
     "markdown": {"a.md": MARKDOWN.encode()},
+    "string_catalog": {"a.xcstrings": STRING_CATALOG.encode()},
 }
 
 
@@ -337,7 +347,7 @@ def test_mutated_files_never_crash(family: str) -> None:
             place = chance.randrange(len(content))
             content[place : place + chance.randrange(3)] = chance.randbytes(chance.randrange(3))
         try:
-            document = read_document(name, bytes(content))
+            document = read_document(name, bytes(content), target="de")
         except ValueError as error:
             reasons.append(str(error))
         else:

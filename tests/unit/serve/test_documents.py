@@ -61,6 +61,12 @@ def test_the_tags_of_a_page_stay(served: Served) -> None:
         ("a.json", b'{"hi": "A dog {name}"}', b'{"hi": "A DOG {name}"}'),
         ("a.yml", b"hi: 'A dog' # no text\n", b"hi: 'A DOG' # no text\n"),
         ("a.strings", b'"hi" = "A dog %@";', b'"hi" = "A DOG %@";'),
+        (
+            "a.xcstrings",
+            b'{"sourceLanguage":"en","strings":{"A dog %@":{}}}',
+            b'{"sourceLanguage":"en","strings":{"A dog %@":{"localizations":{"de":{"stringUnit":{'
+            b'"state":"needs_review","value":"A DOG %@"}}}}}}',
+        ),
         ("a.properties", b"hi = A dog {0}\n", b"hi = A DOG {0}\n"),
     ],
 )
