@@ -255,7 +255,8 @@ def table1(
     """Benchmark self-attention, recurrent and convolutional layers by length and width (Table 1).
 
     Measures time, FLOPs, the length at which self-attention stops being cheaper, sequential
-    operations, path length and long-range recall, with one thread. Keep the machine otherwise idle.
+    operations, path length and long-range recall with one thread, and what a second thread gains.
+    Keep the machine otherwise idle.
 
     Example:
 

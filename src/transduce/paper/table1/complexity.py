@@ -2,7 +2,8 @@
 
 Operations are the FLOPs of matrix products, two per multiply-add. Times are CPU time of one thread
 for a forward pass without gradients: the minimum over rounds in which the layers alternate, so that
-interference from other programs does not affect one layer alone.
+interference from other programs does not affect one layer alone. What a second thread gains is wall
+time, measured the same way.
 
 The last two columns are read off the graph that torch keeps for gradients. *Sequential operations*
 are the longest chain in it of matrix products that each need the one before. A *path* is as long as
@@ -17,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice, product
-from time import thread_time
+from time import perf_counter, thread_time
 from timeit import timeit
 from typing import Literal
 
@@ -79,27 +80,34 @@ def operations(kind: Kind, length: int, width: int, *, reach: Reach, part: Part)
     return mixing if part == "mixing" else mixing + projections
 
 
-def measure_seconds(jobs: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
+def measure_seconds(
+    jobs: Sequence[Callable[[], object]], *, rounds: int, timer: Callable[[], float] = thread_time
+) -> list[float]:
     """Time calls in alternation until the times are stable, or for `rounds` rounds.
 
+    Args:
+        jobs: the calls.
+        rounds: at most.
+        timer: CPU time of this thread, or for several threads the wall clock.
+
     Returns:
-        the minimum CPU time of each, in seconds.
+        the minimum time of each, in seconds.
     """
-    best = [_seconds(call, times=1) for call in jobs]  # and warm up
-    times = [max(1, round(_MIN_SECONDS / max(_seconds(call, times=1), 1e-9))) for call in jobs]
+
+    def seconds(call: Callable[[], object], times: int) -> float:
+        return timeit(call, timer=timer, number=times) / times
+
+    best = [seconds(call, 1) for call in jobs]  # and warm up
+    times = [max(1, round(_MIN_SECONDS / max(seconds(call, 1), 1e-9))) for call in jobs]
     still = 0
     for _ in range(rounds):
-        elapsed = [_seconds(call, times=n) for call, n in zip(jobs, times, strict=True)]
+        elapsed = [seconds(call, n) for call, n in zip(jobs, times, strict=True)]
         pairs = list(zip(elapsed, best, strict=True))
         still = 0 if any(new < (1 - _STABLE) * old for new, old in pairs) else still + 1
         best = [min(pair) for pair in pairs]
         if still == 2:
             break
     return best
-
-
-def _seconds(call: Callable[[], object], *, times: int) -> float:
-    return timeit(call, timer=thread_time, number=times) / times
 
 
 def exponent(sizes: Sequence[int | float], values: Sequence[int | float]) -> float:
@@ -163,6 +171,8 @@ class Sizes:
     crossing_widths: tuple[int, ...] = (64, 128, 256, 512)
     crossing_lengths: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
     """Multiples of the width, tried in order until recurrence costs less."""
+    threaded: tuple[tuple[int, int], ...] = ((256, 512), (1024, 512), (256, 1024))
+    """Lengths and widths of the layers that are timed with one thread and with two."""
     seed: int = 0
 
 
@@ -176,6 +186,7 @@ QUICK = Sizes(
     path_lengths=(8, 16),
     crossing_widths=(64,),
     crossing_lengths=(0.5, 2.0),
+    threaded=((96, 64),),
 )
 QUICK_RECALL = Recall(distances=(4, 8), seeds=1, updates=3, batch=4, tested=16)
 
@@ -217,6 +228,21 @@ class Crossing:
     lengths: tuple[int, ...]
 
 
+THREADED: tuple[Kind, ...] = ("self-attention", "LSTM", "convolution")
+"""Layer types that are timed with one thread and with two."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadedCost:
+    """Wall time of one forward pass of a whole layer, in seconds per batch."""
+
+    kind: Kind
+    n: int
+    d: int
+    with_1: float
+    with_2: float
+
+
 Stack = Literal["self-attention", "restricted", "GRU", "LSTM", "convolution", "dilated"]
 STACKS: tuple[Stack, ...] = (*KINDS, "dilated")
 """Convolutions come twice: contiguous, and dilated by k more from layer to layer."""
@@ -255,6 +281,7 @@ class Table1:
     by_width: tuple[LayerCost, ...]
     growths: tuple[Growth, ...]
     crossings: tuple[Crossing, ...]
+    threaded: tuple[ThreadedCost, ...]
     sequential: tuple[PathLengths, ...]
     paths: tuple[PathLengths, ...]
     learned: tuple[Recalled, ...]
@@ -276,6 +303,7 @@ def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
             _crossing(kind, part, d, sizes=sizes, tell=tell)
             for d, kind, part in product(sizes.crossing_widths, RECURRENT, PARTS)
         )
+        threaded = _threaded_costs(sizes, tell)
         tell("following gradients")
         lengths, reach = sizes.path_lengths, sizes.reach
         return Table1(
@@ -287,6 +315,7 @@ def measure(sizes: Sizes, recall: Recall | None, *, tell: Tell) -> Table1:
             by_width=by_width,
             growths=(*_growths(by_length, "n"), *_growths(by_width, "d")),
             crossings=crossings,
+            threaded=threaded,
             sequential=tuple(
                 PathLengths(k, lengths, tuple(sequential_operations(k, n, reach) for n in lengths))
                 for k in KINDS
@@ -359,6 +388,21 @@ def _crossing(kind: Kind, part: Part, d: int, *, sizes: Sizes, tell: Tell) -> Cr
         operations=_equal_operations(kind, part, d, sizes.reach),
         lengths=tuple(lengths),
     )
+
+
+def _threaded_costs(sizes: Sizes, tell: Tell) -> tuple[ThreadedCost, ...]:
+    """Time whole layers with one thread and with two; the number of threads stays at one."""
+    costs: list[ThreadedCost] = []
+    for n, d in sizes.threaded:
+        tell(f"n {n}, d {d}, 1 thread and 2")
+        jobs = [_forward(kind, n, d, "whole", sizes) for kind in THREADED]
+        times: list[list[float]] = []
+        for threads in (2, 1):
+            torch.set_num_threads(threads)
+            times.append(measure_seconds(jobs, rounds=sizes.rounds, timer=perf_counter))
+        rows = zip(THREADED, *reversed(times), strict=True)
+        costs += [ThreadedCost(kind, n, d, *seconds) for kind, *seconds in rows]
+    return tuple(costs)
 
 
 def _equal_operations(kind: Kind, part: Part, d: int, reach: Reach) -> float:

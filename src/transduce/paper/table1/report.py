@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
@@ -16,6 +16,7 @@ from transduce.paper.report import json_text, render_page, write_files
 from transduce.paper.table1.complexity import (
     RECURRENT,
     STACKS,
+    THREADED,
     Along,
     LayerCost,
     Sizes,
@@ -44,6 +45,7 @@ def page(record: Mapping[str, Any]) -> str:
         learners=LEARNERS,
         reached={kind: reached(kind, recall) for kind in LEARNERS} if recall else {},
         against_recurrence=[_convolution_against(record, kind) for kind in RECURRENT],
+        gains={kind: _gain(record, kind) for kind in THREADED} if "threaded" in record else {},
     )
 
 
@@ -56,6 +58,12 @@ def _convolution_against(record: Mapping[str, Any], kind: Kind) -> tuple[Kind, i
     }
     ratios = [a / b for a, b in zip(times["convolution"], times[kind], strict=True)]
     return kind, sum(ratio < 1 for ratio in ratios), len(ratios), median(ratios)
+
+
+def _gain(record: Mapping[str, Any], kind: Kind) -> float:
+    """How many times as fast a second thread makes a layer: the geometric mean over its sizes."""
+    costs = [cost for cost in record["threaded"] if cost["kind"] == kind]
+    return geometric_mean(cost["with_1"] / cost["with_2"] for cost in costs)
 
 
 def reached(kind: Kind, recall: Recall) -> int | None:

@@ -1,10 +1,13 @@
 """Fits and crossings on numbers whose answer is known."""
 
 import time
+from collections.abc import Callable, Sequence
 
 import pytest
+import torch
 
-from transduce.paper.table1.complexity import crossing, exponent, measure_seconds
+from transduce.paper.table1 import complexity
+from transduce.paper.table1.complexity import QUICK, crossing, exponent, measure_seconds
 
 
 def test_an_exponent_is_that_of_a_power():
@@ -42,3 +45,24 @@ def test_waiting_is_not_work():
     (taken,) = measure_seconds([lambda: time.sleep(0.01)], rounds=1)
 
     assert taken < 0.005
+
+
+def test_the_wall_clock_counts_waiting():
+    (taken,) = measure_seconds([lambda: time.sleep(0.01)], rounds=1, timer=time.perf_counter)
+
+    assert taken > 0.009
+
+
+def test_layers_are_timed_with_one_thread_and_with_two(monkeypatch: pytest.MonkeyPatch):
+    """A layer "takes" as long as there are threads by the wall clock, and 5 seconds of CPU time."""
+
+    def measure(jobs: Sequence[Callable[[], object]], *, rounds: int, timer=time.thread_time):
+        on_the_wall = timer is time.perf_counter
+        return [float(torch.get_num_threads()) if on_the_wall else 5.0 for _ in jobs]
+
+    monkeypatch.setattr(complexity, "measure_seconds", measure)
+
+    table = complexity.measure(QUICK, None, tell=lambda _: None)
+
+    assert {(cost.with_1, cost.with_2) for cost in table.threaded} == {(1.0, 2.0)}
+    assert {cost.seconds for cost in table.by_length} == {5.0}

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import Transduce
 
 from transduce.paper.table1 import report as module
-from transduce.paper.table1.complexity import QUICK
+from transduce.paper.table1.complexity import QUICK, THREADED
 from transduce.paper.table1.layers import Recall
 from transduce.paper.table1.report import reached
 
@@ -85,6 +85,31 @@ def test_the_page_says_that_the_paper_has_convolutions_dearer(made: Path):
     assert re.search(
         r"less time than the GRU at [0-4] of 4 sizes .* LSTM at [0-4] of 4 sizes", page
     )
+
+
+def test_the_page_tells_what_a_second_thread_gains(made: Path):
+    record = json.loads((made / "table1.json").read_text())
+    times = {"self-attention": (0.009, 0.005), "LSTM": (0.02, 0.02), "convolution": (0.008, 0.005)}
+    record["threaded"] = [
+        {"kind": kind, "n": n, "d": 8, "with_1": one * n, "with_2": two}
+        for n in (1, 4)
+        for kind, (one, two) in times.items()
+    ]
+
+    page = module.page(record)
+
+    assert "| self-attention | 4 | 8 | 36.0 | 5.0 | 7.20 |" in page
+    assert "mean of the gains: self-attention 3.60, LSTM 2.00, convolution 3.20." in page
+
+
+def test_a_record_without_a_second_thread_has_no_numbers_of_it(made: Path):
+    record = json.loads((made / "table1.json").read_text())
+    assert {cost["kind"] for cost in record.pop("threaded")} == {*THREADED}
+
+    page = module.page(record)
+
+    assert "This record is from before layers were timed with a second thread" in page
+    assert "2 threads" not in page
 
 
 def test_how_far_a_network_sees():
