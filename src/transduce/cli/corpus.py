@@ -16,7 +16,7 @@ def build(
     sources: Annotated[
         list[str],
         typer.Argument(
-            help="One file of pairs (TSV, TMX, XLIFF, JSONL, Parquet), a folder of `datasets`, "
+            help="One file of pairs (TSV, TMX, XLIFF, PO, JSONL, Parquet), a folder of `datasets`, "
             "SOURCE,TARGET, or SOURCE,TARGET,DOCUMENTS."
         ),
     ],

@@ -1,16 +1,19 @@
-"""Pairs from memories (TMX), bilingual files (XLIFF), terminologies (TBX) and JSON lines.
+"""Pairs from memories (TMX), bilingual files (XLIFF, PO), terminologies (TBX) and JSON lines.
 
 XML is parsed as it is read; entity declarations are refused, and nothing but the file is opened.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 from xml.parsers import expat
 
 from transduce.data.languages import base_language
+from transduce.data.po import po_strings
 from transduce.io.streams import (
+    decode_utf8,
     encoding_error,
     open_compressed,
     reporting_damage,
@@ -27,6 +30,7 @@ _SIDES = frozenset(["seg", "term", "source", "target"])
 _CODES = frozenset(["bpt", "ept", "ph", "it", "ut", "bx", "ex", "x"])  # their content is no text
 _UNFINISHED = frozenset(["new", "needs-translation"])
 _DECLARATIONS = (("srclang", "srcLang", "source-language"), ("trgLang", "target-language"))
+_PO_LANGUAGE = re.compile(r"^Language:[ \t]*([\w@-]+)", re.MULTILINE)
 _JSON_KEYS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
 
 
@@ -35,6 +39,8 @@ def pair_reader(path: Path) -> Callable[[Path, LanguageCodes], Iterator[tuple[st
     suffix = Path(split_compression(path.name.lower())[0]).suffix
     if suffix in (".tmx", ".xlf", ".xliff", ".tbx"):
         return _xml_pairs
+    if suffix == ".po":
+        return _po_pairs
     return _json_pairs if suffix == ".jsonl" else None
 
 
@@ -123,6 +129,23 @@ def _xml_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise ValueError(f"{path}, line {error.lineno}: not well-formed XML: {reason}") from None
+
+
+def _po_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
+    """Translations that are not fuzzy; of plurals each form."""
+    with reporting_damage(path), open_compressed(path) as stream:
+        text = decode_utf8(str(path), stream.read()).removeprefix("\ufeff")
+    codes = [*map(base_language, languages)]
+    language = codes[1]
+    for string in po_strings(str(path), text):
+        if string.key == "msgstr" and not string.source:  # the header
+            declared = _PO_LANGUAGE.search(string.value)
+            language = base_language(declared[1]) if declared else language
+        elif string.source and string.value and not string.fuzzy:
+            pair = string.source, string.value
+            if all(languages) and language != codes[1]:
+                pair = (string.value, string.source) if language == codes[0] else ("", "")
+            yield pair
 
 
 def _json_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:

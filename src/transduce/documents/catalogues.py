@@ -12,6 +12,7 @@ from functools import partial
 
 import yaml
 
+from transduce.data.po import escape, unescape
 from transduce.data.segmentation import Span, has_words
 from transduce.documents.document import Document, Part, Slot
 from transduce.documents.fragment import TagItems
@@ -25,13 +26,6 @@ _ICU_KEPT = re.compile(
 APPLE_VARIABLE = r"%arg\b|%(?:[0-9]{1,2}\$)?#@[^@\s]{1,64}@"
 """What stands for a number and its noun in Apple's plurals."""
 _KEPT = re.compile(rf"\$t\([^()]*\)|{APPLE_VARIABLE}|(?P<br>\n)")  # $t(…) is of i18next
-_ESCAPE = re.compile(
-    r"\\(?:[uU]([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|([0-7]{1,3})|(?:\r\n|[\r\n])[ \t\f]*|(.))"
-)
-_UNESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_ESCAPED = str.maketrans(
-    {"\\": "\\\\", '"': '\\"', **{raw: f"\\{letter}" for letter, raw in _UNESCAPED.items()}}
-)
 _PROPERTY = re.compile(
     r"(?<![^\r\n])[ \t\f]*+(?![#!])(?:\\.|[^\\\s=:])++[ \t\f]*+[=:]?[ \t\f]*+"
     r"(?P<value>(?:\\\r\n|\\.|[^\\\r\n])*+)",
@@ -50,24 +44,6 @@ _YAML_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 
 _Value = tuple[int, int, str, Callable[[str], str]]
 """Start and end of a value in its file, the value, and what writes another."""
-
-
-def unescape(text: str) -> str:
-    """Undo the escapes of C, of Java and of Apple's strings; a line end that is escaped goes."""
-
-    def replace(match: re.Match[str]) -> str:
-        code, hexadecimal, octal, letter = match.groups()
-        if octal is not None:
-            return chr(int(octal, 8))
-        digits = code or hexadecimal
-        return chr(int(digits, 16)) if digits else _UNESCAPED.get(letter, letter or "")
-
-    return _ESCAPE.sub(replace, text)
-
-
-def escape(text: str) -> str:
-    """Write a text with the escapes of C."""
-    return text.translate(_ESCAPED)
 
 
 def _parts(text: str, values: Iterator[_Value]) -> Iterator[Part]:

@@ -19,15 +19,9 @@ from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple
 
+from transduce.data.po import escape, po_strings
 from transduce.data.segmentation import has_unspaced_script
-from transduce.documents.catalogues import (
-    escape,
-    parse_json,
-    parse_yaml,
-    read_properties,
-    read_strings,
-    unescape,
-)
+from transduce.documents.catalogues import parse_json, parse_yaml, read_properties, read_strings
 from transduce.documents.document import Document, Part, Slot
 from transduce.documents.markdown import parse_markdown
 from transduce.documents.placeholders import mask_placeholders
@@ -40,7 +34,7 @@ from transduce.documents.xml_formats import (
     read_xliff,
     xml_reader,
 )
-from transduce.io.streams import encoding_error
+from transduce.io.streams import decode_utf8
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
@@ -50,14 +44,6 @@ _TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
 _BROKEN_TIMING = re.compile(r"\s*\d{1,3}:\d\d.*-+>|.*-->")
 _NON_CUE = re.compile(r"WEBVTT|NOTE\b|STYLE\s*$|REGION\s*$")
 _DASH = re.compile(r"\s*[-–—]")
-
-_PO_STRING = re.compile(r"\"((?:[^\"\\\r\n]|\\.)*+)\"[ \t]*+")
-# An atomic group, not "*+": before Python 3.11.5 that keeps half of a repetition that fails.
-_PO_STRINGS = re.compile(
-    r"(?<![^\r\n])[ \t]*(?P<key>msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)[ \t]*"
-    rf"(?P<strings>{_PO_STRING.pattern}(?>(?:(?:\r\n|\n|\r)[ \t]*{_PO_STRING.pattern})*))"
-    r"(?P<end>\r\n|\n|\r|\Z)"
-)
 
 
 class RawLine(NamedTuple):
@@ -98,7 +84,7 @@ def _text_reader(parse: Callable[[str, str], Iterable[Part]]) -> Callable[[str, 
     """A reader of UTF-8 text, from a function of the file's name and its text."""
 
     def read(name: str, content: bytes) -> Document:
-        text = _decode(name, content)
+        text = decode_utf8(name, content)
         bom = _BOM if text.startswith(_BOM) else ""
         return Document(members=((bom, *parse(name, text.removeprefix(bom))),))
 
@@ -203,38 +189,13 @@ def parse_po(name: str, text: str) -> Iterator[Part]:
         ValueError: if a line is malformed; the message names it.
     """
     done = 0
-    entry: dict[str, str] = {}
-    matches = list(_PO_STRINGS.finditer(text))
-    for index, match in enumerate(matches):
-        _check_comments(name, text, done, match.start())
-        key, (start, end) = match["key"], match.span("strings")
-        if key in ("msgctxt", "msgid") and any(name.startswith("msgstr") for name in entry):
-            entry = {}
-        if key in entry:
-            line = len(split_lines(text[: match.end("key")]))
-            raise ValueError(f"{name}, line {line}: a second {key} in one entry")
-        entry[key] = "".join(map(unescape, _PO_STRING.findall(match["strings"])))
-        source = entry.get("msgid", "")
-        following = matches[index + 1]["key"] if index + 1 < len(matches) else ""
-        if key != "msgstr[0]" or not following.startswith("msgstr["):
-            source = source and entry.get("msgid_plural", source)
-        yield text[done:start]
-        empty = key.startswith("msgstr") and not entry[key] and source
-        yield _po_slot(source, match["end"] or "\n") if empty else text[start:end]
-        done = end
-    _check_comments(name, text, done, len(text))
+    for string in po_strings(name, text):
+        yield text[done : string.start]
+        empty = string.source and not string.value
+        raw = text[string.start : string.end]
+        yield _po_slot(string.source, string.line_end or "\n") if empty else raw
+        done = string.end
     yield text[done:]
-
-
-def _check_comments(name: str, text: str, start: int, end: int) -> None:
-    """What is between strings is comments and empty lines."""
-    for line in split_lines(text[start:end]):
-        if line.text.strip()[:1] not in ("", "#"):
-            number = len(split_lines(text[:start])) + line.number - bool(start)
-            raise ValueError(
-                f"{name}, line {number}: expected a comment, msgid, msgstr or quoted string, "
-                f"not {line.text.strip()[:40]!r}"
-            )
 
 
 def _po_slot(text: str, end: str) -> Slot:
@@ -247,16 +208,6 @@ def _po_slot(text: str, end: str) -> Slot:
         return end.join(f'"{escape(part)}"' for part in parts)
 
     return Slot(text, "placeholders", write)
-
-
-def _decode(name: str, content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        begin = content.rfind(b"\n", 0, error.start) + 1
-        error.start -= begin
-        raise ValueError(encoding_error(name, line, content[begin:], error)) from None
 
 
 READERS: Mapping[str, Callable[[str, bytes], Document]] = {

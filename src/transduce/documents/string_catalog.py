@@ -151,7 +151,8 @@ class _Catalog:
     def __init__(
         self, text: str, positions: Mapping[_Path, _Position], *, source: str, target: str
     ) -> None:
-        self._positions, self._source, self._target = positions, source, target
+        self._text, self._positions = text, positions
+        self._source, self._target = source, target
         first = positions["strings",]
         self._colon = text[first.key : first.start].rpartition('"')[2]
         lines = re.match(r"\s*\{[ \t]*(\r?\n)([ \t]*)", text)
@@ -187,8 +188,13 @@ class _Catalog:
             state = self._positions.get((*path, *keys, "stringUnit", "state"))
             value = self._positions.get((*path, *keys, "stringUnit", "value"))
             if unit.get("state") == "new" and state and value and _is_text(original):
-                yield _Edit(state.start, state.end, [f'"{_STATE}"'])
-                yield _Edit(value.start, value.end, [self._slot(original)])
+                parts: list[tuple[_Position, Part]] = [
+                    (state, f'"{_STATE}"'),
+                    (value, self._slot(original)),
+                ]
+                (first, before), (last, after) = sorted(parts, key=lambda part: part[0].start)
+                between = self._text[first.end : last.start]
+                yield _Edit(first.start, last.end, _joined([before, between, after]))
 
     def _slot(self, value: str) -> Slot:
         return value_slot(self._string(value), value, self._string)

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from pydantic import TypeAdapter
 
-from transduce.documents.catalogues import unescape
+from transduce.data.po import unescape
 from transduce.documents.document import Document, Part
 from transduce.documents.html import BLOCK_ELEMENTS, UNTRANSLATED_ELEMENTS
 from transduce.documents.xml import XMLRules, parse_xml

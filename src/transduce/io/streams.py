@@ -125,6 +125,25 @@ def encoding_error(name: str, number: int, line: bytes, error: UnicodeDecodeErro
     )
 
 
+def decode_utf8(name: str, content: bytes) -> str:
+    """Return the text of a file in UTF-8.
+
+    Args:
+        name: the file's.
+        content: its bytes.
+
+    Raises:
+        ValueError: if it is not UTF-8; the message names the line.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        begin = content.rfind(b"\n", 0, error.start) + 1
+        error.start -= begin
+        raise ValueError(encoding_error(name, line, content[begin:], error)) from None
+
+
 @contextmanager
 def open_lines(file: Path | None) -> Generator[Iterator[str]]:
     """Open a file, or stdin (None or "-"), and yield its lines without line feeds.

@@ -60,6 +60,46 @@ def test_the_first_terms_of_a_concept_in_tbx(tmp_path: Path, content: str) -> No
     assert pairs(tmp_path / "a.tbx", content, ("de", "en")) == [("Hund", "dog")]
 
 
+PO = r"""# a comment
+msgid ""
+msgstr "Language: de_DE\n"
+
+#, fuzzy
+msgid "not sure"
+msgstr "x"
+
+#, fuzzy
+#~ msgid "obsolete"
+#~ msgstr "x"
+
+#, c-format
+msgid "A \"dog\""
+msgstr ""
+"Ein "
+"\"Hund\""
+
+msgid "untranslated"
+msgstr ""
+
+msgid "%d cat"
+msgid_plural "%d cats"
+msgstr[0] "%d Katze"
+msgstr[1] "%d Katzen"
+"""
+
+
+def test_po(tmp_path: Path) -> None:
+    file = tmp_path / "a.po"
+    german = [('A "dog"', 'Ein "Hund"'), ("%d cat", "%d Katze"), ("%d cats", "%d Katzen")]
+
+    assert pairs(file, PO) == german
+    assert pairs(file, f"\ufeff{PO}", ("en", "de")) == german
+    assert pairs(file, PO, ("de", "en")) == [pair[::-1] for pair in german]
+    assert pairs(file, PO, ("en", "fr")) == [("", "")] * 3
+    assert pairs(file, PO.replace("Language: ", "X: "), ("en", "fr")) == german
+    assert pairs(tmp_path / "a.po.gz", gzip.compress(PO.encode())) == german
+
+
 def test_json_lines(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
 
@@ -77,6 +117,8 @@ def test_json_lines(tmp_path: Path) -> None:
         ("a.tmx", "<tmx>\n<tu></tmx>", "line 2: not well-formed XML: mismatched tag"),
         ("a.tmx", '<!DOCTYPE tmx [<!ENTITY a "b">]><tmx/>', "declares entities is refused"),
         ("a.tmx", "<tmx/>", "no line to read"),
+        ("a.po", 'msgid "a"\nmsgstr "b\n', "line 2: expected a comment, msgid, msgstr or"),
+        ("a.po", b'msgid "\xff"\n', "line 1: not UTF-8"),
         ("a.jsonl", "[1]\n", 'line 1: expected an object with texts "source" and "target" or'),
         ("a.jsonl", "{\n", "line 1: not a JSON object"),
         ("a.jsonl", b'{"source": "\xff"}\n', "line 1: not UTF-8"),
