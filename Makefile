@@ -4,7 +4,7 @@
 # make test-interop load exports in the programs they are for: Transformers, Argos Translate (large)
 # make test-clients run the server's clients: LibreTranslate, DeepL, Schemathesis, Chromium
 #                   (TRANSDUCE_BROWSER=required fails instead of skipping when Chromium is missing)
-# make test-cluster translate on a local cluster of Ray, with workers and drivers killed (installs Ray)
+# make test-cluster translate and prepare on a local cluster of Ray, with workers and drivers killed (installs Ray)
 # make test-wheel   install the built wheel into an empty environment elsewhere (downloads torch again);
 #                   TRANSDUCE_MULTI30K=FOLDER uses that corpus instead of a generated one
 # make faults       kill a training run at fifty points, resume it, compare the bytes (minutes)

@@ -71,6 +71,6 @@ def run(tmp_path: Path, by_value: None) -> Run:
     return run
 
 
-def attempts(tmp_path: Path) -> list[int]:
-    """First lines of the shards that workers began, with repetitions."""
-    return sorted(map(int, (tmp_path / "attempts").read_text().split()))
+def attempts(file: Path) -> list[int]:
+    """First lines, or numbers, of the shards that workers began, with repetitions."""
+    return sorted(map(int, file.read_text().split()))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from transduce.cluster.engines import ClusterConfig
 from transduce.cluster.translate import process_corpus
@@ -28,6 +29,27 @@ def load_stub(
         return [text.upper() for text in texts]
 
     return translate
+
+
+def load_dying(
+    load: Callable[..., Callable[[Any], bytes]],
+    attempts: Path,
+    die_at: tuple[int, ...],
+    *arguments: object,
+) -> Callable[[Any], bytes]:
+    """Load a function of shards, and note each call; kill the process once at certain shards."""
+    inner = load(*arguments)
+
+    def process(shard: Any) -> bytes:
+        with attempts.open("a") as file:
+            file.write(f"{shard.number}\n")
+        death = attempts.with_name(f"{attempts.name}-died-{shard.number}")
+        if shard.number in die_at and not death.exists():
+            death.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return inner(shard)
+
+    return process
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def test_killed_workers_repeat_only_what_was_in_flight(tmp_path: Path, corpus: P
     result = run(corpus, workers=2, die_at=(1, 31, 91))
 
     assert output(tmp_path) == EXPECTED
-    assert attempts(tmp_path) == sorted([*range(1, 101, 10), 1, 31, 91])
+    assert attempts(tmp_path / "attempts") == sorted([*range(1, 101, 10), 1, 31, 91])
     assert (result.rows, result.translated) == (100, 100)
     metrics = json.loads((tmp_path / "out/_transduce/metrics.json").read_text())
     assert sum(worker["rows"] for worker in metrics.values()) == 100
@@ -80,8 +80,8 @@ def test_a_killed_driver_is_resumed(tmp_path: Path, corpus: Path, run: Run):
 
     assert output(tmp_path) == EXPECTED
     assert 0 < result.translated <= 70
-    assert len(attempts(tmp_path)) <= 10 + 2  # two workers had a shard in flight
-    assert set(attempts(tmp_path)) == set(range(1, 101, 10))
+    assert len(attempts(tmp_path / "attempts")) <= 10 + 2  # two workers had a shard in flight
+    assert set(attempts(tmp_path / "attempts")) == set(range(1, 101, 10))
 
 
 @pytest.mark.usefixtures("cluster")
@@ -161,6 +161,6 @@ def test_tasks_of_slurm_that_are_killed_are_submitted_again(
     run(corpus, engine="slurm", workers=2, die_at=(31,))
 
     assert output(tmp_path) == EXPECTED
-    assert attempts(tmp_path) == sorted([*range(1, 101, 10), 31])
+    assert attempts(tmp_path / "attempts") == sorted([*range(1, 101, 10), 31])
     for task in tasks:
         task._process.wait()

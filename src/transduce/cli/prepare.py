@@ -2,6 +2,9 @@
 
 import sys
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from transduce.cli.app import (
     Overrides,
@@ -30,13 +33,28 @@ def prepare(
     test: TestCorpus = None,
     settings: Overrides = None,
     out: RunFolder = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="local|ray[:ADDRESS]|slurm",
+            help="Clean and encode by workers of Ray or Slurm, with the same result; repeat the "
+            "command to resume.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Workers of --cluster [default: all cores].")
+    ] = None,
+    shard_lines: Annotated[
+        int, typer.Option(help="Lines that a killed worker has to repeat at most (--cluster).")
+    ] = 65536,
 ) -> None:
     """Preprocess a corpus for `train`: clean it, train a tokenizer, encode it.
 
-    Example:
+    Examples:
 
     \b
       transduce prepare multi30k --set data.folder=corpora/multi30k
+      transduce prepare --source corpus.en.gz --target corpus.de.gz --cluster local
     """
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
@@ -48,10 +66,12 @@ def prepare(
     selected, guess = complete_languages(selected)
 
     from transduce.cli.progress import event_printer
+    from transduce.cluster.engines import ClusterConfig
     from transduce.io.lock import exclusive_lock
     from transduce.pipeline.run_folder import check_output_folder, prepare_run
 
     with exclusive_lock(folder), event_printer(sys.stderr) as on_event:
         check_output_folder(selected, folder, resume=False)
         on_event = with_first_message(reason, with_first_message(guess, on_event))
-        prepare_run(selected, folder, plan=plan, on_event=on_event)
+        config = cluster and ClusterConfig(engine=cluster, workers=workers, shard_rows=shard_lines)
+        prepare_run(selected, folder, plan=plan, cluster=config or None, on_event=on_event)

@@ -1,1 +1,1 @@
-"""Translation of a large corpus by workers on several machines, in shards, restartable."""
+"""Work on a large corpus by workers on several machines, in shards, restartable."""

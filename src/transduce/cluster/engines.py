@@ -1,4 +1,4 @@
-"""Workers, which translate shards and record them, and the engines that run them.
+"""Workers, which process shards and record them, and the engines that run them.
 
 Ray on this machine or on a cluster, and job arrays of Slurm, restart a worker that is killed;
 docs/decisions.md says why these two.
@@ -11,35 +11,47 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from getpass import getuser
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pydantic
 
-from transduce.cluster.formats import (
-    Shard,
-    encode_rows,
-    optional_module,
-    read_rows,
-    resolve,
-    write_atomically,
-)
+from transduce.cluster.formats import optional_module, resolve, write_atomically
 
 RECORDS = "_transduce/shards"
 """Folder of the records of finished shards, in the output folder."""
 
-_CHUNK = 4096  # rows per call, as `transduce translate` has them: batches are the same
-
-TranslateTexts = Callable[[list[str], int], list[str]]
-"""Translates texts, given the line number of the first."""
-
 _RETRIES = 5  # per shard, of a worker that was killed while it worked on it
 _POLL = 5.0  # seconds between two looks at what Slurm's workers have finished
 _DAY = 24 * 60  # minutes; SBATCH_TIMELIMIT sets another limit
+
+
+@runtime_checkable
+class ShardTask(Protocol):
+    """Rows of a corpus that become one output file."""
+
+    @property
+    def number(self) -> int:
+        """Place among all shards of the corpus."""
+        ...
+
+    @property
+    def output(self) -> str:
+        """Name of the output file, relative to the output folder."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        ...
+
+
+ProcessShard = Callable[[Any], bytes]
+"""Turns a shard into the content of its output file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +64,7 @@ class ShardRecord:
     bytes: int
     sha256: str
     seconds: float
-    """Time to read, translate and write it; a worker's first one includes loading the model."""
+    """Time to read, process and write it; a worker's first one includes loading the model."""
     worker: str
     """Host and process."""
 
@@ -64,31 +76,25 @@ def record_name(number: int) -> str:
 
 @dataclass(kw_only=True)
 class ShardWorker:
-    """Translates shards one after the other, with a translator that it loads for the first one."""
+    """Processes shards one after the other, by what it loads for the first one."""
 
-    load: Callable[[], TranslateTexts]
+    load: Callable[[], ProcessShard]
     output: str
-    field: str
-    _translate: TranslateTexts | None = None
+    _process: ProcessShard | None = None
 
-    def run(self, shard: Shard) -> ShardRecord:
-        """Translate and write a shard, unless it is finished, and then its record.
+    def run(self, shard: ShardTask) -> ShardRecord:
+        """Process and write a shard, unless it is finished, and then its record.
 
         Raises:
-            ValueError: if the input cannot be read any more, or the translator not loaded.
+            ValueError: if the input cannot be read any more, or the model not loaded.
         """
         output = resolve(self.output)
         file = output / record_name(shard.number)
         if file.is_file():  # of a worker that was killed before it could report
             return _parse(file.read_bytes())
         begun = time.monotonic()
-        translate = self._translate = self._translate or self.load()
-        rows = read_rows(shard, field=self.field)
-        translations: list[str] = []
-        for start in range(0, len(rows.texts), _CHUNK):
-            chunk = rows.texts[start : start + _CHUNK]
-            translations += translate(chunk, shard.first + start + 1)
-        data = encode_rows(shard, rows, translations)
+        process = self._process = self._process or self.load()
+        data = process(shard)
         write_atomically(output / shard.output, data)
         record = ShardRecord(
             number=shard.number,
@@ -102,8 +108,8 @@ class ShardWorker:
         write_atomically(file, f"{json.dumps(asdict(record), indent=2)}\n".encode())
         return record
 
-    def run_all(self, shards: Iterable[Shard]) -> None:
-        """Translate several shards."""
+    def run_all(self, shards: Iterable[ShardTask]) -> None:
+        """Process several shards."""
         for shard in shards:
             self.run(shard)
 
@@ -122,38 +128,9 @@ def _parse(record: bytes) -> ShardRecord:
     return pydantic.TypeAdapter(ShardRecord).validate_json(record)
 
 
-def load_translator(
-    model: str, loading: Mapping[str, Any], options: Mapping[str, Any]
-) -> TranslateTexts:
-    """Load a translator for a worker, which uses as many threads as OMP_NUM_THREADS says.
-
-    Args:
-        model: the model folder.
-        loading: options of `Translator.load`.
-        options: of `Translator.translate`; the default beam is the model's for sampling, too.
-
-    Raises:
-        ValueError: as for `Translator.load`.
-    """
-    from transduce.inference.translator import Translator  # loads torch
-
-    translator, options = Translator.load(model, **loading), dict(options)
-    if options.get("num_beams") is None:
-        options["num_beams"] = translator.search.beam
-    translator.translate([], **options)  # checks the options
-
-    def translate(texts: list[str], first_line: int) -> list[str]:
-        translations = translator.translate(
-            texts, first_line=first_line, token_scores=False, **options
-        )
-        return [translation.text for translation in translations]
-
-    return translate
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterConfig:
-    """Where shards are translated. Nothing of it changes the translations.
+    """Where shards are processed. Nothing of it changes the output.
 
     Raises:
         ValueError: if a value is out of range or names no engine.
@@ -163,7 +140,7 @@ class ClusterConfig:
     """"local": Ray on this machine; "ray" or "ray:ADDRESS": a running Ray cluster; "slurm"."""
 
     workers: int | None = None
-    """Workers, each with a translator. None: all cores or GPUs; Slurm needs a number."""
+    """Workers, each with a model. None: all cores or GPUs; Slurm needs a number."""
 
     threads: int = 1
     """Cores per worker."""
@@ -172,7 +149,7 @@ class ClusterConfig:
     """GPUs per worker."""
 
     shard_rows: int = 8192
-    """Rows that are translated and written together: what a killed worker has to repeat."""
+    """Rows that are processed and written together: what a killed worker has to repeat."""
 
     field: str = "text"
     """Field of JSONL, or column of tables, that holds the text."""
@@ -189,9 +166,9 @@ class ClusterConfig:
 
 
 def run_shards(
-    worker: ShardWorker, shards: Sequence[Shard], config: ClusterConfig
+    worker: ShardWorker, shards: Sequence[ShardTask], config: ClusterConfig
 ) -> Iterator[ShardRecord]:
-    """Translate shards, and yield a record of each as it is finished.
+    """Process shards, and yield a record of each as it is finished.
 
     Raises:
         ValueError: if the engine is not installed or reached, or a shard fails repeatedly.
@@ -202,13 +179,15 @@ def run_shards(
 
 
 def _run_on_ray(
-    worker: ShardWorker, shards: Sequence[Shard], config: ClusterConfig
+    worker: ShardWorker, shards: Sequence[ShardTask], config: ClusterConfig
 ) -> Generator[ShardRecord]:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray = optional_module("ray")
-    owner = not ray.is_initialized()
-    if owner:
-        _connect(ray, config)
+    with connected(config):
+        yield from _run_actors(optional_module("ray"), worker, shards, config)
+
+
+def _run_actors(
+    ray: Any, worker: ShardWorker, shards: Sequence[ShardTask], config: ClusterConfig
+) -> Generator[ShardRecord]:
     try:
         actor = ray.remote(
             num_cpus=config.threads,
@@ -217,7 +196,7 @@ def _run_on_ray(
             max_task_retries=_RETRIES,
         )(ShardWorker)
         workers = min(config.workers or _fitting_workers(ray, config), len(shards))
-        same = {"load": worker.load, "output": worker.output, "field": worker.field}
+        same = {"load": worker.load, "output": worker.output}
         pool = optional_module("ray.util").ActorPool([actor.remote(**same) for _ in range(workers)])
         yield from pool.map_unordered(lambda actor, shard: actor.run.remote(shard), shards)
     except ray.exceptions.RayTaskError as error:
@@ -228,6 +207,28 @@ def _run_on_ray(
             "(lower --batch-tokens or --workers), or cannot start (all nodes need transduce): "
             + str(error).strip().rpartition("\n")[2]
         ) from error
+
+
+@contextmanager
+def connected(config: ClusterConfig) -> Generator[None]:
+    """Start or join Ray for several calls of `run_shards`; Slurm needs nothing.
+
+    Args:
+        config: names the engine.
+
+    Raises:
+        ValueError: if the engine is not installed or reached.
+    """
+    if config.engine == "slurm":
+        yield
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray = optional_module("ray")
+    owner = not ray.is_initialized()
+    if owner:
+        _connect(ray, config)
+    try:
+        yield
     finally:
         if owner:
             ray.shutdown()
@@ -257,15 +258,15 @@ def _fitting_workers(ray: Any, config: ClusterConfig) -> int:
 
 
 def _run_on_slurm(
-    worker: ShardWorker, shards: Sequence[Shard], config: ClusterConfig
+    worker: ShardWorker, shards: Sequence[ShardTask], config: ClusterConfig
 ) -> Generator[ShardRecord]:
-    """Submit a job array, each task of which translates every n-th shard."""
+    """Submit a job array, each task of which processes every n-th shard."""
     submitit = optional_module("submitit")
     if shutil.which("sbatch") is None:
         raise ValueError("--cluster slurm: there is no sbatch on this machine, log in to one of it")
     output = resolve(worker.output)
     if not isinstance(output, Path):
-        raise ValueError("--cluster slurm needs --output in a folder that all nodes share")
+        raise ValueError("--cluster slurm needs its output in a folder that all nodes share")
     name = f"transduce-{hashlib.sha256(worker.output.encode()).hexdigest()[:12]}"
     with suppress(OSError):  # tasks of a killed driver would repeat the work of the new ones
         subprocess.run(

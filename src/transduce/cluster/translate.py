@@ -1,51 +1,33 @@
 """Translate a corpus of any size: planned in shards, resumed by a manifest, reported by worker."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import pydantic
-
 from transduce.bundle.bundle import find_bundle
-from transduce.cluster.engines import (
-    ClusterConfig,
-    ShardRecord,
-    ShardWorker,
-    TranslateTexts,
-    finished_shards,
-    load_translator,
-    record_name,
-    run_shards,
-)
+from transduce.cluster.engines import ClusterConfig, ProcessShard, ShardWorker
 from transduce.cluster.formats import (
     InputFile,
     Shard,
+    encode_rows,
     find_inputs,
+    read_rows,
     resolve,
     scan_file,
-    write_atomically,
     write_dataset_folders,
 )
+from transduce.cluster.resume import Manifest, check_manifest, finish_shards
 from transduce.io.atomic_folder import MANIFEST, sha256
 from transduce.io.machine import VERSION
-from transduce.train.events import EventHandler, LogMessage, describe_duration
+from transduce.train.events import EventHandler
 
-_MANIFEST = "_transduce/manifest.json"
-_METRICS = "_transduce/metrics.json"
-_EVERY = 15.0  # seconds between reports of progress
+_CHUNK = 4096  # rows per call, as `transduce translate` has them: batches are the same
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest:
-    """What determines the output: the corpus, the model and the options that change text."""
-
-    inputs: tuple[InputFile, ...]
-    settings: dict[str, str]
+TranslateTexts = Callable[[list[str], int], list[str]]
+"""Translates texts, given the line number of the first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,6 +90,35 @@ def translate_corpus(
     return process_corpus(load, input, output, settings=settings, config=config, on_event=on_event)
 
 
+def load_translator(
+    model: str, loading: Mapping[str, Any], options: Mapping[str, Any]
+) -> TranslateTexts:
+    """Load a translator for a worker, which uses as many threads as OMP_NUM_THREADS says.
+
+    Args:
+        model: the model folder.
+        loading: options of `Translator.load`.
+        options: of `Translator.translate`; the default beam is the model's for sampling, too.
+
+    Raises:
+        ValueError: as for `Translator.load`.
+    """
+    from transduce.inference.translator import Translator  # loads torch
+
+    translator, options = Translator.load(model, **loading), dict(options)
+    if options.get("num_beams") is None:
+        options["num_beams"] = translator.search.beam
+    translator.translate([], **options)  # checks the options
+
+    def translate(texts: list[str], first_line: int) -> list[str]:
+        translations = translator.translate(
+            texts, first_line=first_line, token_scores=False, **options
+        )
+        return [translation.text for translation in translations]
+
+    return translate
+
+
 def process_corpus(
     load: Callable[[], TranslateTexts],
     input: str,
@@ -131,46 +142,31 @@ def process_corpus(
     folder = resolve(output)
     inputs, shards = _plan(input, config)
     settings = {**settings, "field": config.field, "shard-rows": str(config.shard_rows)}
-    _check_manifest(folder, output, Manifest(inputs=inputs, settings=settings))
-    sizes = folder.fs.find(folder.path, detail=True)
-    recorded = finished_shards(folder, range(len(shards)))
-    records = {
-        record.number: record
-        for record in recorded
-        if sizes.get((folder / record.output).path, {}).get("size") == record.bytes
-    }
-    missing = [shard for shard in shards if shard.number not in records]
-    for record in recorded:
-        if record.number not in records:  # its output was damaged since
-            (folder / record_name(record.number)).unlink()
-    progress = _Progress(shards, on_event, done=sum(record.rows for record in records.values()))
-    worker = ShardWorker(load=load, output=output, field=config.field)
-    for record in run_shards(worker, missing, config) if missing else ():
-        records[record.number] = record
-        progress.add(record)
+    check_manifest(folder, output, Manifest(inputs=inputs, settings=settings), option="--output")
+    worker = ShardWorker(load=partial(_load_rows, load, config.field), output=output)
+    translated = finish_shards(worker, shards, config, on_event)
     names = tuple(shard.output for shard in shards)
     write_dataset_folders(folder, resolve(input), names)
-    metrics = json.dumps(_worker_metrics(list(records.values())), indent=2)
-    write_atomically(folder / _METRICS, f"{metrics}\n".encode())
     return ClusterResult(
         rows=sum(shard.rows for shard in shards),
         files=names,
-        translated=sum(shard.rows for shard in missing),
+        translated=translated,
         seconds=time.monotonic() - begun,
     )
 
 
-def _worker_metrics(records: Sequence[ShardRecord]) -> dict[str, dict[str, int | float]]:
-    """Return shards, rows, seconds and rows per second of each worker."""
-    metrics: dict[str, dict[str, int | float]] = {}
-    for record in records:
-        own = metrics.setdefault(record.worker, {"shards": 0, "rows": 0, "seconds": 0.0})
-        own["shards"] += 1
-        own["rows"] += record.rows
-        own["seconds"] += record.seconds
-    for own in metrics.values():
-        own["rows_per_second"] = own["rows"] / max(own["seconds"], 1e-9)
-    return metrics
+def _load_rows(load: Callable[[], TranslateTexts], field: str) -> ProcessShard:
+    """Load a function of texts, and return one of shards."""
+    translate = load()
+
+    def process(shard: Shard) -> bytes:
+        rows, translations = read_rows(shard, field=field), list[str]()
+        for start in range(0, len(rows.texts), _CHUNK):
+            chunk = rows.texts[start : start + _CHUNK]
+            translations += translate(chunk, shard.first + start + 1)
+        return encode_rows(shard, rows, translations)
+
+    return process
 
 
 def _plan(pattern: str, config: ClusterConfig) -> tuple[tuple[InputFile, ...], list[Shard]]:
@@ -187,50 +183,3 @@ def _plan(pattern: str, config: ClusterConfig) -> tuple[tuple[InputFile, ...], l
         inputs.append(file)
         shards += parts
     return tuple(inputs), shards
-
-
-def _check_manifest(folder: Any, output: str, manifest: Manifest) -> None:
-    """Write the manifest, or refuse an output folder that has another one or other files."""
-    file = folder / _MANIFEST
-    if not file.is_file():
-        if folder.is_dir() and any(folder.iterdir()):
-            raise ValueError(f"{output} holds other files: name another folder by --output")
-        write_atomically(file, f"{json.dumps(asdict(manifest), indent=2)}\n".encode())
-        return
-    try:
-        begun = pydantic.TypeAdapter(Manifest).validate_json(file.read_bytes())
-    except pydantic.ValidationError:
-        raise ValueError(
-            f"{output}/{_MANIFEST} is damaged: name another folder by --output"
-        ) from None
-    before, now = begun.settings, manifest.settings
-    changed = sorted(key for key in before | now if before.get(key) != now.get(key))
-    remedy = "repeat that command, or name another folder by --output"
-    if changed:
-        raise ValueError(f"{output} was begun with another {changed[0]}: {remedy}")
-    for old, new in zip_longest(begun.inputs, manifest.inputs):
-        if old != new:
-            name = (new or old).name
-            raise ValueError(f"{output} was begun with another input ({name} differs): {remedy}")
-
-
-class _Progress:
-    """Reports rows, rows per second and the time left."""
-
-    def __init__(self, shards: Sequence[Shard], on_event: EventHandler, *, done: int) -> None:
-        self._rows, self._on_event = sum(shard.rows for shard in shards), on_event
-        self._done = self._before = done
-        self._begun = self._last = time.monotonic()
-        text = f"{self._rows:,} lines in {len(shards):,} shards"
-        on_event(LogMessage(f"{text}; {done:,} lines are done already" if done else text))
-
-    def add(self, record: ShardRecord) -> None:
-        self._done += record.rows
-        now = time.monotonic()
-        if now - self._last < _EVERY and self._done < self._rows:
-            return
-        self._last = now
-        rate = (self._done - self._before) / max(now - self._begun, 1e-9)
-        left = describe_duration((self._rows - self._done) / rate)
-        text = f"{self._done:,} of {self._rows:,} lines, {rate:,.1f} lines/s, {left} left"
-        self._on_event(LogMessage(text))

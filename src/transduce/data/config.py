@@ -327,6 +327,11 @@ class CorpusConfig:
         several += [part.train for part in self.also]
         return (*self.train, *self.validation, *self.test, *itertools.chain(*several))
 
+    @property
+    def validated(self) -> bool:
+        """Whether the corpus names validation files; else pairs are held out."""
+        return bool(self.validation) or any(part.validation for part in self.directions)
+
     def paths(self, names: Sequence[str]) -> tuple[Path, ...]:
         """Resolve file names against `folder`; absolute names are kept.
 

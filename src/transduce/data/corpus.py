@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Int64
@@ -30,6 +30,8 @@ _LONGEST = 1 << 24  # maximum bytes of a line
 _BLOCK = 1 << 18  # bytes read at a time
 _MAX_SHIFTS = 16  # missing lines up to which each place is located
 
+_Item = TypeVar("_Item")
+
 
 class Pair(NamedTuple):
     """A sentence and its translation."""
@@ -43,6 +45,16 @@ class NumberedPair(NamedTuple):
 
     line: int
     pair: Pair
+
+
+class PairRange(NamedTuple):
+    """Consecutive pairs of a corpus."""
+
+    first: int
+    """Counted from 0."""
+    pairs: int
+    offsets: tuple[int, ...]
+    """Where they begin in each decompressed file, in bytes; none in files of other formats."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,6 +80,30 @@ class CleaningCounts:
             self.dropped[reason] = len(lines)
             self.examples[reason] = min(lines)
 
+    def add(self, other: "CleaningCounts") -> None:
+        """Add the counts of the pairs that follow."""
+        self.kept += other.kept
+        for mine, new in ((self.dropped, other.dropped), (self.changed, other.changed)):
+            for reason, count in new.items():
+                mine[reason] = mine.get(reason, 0) + count
+        self.examples = other.examples | self.examples
+
+    def check(self) -> None:
+        """Refuse a corpus of which nothing is left.
+
+        Raises:
+            ValueError: with the counts and what to do.
+        """
+        if self.kept or not self.dropped:
+            return
+        advice = "check that each line holds a source and its translation, and data.max_ratio"
+        if 2 * self.dropped.get("not UTF-8", 0) > sum(self.dropped.values()):
+            advice = (
+                "convert the files to UTF-8, if they are Latin-1 by: iconv -f LATIN1 -t UTF-8 "
+                "FILE > NEW"
+            )
+        raise ValueError(f"cleaning left no pair: {self.summary()}; {advice}")
+
     def summary(self) -> str:
         """Format the counts in one line.
 
@@ -90,6 +126,7 @@ def read_pairs(
     *,
     not_utf8: Literal["refuse", "drop"] = "refuse",
     languages: LanguageCodes = ("", ""),
+    part: PairRange | None = None,
 ) -> Iterator[NumberedPair]:
     """Stream the pairs of two parallel files, or of one file: TSV, TMX, XLIFF, PO or JSON lines.
 
@@ -100,6 +137,7 @@ def read_pairs(
             source. Pairs of other languages have empty sides.
         not_utf8: for lines that are not UTF-8, "refuse" raises; "drop" yields them with lone
             surrogates, for `clean` to drop and count.
+        part: read these pairs alone, of `split_pairs`.
 
     Returns:
         The pairs in order, uncleaned but for a "\\r" at line ends and a BOM at the start.
@@ -115,17 +153,65 @@ def read_pairs(
             f"lines), not {len(files)} files"
         )
     reader = pair_reader(files[0]) if len(files) == 1 else None
+    first, size, offsets = part or (0, None, ())
     if reader is not None:
-        units = enumerate(reader(files[0], languages), start=1)
-        return _not_empty((NumberedPair(n, Pair(*pair)) for n, pair in units), files=files)
-    strict = not_utf8 == "refuse"
-    texts = [itertools.chain.from_iterable(_decoded(path, strict=strict)) for path in files]
-    pairs = _columns(files[0], texts[0]) if len(files) == 1 else _sides(files, texts)
-    return _not_empty(pairs, files=files)
+        units = itertools.islice(enumerate(reader(files[0], languages), start=1), first, None)
+        pairs = (NumberedPair(n, Pair(*pair)) for n, pair in units)
+    else:
+        strict = not_utf8 == "refuse"
+        blocks = (
+            _decoded(path, strict=strict, first=first, offset=offset)
+            for path, offset in zip(files, offsets or (0, 0), strict=False)
+        )
+        texts = [itertools.chain.from_iterable(lines) for lines in blocks]
+        one_file = len(files) == 1
+        pairs = _columns(files[0], texts[0], first) if one_file else _sides(files, texts, first)
+    return _not_empty(itertools.islice(pairs, size), files=files)
+
+
+def split_pairs(
+    files: Sequence[Path], *, size: int, languages: LanguageCodes = ("", "")
+) -> list[PairRange]:
+    """Read a corpus once, and split it into ranges for `read_pairs`.
+
+    Args:
+        files: as for `read_pairs`, as are the languages.
+        size: pairs of a range; the last one may have fewer.
+        languages: codes of source and target.
+
+    Raises:
+        ValueError: as for `read_pairs`, but for lines that are not UTF-8 or not two columns.
+    """
+    reader = pair_reader(files[0]) if len(files) == 1 else None
+    if reader is not None:
+        count, offsets = sum(1 for _ in reader(files[0], languages)), ()
+    else:
+        counts, offsets = zip(*(_line_offsets(path, every=size) for path in files), strict=True)
+        count = counts[0]
+        if count != counts[-1]:
+            raise ValueError(_unequal(files[0], files[1]))
+    starts = range(0, count, size)
+    begins = zip(*offsets, strict=True) if offsets else itertools.repeat(())
+    ranges = [
+        PairRange(first, min(size, count - first), begin)
+        for first, begin in zip(starts, begins, strict=False)
+    ]
+    return list(_not_empty(ranges, files=files))
+
+
+def _line_offsets(path: Path, *, every: int) -> tuple[int, list[int]]:
+    """Count the lines of a file, and return where every n-th begins in its decompressed bytes."""
+    lines, position, offsets = 0, 0, list[int]()
+    for block in _raw_blocks(path):
+        feeds = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
+        starts = position + np.concatenate([[0], feeds + 1])
+        offsets += starts[-lines % every :: every].tolist()
+        lines, position = lines + len(starts), position + len(block) + 1
+    return lines, offsets
 
 
 def clean(
-    pairs: Iterable[NumberedPair], *, max_ratio: float, counts: CleaningCounts
+    pairs: Iterable[NumberedPair], *, max_ratio: float, counts: CleaningCounts, check: bool = True
 ) -> Iterator[NumberedPair]:
     """Normalise both sides of every pair, and drop pairs that cannot be translations.
 
@@ -134,12 +220,13 @@ def clean(
         max_ratio: maximum (longer + 10) / (shorter + 10) in non-blank characters. Blanks do not
             count, as some scripts have none; the 10 tolerates short sentences.
         counts: updated as the pairs pass.
+        check: call `counts.check` at the end; not for a part of a corpus.
 
     Returns:
         The kept pairs, with their line numbers.
 
     Raises:
-        ValueError: at the end, if all pairs were dropped; the message has the counts.
+        ValueError: at the end, if all pairs were dropped.
     """
     for numbered in pairs:
         line, pair = numbered
@@ -157,15 +244,8 @@ def clean(
             for change in _changes(pair):
                 _count(counts, counts.changed, reason=change, line=line)
         yield NumberedPair(line, Pair(source, target)) if normalised else numbered
-    if not counts.kept and counts.dropped:
-        not_utf8 = 2 * counts.dropped.get("not UTF-8", 0) > sum(counts.dropped.values())
-        advice = "check that each line holds a source and its translation, and data.max_ratio"
-        if not_utf8:
-            advice = (
-                "convert the files to UTF-8, if they are Latin-1 by: iconv -f LATIN1 -t UTF-8 "
-                "FILE > NEW"
-            )
-        raise ValueError(f"cleaning left no pair: {counts.summary()}; {advice}")
+    if check:
+        counts.check()
 
 
 def tidy(text: str) -> str:
@@ -219,7 +299,7 @@ def hold_out(
     rest = random.permutation(np.setdiff1d(np.arange(len(lines)), drawn))
     _, group, sizes = np.unique(np.asarray(sources), return_inverse=True, return_counts=True)
     chosen, left = set[int](), taken
-    for index in itertools.chain(drawn.tolist(), rest.tolist()):
+    for index in itertools.chain(drawn, rest):  # rest is rarely read: a list would be large
         if not left:
             break
         if sizes[group[index]] <= left and int(group[index]) not in chosen:
@@ -272,7 +352,7 @@ def _changes(pair: Pair) -> Iterator[str]:
         yield "not in NFC"
 
 
-def _not_empty(pairs: Iterable[NumberedPair], *, files: Sequence[Path]) -> Iterator[NumberedPair]:
+def _not_empty(pairs: Iterable[_Item], *, files: Sequence[Path]) -> Iterator[_Item]:
     empty = True
     for pair in pairs:
         empty = False
@@ -282,8 +362,8 @@ def _not_empty(pairs: Iterable[NumberedPair], *, files: Sequence[Path]) -> Itera
         raise ValueError(f"{names}: no line to read; a corpus needs one pair a line")
 
 
-def _columns(path: Path, texts: Iterator[str]) -> Iterator[NumberedPair]:
-    for number, text in enumerate(texts, start=1):
+def _columns(path: Path, texts: Iterator[str], first: int) -> Iterator[NumberedPair]:
+    for number, text in enumerate(texts, start=first + 1):
         columns = text.split("\t")
         if len(columns) != 2:
             raise ValueError(
@@ -293,20 +373,22 @@ def _columns(path: Path, texts: Iterator[str]) -> Iterator[NumberedPair]:
         yield NumberedPair(number, Pair(*columns))
 
 
-def _sides(files: Sequence[Path], texts: Sequence[Iterator[str]]) -> Iterator[NumberedPair]:
-    for number, sides in enumerate(itertools.zip_longest(*texts), start=1):
+def _sides(
+    files: Sequence[Path], texts: Sequence[Iterator[str]], first: int
+) -> Iterator[NumberedPair]:
+    for number, sides in enumerate(itertools.zip_longest(*texts), start=first + 1):
         if sides[0] is None or sides[1] is None:
             raise ValueError(_unequal(files[0], files[1]))
         yield NumberedPair(number, Pair(*sides))
 
 
-def _decoded(path: Path, *, strict: bool) -> Iterator[Iterable[str]]:
+def _decoded(path: Path, *, strict: bool, first: int, offset: int) -> Iterator[Iterable[str]]:
     """The lines of a file in blocks, which is much faster than one by one.
 
-    Bytes that are not UTF-8 raise or become lone surrogates.
+    Bytes that are not UTF-8 raise or become lone surrogates. `offset` is where line `first` begins.
     """
-    lines = 0
-    for block in _raw_blocks(path):
+    lines = first
+    for block in _raw_blocks(path, offset):
         block = block if lines else block.removeprefix(_BOM)
         try:
             text = block.decode(errors="strict" if strict else "surrogateescape")
@@ -330,7 +412,7 @@ def _decode_lines(path: Path, block: bytes, *, after: int) -> Iterator[str]:
             ) from error
 
 
-def _raw_blocks(path: Path) -> Iterator[bytes]:
+def _raw_blocks(path: Path, offset: int = 0) -> Iterator[bytes]:
     """Complete lines of a file in blocks of bytes, without the last line feed of each block.
 
     Raises:
@@ -339,6 +421,8 @@ def _raw_blocks(path: Path) -> Iterator[bytes]:
     lines, partial = 0, b""
     try:
         with reporting_damage(path), open_compressed(path) as handle:
+            if offset:  # a named pipe cannot be sought
+                handle.seek(offset)
             while data := handle.read(_BLOCK):
                 complete, feed, rest = data.rpartition(b"\n")
                 if feed:

@@ -122,15 +122,37 @@ class Store:
         Raises:
             ValueError: if no pair is left, or `folder` is neither empty nor a store.
         """
+        encoder = PairEncoder(tokenizer, max_pieces=max_pieces)
+        chunks = encoder.encoded(pairs, threads=threads or max(1, int(usable_cores())))
+        return Store.write_encoded(folder, chunks, encoder=encoder, progress=progress)
+
+    @staticmethod
+    def write_encoded(
+        folder: Path,
+        chunks: Iterable["EncodedPairs"],
+        *,
+        encoder: "PairEncoder",
+        progress: Callable[[int], None] | None = None,
+    ) -> "Store":
+        """Write pairs that are encoded already.
+
+        Args:
+            folder: the store's, as for `write`.
+            chunks: of consecutive pairs.
+            encoder: encoded them.
+            progress: called with the number of pairs read.
+
+        Raises:
+            ValueError: as for `write`.
+        """
         if folder.exists() and not _replaceable(folder):
             raise ValueError(f"{folder} is neither empty nor a store; name another folder")
-        encoder = _Encoder(tokenizer, max_pieces=max_pieces)
-        chunks = encoder.encoded(pairs, threads=threads or max(1, int(usable_cores())))
         with atomic_folder(folder) as fresh:
             metadata = _write_columns(fresh, chunks, encoder=encoder, progress=progress)
             text = json.dumps(asdict(metadata), indent=2)
             (fresh / _METADATA).write_text(f"{text}\n", encoding="utf-8")
-        return Store.open(folder, tokenizer_checksum=tokenizer.checksum, verify=False)
+        checksum = encoder.tokenizer.checksum
+        return Store.open(folder, tokenizer_checksum=checksum, verify=False)
 
     @staticmethod
     def open(
@@ -304,10 +326,11 @@ class ColumnWriter:
         self._end = int(ends[-1]) if len(ends) else self._end
 
 
-class _Encoded(NamedTuple):
+class EncodedPairs(NamedTuple):
     """A chunk of pairs packed for the columns."""
 
     read: int
+    """Pairs, before the over-long ones were left out."""
     columns: tuple[PackedRows, ...]
     """In the order of `_COLUMNS`."""
     lines: bytes
@@ -315,23 +338,29 @@ class _Encoded(NamedTuple):
     """Line numbers of the pairs left out."""
 
 
-class _Encoder:
+class PairEncoder:
     """Encodes pairs in chunks."""
 
     def __init__(self, tokenizer: Tokenizer, *, max_pieces: int) -> None:
+        """Set up an encoder, with the tokenizer and the maximum length of a side."""
         self.tokenizer = tokenizer
         self.max_pieces = max_pieces
         self.dtype: Literal["<u2", "<i4"] = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<i4"
 
-    def encoded(self, pairs: Iterable[NumberedPair], *, threads: int) -> Iterator[_Encoded]:
-        """Encode all pairs in threads, a few chunks ahead of the consumer."""
+    def encoded(self, pairs: Iterable[NumberedPair], *, threads: int) -> Iterator[EncodedPairs]:
+        """Encode all pairs in threads, a few chunks ahead of the consumer.
+
+        Args:
+            pairs: are read once.
+            threads: number of threads.
+        """
         numbered = iter(pairs)
         chunks = iter(lambda: list(itertools.islice(numbered, _CHUNK)), [])
-        pending: deque[Future[_Encoded]] = deque()
+        pending: deque[Future[EncodedPairs]] = deque()
         with ThreadPoolExecutor(threads, thread_name_prefix="encoder") as pool:
             try:
                 for chunk in chunks:
-                    pending.append(pool.submit(self._encode, chunk))
+                    pending.append(pool.submit(self.encode, chunk))
                     if len(pending) > threads:
                         yield pending.popleft().result()
                 while pending:
@@ -339,7 +368,7 @@ class _Encoder:
             finally:  # on an error, wait only for chunks already started
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _encode(self, chunk: Sequence[NumberedPair]) -> _Encoded:
+    def encode(self, chunk: Sequence[NumberedPair]) -> EncodedPairs:
         """Encode pairs and leave out the over-long ones."""
         texts = [self.tokenizer.protection.mask_pair(pair) for _, pair in chunk]
         sources = self.tokenizer.encode_all([pair.source for pair in texts], threads=1)
@@ -361,14 +390,14 @@ class _Encoder:
             pack_rows([pair.target.encode() for _, pair in chunk], dtype="|u1"),
         )
         lines = np.array([line for line, _ in chunk], dtype="<i8").tobytes()
-        return _Encoded(len(fits), columns, lines, over_long)
+        return EncodedPairs(len(fits), columns, lines, over_long)
 
 
 def _write_columns(
     folder: Path,
-    chunks: Iterable[_Encoded],
+    chunks: Iterable[EncodedPairs],
     *,
-    encoder: _Encoder,
+    encoder: PairEncoder,
     progress: Callable[[int], None] | None,
 ) -> StoreMetadata:
     """Write the columns and the lines of a store, and describe it."""

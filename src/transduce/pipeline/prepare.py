@@ -21,6 +21,7 @@ from random import Random
 
 import numpy as np
 
+from transduce.cluster.engines import ClusterConfig
 from transduce.config import Recipe
 from transduce.data.augmentation import vary
 from transduce.data.corpus import Pair
@@ -34,6 +35,7 @@ from transduce.data.tokenizer_extension import extend_tokenizer
 from transduce.io.atomic_folder import atomic_folder
 from transduce.pipeline.finetune import FOLDER as START
 from transduce.pipeline.finetune import StartModel, extend_vocabulary
+from transduce.pipeline.prepare_cluster import ShardedCorpus
 from transduce.pipeline.prepared import (
     PreparationRecord,
     Prepared,
@@ -43,6 +45,7 @@ from transduce.pipeline.prepared import (
     read_facts,
 )
 from transduce.pipeline.survey import Survey, corpus_sha256, survey_corpus
+from transduce.pipeline.training_pairs import TrainingFiles
 from transduce.train.events import EventHandler, LogMessage
 
 
@@ -52,6 +55,7 @@ def prepare(
     *,
     start: StartModel | None = None,
     vocabulary: Tokenizer | None = None,
+    cluster: ClusterConfig | None = None,
     on_event: EventHandler,
 ) -> Prepared:
     """Read, clean, hold out, train the tokenizer and encode; write the result to `out`/prepared.
@@ -61,6 +65,7 @@ def prepare(
         out: the run's folder.
         start: a model to start from; its tokenizer is used, and it is stored with the corpus.
         vocabulary: a tokenizer to use as it is.
+        cluster: where workers clean and encode; None: in this process.
         on_event: called with each event.
 
     Raises:
@@ -72,7 +77,10 @@ def prepare(
         )
     if recipe.tokenizer.extend and start is None:
         raise ValueError("tokenizer.extend adds to a model's vocabulary: name one, --from MODEL")
-    survey = survey_corpus(recipe, progress_reporter(on_event, "read"))
+    corpus = TrainingFiles(recipe)
+    if cluster:
+        corpus = ShardedCorpus(recipe, out, config=cluster, on_event=on_event)
+    survey = survey_corpus(recipe, corpus, progress_reporter(on_event, "read"))
     on_event(LogMessage(survey.cleaning.summary()))
     looked = progress_reporter(on_event, "looked at")
     survey.check(fine_tuned=start is not None, progress=looked, on_event=on_event)
@@ -80,15 +88,11 @@ def prepare(
     with atomic_folder(out / PREPARED_FOLDER) as folder:
         characters = (set[str](), set[str]())
         sample = partial(_vocabulary_text, survey, characters)
-        tokenizer = vocabulary or _tokenizer(recipe, sample, start=start)
+        train = partial(_tokenizer, recipe, sample, start=start, given=vocabulary)
+        tokenizer = corpus.keep_tokenizer(train, characters)
         (folder / "tokenizer.model").write_bytes(tokenizer.to_bytes())
-        store = Store.write(
-            folder / "train",
-            survey.training(),
-            tokenizer=tokenizer,
-            max_pieces=recipe.data.max_pieces,
-            progress=progress_reporter(on_event, "encoded", of=survey.training_pairs),
-        )
+        progress = progress_reporter(on_event, "encoded", of=survey.training_pairs)
+        store = corpus.write_store(folder / "train", tokenizer, survey.excluded, progress)
         for name, pairs in (("validation", survey.validation), ("test", survey.test)):
             write_pairs(folder, (f"{name}.source", f"{name}.target"), pairs)
         if start:
@@ -152,9 +156,15 @@ def is_up_to_date(recipe: Recipe, out: Path, *, start: StartModel | None = None)
 
 
 def _tokenizer(
-    recipe: Recipe, pairs: Callable[[], Iterator[Pair]], *, start: StartModel | None
+    recipe: Recipe,
+    pairs: Callable[[], Iterator[Pair]],
+    *,
+    start: StartModel | None,
+    given: Tokenizer | None,
 ) -> Tokenizer:
     """The run's tokenizer; `pairs` reads what it is trained on, once for each vocabulary."""
+    if given:
+        return given
     if start and not recipe.tokenizer.extend:
         return start.bundle.tokenizer
     languages = dict.fromkeys(direction.target for direction in recipe.data.directions)

@@ -1,10 +1,13 @@
 """The folder of a run: may it be written to, is its corpus prepared, are its parts intact."""
 
 import json
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from transduce.bundle.bundle import CONFIG, Bundle
+from transduce.cluster.engines import ClusterConfig, connected
 from transduce.config import Recipe, differences, load_recipe, to_toml
 from transduce.data.tokenizer import Tokenizer
 from transduce.io.atomic_folder import atomic_file, check_folder, recover_interrupted
@@ -12,6 +15,7 @@ from transduce.io.lock import LOCK_FILE
 from transduce.pipeline.defaults import EpochPlan
 from transduce.pipeline.finetune import StartModel
 from transduce.pipeline.prepare import is_up_to_date, prepare
+from transduce.pipeline.prepare_cluster import SHARDS_FOLDER
 from transduce.pipeline.prepared import Prepared, open_prepared
 from transduce.pipeline.survey import corpus_sha256
 from transduce.train.checkpoint import list_checkpoints
@@ -107,6 +111,7 @@ def prepare_run(
     start: StartModel | None = None,
     vocabulary: Tokenizer | None = None,
     plan: EpochPlan | None = None,
+    cluster: ClusterConfig | None = None,
     on_event: EventHandler,
 ) -> Prepared:
     """Prepare the corpus in a run's folder, unless it is prepared and up to date.
@@ -118,6 +123,7 @@ def prepare_run(
         start: the model to start from.
         vocabulary: used in place of one that would be trained.
         plan: sets the updates in recipe.toml by the prepared corpus.
+        cluster: where workers clean and encode; None: in this process.
         on_event: called with each event.
 
     Raises:
@@ -141,7 +147,15 @@ def prepare_run(
             raise ValueError(f"the run in {out} started from {was}: leave --from out")
     else:
         try:
-            prepared = prepare(recipe, out, start=start, vocabulary=vocabulary, on_event=on_event)
+            with connected(cluster) if cluster else nullcontext():
+                prepared = prepare(
+                    recipe,
+                    out,
+                    start=start,
+                    vocabulary=vocabulary,
+                    cluster=cluster,
+                    on_event=on_event,
+                )
         except BaseException:
             if out.is_dir() and not any(out.iterdir()):
                 out.rmdir()
@@ -149,6 +163,7 @@ def prepare_run(
     if plan:
         recipe = plan.schedule(recipe, updates_per_epoch=prepared.updates_per_epoch(recipe))
     write_text(file, to_toml(recipe))
+    shutil.rmtree(out / SHARDS_FOLDER, ignore_errors=True)
     return prepared
 
 

@@ -5,8 +5,7 @@ The pairs of several directions follow one another, with tags and consecutive li
 
 import itertools
 import sys
-from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,15 +18,15 @@ from jaxtyping import Integer
 
 from transduce.config import Recipe, warnings
 from transduce.corpus_check.check import probe_vocabulary
-from transduce.corpus_check.fingerprint import CorpusProfile, EvenSample, fold, profile_pairs
+from transduce.corpus_check.fingerprint import CorpusProfile, fold
 from transduce.corpus_check.inspection import EXCHANGE, DataSplit, inspect_corpus
-from transduce.data.config import AdditionalCorpus, CorpusConfig, DirectionConfig, Languages
-from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, hold_out, read_pairs
-from transduce.data.pair_files import LanguageCodes
+from transduce.data.config import Languages
+from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, hold_out, read_pairs
 from transduce.data.sampler import balanced_passes
-from transduce.data.tokenizer import Tokenizer, target_tag, without_tag
+from transduce.data.tokenizer import Tokenizer, without_tag
 from transduce.io.atomic_folder import sha256
 from transduce.pipeline.prepared import PreparedDirection
+from transduce.pipeline.training_pairs import TrainingPairs, corpus_files
 from transduce.train.events import EventHandler, LogMessage
 
 _SAMPLE_PAIRS = 500_000  # that a vocabulary is trained on; more would hardly change it
@@ -48,6 +47,7 @@ class Survey(NamedTuple):
     """Results of reading the corpus once."""
 
     recipe: Recipe
+    corpus: TrainingPairs
     cleaning: CleaningCounts
     held_out: frozenset[int]
     """Lines of the training files that are held out for validation."""
@@ -69,7 +69,7 @@ class Survey(NamedTuple):
 
     def training(self) -> Iterator[NumberedPair]:
         """Read the training pairs again, cleaned."""
-        return _cleaned(self.recipe, only=lambda line: line not in self.excluded)
+        return self.corpus.read(lambda line: line not in self.excluded)
 
     def vocabulary_sample(self) -> Iterator[NumberedPair]:
         """Read the pairs that the vocabulary is trained on: all, or a fixed sample of many.
@@ -83,7 +83,7 @@ class Survey(NamedTuple):
             return map(_bare_pair, self.training())
         # Excluded lines draw too: the sample depends on the seed and the lines alone.
         chance, excluded = Random(self.recipe.train.seed).random, self.excluded
-        sample = _cleaned(self.recipe, only=lambda i: chance() < share and i not in excluded)
+        sample = self.corpus.read(lambda i: chance() < share and i not in excluded)
         return map(_bare_pair, sample)
 
     def _balanced_sample(self, share: float) -> Iterator[NumberedPair]:
@@ -184,36 +184,28 @@ class Survey(NamedTuple):
 
     def _read_lines(self, part: CorpusPart, lines: Collection[int]) -> Iterator[NumberedPair]:
         wanted = frozenset(line + part.lines.start - 1 for line in lines)
-        return self._bare(part, _cleaned(self.recipe, only=wanted.__contains__))
+        return self._bare(part, self.corpus.read(wanted.__contains__))
 
 
-def survey_corpus(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
+def survey_corpus(recipe: Recipe, corpus: TrainingPairs, progress: Callable[[int], None]) -> Survey:
     """Read every file to its end.
 
     Args:
         recipe: names the corpus.
+        corpus: reads its training pairs.
         progress: called with the number of each training pair.
 
     Raises:
         ValueError: if a file cannot be used, or there is nothing to train or validate on.
     """
     data = recipe.data
-    cleaning, spread = CleaningCounts(), EvenSample()
-    drop = data.duplicates == "drop"
-    lines, sources, pairs, starts = array("I"), array("q"), array("q"), list[int]()
-    validated = any(part.validation for part in data.directions) or data.validation
-    for line, pair in spread.sample(_cleaned(recipe, counts=cleaning, starts=starts)):
-        lines.append(line)
-        if not validated:
-            sources.append(_held_out_key(pair, both=bool(data.directions)))
-        if drop:
-            pairs.append(hash(pair))
-        progress(line)
-    rows = np.asarray(lines)
+    reading, usual = corpus.scan(progress)
+    cleaning, starts = reading.counts, reading.starts
+    rows = np.asarray(reading.lines)
     kept = np.ones(len(rows), dtype=bool)
-    if drop:  # of equal pairs the first stays
+    if reading.pairs:  # of equal pairs the first stays
         kept[:] = False
-        kept[np.unique(np.asarray(pairs), return_index=True)[1]] = True
+        kept[np.unique(np.asarray(reading.pairs), return_index=True)[1]] = True
     duplicates = rows[~kept].tolist()
     cleaning.drop_kept("duplicate", duplicates)
     held_out: frozenset[int] = frozenset()
@@ -222,16 +214,16 @@ def survey_corpus(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
     if not validation:
         candidates = kept & (rows < main.stop)
         held_out = hold_out(
-            rows[candidates].tolist(),
-            sources=np.asarray(sources)[candidates].tolist(),
+            rows[candidates].data,
+            sources=np.asarray(reading.sources)[candidates].data,
             count=data.held_out,
             seed=recipe.train.seed,
         )
-        held_pairs = list(_cleaned(recipe, only=held_out.__contains__))
+        held_pairs = list(corpus.read(held_out.__contains__))
         validation = tuple(pair for _, pair in held_pairs)
         validation_sizes = _sizes([line for line, _ in held_pairs], starts)
         if data.also:
-            leaks = _lines_with(recipe, validation, outside=main).difference(duplicates)
+            leaks = _lines_with(corpus, validation, outside=main).difference(duplicates)
             cleaning.drop_kept("held out for validation", sorted(leaks))
             duplicates += leaks
     if not validation:
@@ -246,13 +238,14 @@ def survey_corpus(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
             raise ValueError(f"data.also: no pair of {part.train[0]} is left to train on")
     return Survey(
         recipe=recipe,
+        corpus=corpus,
         cleaning=cleaning,
         held_out=held_out,
         excluded=held_out.union(duplicates),
         validation=validation,
         test=test,
         data_sha256=corpus_sha256(recipe),
-        usual=profile_pairs(spread.pairs),
+        usual=usual,
         directions=_prepared_directions(
             recipe, starts, pairs=sizes, validation=validation_sizes, test=test_sizes
         ),
@@ -260,22 +253,14 @@ def survey_corpus(recipe: Recipe, progress: Callable[[int], None]) -> Survey:
     )
 
 
-def _lines_with(recipe: Recipe, held: Sequence[Pair], *, outside: range) -> set[int]:
+def _lines_with(corpus: TrainingPairs, held: Sequence[Pair], *, outside: range) -> set[int]:
     """The lines outside a range that have the source or the target of a held-out pair."""
     sides = [{fold(side) for side in texts} for texts in zip(*held, strict=True)]
     return {
         line
-        for line, pair in _cleaned(recipe)
-        if line not in outside
-        and any(fold(text) in known for text, known in zip(_untagged(pair), sides, strict=True))
+        for line, pair in corpus.read(lambda line: line not in outside)
+        if any(fold(text) in known for text, known in zip(_untagged(pair), sides, strict=True))
     }
-
-
-def _held_out_key(pair: Pair, *, both: bool) -> int:
-    """A hash of what keeps pairs on one side: the source, or text that either side may be."""
-    if not both:
-        return hash(fold(pair.source))
-    return min(hash(fold(side)) for side in _untagged(pair))
 
 
 def _untagged(pair: Pair) -> Pair:
@@ -319,61 +304,13 @@ def _prepared_directions(
     return tuple(directions)
 
 
-class _Part(NamedTuple):
-    """A direction as the recipe names it."""
-
-    codes: LanguageCodes
-    files: CorpusConfig | DirectionConfig | AdditionalCorpus
-    tag: str
-    """Put before each source."""
-
-    def tagged(self, pair: Pair) -> Pair:
-        """Return a pair with the tag before its source."""
-        return pair._replace(source=f"{self.tag} {pair.source}") if self.tag else pair
-
-
-def _parts(recipe: Recipe) -> list[_Part]:
-    """The directions of a recipe, or its corpora; zero-shot ones have no training files."""
-    data, codes = recipe.data, recipe.languages.codes
-    several = [_Part(part.pair, part, target_tag(part.target)) for part in data.directions]
-    return several or [_Part(codes, files, "") for files in (data, *data.also)]
-
-
-def _cleaned(
-    recipe: Recipe,
-    *,
-    counts: CleaningCounts | None = None,
-    only: Callable[[int], bool] | None = None,
-    starts: list[int] | None = None,
-) -> Iterator[NumberedPair]:
-    """The cleaned pairs of the training files, or of some of their lines.
-
-    `starts` receives the line before each direction's first.
-    """
-    data, parts, starts = recipe.data, _parts(recipe), list[int]() if starts is None else starts
-
-    def numbered() -> Iterator[NumberedPair]:
-        last = 0
-        for part in parts:
-            starts.append(last)
-            files = data.paths(part.files.train)
-            read = read_pairs(files, not_utf8=data.not_utf8, languages=part.codes) if files else ()
-            for line, pair in read:
-                last = starts[-1] + line
-                yield NumberedPair(last, pair)
-
-    pairs = numbered() if only is None else (pair for pair in numbered() if only(pair.line))
-    for line, pair in clean(pairs, max_ratio=data.max_ratio, counts=counts or CleaningCounts()):
-        yield NumberedPair(line, parts[bisect_left(starts, line) - 1].tagged(pair))
-
-
 def _read(
     recipe: Recipe, name: Literal["validation", "test"]
 ) -> tuple[list[int], tuple[Pair, ...]]:
     """Read the text of a set with tags; and how many pairs each direction has."""
     sizes, pairs = list[int](), list[Pair]()
-    for part in _parts(recipe):
-        files, before = recipe.data.paths(getattr(part.files, name, ())), len(pairs)
+    for part in corpus_files(recipe):
+        files, before = recipe.data.paths(getattr(part.config, name, ())), len(pairs)
         texts = read_pairs(files, languages=part.codes) if files else ()
         pairs += (part.tagged(pair) for _, pair in texts)
         sizes.append(len(pairs) - before)

@@ -27,6 +27,24 @@ def test_without_the_extra_a_line_says_what_to_install(
     )
 
 
+def test_without_the_extra_prepare_says_what_to_install(
+    tmp_path: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    settings = (f"data.folder={str(tmp_path)!r}", 'data.train=["a.tsv"]')
+
+    refuses(
+        transduce(
+            *("prepare", "tiny", *(word for setting in settings for word in ("--set", setting))),
+            *("--source-lang", "en", "--target-lang", "de"),
+            *("--cluster", "local", "--out", tmp_path / "out"),
+        ),
+        "--cluster needs ray, which is missing: pip install 'transduce[cluster]'",
+    )
+    assert not (tmp_path / "out" / "prepared").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,6 +1,7 @@
 """Reading never misaligns, cleaning never drops half a pair, and each complaint names its line."""
 
 import gzip
+import json
 from array import array
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from transduce.data.corpus import (
     clean,
     hold_out,
     read_pairs,
+    split_pairs,
     tidy,
 )
 
@@ -341,6 +343,37 @@ def test_lines_come_whole_however_a_file_is_cut_into_blocks(
         pairs = [pair for _, pair in read_pairs(files)]
 
     assert pairs == [Pair(line.removesuffix("\r"), line.removesuffix("\r")) for line in lines]
+
+
+@settings(max_examples=20, deadline=None)
+@given(lines=st.integers(1, 40), size=st.integers(1, 12), block=st.integers(1, 30))
+def test_ranges_give_the_pairs_of_the_corpus(
+    tmp_path_factory: pytest.TempPathFactory, lines: int, size: int, block: int
+):
+    folder = tmp_path_factory.mktemp("corpus")
+    rows = [(f"é{number}" * (number % 3), f"b{number}") for number in range(lines)]
+    sides = ["\r\n".join([*side, ""]).encode() for side in zip(*rows, strict=True)]
+    objects = (json.dumps({"source": row[0], "target": row[1]}) for row in rows)
+    (folder / "a.jsonl").write_text("\n".join(objects))
+    write(folder / "a.tsv.gz", "".join(f"{a}\t{b}\n" for a, b in rows).encode())
+
+    for files in (two(folder, b"\xef\xbb\xbf" + sides[0], sides[1]), ["a.jsonl"], ["a.tsv.gz"]):
+        files = [folder / file for file in files]
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("transduce.data.corpus._BLOCK", block)
+            parts = split_pairs(files, size=size)
+            read = [list(read_pairs(files, part=part)) for part in parts]
+
+        assert [pair for pairs in read for pair in pairs] == list(read_pairs(files))
+        assert {len(pairs) for pairs in read[:-1]} <= {size}
+        assert [part.pairs for part in parts] == [len(pairs) for pairs in read]
+
+
+def test_sides_of_different_lengths_and_no_lines_cannot_be_split(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"has 2 lines but .* has 1"):
+        split_pairs(two(tmp_path, b"a\nb\n", b"a\n"), size=5)
+    with pytest.raises(ValueError, match="no line to read"):
+        split_pairs(two(tmp_path, b"", b""), size=5)
 
 
 @pytest.mark.parametrize("block", [1, 5, 1 << 18])
