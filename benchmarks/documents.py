@@ -8,17 +8,20 @@ it is from. Each gets its own texts, and the words of a stub: upper case, each s
 order. Counts the files that come back byte for byte with their own texts (of catalogues that are
 filled: all that was there), and that still open with the stub's: `json` and PyYAML read the same
 keys, `msgfmt` compiles the catalogue, ffmpeg reads the subtitles, XML and HTML have the same tags
-(and targets that are added), pages that markdown-it makes of Markdown too, `.strings` and
-`.properties` are the same outside of their values. The same for the translation by a model, such
-as the demo's, with the shares of sentences whose tags and placeholders it lost.
-Also counts what libraries that write a whole file give back unchanged. Needs gettext and ffmpeg;
-writes results/documents-real/record.json.
+(and targets that are added), pages that markdown-it makes of Markdown too, openstep-plist and
+javaproperties read the same keys of `.strings` and `.properties`, with a text where there was one,
+and these are the same outside of their values; String Catalogs are the same JSON but for German.
+The same for the translation by a model, such as the demo's, with the texts in which it lost
+placeholders. Of texts with inline tags, counts those whose tags are lost or badly nested, whose
+pairs have no text inside any more, and whose tags have another order (`inline_tags`).
+Also counts what libraries that write a whole file give back unchanged. Needs gettext, ffmpeg and
+`pip install openstep-plist javaproperties`; writes results/documents-real/record.json.
 
 Without FOLDER it needs LibreOffice (`soffice`). Makes five documents of each format from pages and
 tables with links, lists, formatting within sentences and special characters. Counts those whose
 files come back byte for byte, that LibreOffice converts to PDF and to text once they are
 translated by the stub, and whose words are then those of the original; and those that it converts
-to PDF once the model translated them. Writes results/documents/record.json.
+to PDF once the model translated them; inline tags as above. Writes results/documents/record.json.
 """
 
 import argparse
@@ -30,11 +33,13 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
 import yaml
+from inline_tags import count_tags
 from markdown_it import MarkdownIt
 from record import ROOT, header, write
 
@@ -44,8 +49,9 @@ from transduce.documents.registry import format_of_file
 from transduce.inference.translator import Translator, translate_texts
 
 sys.path.insert(0, str(ROOT / "tests"))
-from archives import reversed_words, same, translated, unpacked
+from archives import reversed_words, same, translated_texts, unpacked
 
+TARGET = "de"
 PAGES = (
     "<h1>A letter</h1><p>Dear <b>Ann</b>, the <i>red</i> dog &amp; the cat run home.</p>",
     "<table><tr><td>One dog</td><td>two <b>cats</b></td></tr><tr><td>3</td></tr></table>",
@@ -162,12 +168,34 @@ def opens(form: str, before: bytes, after: Path) -> bool:
         ends = [] if form == "po" else ["-y", "-f", "webvtt", "/dev/null"]
         run = subprocess.run([*reader, str(after), *ends], check=False, capture_output=True)
         return run.returncode == 0
+    if form == "xcstrings":
+        return without_target(before) == without_target(content)
     if form in ("strings", "properties"):
-        return outside(read_document(after.name, before)) == outside(
-            read_document(after.name, content)
-        )
+        old, new = (values(form, file) for file in (before, content))
+        texts = [[bool(text.strip()) for text in table.values()] for table in (old, new)]
+        around = [outside(read_document(after.name, file)) for file in (before, content)]
+        return [*old] == [*new] and texts[0] == texts[1] and around[0] == around[1]
     old, new = tags(form, before), tags(form, content)
     return not old - new and all(tag.endswith("target") for tag in new - old)
+
+
+def values(form: str, content: bytes) -> dict[str, str]:
+    """The values of a catalogue, as another library reads them."""
+    import javaproperties
+    import openstep_plist
+
+    if form == "properties":
+        return javaproperties.loads(content.decode())
+    utf16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    return openstep_plist.loads(content.decode("utf-16" if utf16 else "utf-8-sig"))
+
+
+def without_target(content: bytes) -> object:
+    """A String Catalog without the target language."""
+    catalog = json.loads(content)
+    for entry in catalog["strings"].values():
+        entry.setdefault("localizations", {}).pop(TARGET, None)
+    return catalog
 
 
 def outside(document: Document) -> bytes:
@@ -175,14 +203,21 @@ def outside(document: Document) -> bytes:
     return document.rebuild(["" for _ in document.segments])
 
 
-def by_model(translator: Translator, document: Document) -> tuple[bytes, int]:
-    """A document translated by a model, and how many texts lost tags or placeholders."""
+def with_tags(document: Document, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The texts of a document whose markup is inside, and their translations."""
+    for segment, text in zip(document.segments, texts, strict=True):
+        if segment.markup == "html":
+            yield segment.text, text
+
+
+def by_model(translator: Translator, document: Document) -> tuple[list[str], int]:
+    """The texts of a document translated by a model, and how many lost tags or placeholders."""
     texts = translate_texts(
         translator,
         [segment.text for segment in document.segments],
         markup=[segment.markup for segment in document.segments],
     )
-    return document.rebuild([text.text for text in texts]), sum(bool(text.lost) for text in texts)
+    return [text.text for text in texts], sum(bool(text.lost) for text in texts)
 
 
 def rewritten(form: str, text: str) -> dict[str, bool]:
@@ -212,20 +247,26 @@ def measure_files(folder: Path, translator: Translator) -> dict[str, object]:
     rows: dict[str, Counter[str]] = {}
     libraries: dict[str, Counter[str]] = {}
     origins: list[str] = []
+    tagged: dict[str, Counter[str]] = {"stub": Counter(), "model": Counter()}
     lines = (folder / "SOURCES.tsv").read_text().strip().split("\n")
     for path, origin in (line.split("\t") for line in lines):
         row_format = format_of_file(path)
         if row_format is None:
             continue
         content = (folder / path).read_bytes()
-        document = read_document(path, content)
+        document = read_document(path, content, target=TARGET)
         row = rows.setdefault(
             row_format.name,
             Counter(files=0, unchanged=0, opened=0, opened_of_model=0, texts=0, texts_that_lost=0),
         )
         row["files"] += 1
         row["texts"] += len(document.segments)
-        filled = row_format.name in ("po", "xliff", "qt")  # its own texts fill what is empty
+        filled = row_format.name in (
+            "po",
+            "xliff",
+            "qt",
+            "xcstrings",
+        )  # its own texts fill what is empty
         back = (outside if filled else same)(document)
         with tempfile.TemporaryDirectory() as temporary:
             changed = Path(temporary) / Path(path).name
@@ -235,12 +276,15 @@ def measure_files(folder: Path, translator: Translator) -> dict[str, object]:
                 row["unchanged"] += unpacked(back) == unpacked(content)
             else:
                 row["unchanged"] += back == content
-            changed.write_bytes(translated(document, reversed_words))
+            texts = translated_texts(document, reversed_words)
+            changed.write_bytes(document.rebuild(texts))
             row["opened"] += opens(row_format.name, content, changed)
             of_model, lost = by_model(translator, document)
-            changed.write_bytes(of_model)
+            changed.write_bytes(document.rebuild(of_model))
             row["opened_of_model"] += opens(row_format.name, content, changed)
             row["texts_that_lost"] += lost
+            tagged["stub"].update(count_tags(with_tags(document, texts)))
+            tagged["model"].update(count_tags(with_tags(document, of_model)))
         if row_format.name in ("json", "yaml"):
             for name, unchanged in rewritten(row_format.name, content.decode()).items():
                 library = libraries.setdefault(name, Counter(files=0, unchanged=0))
@@ -249,7 +293,8 @@ def measure_files(folder: Path, translator: Translator) -> dict[str, object]:
         origins.append(origin)
     for name, row in rows.items():
         print(name, dict(row), flush=True)
-    return {"real_files": rows, "libraries": libraries, "sources": origins}
+    print(tagged, flush=True)
+    return {"real_files": rows, "inline_tags": tagged, "libraries": libraries, "sources": origins}
 
 
 def unfilled(document: Document, content: bytes) -> bool:
@@ -272,10 +317,12 @@ def main() -> None:
     translator = Translator.load(options.model)
     if options.folder:
         command = "python benchmarks/documents.py FOLDER --model MODEL"
-        record = header(command, "markdown-it-py", "pyyaml", "ruamel.yaml")
+        judges = ("markdown-it-py", "pyyaml", "ruamel.yaml", "openstep-plist", "javaproperties")
+        record = header(command, *judges)
         write("documents-real", {**record, **measure_files(options.folder, translator)})
         return
     rows: dict[str, dict[str, int]] = {}
+    tagged: dict[str, Counter[str]] = {"stub": Counter(), "model": Counter()}
     for name, (_, target, text) in FORMATS.items():
         row = rows[name] = Counter(
             files=0, unchanged=0, opened=0, same_words=0, opened_of_model=0, texts=0
@@ -288,7 +335,8 @@ def main() -> None:
                 content = original.read_bytes()
                 document = read_document(original.name, content)
                 changed = folder / f"{original.stem}.{name}"
-                changed.write_bytes(translated(document, reversed_words))
+                texts = translated_texts(document, reversed_words)
+                changed.write_bytes(document.rebuild(texts))
                 before = words(convert(original, text, folder / "before"))
                 after = words(convert(changed, text, folder / "after"))
                 row["files"] += 1
@@ -297,12 +345,17 @@ def main() -> None:
                 row["opened"] += convert(changed, "pdf", folder / "pdf") is not None
                 row["same_words"] += bool(after) and after == before
                 changed = folder / f"{original.stem}-model.{name}"
-                changed.write_bytes(by_model(translator, document)[0])
+                of_model = by_model(translator, document)[0]
+                changed.write_bytes(document.rebuild(of_model))
+                tagged["stub"].update(count_tags(with_tags(document, texts)))
+                tagged["model"].update(count_tags(with_tags(document, of_model)))
                 row["opened_of_model"] += convert(changed, "pdf", folder / "pdf") is not None
         print(name, dict(row), flush=True)
     version = subprocess.run(["soffice", "--version"], capture_output=True, text=True, check=True)
     record = header("python benchmarks/documents.py --model MODEL")
-    write("documents", {**record, "libreoffice": version.stdout.split()[1], "formats": rows})
+    print(tagged, flush=True)
+    fields = {"libreoffice": version.stdout.split()[1], "formats": rows, "inline_tags": tagged}
+    write("documents", {**record, **fields})
 
 
 if __name__ == "__main__":

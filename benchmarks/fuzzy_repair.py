@@ -3,11 +3,12 @@
     OMP_NUM_THREADS=1 python benchmarks/fuzzy_repair.py --corpus TATOEBA --work FOLDER
 
 The memory has 60,000 training pairs of Tatoeba. Two models are trained with the same recipe and
-number of updates: one on these pairs; the other on these and, for each with a similar one in the
-memory (60 % or more, another source), on the source, a separator and the target of the match (Bulté
-and Tezcan 2019). Test sentences with a match of the memory are then translated by the first, by
-the second, by the second without the match, and by the match itself. BLEU, with paired bootstrap
-against the first model, by score of the match. Writes results/fuzzy-repair/record.json.
+number of updates: one on these pairs; the other on these and, for those of the first 30,000 with a
+similar one in the memory (60 % or more, another source), on the source, a separator and the target
+of the match (Bulté and Tezcan 2019). Test sentences with a match of the memory are then translated
+by the first, by the second, by the second without the match, and by the match itself. BLEU, with
+paired bootstrap against the first model, by score of the match. Writes
+results/fuzzy-repair/record.json.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from transduce.evaluation.significance import System, compare_systems
 from transduce.inference.translator import Translator
 from transduce.memory.store import Entry, TranslationMemory
 
-PAIRS, MINIMUM, SEPARATOR = 60_000, 60, " ‖ "
+PAIRS, AUGMENTED, MINIMUM, SEPARATOR = 60_000, 30_000, 60, " ‖ "
 BANDS = ((60, 70), (70, 80), (80, 100), (60, 100))  # of scores, the end excluded
 EN_DE = ("en", "de")
 
@@ -42,15 +43,32 @@ def best_match(memory: TranslationMemory, source: str) -> tuple[int, str] | None
     return None
 
 
-def train(work: Path, name: str, pairs: Sequence[tuple[str, str]], options: Sequence[str]) -> None:
-    """Train a model on pairs, unless that is done."""
-    if (work / name / "model").is_dir():
-        return
-    file = work / f"{name}.tsv"
-    file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    command = [sys.executable, "-m", "transduce", "train", "tatoeba-en-de", "--resume"]
-    settings = ["--set", f"data.train={file.resolve()}", "--set", "data.test=[]", *options]
-    subprocess.run([*command, "--out", str(work / name), *settings], check=True)
+def write_corpora(
+    work: Path, pairs: Sequence[tuple[str, str]], memory: TranslationMemory
+) -> dict[str, Path]:
+    """The training files of both models; those that are there are kept."""
+    files = {name: work.resolve() / f"{name}.tsv" for name in ("plain", "repair")}
+    if not files["repair"].exists():
+        augmented = [
+            (f"{source}{SEPARATOR}{match[1]}", target)
+            for source, target in pairs[:AUGMENTED]
+            if (match := best_match(memory, source))
+        ]
+        for file, rows in zip(files.values(), (pairs, [*pairs, *augmented]), strict=True):
+            file.write_text("".join(f"{source}\t{target}\n" for source, target in rows))
+    return files
+
+
+def train(work: Path, files: dict[str, Path], options: Sequence[str]) -> None:
+    """Train the models, both at once, unless that is done."""
+    processes: list[subprocess.Popen[bytes]] = []
+    for name, file in files.items():
+        if (work / name / "model").is_dir():
+            continue
+        command = [sys.executable, "-m", "transduce", "train", "tatoeba-en-de", "--resume"]
+        settings = ["--set", f"data.train={file}", "--set", "data.test=[]", *options]
+        processes.append(subprocess.Popen([*command, "--out", str(work / name), *settings]))
+    assert not any([process.wait() for process in processes]), "a training failed"
 
 
 def scores(
@@ -86,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True, help="folder of Tatoeba en-de")
     parser.add_argument("--work", type=Path, required=True, help="folder for the runs")
-    parser.add_argument("--updates", type=int, default=2500, help="of each training")
+    parser.add_argument("--updates", type=int, default=1500, help="of each training")
     arguments = parser.parse_args()
     work: Path = arguments.work
     work.mkdir(parents=True, exist_ok=True)
@@ -96,18 +114,12 @@ def main() -> None:
             Entry(source=source, target=target, source_lang="en", target_lang="de", origin="train")
             for source, target in pairs
         )
-        similar = [best_match(memory, source) for source, _ in pairs]
+        files = write_corpora(work, pairs, memory)
         test = read_pairs(arguments.corpus, "test")
         matches = [best_match(memory, source) for source, _ in test]
-    augmented = [
-        (f"{source}{SEPARATOR}{match[1]}", target)
-        for (source, target), match in zip(pairs, similar, strict=True)
-        if match
-    ]
     folder = Path(arguments.corpus).resolve()
     options = ["--set", f"data.folder={folder}", "--set", f"train.updates={arguments.updates}"]
-    train(work, "plain", pairs, options)
-    train(work, "repair", [*pairs, *augmented], options)
+    train(work, files, options)
     record = {
         **header(
             "python benchmarks/fuzzy_repair.py --corpus TATOEBA --work FOLDER "
@@ -116,7 +128,7 @@ def main() -> None:
         ),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
         "pairs": len(pairs),
-        "augmented_pairs": len(augmented),
+        "augmented_pairs": len(read_lines(files["repair"])) - len(pairs),
         "updates": arguments.updates,
         "test": {"sentences": len(test), "with_match": sum(map(bool, matches))},
         "by_score": scores(test, matches, work),

@@ -160,15 +160,20 @@ def upper_words(text: str) -> UnitTranslation:
     return UnitTranslation(" ".join(words).upper(), " ".join(f"{i}-{i}" for i in range(len(words))))
 
 
-def translated(document: Document, translate: object = upper_words) -> bytes:
-    """A document translated by a function of a sentence."""
+def translated_texts(document: Document, translate: object = upper_words) -> list[str]:
+    """The texts of a document translated by a function of a sentence."""
     assert callable(translate)
     texts: list[str] = []
     for segment in document.segments:
         segmented = segment_text(segment.text, segment.markup)
         results = [translate(unit.text) for unit in segmented.units]
         texts.append(restore_text(segmented, results).text)
-    return document.rebuild(texts)
+    return texts
+
+
+def translated(document: Document, translate: object = upper_words) -> bytes:
+    """A document translated by a function of a sentence."""
+    return document.rebuild(translated_texts(document, translate))
 
 
 def same(document: Document) -> bytes:
