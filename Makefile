@@ -1,5 +1,5 @@
 # make demo         train and evaluate a translator on a small generated corpus (minutes)
-# make test         run the test suite
+# make test         run the test suite, in up to four processes
 # make test-long    run the slow tests
 # make test-interop load exports in the programs they are for: Transformers, Argos Translate (large)
 # make test-clients run the server's clients: LibreTranslate, DeepL, Schemathesis, Chromium
@@ -38,7 +38,8 @@ demo: $(VENV)/.core
 	$(BIN)/transduce demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest --durations=10 --durations-min=1 --ignore=tests/docs --ignore=tests/cluster
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile --durations=10 --durations-min=1 \
+		--ignore=tests/docs --ignore=tests/cluster
 
 test-long: $(VENV)/.test
 	$(BIN)/python -m pytest --durations=10 -m slow

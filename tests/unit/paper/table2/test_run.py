@@ -102,8 +102,14 @@ def test_a_sentence_of_one_piece_is_refused(transduce: Transduce, tmp_path: Path
     refuses(said, "2 pieces or more")
 
 
-def test_translations_are_scored_both_ways(transduce: Transduce, tmp_path: Path):
+def test_translations_are_scored_both_ways(
+    transduce: Transduce, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     pytest.importorskip("sacremoses")
+    monkeypatch.setattr(  # an update of the big model takes seconds
+        "transduce.paper.table2.run.measure",
+        lambda _, lengths, **options: measure(SHAPE, lengths, **options),
+    )
     (tmp_path / "a.de").write_text("Der Zug fährt ab.\n", encoding="utf-8")
 
     files = ("--hypotheses", tmp_path / "a.de", "--references", tmp_path / "a.de")
