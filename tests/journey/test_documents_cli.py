@@ -116,3 +116,9 @@ def test_the_ending_of_a_file_is_its_format(
     assert (tmp_path / "b.html").read_text() == f"<p>{lines[0]}</p>"
     refuses(translated("-i", page, "--json"), "--json works on single lines, not with --format")
     assert translated("-i", page, "--format", "lines", "--json").out.startswith("{")
+
+
+def test_a_string_catalog_needs_the_code_of_the_target_language(translated: Transduce):
+    said = translated("--format", "xcstrings", stdin='{"sourceLanguage":"en","strings":{}}')
+
+    refuses(said, "has no languages for --format xcstrings: run `transduce relabel` once")

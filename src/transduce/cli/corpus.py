@@ -16,8 +16,8 @@ def build(
     sources: Annotated[
         list[str],
         typer.Argument(
-            help="One file of pairs (TSV, TMX, XLIFF, PO, JSONL, Parquet), a folder of `datasets`, "
-            "SOURCE,TARGET, or SOURCE,TARGET,DOCUMENTS."
+            help="One file of pairs (TSV, CSV, TMX, XLIFF, PO, JSONL, Parquet), a folder of "
+            "`datasets`, SOURCE,TARGET, or SOURCE,TARGET,DOCUMENTS."
         ),
     ],
     source_lang: SourceCode,

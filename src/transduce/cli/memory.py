@@ -22,7 +22,7 @@ TargetCode = Annotated[str, typer.Option(metavar="CODE", help='Target language, 
 @memory.command("import")
 def import_file(
     store: Store,
-    files: Annotated[list[Path], typer.Argument(help="TMX, XLIFF, PO or JSON-lines files.")],
+    files: Annotated[list[Path], typer.Argument(help="TMX, XLIFF, PO, CSV or JSON-lines files.")],
     source_lang: SourceCode,
     target_lang: TargetCode,
 ) -> None:

@@ -241,8 +241,8 @@ class CorpusConfig:
     """Base folder of relative file names (itself relative to the working directory)."""
 
     train: tuple[str, ...] = ()
-    """Two files (source, target), or one of pairs: TSV of two columns, .tmx, .xlf, .xliff, .po,
-    .jsonl; plain or compressed."""
+    """Two files (source, target), or one of pairs: TSV of two columns, .csv, .tmx, .xlf,
+    .xliff, .po, .jsonl; plain or compressed."""
 
     validation: tuple[str, ...] = ()
     """As `train`. If empty, `held_out` pairs of `train` are held out and never trained on, with all

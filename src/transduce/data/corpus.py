@@ -128,11 +128,11 @@ def read_pairs(
     languages: LanguageCodes = ("", ""),
     part: PairRange | None = None,
 ) -> Iterator[NumberedPair]:
-    """Stream the pairs of two parallel files, or of one file: TSV, TMX, XLIFF, PO or JSON lines.
+    """Stream the pairs of two parallel files, or of one (TSV, CSV, TMX, XLIFF, PO, JSON lines).
 
     Args:
-        files: source and target, or one of pairs, by its ending (.tmx, .xlf, .xliff, .po, .jsonl;
-            others are TSV of two columns); they may be compressed by gzip, xz or Zstandard.
+        files: source and target, or one of pairs, by its ending (.csv, .tmx, .xlf, .xliff, .po,
+            .jsonl; others are TSV of two columns); they may be compressed by gzip, xz or Zstandard.
         languages: codes of source and target, which a file may name; without them the first is the
             source. Pairs of other languages have empty sides.
         not_utf8: for lines that are not UTF-8, "refuse" raises; "drop" yields them with lone
@@ -149,8 +149,8 @@ def read_pairs(
     """
     if len(files) not in (1, 2):
         raise ValueError(
-            "a corpus is two files (source, target) or one of pairs (TSV, TMX, XLIFF, PO, JSON "
-            f"lines), not {len(files)} files"
+            "a corpus is two files (source, target) or one of pairs (TSV, CSV, TMX, XLIFF, PO, "
+            f"JSON lines), not {len(files)} files"
         )
     reader = pair_reader(files[0]) if len(files) == 1 else None
     first, size, offsets = part or (0, None, ())

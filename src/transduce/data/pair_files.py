@@ -1,11 +1,13 @@
-"""Pairs from memories (TMX), bilingual files (XLIFF, PO), terminologies (TBX) and JSON lines.
+"""Pairs from memories (TMX), bilingual files (XLIFF, PO), terminologies (TBX), CSV and JSON lines.
 
 XML is parsed as it is read; entity declarations are refused, and nothing but the file is opened.
 """
 
+import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import cast
 from xml.parsers import expat
@@ -31,7 +33,7 @@ _CODES = frozenset(["bpt", "ept", "ph", "it", "ut", "bx", "ex", "x"])  # their c
 _UNFINISHED = frozenset(["new", "needs-translation"])
 _DECLARATIONS = (("srclang", "srcLang", "source-language"), ("trgLang", "target-language"))
 _PO_LANGUAGE = re.compile(r"^Language:[ \t]*([\w@-]+)", re.MULTILINE)
-_JSON_KEYS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
+_KEYS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
 
 
 def pair_reader(path: Path) -> Callable[[Path, LanguageCodes], Iterator[tuple[str, str]]] | None:
@@ -39,9 +41,7 @@ def pair_reader(path: Path) -> Callable[[Path, LanguageCodes], Iterator[tuple[st
     suffix = Path(split_compression(path.name.lower())[0]).suffix
     if suffix in (".tmx", ".xlf", ".xliff", ".tbx"):
         return _xml_pairs
-    if suffix == ".po":
-        return _po_pairs
-    return _json_pairs if suffix == ".jsonl" else None
+    return {".po": _po_pairs, ".csv": _csv_pairs, ".jsonl": _json_pairs}.get(suffix)
 
 
 class _PairParser:
@@ -148,8 +148,33 @@ def _po_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]
             yield pair
 
 
+def _csv_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
+    """Two columns, or those that a header names by languages or as source and target."""
+    rows = _csv_rows(path)
+    header = next(rows, [])
+    keys = next((keys for keys in (languages, *_KEYS) if all(keys) and {*keys} <= {*header}), None)
+    if header and not keys and len(header) != 2:
+        raise ValueError(f"{path}: {len(header)} columns: name two of them source and target")
+    source, target = map(header.index, keys) if keys else (0, 1)
+    for row in filter(None, rows if keys else chain([header], rows)):
+        if len(row) != len(header):
+            raise ValueError(f"{path}: {len(row)} columns where there are {len(header)}: {row[0]}")
+        yield row[source], row[target]
+
+
+def _csv_rows(path: Path) -> Iterator[list[str]]:
+    with reporting_damage(path), open_compressed(path) as stream:
+        lines = (line.decode() for line in stream)
+        try:
+            first = next(lines, "").removeprefix("\ufeff")
+            delimiter = ";" if ";" in first and "," not in first else ","  # of Excel, by country
+            yield from csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: not CSV in UTF-8: {error}") from None
+
+
 def _json_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
-    keys = (languages, *_JSON_KEYS)
+    keys = (languages, *_KEYS)
     with reporting_damage(path), open_compressed(path) as stream:
         for number, line in enumerate(stream, start=1):
             yield _json_pair(line, keys, path=path, number=number)

@@ -18,7 +18,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def read_entries(path: Path, *, languages: tuple[str, str]) -> Iterator[Entry]:
-    """Read the pairs of a TMX, XLIFF, PO or JSON-lines file as it is parsed.
+    """Read the pairs of a TMX, XLIFF, PO, CSV or JSON-lines file as it is parsed.
 
     Args:
         path: file; its name is the entries' origin.
@@ -29,7 +29,7 @@ def read_entries(path: Path, *, languages: tuple[str, str]) -> Iterator[Entry]:
     """
     reader = pair_reader(path)
     if reader is None:
-        raise ValueError(f"{path}: expected a .tmx, .xliff, .po, .tbx or .jsonl file")
+        raise ValueError(f"{path}: expected a .tmx, .xliff, .po, .tbx, .csv or .jsonl file")
     for source, target in reader(path, languages):
         if source.strip() and target.strip():
             yield Entry(

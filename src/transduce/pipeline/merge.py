@@ -38,8 +38,8 @@ class CorpusSource:
     """Files of pairs with one licence."""
 
     files: tuple[Path, ...]
-    """Source and target, or one of pairs: TSV, TMX, XLIFF, PO, JSON lines, Parquet, Arrow, or a
-    folder of Parquet or Arrow files, as Hugging Face `datasets` writes it."""
+    """Source and target, or one of pairs: TSV, CSV, TMX, XLIFF, PO, JSON lines, Parquet, Arrow,
+    or a folder of Parquet or Arrow files, as Hugging Face `datasets` writes it."""
     documents: Path | None = None
     """Names the document of each line; without it blocks of 20 lines are documents."""
     licence: str = ""

@@ -100,6 +100,17 @@ def test_po(tmp_path: Path) -> None:
     assert pairs(tmp_path / "a.po.gz", gzip.compress(PO.encode())) == german
 
 
+def test_csv(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+
+    assert pairs(file, 'A,"B, ""c"""\r\n\r\n"D\nE",F') == [("A", 'B, "c"'), ("D\nE", "F")]
+    assert pairs(file, "\ufeffA;B\n") == [("A", "B")]
+    named = "id,de,en\n1,Hund,dog\n"
+    assert pairs(file, named, ("en", "de")) == [("dog", "Hund")]
+    assert pairs(file, "target,x,source\nHund,,dog\n") == [("dog", "Hund")]
+    assert pairs(tmp_path / "a.csv.gz", gzip.compress(b"A,B")) == [("A", "B")]
+
+
 def test_json_lines(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
 
@@ -119,6 +130,11 @@ def test_json_lines(tmp_path: Path) -> None:
         ("a.tmx", "<tmx/>", "no line to read"),
         ("a.po", 'msgid "a"\nmsgstr "b\n', "line 2: expected a comment, msgid, msgstr or"),
         ("a.po", b'msgid "\xff"\n', "line 1: not UTF-8"),
+        ("a.csv", "a,b,c\n", "3 columns: name two of them source and target"),
+        ("a.csv", "a,b\nc\n", "1 columns where there are 2: c"),
+        ("a.csv", 'a,"b\n', "not CSV in UTF-8: unexpected end of data"),
+        ("a.csv", b"a,\xff\n", "not CSV in UTF-8: 'utf-8' codec"),
+        ("a.csv", "", "no line to read"),
         ("a.jsonl", "[1]\n", 'line 1: expected an object with texts "source" and "target" or'),
         ("a.jsonl", "{\n", "line 1: not a JSON object"),
         ("a.jsonl", b'{"source": "\xff"}\n', "line 1: not UTF-8"),
