@@ -141,7 +141,10 @@ def translate(
         typer.Option("--mbr", help="Minimum Bayes risk decoding over the beam or the samples."),
     ] = False,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="Do not report and retranslate repetitive output.")
+        bool,
+        typer.Option(
+            "--as-is", help="Do not retranslate repetitive output; leave capitals as they are."
+        ),
     ] = False,
     sample: Annotated[
         bool,
@@ -294,6 +297,7 @@ def translate(
             glossary=terms,
             mbr=mbr,
             retry_loops=not as_is,
+            recase=not as_is,
             protect=tuple(protect or ()),
             token_scores=as_json or confidence,
         )
@@ -573,7 +577,7 @@ def _remembered(translation: "Translation", match: "Match") -> "Translation":
         translation,
         text=" ".join(match.entry.target.split()),
         **{"score": 0.0, "ids": (), "pieces": (), "log_probs": (), "parts": 1, "flag": ""},
-        **{"mended": False, "confidence": None, "unfamiliar": False, "words": ()},
+        **{"mended": False, "recased": "", "confidence": None, "unfamiliar": False, "words": ()},
     )
 
 

@@ -69,6 +69,7 @@ def translate_on_cluster(given: Mapping[str, Any]) -> None:
             glossary=read_glossary(glossary) if glossary else (),
             protect=tuple(given["protect"] or ()),
             retry_loops=not given["as_is"],
+            recase=not given["as_is"],
             **options,
         )
     print_stderr(

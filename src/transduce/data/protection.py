@@ -100,7 +100,7 @@ class Protection:
         Raises:
             ValueError: if a pattern exceeds the time limit.
         """
-        return [text[start:end] for start, end in self._spans(text)]
+        return [text[start:end] for start, end in self.spans(text)]
 
     def mask(self, text: str) -> MaskedText:
         """Replace the protected spans of a source by placeholders.
@@ -108,7 +108,7 @@ class Protection:
         Raises:
             ValueError: if a pattern exceeds the time limit.
         """
-        spans = self._spans(text)
+        spans = self.spans(text)
         if not spans or _SYMBOL.search(text):
             return MaskedText(text, {})
         symbols = _assign_symbols(text, (text[start:end] for start, end in spans))
@@ -144,8 +144,12 @@ class Protection:
 
         return Pair(restored(source.text), restored(target))
 
-    def _spans(self, text: str) -> list[tuple[int, int]]:
-        """Matches that do not overlap, preferring long ones, in order."""
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return where the protected spans of a text start and end, in order.
+
+        Raises:
+            ValueError: if a pattern exceeds the time limit.
+        """
         matches: list[tuple[int, int]] = []
         deadline = time.monotonic() + TIME_LIMIT
         for name, pattern in self._compiled:

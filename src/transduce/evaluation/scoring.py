@@ -245,7 +245,8 @@ def translate_with(
     bundle: Bundle, sources: Sequence[str], *, as_is: bool = False
 ) -> tuple[Translation, ...]:
     """Translate with a bundle as `transduce translate` does by default, or with `--as-is`."""
-    return tuple(Translator.from_bundle(bundle).translate(sources, retry_loops=not as_is))
+    translator = Translator.from_bundle(bundle)
+    return tuple(translator.translate(sources, retry_loops=not as_is, recase=not as_is))
 
 
 def translate_pairs(
@@ -263,13 +264,12 @@ def translate_pairs(
         tokenizer: its tokenizer.
         pairs: sentence pairs, of which only the sources are used.
         search: beam size and length penalty.
-        retry_loops: translate repetitive lines again, as `transduce translate` does.
+        retry_loops: translate repetitive lines again, and capitals in their usual case, as
+            `transduce translate` does.
     """
-    return tuple(
-        Translator.from_parts(model, tokenizer, search=search).translate(
-            [pair.source for pair in pairs], retry_loops=retry_loops
-        )
-    )
+    translator = Translator.from_parts(model, tokenizer, search=search)
+    sources = [pair.source for pair in pairs]
+    return tuple(translator.translate(sources, retry_loops=retry_loops, recase=retry_loops))
 
 
 def describe_decoding(

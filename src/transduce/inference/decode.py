@@ -55,6 +55,9 @@ class Extras:
     retry_loops: bool = True
     """Flag repetitive output and translate it again with repetition blocked."""
 
+    recase: bool = True
+    """Translate capitals and title case in the usual case, and recase the translation."""
+
     protect: tuple[str, ...] = ()
     """Patterns of text to repeat unchanged, besides those of the model: names of
     `protection.BUILT_IN` or regular expressions. The model needs placeholders."""
@@ -64,7 +67,7 @@ class Extras:
 
 
 DEFAULT_EXTRAS = Extras()
-"""Only the retry of repetitive output."""
+"""Only the retry of repetitive output, and recasing."""
 
 Ids = tuple[int, ...]
 

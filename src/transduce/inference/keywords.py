@@ -27,7 +27,7 @@ _RENAMED: Final = {
     "nbest": "num_return_sequences",
     "constraints": _CONSTRAINTS,
     "wishes": _CONSTRAINTS,
-    "extras": "glossary, protect, mbr, retry_loops, token_scores",
+    "extras": "glossary, protect, mbr, retry_loops, recase, token_scores",
 }
 _SYNONYMS: Final = {
     "batch_size": "batch_tokens",

@@ -45,6 +45,7 @@ from transduce.inference.engines.base import EngineOptions, select_engines
 from transduce.inference.engines.interface import Engine
 from transduce.inference.glossary import Term, match_terms
 from transduce.inference.keywords import FormerKeywords, api_names, check_keywords
+from transduce.inference.recasing import Recasing, recase
 from transduce.io.machine import require_torch
 from transduce.model.numpy_transformer import TransformerWeights
 from transduce.model.trace import trace
@@ -104,6 +105,9 @@ class Translation:
 
     mended: bool = False
     """Whether this is a second translation, with repetition blocked."""
+
+    recased: str = ""
+    """The source as it was translated, if its case was changed for that; "" if not."""
 
     confidence: float | None = None
     """Estimated quality, 0 to 1; None without a calibration or token scores."""
@@ -385,6 +389,7 @@ class Translator:
         protect: Sequence[str] = (),
         mbr: bool = False,
         retry_loops: bool = True,
+        recase: bool = True,
         token_scores: bool = True,
         prefix: str | Sequence[str] = "",
         batch_tokens: int = BATCH_TOKENS,
@@ -421,6 +426,8 @@ class Translator:
                 "number", "capitals" or regular expressions; the model needs placeholders.
             mbr: minimum Bayes risk decoding over the beam or the samples.
             retry_loops: translate repetitive output again, with repetition blocked.
+            recase: translate sentences in capitals or title case in their usual case, unless they
+                have a prefix, and give the translation their case.
             token_scores: return the log-probability of each piece even where it costs extra time.
             prefix: beginning of every translation, or one per sentence.
             batch_tokens: batch size limit: rows x beam x longest source; memory grows with it.
@@ -446,6 +453,7 @@ class Translator:
             protect=tuple(protect),
             mbr=mbr,
             retry_loops=retry_loops,
+            recase=recase,
             token_scores=token_scores,
         )
         try:
@@ -497,7 +505,8 @@ class Translator:
             sentences: one sentence each; all are read before the first is translated.
             beam, alpha, nbest: num_beams, length_penalty and num_return_sequences of `translate`.
             constraints: repetition, lengths and sampling.
-            extras: glossary, MBR decoding, retry of loops, token scores, protected text.
+            extras: glossary, MBR decoding, retry of loops, recasing, token scores,
+                protected text.
             prefix, batch_tokens, first_line, progress: as for `translate`.
 
         Raises:
@@ -564,8 +573,14 @@ class Translator:
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation | None]:
         """Translate masked sentences; None where placeholders got lost or doubled."""
+        recased = [
+            recase(mask.text, self._tokenizer, terms=options.extras.glossary)
+            if options.extras.recase and not prefix
+            else Recasing(mask.text)
+            for mask, prefix in zip(masked, prefixes, strict=True)
+        ]
         batch = build_requests(
-            [self.tagged(mask.text) for mask in masked],
+            [self.tagged(recasing.text) for recasing in recased],
             prefixes,
             config=options.config,
             tokenizer=self._tokenizer,
@@ -580,8 +595,8 @@ class Translator:
         )
         mbr = options.extras.mbr
         return [
-            self._translation(sentence, requests, result, mask=mask, nbest=nbest, mbr=mbr)
-            for sentence, requests, mask in zip(sentences, batch.requests, masked, strict=True)
+            self._translation(*row, result=result, nbest=nbest, mbr=mbr)
+            for row in zip(sentences, batch.requests, masked, recased, strict=True)
         ]
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[TargetScore]:
@@ -664,7 +679,7 @@ class Translator:
 
         It is computed from the (first) model's attention. A sentence translated in parts has none.
         """
-        text = self.tagged(tidy(translation.source))
+        text = self.tagged(tidy(translation.recased or translation.source))
         ids, tag = self._tokenizer.encode(text), self._tokenizer.split_tag(text)[0]
         if len(ids) == len(tag) or translation.parts > 1:
             return ""
@@ -678,9 +693,10 @@ class Translator:
         self,
         sentence: str,
         requests: Sequence[Request],
-        result: DecodeResult,
-        *,
         mask: MaskedText,
+        recasing: Recasing,
+        *,
+        result: DecodeResult,
         nbest: int,
         mbr: bool,
     ) -> Translation | None:
@@ -702,24 +718,31 @@ class Translator:
         if len(log_probs) < len(ids):  # a part without token scores
             log_probs = ()
         confidence = self.confidence or Confidence()
-        split = self._fragmentation(sentence) if confidence.max_fragmentation else 0.0
+        recased = mask.restore(recasing.text) if recasing.style else ""
+        split = self._fragmentation(recased or sentence) if confidence.max_fragmentation else 0.0
         return Translation(
             source=sentence,
-            text=mask.restore(text),
+            text=mask.restore(recasing.restore(text)),
             score=total_score(best),
             ids=tuple(ids),
             pieces=pieces,
             log_probs=log_probs,
             others=tuple(
-                Alternative(text=mask.restore(self._text(other)), score=total_score(other))
+                Alternative(
+                    text=mask.restore(recasing.restore(self._text(other))), score=total_score(other)
+                )
                 for other in others
             ),
             parts=max(1, len(parts)),
             flag=next((result.flags[r] for r in requests if r in result.flags), ""),
             mended=any(request in result.retried for request in requests),
+            recased=recased,
             confidence=confidence.sentence_confidence(log_probs, fragmentation=split),
             unfamiliar=confidence.is_unfamiliar(log_probs, fragmentation=split),
-            words=word_confidences(confidence, pieces, log_probs),
+            words=tuple(
+                (recasing.restore(word), value)
+                for word, value in word_confidences(confidence, pieces, log_probs)
+            ),
         )
 
     def _fragmentation(self, sentence: str) -> float:
