@@ -9,8 +9,8 @@
 #                   TRANSDUCE_MULTI30K=FOLDER uses that corpus instead of a generated one
 # make faults       kill a training run at fifty points, resume it, compare the bytes (minutes)
 # make docs         build the site in docs/_build/html with warnings as errors, and test its pages
-# make records      write the records' values into the pages, and the paper's tables again from their
-#                   records; list numbers that no record holds
+# make records      write the records' values into the pages, and the paper's tables and figures again
+#                   from their records; list numbers that no record holds
 # make mutations    break the line behind each claim of the paper; its test must fail (minutes)
 # make check        check format, lint, types, import layers, doctests (make fix repairs the first two)
 # make clean        remove everything that these commands created, except runs/ and data/
@@ -67,7 +67,7 @@ docs: $(VENV)/.docs
 mutations: $(VENV)/.test
 	$(BIN)/python tests/paper/mutations.py
 
-records: $(VENV)/.core
+records: $(VENV)/.test
 	$(BIN)/python benchmarks/paper.py --pages
 	$(BIN)/python docs/_ext/values.py --write
 

@@ -14,8 +14,8 @@ command goes on with the others on any machine.
 
     .venv/bin/python benchmarks/paper.py --pages
 
-writes the pages of all committed records of tables again, from the records alone: after a change
-of a page's wording nothing has to be measured again.
+writes the pages of all committed records of tables and the plots of figures again, from the records
+alone: after a change of wording or colours nothing has to be measured again.
 """
 
 import argparse
@@ -26,10 +26,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from record import RESULTS, header, write
+
+from transduce.paper.figures.run import FIGURES, measurements
+from transduce.paper.plot import Draw, save_plot
 
 KEPT = (".md", ".svg", ".png")
 """What is kept of the command's folder, beside the numbers."""
@@ -51,6 +55,8 @@ def main() -> None:
     if sys.argv[1:] == ["--pages"]:
         for page, text in pages().items():
             page.write_text(text, encoding="utf-8")
+        for plot, (draw, height) in plots().items():
+            save_plot(plot.parent, plot.stem, draw, height=height)
         return
     arguments, options = parse(sys.argv[1:])
     kept_as = f"paper-{arguments.kept_as or arguments.name}"
@@ -94,6 +100,16 @@ def pages() -> Mapping[Path, str]:
         for name in PAGES.keys() & {page.stem for page in record.parent.glob("*.md")}:
             texts[record.with_name(f"{name}.md")] = import_module(PAGES[name]).page(found)
     return texts
+
+
+def plots() -> Mapping[Path, tuple[Draw, float]]:
+    """Return what draws each committed figure from its record, and its height."""
+    drawn: dict[Path, tuple[Draw, float]] = {}
+    for record in sorted(RESULTS.glob("paper-figures*/record.json")):
+        for name, content in json.loads(record.read_text(encoding="utf-8"))["found"].items():
+            figure, numbers = FIGURES[name], measurements(name, content["numbers"])
+            drawn[record.with_name(f"{name}.svg")] = partial(figure.draw, numbers), figure.height
+    return drawn
 
 
 def places(options: Sequence[str]) -> dict[str, str]:

@@ -3,6 +3,11 @@
 import json
 import re
 import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from tests.docs.blocks import ROOT
@@ -10,8 +15,10 @@ from tests.frozen.test_vocabulary import IDIOSYNCRATIC, assigned_names
 
 from transduce.model.config import ModelConfig
 from transduce.model.layers import AddNorm
+from transduce.paper.plot import save_plot
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import ast
 
@@ -54,6 +61,26 @@ def test_a_reason_ends_with_its_section():
     text = "<!--typed: the paper's-->\n28.4 BLEU\n\n## Ours\n\n28.4 BLEU\n"
 
     assert [problem.line for problem in values.stale(text)] == [6]
+
+
+def test_a_stale_number_is_a_warning_and_so_ends_the_build(monkeypatch: pytest.MonkeyPatch):
+    """`make docs` builds with warnings as errors."""
+    logging = pytest.importorskip("sphinx.util.logging", reason="the site's packages")
+    readers: list[Callable[[object, str, list[str]], None]] = []
+    log, app = Mock(), Mock(connect=lambda event, reader: readers.append(reader))
+    monkeypatch.setattr(logging, "getLogger", lambda name: log)
+    values.setup(app)
+    page = "paper/attention-visualised"
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+
+    readers[0](app, page, [text])
+    log.warning.assert_not_called()
+    record = values.read_record.__wrapped__
+    monkeypatch.setattr(values, "read_record", lambda name: _scaled(record(name)))
+    readers[0](app, page, [text])
+
+    assert "is 97.4 by demo.pronouns.accuracy * 100" in str(log.warning.call_args_list)
+    assert "sphinx-build -W" in (ROOT / "Makefile").read_text()
 
 
 def test_a_changed_record_makes_the_pages_stale(monkeypatch: pytest.MonkeyPatch):
@@ -119,8 +146,25 @@ def test_figures_of_a_model_are_of_one_model_and_say_which():
     assert re.fullmatch(r"[0-9a-f]{64}", *models)
 
 
-def test_a_plot_is_of_its_record_and_no_figure_lies_in_two():
-    """A plot that was drawn again without its record, or the other way round, would show here."""
+PAPER = import_module("paper")
+PLOTS = PAPER.plots()
+
+
+@pytest.mark.parametrize("plot", PLOTS, ids=lambda plot: plot.stem)
+def test_a_plot_is_what_its_record_draws(plot: Path, tmp_path: Path):
+    """A plot of an earlier model, or a record of a later one, would show here."""
+    record = json.loads(plot.with_name("record.json").read_text())
+    if version("matplotlib") != record["versions"]["matplotlib"]:
+        pytest.skip("another matplotlib draws other lines")
+    draw, height = PLOTS[plot]
+
+    save_plot(tmp_path, plot.stem, draw, height=height)
+
+    for name in (plot.name, f"{plot.stem}-dark.svg"):
+        assert (tmp_path / name).read_bytes() == plot.with_name(name).read_bytes()
+
+
+def test_no_figure_lies_in_two_records():
     records = [path.parent for path in values.RECORDS.glob("paper-figures*/record.json")]
     names = [
         sorted(json.loads((folder / "record.json").read_text())["found"]) for folder in records

@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 import torch
+from pydantic import TypeAdapter
 
 from transduce.bundle.bundle import Bundle
 from transduce.paper.figures import ablation, coreference, formulas, lookups, positions, sentences
@@ -154,6 +155,11 @@ def select_figures(only: Sequence[str], *, model: bool) -> tuple[str, ...]:
         for name, figure in FIGURES.items()
         if (name in only if only else not figure.of_any and (model or not figure.of_model))
     )
+
+
+def measurements(name: str, numbers: object) -> object:
+    """Return what a figure measured, from the numbers of its record."""
+    return TypeAdapter(get_type_hints(FIGURES[name].measure)["return"]).validate_python(numbers)
 
 
 def finding(name: str, numbers: object) -> str:
