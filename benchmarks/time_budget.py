@@ -3,23 +3,28 @@
     .venv/bin/python benchmarks/time_budget.py --corpus multi30k=FOLDER --corpus tatoeba=FOLDER \
         --time 10m --cores 1 2 --runs 5
 
-Each FOLDER has train, validation and test text, `PART.en` and `PART.de`. For every corpus and
-number of cores: some runs with `--time`, seeds 1, 2, …; then fixed numbers of updates, multiples of
-those the timed runs made, of which the best is compared that took no longer than the time and 5 %.
-Every run is one process on its own cores, so run nothing beside it. The record is
-benchmarks/results/time_budget/record.json; a run that is finished already is not repeated.
+Each FOLDER has train, validation (or val) and test text, `PART.en` and `PART.de`, gzip or not. For
+every corpus and number of cores: some runs with `--time`, seeds 1, 2, …; then fixed numbers of
+updates, multiples of those the timed runs made, of which the best is compared that took no longer
+than the time and 5 %. Every run is one process on its own cores, so run nothing else on them: with
+`--first-core 0` and `--first-core 1` two commands measure side by side with one core each.
+
+A finished run is kept in results/time-budget/runs, to be committed, and not repeated on processors
+of that name; the record, results/time-budget/record.json, is that of the last command, so run it
+once more with all corpora and cores.
 """
 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from statistics import mean
 
-from record import ROOT, header, write
+from record import RESULTS, ROOT, header, machine, outcome, write
 
 from transduce.train.config import parse_duration
 
@@ -48,10 +53,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--corpus", action="append", required=True, help="NAME=FOLDER")
     parser.add_argument("--time", default="10m", help="the budget of a run")
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--first-core", type=int, default=0, help="number of the first core used")
     parser.add_argument("--runs", type=int, default=5, help="timed runs, a seed each")
     parser.add_argument("--shares", type=float, nargs="+", default=[0.6, 0.8, 1.0, 1.2])
     parser.add_argument("--folder", type=Path, default=Path("/tmp/time_budget"))
-    parser.add_argument("--record", default="time_budget", help="folder below results")
+    parser.add_argument("--record", default="time-budget", help="folder below results")
     return parser.parse_args()
 
 
@@ -59,17 +65,15 @@ def measure(
     name: str, corpus: Path, cores: int, arguments: argparse.Namespace
 ) -> dict[str, object]:
     """Measure one corpus on some cores: timed runs, then fixed ones."""
-    folder = arguments.folder / f"{name}-{cores}"
-    timed = [
-        run(corpus, folder / f"timed-{seed}", cores, "--time", arguments.time, seed=seed)
-        for seed in range(1, arguments.runs + 1)
-    ]
+    length = ("--time", arguments.time)
+    seeds = range(1, arguments.runs + 1)
+    timed = [run(name, corpus, cores, arguments, *length, seed=seed) for seed in seeds]
     updates = mean(float(str(row["updates"])) for row in timed)
     budget = parse_duration(arguments.time)
+    lengths = [max(1, round(share * updates)) for share in arguments.shares]
     fixed = [
-        run(corpus, folder / f"fixed-{share}", cores, "--set", f"train.updates={length}", seed=1)
-        for share in arguments.shares
-        for length in [max(1, round(share * updates))]
+        run(name, corpus, cores, arguments, "--set", f"train.updates={length}", seed=1)
+        for length in lengths
     ]
     fitting = [row for row in fixed if float(str(row["seconds"])) <= 1.05 * budget]
     best = max((float(str(row["bleu"])) for row in fitting), default=None)
@@ -87,37 +91,50 @@ def measure(
     }
 
 
-def run(corpus: Path, out: Path, cores: int, *length: str, seed: int) -> dict[str, object]:
-    """Train once in a process on the first cores; return its wall-clock seconds and BLEU."""
-    file = out.with_suffix(".json")
-    if not file.exists():
-        out.parent.mkdir(parents=True, exist_ok=True)
-        files = [str(corpus / f"train.{side}") for side in ("en", "de")]
-        parts = [
-            word
-            for part in ("validation", "test")
-            for word in (f"--{part}", *(str(corpus / f"{part}.{side}") for side in ("en", "de")))
-        ]
-        threads = ("--set", f"train.intra_op_threads={cores}", "--set", f"train.seed={seed}")
-        command = [sys.executable, "-m", "transduce", "train", "--source", files[0]]
-        command += ["--target", files[1], *parts, *threads, *length, "--out", str(out)]
+def run(
+    name: str, corpus: Path, cores: int, arguments: argparse.Namespace, *length: str, seed: int
+) -> dict[str, object]:
+    """Train once in a process on some cores; return its wall-clock seconds and BLEU."""
+    facts = {"length": " ".join(length), "seed": seed, "machine": machine()["processor"]}
+    title = f"{name}-{cores}-{length[-1].removeprefix('train.')}-{seed}".replace("=", "-")
+    used = range(arguments.first_core, arguments.first_core + cores)
+
+    def compute() -> dict[str, object]:
+        out = arguments.folder / title
+        shutil.rmtree(out, ignore_errors=True)  # of an interrupted run, whose time is lost
+        files = {part: text(corpus, part) for part in ("train", "validation", "test")}
+        command = [sys.executable, "-m", "transduce", "train", "--source", files["train"][0]]
+        command += ["--target", files["train"][1]]
+        command += ["--validation", *files["validation"], "--test", *files["test"], *length]
+        command += ["--set", f"train.intra_op_threads={cores}", "--set", f"train.seed={seed}"]
         began = time.monotonic()
         subprocess.run(
-            command,
+            [*command, "--out", str(out)],
             check=True,
             cwd=ROOT,
             env=os.environ | {"OMP_NUM_THREADS": str(cores)},
             stderr=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            preexec_fn=lambda: os.sched_setaffinity(0, range(cores)),
+            preexec_fn=lambda: os.sched_setaffinity(0, used),
         )
         seconds = time.monotonic() - began
         results = json.loads((out / "results.json").read_text())
-        scores = {score["name"]: score["value"] for score in results["test"]["scores"]}
-        row = {"seed": seed, "length": " ".join(length), "seconds": round(seconds, 1)}
-        row |= {"updates": results["updates"], "bleu": round(scores["BLEU"], 2)}
-        file.write_text(json.dumps(row))
-    return json.loads(file.read_text())
+        bleu = next(s["value"] for s in results["test"]["scores"] if s["name"] == "BLEU")
+        updates = results["updates"]
+        return {"seconds": round(seconds, 1), "updates": updates, "bleu": round(bleu, 2)}
+
+    return outcome(RESULTS / arguments.record / "runs" / f"{title}.json", facts, compute)
+
+
+def text(corpus: Path, part: str) -> list[str]:
+    """The two files of a part, by the first of its names that the folder has."""
+    names = {"validation": ("validation", "val"), "test": ("test", "test_2016_flickr")}
+    for name in names.get(part, (part,)):
+        for ending in ("", ".gz"):
+            files = [corpus / f"{name}.{side}{ending}" for side in ("en", "de")]
+            if all(file.exists() for file in files):
+                return list(map(str, files))
+    raise ValueError(f"{corpus}: no text for {part}")
 
 
 if __name__ == "__main__":
