@@ -131,6 +131,7 @@ def test_json_lines(tmp_path: Path) -> None:
         ("a.po", 'msgid "a"\nmsgstr "b\n', "line 2: expected a comment, msgid, msgstr or"),
         ("a.po", b'msgid "\xff"\n', "line 1: not UTF-8"),
         ("a.csv", "a,b,c\n", "3 columns: name two of them source and target"),
+        ("a.csv", "a,,b\n", "3 columns: name two of them source and target"),
         ("a.csv", "a,b\nc\n", "1 columns where there are 2: c"),
         ("a.csv", 'a,"b\n', "not CSV in UTF-8: unexpected end of data"),
         ("a.csv", b"a,\xff\n", "not CSV in UTF-8: 'utf-8' codec"),

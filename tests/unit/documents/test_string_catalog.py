@@ -162,9 +162,9 @@ def test_substitutions_devices_and_variables_stay() -> None:
 
 
 def test_half_of_a_character_stays_escaped() -> None:
-    content = '{"sourceLanguage":"en","strings":{"\\ud83d dog":{}}}'
+    content = '{"sourceLanguage":"en","strings":{"\\ud83d dög":{}}}'
 
-    assert '"value":"\\ud83d dog"' in same(read(content)).decode()
+    assert '"value":"\\ud83d dög"' in same(read(content)).decode()
 
 
 @given(ANY_TEXT)
