@@ -1,7 +1,8 @@
-"""Translation of a large corpus by workers that are killed, and the efficiency of the road itself.
+"""Translation of a large corpus by workers that are killed, the road's efficiency, preparation.
 
     .venv/bin/python benchmarks/cluster.py kills MODEL --source FILE [--lines 200000]
     .venv/bin/python benchmarks/cluster.py scaling [--lines 61440]
+    .venv/bin/python benchmarks/cluster.py prepare [--lines 10000000] [--folder FOLDER]
 
 `kills` needs a file of sentences, which it repeats to so many lines. It translates them by the
 single-machine command and on a Ray cluster of two nodes, each with one core of this machine, first
@@ -9,9 +10,12 @@ undisturbed, then while a worker is killed (-9) five times and the driver twice,
 from a seed. It compares the bytes, counts the shards that were written twice, and divides the
 undisturbed times. `scaling` replaces the translator by one that sleeps as long per line as the
 record of decoding says (shape T, CTranslate2, beam 5, one core), on 1 to 16 logical nodes; the rest
-is starting, scheduling, reading and writing. Both need `transduce[cluster]` and write
-benchmarks/results/cluster-kills or cluster-scaling; `plot` draws the latter again, which needs
-`transduce[plot]`. Nothing else should run meanwhile.
+is starting, scheduling, reading and writing. `prepare` generates a corpus as benchmarks/corpora.py
+does, some of whose pairs are empty or repeated, and prepares it by the single road and by one and
+two workers of the cluster's; it compares the bytes, and reads the peak resident memory of every
+process from the system. It needs 1.5 KB of disk for each pair in FOLDER. All need
+`transduce[cluster]` and write benchmarks/results/cluster-NAME; `plot` draws cluster-scaling
+again, which needs `transduce[plot]`. Nothing else should run meanwhile.
 """
 
 import argparse
@@ -19,17 +23,23 @@ import hashlib
 import json
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from threading import Thread
 
 import psutil
 import ray
+from corpora import generate
 from matplotlib.figure import Figure
 from ray.cluster_utils import Cluster
 from record import RESULTS, header, read_lines, write
@@ -38,13 +48,15 @@ from transduce.cluster.engines import ClusterConfig
 from transduce.cluster.translate import process_corpus
 from transduce.paper.plot import Ink, line_style, log_axis, save_plot
 
+LINES = 10_000_000  # of `prepare`
 NODES = (1, 2, 4, 8, 16)
 WORKER_KILLS, DRIVER_KILLS = 5, 2
+MESSAGES = ("cleaning by", "kept", "training a vocabulary", "encoding by", "pairs to train on")
 MEMORY = 80 * 2**20  # bytes of each logical node's object store, which holds records only
 
 
 def main() -> None:
-    """Run one of the two measurements and write its record."""
+    """Run one of the measurements and write its record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     kills = commands.add_parser("kills")
@@ -54,18 +66,24 @@ def main() -> None:
     kills.add_argument("--seed", type=int, default=1)
     scaling = commands.add_parser("scaling")
     scaling.add_argument("--lines", type=int, default=61_440, help="on each node")
-    for command in (kills, scaling):
-        command.add_argument("--shard-lines", type=int, default=4096)
+    prepare = commands.add_parser("prepare")
+    prepare.add_argument("--lines", type=int, default=LINES, help="20,000 with --dry")
+    prepare.add_argument("--folder", type=Path, help="where to write [default: the system's]")
+    for command in (kills, scaling, prepare):
+        default = 65_536 if command is prepare else 4096
+        command.add_argument("--shard-lines", type=int, default=default)
         command.add_argument("--dry", action="store_true", help="write no record")
     commands.add_parser("plot", help="of the record of `scaling`")
     arguments = parser.parse_args()
     if arguments.command == "plot":
         draw_efficiency()
         return
+    if arguments.command == "prepare" and arguments.dry and arguments.lines == LINES:
+        arguments.lines = 20_000
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    with tempfile.TemporaryDirectory() as scratch:
-        measure = measure_kills if arguments.command == "kills" else measure_scaling
-        results = measure(arguments, Path(scratch))
+    with tempfile.TemporaryDirectory(dir=getattr(arguments, "folder", None)) as scratch:
+        measures = {"kills": measure_kills, "scaling": measure_scaling, "prepare": measure_prepare}
+        results = measures[arguments.command](arguments, Path(scratch))
     record = header(f"python benchmarks/cluster.py {arguments.command}", "ray", "ctranslate2")
     record |= {"lines": arguments.lines, "shard_lines": arguments.shard_lines, **results}
     print(json.dumps(results, indent=2))
@@ -209,6 +227,81 @@ def measure_scaling(arguments: argparse.Namespace, scratch: Path) -> dict[str, o
             }
         )
     return {"stub_lines_a_second": round(rate, 1), "rows": rows}
+
+
+def measure_prepare(arguments: argparse.Namespace, scratch: Path) -> dict[str, object]:
+    """Prepare a generated corpus by both roads."""
+    generate(scratch / "run", arguments.lines)
+    repeated = [
+        (file, list(islice(file.open(), arguments.lines // 50))) for file in scratch.glob("train.*")
+    ]
+    for file, lines in repeated:  # the first pairs again, and pairs without a target
+        more = [*lines, *("\n" if file.suffix == ".tgt" else line for line in lines[::10])]
+        with file.open("a") as stream:
+            stream.writelines(more)
+    settings = (
+        f"data.folder={scratch}",
+        'data.train=["train.src", "train.tgt"]',
+        'data.duplicates="drop"',
+    )
+    command = [sys.executable, "-m", "transduce", "prepare", "tiny", "--out", str(scratch / "out")]
+    command += [word for setting in settings for word in ("--set", setting)]
+    rows = []
+    for workers in (0, 1, 2):
+        plan = ["--cluster", "local", "--workers", str(workers)]
+        plan += ["--shard-lines", str(arguments.shard_lines)]
+        row = run_watched([*command, *(plan if workers else ())])
+        files = sorted(file for file in (scratch / "out").rglob("*") if file.is_file())
+        facts = json.loads((scratch / "out/prepared/prepared.json").read_text())
+        rate = round(facts["read"] / row["seconds"], 1)
+        rows.append({"workers": workers, "pairs_a_second": rate, **row, "sha256": digest(files)})
+        print(json.dumps(rows[-1], indent=2), file=sys.stderr, flush=True)
+        shutil.rmtree(scratch / "out")
+    return {
+        "read": facts["read"],
+        "dropped": facts["dropped"],
+        "equal": len({row["sha256"] for row in rows}) == 1,
+        "speedup_of_two_workers": round(rows[1]["seconds"] / rows[2]["seconds"], 3),
+        "rows": rows,
+    }
+
+
+def run_watched(command: list[str]) -> dict[str, object]:
+    """Run a command to its end; note when its messages come, and the peak memory of its processes.
+
+    Returns:
+        Seconds in all, seconds until a few of the messages, peak resident MB by kind of process.
+    """
+    begun, peaks, moments = time.monotonic(), dict[int, tuple[str, int]](), dict[str, float]()
+    process = psutil.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def read() -> None:
+        for line in process.stderr:
+            print(f"{time.monotonic() - begun:7.1f}  {line}", end="", file=sys.stderr, flush=True)
+            for message in MESSAGES:
+                if message in line:
+                    moments.setdefault(message, round(time.monotonic() - begun, 1))
+
+    reader = Thread(target=read)
+    reader.start()
+    while process.poll() is None:
+        with suppress(psutil.Error, OSError):
+            for child in [process, *process.children(recursive=True)]:
+                status = Path(f"/proc/{child.pid}/status").read_text()
+                if peak := re.search(r"VmHWM:\s+(\d+)", status):
+                    kind = "driver" if child.pid == process.pid else child.name().split(".")[0]
+                    peaks[child.pid] = kind, int(peak[1]) // 1024
+        time.sleep(0.1)
+    reader.join()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    return {
+        "seconds": round(time.monotonic() - begun, 1),
+        "moments": moments,
+        "peak_mb": {
+            kind: max(mb for k, mb in peaks.values() if k == kind) for kind, _ in peaks.values()
+        },
+    }
 
 
 def draw_efficiency() -> None:
