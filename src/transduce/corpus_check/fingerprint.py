@@ -83,6 +83,18 @@ class EvenSample:
             yield numbered
 
 
+def even_stride(count: int) -> int:
+    """Return n if `EvenSample` keeps every n-th of so many pairs.
+
+    >>> even_stride(39_999), even_stride(100_000)
+    (1, 4)
+    """
+    stride = 1
+    while -(-count // stride) >= 2 * _SAMPLE:
+        stride *= 2
+    return stride
+
+
 def profile_corpus(pairs: Iterable[NumberedPair]) -> CorpusProfile:
     """Profile a corpus by an even sample of its pairs."""
     even = EvenSample()

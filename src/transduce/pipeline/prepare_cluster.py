@@ -22,7 +22,7 @@ from transduce.cluster.engines import ClusterConfig, ProcessShard, ShardWorker
 from transduce.cluster.formats import resolve, write_atomically
 from transduce.cluster.resume import Manifest, check_manifest, finish_shards
 from transduce.config import Recipe
-from transduce.corpus_check.fingerprint import CorpusProfile, EvenSample, profile_pairs
+from transduce.corpus_check.fingerprint import CorpusProfile, even_stride, profile_pairs
 from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, PairRange, clean, split_pairs
 from transduce.data.pair_tokenizer import read_tokenizer
 from transduce.data.store import EncodedPairs, PackedRows, PairEncoder, Store
@@ -99,30 +99,23 @@ class ShardedCorpus:
 
     def scan(self, progress: Callable[[int], None]) -> tuple[FirstReading, CorpusProfile]:
         """Merge the counts and hashes of all shards, in order."""
-        reading, spread = FirstReading(starts=self._starts), EvenSample()
-
-        def pairs() -> Iterator[NumberedPair]:
-            for shard in self._shards:
-                cleaned = self._load("cleaned", shard)
-                for name in ("lines", "sources", "pairs"):
-                    getattr(reading, name).frombytes(cleaned[name].tobytes())
-                reading.counts.add(CleaningCounts(**json.loads(cleaned["counts"].tobytes())))
-                yield from _unpack_text(cleaned)
-                progress(shard.lines[-1])
-
-        for _ in spread.sample(pairs()):
-            pass
+        reading = FirstReading(starts=self._starts)
+        for shard in self._shards:
+            cleaned = self._load("cleaned", shard)
+            for name in ("lines", "sources", "pairs"):
+                getattr(reading, name).frombytes(cleaned[name].tobytes())
+            reading.counts.add(CleaningCounts(**json.loads(cleaned["counts"].tobytes())))
+            progress(shard.lines[-1])
         reading.counts.check()
-        return reading, profile_pairs(spread.pairs)
+        sample = frozenset(reading.lines[:: even_stride(len(reading.lines))])
+        return reading, profile_pairs([pair for _, pair in self.read(sample.__contains__)])
 
     def read(self, only: Callable[[int], bool]) -> Iterator[NumberedPair]:
         """Read pairs again."""
         for shard in self._shards:
-            chosen = [only(line) for line in shard.lines]  # of dropped lines, too: it may draw
-            if any(chosen):
-                for numbered in _unpack_text(self._load("cleaned", shard)):
-                    if chosen[numbered.line - shard.lines.start]:
-                        yield numbered
+            chosen = {line for line in shard.lines if only(line)}  # dropped ones, too: it may draw
+            if chosen:
+                yield from _unpack_text(self._load("cleaned", shard), chosen)
 
     def keep_tokenizer(
         self, train: Callable[[], Tokenizer], characters: Sequence[set[str]]
@@ -222,10 +215,9 @@ def _load_encoder(folder: Any, max_pieces: int) -> ProcessShard:
 
     def process(shard: CorpusShard) -> bytes:
         begin, end = np.searchsorted(excluded, [shard.lines.start, shard.lines.stop])
-        left_out = set(excluded[begin:end].tolist())
-        cleaned = _unpack_text(_load(folder / "cleaned" / shard.output))
-        pairs = [numbered for numbered in cleaned if numbered.line not in left_out]
-        return _pack_encoded(encoder.encode(pairs))
+        chosen = set(shard.lines).difference(excluded[begin:end].tolist())
+        cleaned = _load(folder / "cleaned" / shard.output)
+        return _pack_encoded(encoder.encode([*_unpack_text(cleaned, chosen)]))
 
     return process
 
@@ -235,10 +227,11 @@ def _digest(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def _unpack_text(cleaned: _Arrays) -> Iterator[NumberedPair]:
+def _unpack_text(cleaned: _Arrays, chosen: Collection[int]) -> Iterator[NumberedPair]:
     texts = cleaned["text"].tobytes().decode().split("\n")
     for line, text in zip(cleaned["lines"].tolist(), texts, strict=False):
-        yield NumberedPair(line, Pair(*text.split("\t")))
+        if line in chosen:
+            yield NumberedPair(line, Pair(*text.split("\t")))
 
 
 def _pack_encoded(encoded: EncodedPairs) -> bytes:

@@ -72,11 +72,12 @@ class FirstReading:
             recipe: says which hashes are needed.
             digest: hashes a text.
         """
-        data, pair = recipe.data, numbered.pair
-        self.lines.append(numbered.line)
-        if not data.validated:
-            sides = map(without_tag, pair) if data.directions else pair[:1]
-            self.sources.append(min(digest(fold(side)) for side in sides))
+        data, (line, pair) = recipe.data, numbered
+        self.lines.append(line)
+        if data.directions and not data.validated:  # a text may be on either side
+            self.sources.append(min(digest(fold(without_tag(side))) for side in pair))
+        elif not data.validated:
+            self.sources.append(digest(fold(pair.source)))
         if data.duplicates == "drop":
             self.pairs.append(digest("\t".join(pair)))
 
