@@ -94,7 +94,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/pip
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[test,detect,moses,plot,tune]"
+	@$(INSTALL) --quiet -e ".[test,detect,moses,near,plot,tune]"
 	@touch $@
 
 $(VENV)/.interop: $(VENV)/.test
@@ -116,7 +116,7 @@ $(VENV)/.docs: $(VENV)/.test
 
 # Includes the optional packages: the type checker reads the code that uses them.
 $(VENV)/.dev: $(VENV)/.core
-	@$(INSTALL) --quiet -e ".[dev,detect,memory,moses,plot,tune]"
+	@$(INSTALL) --quiet -e ".[dev,detect,memory,moses,near,plot,tune]"
 	@touch $@
 
 # venv installs pip last: if it is missing, .venv is missing or incomplete.

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,35 @@ def test_a_document_stays_together(transduce: Transduce, folder: Path):
     (folder / "names").write_text("one\n")
     (folder / "out").rename(folder / "before")
     refuses(build(transduce, folder, files), "names has 1 lines")
+
+
+def test_nearly_equal_pairs_are_dropped_on_request(transduce: Transduce, folder: Path):
+    source = "The council talks about the new bridge over the river in the old town hall on"
+    target = "Der Rat berät im alten Rathaus über die neue Brücke über den Fluss am"
+    days = [("Monday", "Montag"), ("Tuesday", "Dienstag"), ("Monday!", "Montag, Montag")]
+    near = [Pair(f"{source} {day}.", f"{target} {tag}.") for day, tag in days]
+    other = [Pair(near[0].source, PAIRS[0].target * 2), Pair("It is late.", "Es ist spät.")]
+    write_sides(folder, "near", [*PAIRS[:2], *near, *other])
+    build(transduce, folder, sides(folder, "near"), *NONE_HELD)
+    everything = read(folder)
+    shutil.rmtree(folder / "out")
+
+    said = build(transduce, folder, sides(folder, "near"), *NONE_HELD, "--near", 0.8)
+
+    assert said.code == 0, said.err
+    assert set(everything) - set(read(folder)) == {near[1], near[2]}
+    assert source_record(folder)["dropped"] == {"near duplicate": 2}
+
+
+def test_near_duplicates_need_their_package_and_a_similarity(
+    transduce: Transduce, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    refused = build(transduce, folder, sides(folder, "clean"), "--near", 1.5)
+    refuses(refused, "--near must be above 0 and at most 1, not 1.5")
+    monkeypatch.setitem(sys.modules, "rensa", None)
+
+    refused = build(transduce, folder, sides(folder, "clean"), "--near", 0.8)
+    refuses(refused, "near duplicates need rensa: pip install 'transduce[near]'")
 
 
 def test_sources_have_a_licence_each(transduce: Transduce, folder: Path):

@@ -30,6 +30,14 @@ def build(
         list[str] | None,
         typer.Option(help="Existing test set, SOURCE,TARGET: its sentences are dropped."),
     ] = None,
+    near: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SIMILARITY",
+            help="Drop pairs that are about as similar as this to an earlier one, such as 0.8 "
+            "(MinHash; needs transduce[near]).",
+        ),
+    ] = None,
     validation: Annotated[int, typer.Option(min=0, help="Validation pairs at most.")] = 1000,
     test: Annotated[int, typer.Option(min=0, help="Test pairs at most.")] = 1000,
     settings: Overrides = None,
@@ -57,7 +65,7 @@ def build(
     languages = [f"languages.source={source_lang}", f"languages.target={target_lang}"]
     recipe = load_recipe("base", [*languages, *(settings or [])])
     for counts in merge_corpus(
-        recipe, listed, out, validation=validation, test=test, exclude=excluded
+        recipe, listed, out, validation=validation, test=test, exclude=excluded, near=near
     ):
         print_stdout(str(counts))
     if not all(licences):

@@ -2,10 +2,11 @@
 
 import json
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from itertools import accumulate, chain, pairwise, product
+from importlib import import_module
+from itertools import accumulate, chain, compress, pairwise, product
 from pathlib import Path
 from typing import Final
 
@@ -28,8 +29,9 @@ _BLOCK: Final = 20  # consecutive lines of a file without documents that stay to
 _DROPPED: Final[tuple[FindingKind, ...]] = (
     *("copy", "duplicate", "length ratio", "mojibake", "script"),
 )
-_REASONS: Final = ("", *_DROPPED, "in validation or test")
+_REASONS: Final = ("", *_DROPPED, "in validation or test", "near duplicate")
 _LEAKED: Final = len(_DROPPED) + 1
+_NEAR: Final = _LEAKED + 1
 _COLUMNS: Final = (("source", "target"), ("src", "tgt"), ("src", "trg"))
 
 
@@ -80,6 +82,7 @@ def merge_corpus(
     validation: int,
     test: int,
     exclude: Sequence[CorpusSource] = (),
+    near: float | None = None,
 ) -> list[SourceCounts]:
     """Merge sources into a folder: each part a file per language, and RECORD.
 
@@ -95,17 +98,24 @@ def merge_corpus(
         validation: maximum pairs of validation.
         test: maximum pairs of test.
         exclude: pairs with a sentence of these, such as existing test sets, are dropped.
+        near: drop pairs whose similarity to an earlier one is about this or more; None keeps them.
 
     Raises:
-        ValueError: if a file cannot be read, the folder is not empty, or there are too few pairs.
+        ValueError: if a file cannot be read, the folder is not empty, there are too few pairs, or
+            the package for near duplicates is missing.
     """
     check_new_folder(folder)
+    unique = near_filter(near) if near else None
     counts = [CleaningCounts() for _ in sources]
     documents = _documents(recipe, sources, counts)
     prints, marks = inspect_corpus(recipe, lambda: _all_pairs(recipe, sources))[1:]
     reason = np.zeros(len(documents), dtype=np.int8)  # an index of _REASONS
     for number, kind in reversed(list(enumerate(_DROPPED, start=1))):  # the first overwrites
         reason[marks[kind]] = number
+    if unique:
+        rows = np.flatnonzero(reason == 0)
+        pairs = (pair for _, pair in compress(_all_pairs(recipe, sources), reason == 0))
+        reason[rows[~np.array(unique(pairs), dtype=bool)]] = _NEAR
     sizes = np.bincount(documents, weights=reason == 0).astype(np.int64)
     part = _draw(sizes, wanted=(validation, test), seed=recipe.train.seed)[documents]
     excluded = [[hash(fold(side)) for side in pair] for _, pair in _all_pairs(recipe, exclude)]
@@ -137,6 +147,35 @@ def merge_corpus(
         text = json.dumps(record, indent=2, ensure_ascii=False)
         (fresh / RECORD).write_text(f"{text}\n", encoding="utf-8")
     return merged
+
+
+def near_filter(similarity: float) -> Callable[[Iterable[Pair]], list[bool]]:
+    """Return a function that says which of several pairs are not nearly equal to an earlier one.
+
+    The similarity is that of Jaccard, of the 4-grams of both sides without case, spaces and
+    punctuation, as MinHash estimates it.
+
+    Args:
+        similarity: of pairs that count as nearly equal, above 0 and at most 1.
+
+    Raises:
+        ValueError: if it is out of range, or rensa is not installed.
+    """
+    if not 0 < similarity <= 1:
+        raise ValueError(f"--near must be above 0 and at most 1, not {similarity}")
+    try:
+        rensa = import_module("rensa")
+    except ModuleNotFoundError:
+        raise ValueError("near duplicates need rensa: pip install 'transduce[near]'") from None
+    # 16 bands of 4 hashes find a pair of similarity 0.8 with probability 0.9998.
+    index = rensa.RMinHashDeduplicator(similarity, num_perm=64, use_lsh=True, num_bands=16, seed=1)
+
+    def unique(pairs: Iterable[Pair]) -> list[bool]:
+        texts = ("\t".join(map(fold, pair)) for pair in pairs)
+        grams = ([text[i : i + 4] for i in range(max(1, len(text) - 3))] for text in texts)
+        return index.add_pairs((str(number), gram) for number, gram in enumerate(grams))
+
+    return unique
 
 
 def _documents(
