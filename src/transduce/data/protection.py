@@ -144,16 +144,20 @@ class Protection:
 
         return Pair(restored(source.text), restored(target))
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
+    def spans(self, text: str, *, time_limit: float | None = TIME_LIMIT) -> list[tuple[int, int]]:
         """Return where the protected spans of a text start and end, in order.
+
+        Args:
+            text: a sentence.
+            time_limit: seconds; None, for built-in patterns only, has no limit.
 
         Raises:
             ValueError: if a pattern exceeds the time limit.
         """
         matches: list[tuple[int, int]] = []
-        deadline = time.monotonic() + TIME_LIMIT
+        deadline = None if time_limit is None else time.monotonic() + time_limit
         for name, pattern in self._compiled:
-            left = max(0.001, deadline - time.monotonic())
+            left = None if deadline is None else max(0.001, deadline - time.monotonic())
             if name == "capitals" and text.isupper():  # a heading
                 continue
             try:

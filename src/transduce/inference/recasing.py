@@ -20,6 +20,7 @@ _MIN_RATIO: Final = 1.2
 """Times as many pieces as in the usual case, at least, for a sentence to be recased."""
 
 _MIN_LETTERS: Final = 5  # fewer are an abbreviation: "US" is not "us"
+_MAX_LENGTH: Final = 2000  # characters; what is longer is no sentence
 _SHORT: Final = 3  # letters of a word that titles may leave in lower case: "of", "the"
 _WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
 _OPENING: Final = " \"'“”„«»¿¡("
@@ -66,8 +67,8 @@ def recase(text: str, tokenizer: Tokenizer, *, terms: tuple[Term, ...] = ()) -> 
     """
     text = tidy(text)
     blocks = text.split()
-    # Most sentences end here.
-    if 2 * sum(block.lstrip(_OPENING)[:1].isupper() for block in blocks) < len(blocks):
+    capitals = sum(block.lstrip(_OPENING)[:1].isupper() for block in blocks)
+    if 2 * capitals < len(blocks) or len(text) > _MAX_LENGTH:  # most sentences
         return Recasing(text)
     matched = match_terms(text, terms)
     phrases, words = [tidy(term.source) for term in matched], list[str]()
@@ -111,7 +112,7 @@ def _cost(text: str, tokenizer: Tokenizer) -> tuple[int, int]:
 
 def _change_words(text: str, phrases: Sequence[str], change: Callable[[str, int], str]) -> str:
     """Apply `change` to words and their positions, but not in phrases, addresses, code and tags."""
-    kept = protection_of(_KEPT).spans(text)
+    kept = protection_of(_KEPT).spans(text, time_limit=None)
     for phrase in phrases:
         literal = rf"(?<!\w){re.escape(phrase)}(?!\w)"
         kept += [match.span() for match in re.finditer(literal, text, re.IGNORECASE)]
