@@ -32,7 +32,7 @@ _LAW: Final = (
     "The Law will never be perfect , but its application should be just - this is what we are "
     "missing , in my opinion ."
 )
-_LEAST_DRAWN: Final = 0.02
+_LEAST_DRAWN: Final = 0.05
 """Weights below leave no visible line."""
 
 _Weights = Float[np.ndarray, "layers heads words words"]
@@ -71,6 +71,11 @@ class SentenceHeads:
     """Those of them that score more than equal weights would."""
     equal: float
     """The score of equal weights."""
+
+    def most_attended(self, head: int) -> tuple[str, float]:
+        """Return the word with the largest mean weight over the query words, and that weight."""
+        means: list[float] = np.mean(self.heads[head].weights, axis=0).tolist()
+        return self.words[means.index(max(means))], max(means)
 
     def top_word(self, head: int, query: int) -> str:
         """Return the word that a head attends to most from a query word."""
@@ -209,17 +214,19 @@ def draw_tasks(result: SentenceHeads, figure: "Figure", ink: Ink) -> None:
 def _draw_lines(
     axes: "Axes", result: SentenceHeads, heads: Iterable[int], queries: Iterable[int], ink: Ink
 ) -> None:
-    """Words above attend to words below: the stronger a line, the more weight it has."""
+    """Words above attend to words below: the stronger a line, the more weight, the most in full."""
     for place, word in enumerate(result.words):
         for height, side in ((1.04, "bottom"), (-0.04, "top")):
             axes.text(place, height, word, rotation=90, ha="center", va=side, fontsize=9)
     rows = list(itertools.product(heads, queries))
     from_one_word = len({query for _, query in rows}) == 1
-    for number, query in rows:
-        head, style = result.heads[number], line_style(number, ink)
-        for place, weight in enumerate(head.weights[result.queries.index(query)]):
+    lines = [result.heads[n].weights[result.queries.index(query)] for n, query in rows]
+    most = max(map(max, lines))
+    for (number, query), line in zip(rows, lines, strict=True):
+        style = line_style(number, ink)
+        for place, weight in enumerate(line):
             if weight >= _LEAST_DRAWN:
-                alpha, ends = min(weight, 1.0), ([query, place], [1.0, 0.0])
+                alpha, ends = weight / most, ([query, place], [1.0, 0.0])
                 axes.plot(*ends, color=style["color"], alpha=alpha, marker="")
                 if from_one_word:
                     axes.plot([place], [0.06 * number], "", alpha=alpha, markersize=5, **style)

@@ -111,6 +111,8 @@ def test_the_heads_with_two_tasks_are_those_that_differ_most(
     assert [str(head.head) for head in result.heads] == ["encoder 2.1", "encoder 2.2"]
     assert (result.compared, result.above) == (6, 2)
     assert 0.4 < result.heads[0].score < 0.5
+    assert result.most_attended(1) == ("Law", pytest.approx(0.5, abs=0.03))
+    assert "Head encoder 2.2 gives most to “Law”, 5" in finding("tasks", result)
 
 
 def test_the_weight_at_an_offset_is_a_mean_over_the_words_that_have_it(
