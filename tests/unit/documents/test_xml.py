@@ -330,6 +330,17 @@ MUTATED: dict[str, dict[str, bytes]] = {
         **{name: content.encode() for name, content in CATALOGUES.items()},
     },
     "markdown": {"a.md": MARKDOWN.encode()},
+    "pages": {
+        "a.srt": b"1\n00:00:01,000 --> 00:00:02,500\nA <i>dog</i>\nruns.\n\n",
+        "a.vtt": b"WEBVTT\n\n00:01.000 --> 00:02.500 align:start\n- A dog.\n- A cat.\n",
+        "a.html": b"<!doctype html><p title='x'>A <b>red</b> dog.<script>no</script><ul><li>B",
+    },
+    "archives": {
+        "a.pptx": archive({"ppt/slides/slide1.xml": "<p><r><t>A dog</t></r></p>"}),
+        "a.xlsx": archive({"xl/sharedStrings.xml": "<sst><si><t>A dog</t></si></sst>"}),
+        "a.odt": archive({"content.xml": "<text><p>A <span>red</span> dog</p></text>"}),
+        "a.epub": archive({"META-INF/container.xml": "<a/>", "b.xhtml": "<body><p>A</p></body>"}),
+    },
     "string_catalog": {"a.xcstrings": STRING_CATALOG.encode()},
 }
 
