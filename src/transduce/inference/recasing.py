@@ -76,7 +76,7 @@ def recase(text: str, tokenizer: Tokenizer, *, terms: tuple[Term, ...] = ()) -> 
     style = _style(words)
 
     def usual(word: str, start: int) -> str:
-        if style != "capitals" and not word[1:].islower():  # "NATO" in a title
+        if style != "capitals" and word[1:] and not word[1:].islower():  # "NATO" in a title
             return word
         before = re.sub(_KEPT[-1], "", text[:start]).rstrip(_OPENING)
         forms = [word.lower(), word.capitalize()]

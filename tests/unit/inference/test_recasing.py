@@ -23,7 +23,7 @@ from transduce.search.config import SearchConfig
 LINES = [
     "Click the button to close the window.",
     "The dog of Anna runs in Paris, and the dog's ball is well-known.",
-    "Close the door. Open the window and see www.a.example now",
+    "Close the door. Open a window and see www.a.example in a day",
     "In Paris the iPhone of the NATO is open to dogs.",
 ]
 
@@ -51,6 +51,7 @@ def translator(english: Tokenizer) -> Translator:
         ("CLOSE THE DOOR. OPEN THE WINDOW", "Close the door. Open the window", "capitals"),
         ("Click The Button", "Click the button", "every word"),
         ("Close the Window", "Close the window", "title"),
+        ("Close A Window To See A Dog", "Close a window to see a dog", "every word"),
         ("THE DOG'S BALL IS WELL-KNOWN", "The dog's ball is well-known", "capitals"),
         ("THE DOG RUNS IN PARIS", "The dog runs in Paris", "capitals"),
         ("The NATO Is Well-known", "The NATO is well-known", "every word"),
