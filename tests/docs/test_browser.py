@@ -70,5 +70,6 @@ def test_a_plot_has_the_colours_of_its_page(browser: "Browser", site_address: st
     context.close()
 
     assert sorted(shown) == [
-        f"{name}{'-dark' * (scheme == 'dark')}.svg" for name in ("ablation", "it")
+        f"{name}{'-dark' * (scheme == 'dark')}.svg"
+        for name in ("ablation", "it", "its", "making", "tasks")
     ]

@@ -133,7 +133,7 @@ def test_fidelity_names_the_epsilon_of_layer_normalisation():
 def test_the_papers_sentences_are_the_papers():
     page = " ".join((ROOT / "docs/paper/attention-visualised.md").read_text().split())
 
-    assert "sentence of this page is not the paper's" in page
+    assert "sentence of the rest of this page is not the paper's" in page
     assert "The Law will never be perfect, but its application should be just" in page
 
 
