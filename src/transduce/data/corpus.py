@@ -28,6 +28,7 @@ _FORBIDDEN = re.compile(f"{_CONTROL.pattern}|{_RESERVED}")
 _HELD_OUT_SHARE = 20  # at most one pair in 20 is held out
 _LONGEST = 1 << 24  # maximum bytes of a line
 _BLOCK = 1 << 18  # bytes read at a time
+_SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 _MAX_SHIFTS = 16  # missing lines up to which each place is located
 
 _Item = TypeVar("_Item")
@@ -296,22 +297,29 @@ def hold_out(
         )
     random = np.random.default_rng(seed)
     drawn = random.choice(len(lines), size=taken, replace=False)
-    rest = random.permutation(np.setdiff1d(np.arange(len(lines)), drawn))
-    _, group, sizes = np.unique(np.asarray(sources), return_inverse=True, return_counts=True)
-    chosen, left = set[int](), taken
-    for index in itertools.chain(drawn, rest):  # rest is rarely read: a list would be large
+
+    def candidates() -> Iterator[int]:
+        yield from drawn
+        yield from random.permutation(np.setdiff1d(np.arange(len(lines)), drawn))  # if need be
+
+    hashes = np.asarray(sources)
+    order = np.argsort(hashes)  # pairs of equal sources lie side by side
+    ranked = hashes[order]
+    chosen, left = dict[int, int](), taken
+    for index in candidates() if taken else ():
+        begin, end = (int(np.searchsorted(ranked, hashes[index], side)) for side in _SIDES)
+        if end - begin <= left and begin not in chosen:
+            chosen[begin] = end
+            left -= end - begin
         if not left:
             break
-        if sizes[group[index]] <= left and int(group[index]) not in chosen:
-            chosen.add(int(group[index]))
-            left -= int(sizes[group[index]])
     if taken and not chosen:
         raise ValueError(
             f"every source stands in more than 5 % of the {len(lines)} pairs, or in more than "
             f"data.held_out ({count}): name files in data.validation"
         )
-    held = np.flatnonzero(np.isin(group, list(chosen)))
-    return frozenset(int(lines[index]) for index in held.tolist())
+    held = (order[begin:end].tolist() for begin, end in chosen.items())
+    return frozenset(int(lines[index]) for index in itertools.chain.from_iterable(held))
 
 
 def held_out_size(pairs: int, count: int) -> int:
