@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import httpx
+from jsonschema import Draft202012Validator
 from starlette.applications import Starlette
 
 from transduce.bundle.bundle import Bundle, Provenance
@@ -105,6 +107,7 @@ class Served:
     app: Starlette
     loud: Mapping[str, Loud]
     told: dict[str, dict[str, dict[str, object]]] = field(default_factory=dict)
+    components: dict[str, dict[str, dict[str, object]]] = field(default_factory=dict)
 
     def ask(
         self,
@@ -118,7 +121,7 @@ class Served:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """Ask, and see that the document of the server tells of such an answer."""
+        """Ask, and see that the answer is as the server's document says: status, type, content."""
 
         async def go() -> httpx.Response:
             async with self.client() as client:
@@ -147,15 +150,43 @@ class Served:
 
     def _is_documented(self, verb: str, path: str, said: httpx.Response) -> None:
         if path == "/openapi.json":
-            self.told = json.loads(said.content)["paths"]
+            document = json.loads(said.content)
+            self.told, self.components = document["paths"], document["components"]
             return
         if not self.told:
             self.ask("GET", "/openapi.json")
-        way = self.told.get(path.partition("?")[0], {}).get(verb.lower())
+        route = path.partition("?")[0]
+        ways = self.told.get(route) or next(
+            (self.told[shape] for shape in self.told if _matches(route, shape)), {}
+        )
+        way = ways.get(verb.lower())
         if way is not None:
             documented = way["responses"]
             assert isinstance(documented, dict)
             assert str(said.status_code) in documented, (verb, path, said.status_code)
+            self._has_content(said, documented[str(said.status_code)])
+
+    def _has_content(self, said: httpx.Response, documented: dict[str, object]) -> None:
+        """See that the content of an answer is what its schema allows."""
+        if "$ref" in documented:
+            name = str(documented["$ref"]).rpartition("/")[2]
+            documented = self.components["responses"][name]
+        contents = documented.get("content", {})
+        assert isinstance(contents, dict)
+        if not contents:
+            assert said.content == b""
+            return
+        kind = said.headers["content-type"]
+        kinds = {re.sub("; charset=utf-8$", "", name) for name in (kind, *contents)}
+        assert len(kinds) == len(contents), (kind, list(contents))
+        if kind == "application/json":
+            schema = {**contents[kind].get("schema", {}), "components": self.components}
+            Draft202012Validator(schema).validate(said.json())
+
+
+def _matches(route: str, shape: str) -> bool:
+    """Tell whether a path has the shape of one with parameters in braces."""
+    return re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(shape)), route) is not None
 
 
 Serve = Callable[..., Served]

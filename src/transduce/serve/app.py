@@ -15,7 +15,6 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transduce import visualization
+from transduce.io.machine import VERSION
 from transduce.serve.access import AccessPolicy, ClientLimits
 from transduce.serve.client_store import ClientStore
 from transduce.serve.connectors import ConnectorAPI
@@ -50,7 +50,6 @@ from transduce.serve.routing import (
     Operation,
     error_response,
     internal_error,
-    openapi_document,
     operations_of,
 )
 from transduce.serve.settings import ServerSettings
@@ -98,7 +97,7 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
     glossaries = ClientStore(settings.memory, durable=True) if settings.memory else store
     documents = DocumentAPI(registry, settings, store=store)
     metrics, clients = Metrics(registry), ClientLimits(settings)
-    documented = (
+    operations = (
         *operations_of(LibreTranslateAPI(registry, settings)),
         *operations_of(documents),
         *DeepLAPI(
@@ -106,19 +105,15 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
         ).operations(),
         *operations_of(NativeAPI(registry, settings)),
         *ConnectorAPI(registry, settings).operations(),
+        *_document_operations(registry),
+        *([] if settings.disable_web_ui else _page_operations()),
+        *([_explorer_operation(registry, settings.beam)] if settings.explorer else []),
         _metrics_operation(metrics, settings),
     )
-    pages = [] if settings.disable_web_ui else _page_operations()
-    if settings.explorer:
-        pages.append(_explorer_operation(registry, settings.beam))
-    operations = (*documented, *_document_operations(documented, registry), *pages)
     app = Starlette(
         routes=[
             Route(
-                operation.path,
-                Endpoint(operation, settings, clients),
-                methods=[operation.method],
-                name=operation.name,
+                operation.path, Endpoint(operation, settings, clients), methods=[operation.method]
             )
             for operation in operations
         ],
@@ -324,25 +319,22 @@ def _metrics_operation(metrics: Metrics, settings: ServerSettings) -> Operation:
             raise HTTPError(401, "Unauthorized")
         return Response(metrics.text(), media_type=METRICS_TYPE)
 
-    return Operation(
-        "GET", "/metrics", handler=handler, media_type=METRICS_TYPE, error_statuses=(401,)
-    )
+    return Operation("GET", "/metrics", handler=handler)
 
 
-def _document_operations(
-    documented: Sequence[Operation], registry: ModelRegistry
-) -> list[Operation]:
+def _document_operations(registry: ModelRegistry) -> list[Operation]:
     """Return the OpenAPI document's operations: its usual path, and LibreTranslate's."""
+    response = Response(openapi_document(registry), media_type=JSON)
 
     async def handler(request: HTTPRequest) -> Response:
         """Return this document."""
         return response
 
-    # The document describes these operations too, so they exist before the response.
-    operations = [
-        Operation("GET", path, handler=handler, operation_id=name)
-        for path, name in (("/openapi.json", "openapi"), ("/spec", "spec"))
-    ]
+    return [Operation("GET", path, handler=handler) for path in ("/openapi.json", "/spec")]
+
+
+def openapi_document(registry: ModelRegistry) -> str:
+    """Complete openapi.json: the version, and the loaded languages as the values of fields."""
     sources = [language.code for language in registry.sources()]
     targets = [language.code for language in registry.targets()]
     languages = {
@@ -351,9 +343,11 @@ def _document_operations(
         "source_lang": [code.upper() for code in sources],
         "target_lang": [code.upper() for code in targets],
     }
-    document = openapi_document([*documented, *operations], languages)
-    response = Response(json.dumps(document, ensure_ascii=False), media_type=JSON)
-    return operations
+    document = Path(__file__).with_name("openapi.json").read_text(encoding="utf-8")
+    document = document.replace("<version>", VERSION)
+    for field, codes in languages.items():
+        document = document.replace(f'"<{field}>"', json.dumps(codes)[1:-1])
+    return document
 
 
 def page_responses() -> dict[str, Response]:
@@ -381,10 +375,7 @@ def _page_operations() -> list[Operation]:
             raise HTTPError(404, "Not Found")
         return _revalidated(request, response)
 
-    return [
-        Operation("GET", path, handler=handler, operation_id=name, error_statuses=(404,))
-        for path, name in (("/", "page"), ("/page/{name}", "page_file"))
-    ]
+    return [Operation("GET", path, handler=handler) for path in ("/", "/page/{name}")]
 
 
 def _explorer_operation(registry: ModelRegistry, beam: int | None) -> Operation:
@@ -409,13 +400,7 @@ def _explorer_operation(registry: ModelRegistry, beam: int | None) -> Operation:
             responses[name] = (weights, response)
         return _revalidated(request, responses[name][1])
 
-    return Operation(
-        "GET",
-        "/explore/{direction}",
-        handler=handler,
-        operation_id="explorer",
-        error_statuses=(404,),
-    )
+    return Operation("GET", "/explore/{direction}", handler=handler)
 
 
 def _page_response(content: bytes, media_type: str, *, policy: str) -> Response:

@@ -8,10 +8,10 @@ one there is.
 import json
 import re
 import time
-from collections.abc import Sequence
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Final
 
-from pydantic import Field, RootModel
+from pydantic import Field
 from starlette.responses import Response
 
 from transduce.serve.batcher import BatchOptions
@@ -19,19 +19,13 @@ from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import AUTO, ModelRegistry
 from transduce.serve.parameters import language_code, read_fields
 from transduce.serve.requests import HTTPRequest
-from transduce.serve.routing import (
-    JSON,
-    LenientModel,
-    Operation,
-    OperationRow,
-    StrictModel,
-    operations_of,
-)
+from transduce.serve.routing import JSON, Content, LenientModel, Operation, operations_of
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import translate_texts
 
-_OPUS_CAT = ("/MTRestService", "/MtRestService")
-"""Its plug-ins spell the path in both ways; its own server ignores case."""
+_OPUS_CAT = "/MTRestService/"
+_OPUS_CAT_TOO = "/MtRestService/"
+"""OPUS-CAT's plug-ins spell the path in both ways; its own server ignores case."""
 
 _BREAK = "<br />"  # how SubtitleEdit sends a line break
 _EVENTS: Final = "text/event-stream"
@@ -50,14 +44,6 @@ class ApertiumRequest(LenientModel):
     """The API key."""
 
 
-class ApertiumResponse(StrictModel):
-    """A translation, in Apertium's format."""
-
-    responseData: dict[Literal["translatedText"], str]
-    responseDetails: None
-    responseStatus: Literal[200]
-
-
 class OpusCatRequest(LenientModel):
     """A text to translate, as OPUS-CAT's plug-ins send it."""
 
@@ -68,17 +54,6 @@ class OpusCatRequest(LenientModel):
     """Optional if there is only one target language."""
     tokenCode: str = ""
     """The API key; "0" is none."""
-
-
-class OpusCatResponse(StrictModel):
-    """A translation; both spellings are in use."""
-
-    translation: str
-    Translation: str
-
-
-class OpusCatValue(RootModel[str | list[str]]):
-    """A text, language pairs, or tags of models."""
 
 
 class ChatMessage(LenientModel):
@@ -100,40 +75,6 @@ class ChatRequest(LenientModel):
     """Whether to answer with events; the translation is one of them."""
 
 
-class ChatChoice(StrictModel):
-    """The answer."""
-
-    index: int = 0
-    message: ChatMessage
-    finish_reason: Literal["stop"] = "stop"
-
-
-class ChatResponse(StrictModel):
-    """A translation, as the answer of a chat model."""
-
-    id: str
-    object: Literal["chat.completion"]
-    created: int
-    model: str
-    choices: list[ChatChoice]
-
-
-class ChatModel(StrictModel):
-    """A direction, as a chat model."""
-
-    id: str
-    object: Literal["model"]
-    created: int
-    owned_by: Literal["transduce"]
-
-
-class ChatModels(StrictModel):
-    """The directions, as chat models."""
-
-    object: Literal["list"]
-    data: list[ChatModel]
-
-
 class ConnectorAPI:
     """Handlers of the three APIs."""
 
@@ -142,33 +83,35 @@ class ConnectorAPI:
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of all three."""
-        return (*operations_of(self), *self._opus_cat_operations())
+        operations = operations_of(self)
+        respelled = [
+            replace(operation, path=operation.path.replace(_OPUS_CAT, _OPUS_CAT_TOO))
+            for operation in operations
+            if operation.path.startswith(_OPUS_CAT)
+        ]
+        return (*operations, *respelled)
 
-    @Operation(
-        "GET", "/translate", ApertiumRequest, operation_id="apertium_translate", time_limits=1
-    )
-    async def apertium(self, request: HTTPRequest) -> ApertiumResponse:
+    @Operation("GET", "/translate", ApertiumRequest, time_limits=1)
+    async def apertium(self, request: HTTPRequest) -> Content:
         """Translate a text, as Apertium's server does for OmegaT."""
         fields = read_fields(request, ApertiumRequest, key_field="key")
         source, _, target = fields.langpair.partition("|")
         text = await self._translate(request, fields.q, source=source, target=target)
-        return ApertiumResponse(
-            responseData={"translatedText": text}, responseDetails=None, responseStatus=200
-        )
+        return {
+            "responseData": {"translatedText": text},
+            "responseDetails": None,
+            "responseStatus": 200,
+        }
 
-    @Operation("GET", "/v1/models", operation_id="chat_models")
-    async def chat_models(self, request: HTTPRequest) -> ChatModels:
+    @Operation("GET", "/v1/models")
+    async def chat_models(self, request: HTTPRequest) -> Content:
         """List the directions as chat models."""
-        models = [
-            ChatModel(id=f"transduce-{way.name}", object="model", created=0, owned_by="transduce")
-            for way in self._registry.directions
-        ]
-        return ChatModels(object="list", data=models)
+        names = [f"transduce-{way.name}" for way in self._registry.directions]
+        model = {"object": "model", "created": 0, "owned_by": "transduce"}
+        return {"object": "list", "data": [{"id": name, **model} for name in names]}
 
-    @Operation(
-        "POST", "/v1/chat/completions", ChatRequest, operation_id="chat_completions", time_limits=1
-    )
-    async def chat(self, request: HTTPRequest) -> Response | ChatResponse:
+    @Operation("POST", "/v1/chat/completions", ChatRequest, time_limits=1)
+    async def chat(self, request: HTTPRequest) -> Response | Content:
         """Translate the last message of a chat, as a chat model would."""
         fields = read_fields(request, ChatRequest)
         *before, last = fields.messages
@@ -182,64 +125,48 @@ class ConnectorAPI:
         answer = await self._translate(request, plain, source=source, target=target)
         if plain != text:
             answer = answer.replace("\n", _BREAK)
-        message = ChatMessage(role="assistant", content=answer)
-        body = ChatResponse(
-            id=f"chatcmpl-{request.state.request_id}",
-            object="chat.completion",
-            created=int(time.time()),
-            model=fields.model,
-            choices=[ChatChoice(index=0, message=message, finish_reason="stop")],
-        )
-        return _events(body) if fields.stream else body
+        head: dict[str, object] = {
+            "id": f"chatcmpl-{request.state.request_id}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": fields.model,
+        }
+        message = {"role": "assistant", "content": answer}
+        if fields.stream:
+            return _events(head, message)
+        return head | {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
 
-    def _opus_cat_operations(self) -> Sequence[Operation]:
-        table: tuple[OperationRow, ...] = (
-            ("GET", "TranslateJson", self.opus_cat_json, OpusCatRequest),
-            ("POST", "TranslatePost", self.opus_cat_json, OpusCatRequest),
-            ("GET", "Translate", self.opus_cat_text, OpusCatRequest),
-            ("GET", "ListSupportedLanguagePairs", self.opus_cat_pairs, None),
-            ("GET", "GetLanguagePairModelTags", self.opus_cat_tags, None),
-            ("GET", "CheckModelStatus", self.opus_cat_status, OpusCatRequest),
-            ("POST", "PreOrderBatch", self.opus_cat_order, None),
-        )
-        return [
-            Operation(
-                method,
-                f"{prefix}/{name}",
-                request,
-                handler=handler,
-                operation_id=f"opus_cat_{name}{index or ''}",
-                error_statuses=(400, 403, 429) if request else (),
-                time_limits=int(name.startswith("Translate")),
-            )
-            for index, prefix in enumerate(_OPUS_CAT)
-            for method, name, handler, request in table
-        ]
-
-    async def opus_cat_json(self, request: HTTPRequest) -> OpusCatResponse:
+    @Operation("GET", f"{_OPUS_CAT}TranslateJson", OpusCatRequest, time_limits=1)
+    @Operation("POST", f"{_OPUS_CAT}TranslatePost", OpusCatRequest, time_limits=1)
+    async def opus_cat_json(self, request: HTTPRequest) -> Content:
         """Translate a text, as OPUS-CAT does for its plug-ins."""
         text = await self._opus_cat_text(request)
-        return OpusCatResponse(translation=text, Translation=text)
+        return {"translation": text, "Translation": text}  # both spellings are in use
 
-    async def opus_cat_text(self, request: HTTPRequest) -> OpusCatValue:
+    @Operation("GET", f"{_OPUS_CAT}Translate", OpusCatRequest, time_limits=1)
+    async def opus_cat_text(self, request: HTTPRequest) -> Content:
         """Translate a text, into a JSON string."""
-        return OpusCatValue(await self._opus_cat_text(request))
+        return await self._opus_cat_text(request)
 
-    async def opus_cat_pairs(self, request: HTTPRequest) -> OpusCatValue:
+    @Operation("GET", f"{_OPUS_CAT}ListSupportedLanguagePairs")
+    async def opus_cat_pairs(self, request: HTTPRequest) -> Content:
         """List the loaded language pairs."""
-        return OpusCatValue([way.name for way in self._registry.directions])
+        return [way.name for way in self._registry.directions]
 
-    async def opus_cat_tags(self, request: HTTPRequest) -> OpusCatValue:
+    @Operation("GET", f"{_OPUS_CAT}GetLanguagePairModelTags")
+    async def opus_cat_tags(self, request: HTTPRequest) -> Content:
         """List the tags of models, of which there are none."""
-        return OpusCatValue([])
+        return []
 
-    async def opus_cat_status(self, request: HTTPRequest) -> OpusCatValue:
+    @Operation("GET", f"{_OPUS_CAT}CheckModelStatus", OpusCatRequest)
+    async def opus_cat_status(self, request: HTTPRequest) -> Content:
         """Say in a sentence whether a direction is loaded."""
         fields = read_fields(request, OpusCatRequest, key_field="tokenCode")
         source, target = self._codes(fields.srcLangCode, fields.trgLangCode)
         way = self._registry.find(source, target)
-        return OpusCatValue(f"Model {way.name} is available.")
+        return f"Model {way.name} is available."
 
+    @Operation("POST", f"{_OPUS_CAT}PreOrderBatch")
     async def opus_cat_order(self, request: HTTPRequest) -> Response:
         """Accept an announcement of texts, which changes nothing."""
         return Response("null", media_type=JSON)
@@ -292,12 +219,11 @@ class ConnectorAPI:
         return code_after("from"), code_after("to|into")
 
 
-def _events(body: ChatResponse) -> Response:
+def _events(head: dict[str, object], message: dict[str, str]) -> Response:
     """Return an answer as the events of a stream: its text, and its end."""
-    content = body.choices[0].message.model_dump()
-    chunk = body.model_dump() | {"object": "chat.completion.chunk"}
+    chunk = head | {"object": "chat.completion.chunk"}
     steps = [
-        chunk | {"choices": [{"index": 0, "delta": content, "finish_reason": None}]},
+        chunk | {"choices": [{"index": 0, "delta": message, "finish_reason": None}]},
         chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
     ]
     lines = [json.dumps(step, ensure_ascii=False) for step in steps]

@@ -7,10 +7,9 @@ X-Ignored-Parameters.
 """
 
 import re
-from dataclasses import replace
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, RootModel
+from pydantic import Field
 from starlette.responses import Response
 
 from transduce.documents.html import TagRules
@@ -34,13 +33,7 @@ from transduce.serve.parameters import (
     reject_unsupported,
 )
 from transduce.serve.requests import HTTPRequest, RequestData
-from transduce.serve.routing import (
-    LenientModel,
-    Operation,
-    StrictModel,
-    json_response,
-    operations_of,
-)
+from transduce.serve.routing import Content, LenientModel, Operation, json_response, operations_of
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import translate_texts
 
@@ -101,43 +94,6 @@ class DeepLLanguagesRequest(LenientModel):
     type: Annotated[Literal["source", "target"], Lowered] = "source"
 
 
-class DeepLTranslation(StrictModel):
-    """A translated text."""
-
-    detected_source_language: str
-    text: str
-    billed_characters: int | None = None
-    model_type_used: str | None = None
-    """Only if a type was requested."""
-
-
-class DeepLTranslateResponse(StrictModel):
-    """The translations, in the order of the texts."""
-
-    translations: list[DeepLTranslation]
-
-
-class DeepLLanguage(StrictModel):
-    """A language."""
-
-    language: str
-    name: str
-    supports_formality: bool | None = None
-    """Target languages only."""
-
-
-class DeepLUsage(StrictModel):
-    """Characters of the current day, which begins with the first request."""
-
-    character_count: int
-    character_limit: int
-    """The key's daily quota; without one, a number too large to reach."""
-
-
-class DeepLLanguageList(RootModel[list[DeepLLanguage]]):
-    """Languages."""
-
-
 class DeepLAPI:
     """Handlers of DeepL's API."""
 
@@ -159,18 +115,13 @@ class DeepLAPI:
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the operations of this API."""
-        translate, languages, usage = operations_of(self, prefix="deepl_")
-        post = replace(languages, method="POST", operation_id="deepl_languages_post")
-        others = (
-            *self._glossaries.operations(),
-            *operations_of(self._documents, prefix="deepl_document_"),
-        )
-        return (translate, *others, languages, post, usage)
+        apis = (self, self._glossaries, self._documents)
+        return tuple(operation for api in apis for operation in operations_of(api))
 
     @Operation(
         "POST", "/v2/translate", DeepLTranslateRequest, max_body_bytes=MAX_BODY_BYTES, time_limits=1
     )
-    async def translate(self, request: HTTPRequest) -> Response | DeepLTranslateResponse:
+    async def translate(self, request: HTTPRequest) -> Response:
         """Translate texts, with DeepL's request and response format."""
         reject_unsupported(request.data())
         fields = read_fields(request, DeepLTranslateRequest)
@@ -191,47 +142,36 @@ class DeepLAPI:
                 html=fields.outline_detection is not False,
             ),
         )
-        # An optional field that is not set is omitted from the response.
-        used = {}
-        if fields.model_type:
-            used = {"model_type_used": fields.model_type.removeprefix("prefer_")}
-        translations = [
-            DeepLTranslation.model_validate(
-                {
-                    "detected_source_language": result.source.upper(),
-                    "text": result.translation.text,
-                    **({"billed_characters": len(text)} if fields.show_billed_characters else {}),
-                    **used,
-                }
-            )
-            for text, result in zip(texts, results, strict=True)
-        ]
-        response = json_response(DeepLTranslateResponse(translations=translations))
-        return with_ignored(response, options.ignored)
+        translations: list[dict[str, object]] = []
+        for text, result in zip(texts, results, strict=True):
+            translation: dict[str, object] = {
+                "detected_source_language": result.source.upper(),
+                "text": result.translation.text,
+            }
+            if fields.show_billed_characters:
+                translation["billed_characters"] = len(text)
+            if fields.model_type:
+                translation["model_type_used"] = fields.model_type.removeprefix("prefer_")
+            translations.append(translation)
+        return with_ignored(json_response({"translations": translations}), options.ignored)
 
-    @Operation(
-        "GET",
-        "/v2/languages",
-        DeepLLanguagesRequest,
-        error_statuses=(400,),
-        max_body_bytes=MAX_BODY_BYTES,
-    )
-    async def languages_get(self, request: HTTPRequest) -> DeepLLanguageList:
+    @Operation("GET", "/v2/languages", DeepLLanguagesRequest, max_body_bytes=MAX_BODY_BYTES)
+    @Operation("POST", "/v2/languages", DeepLLanguagesRequest, max_body_bytes=MAX_BODY_BYTES)
+    async def languages(self, request: HTTPRequest) -> Content:
         """List the source or target languages."""
         is_target = read_fields(request, DeepLLanguagesRequest).type == "target"
         languages = self._registry.targets() if is_target else self._registry.sources()
         formality = {"supports_formality": False} if is_target else {}
-        entries = [
-            DeepLLanguage(language=language.code.upper(), name=language.name, **formality)
+        return [
+            {"language": language.code.upper(), "name": language.name, **formality}
             for language in languages
         ]
-        return DeepLLanguageList(entries)
 
     @Operation("GET", "/v2/usage")
-    async def usage(self, request: HTTPRequest) -> DeepLUsage:
+    async def usage(self, request: HTTPRequest) -> Content:
         """Return the number of characters of the key's requests on the current day."""
         count, limit = request.usage()
-        return DeepLUsage(character_count=count, character_limit=limit)
+        return {"character_count": count, "character_limit": limit}
 
     def _text_options(
         self, request: HTTPRequest, fields: DeepLTranslateRequest | DocumentUpload

@@ -23,7 +23,7 @@ from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import ModelRegistry
 from transduce.serve.parameters import base_code, read_fields, unsupported
 from transduce.serve.requests import HTTPRequest
-from transduce.serve.routing import JSON, LenientModel, Operation, OperationRow, StrictModel
+from transduce.serve.routing import Content, LenientModel, Operation, StrictModel
 
 MAX_BYTES = 64 * 2**20
 """Maximum size of all glossaries of a server."""
@@ -73,68 +73,6 @@ class ChangeGlossary(LenientModel):
     dictionaries: list[DictionaryFields] = Field(default=[])
 
 
-class GlossaryLanguagePair(StrictModel):
-    """A language pair that a glossary can have."""
-
-    source_lang: str
-    target_lang: str
-
-
-class GlossaryLanguagePairs(StrictModel):
-    """The loaded language pairs."""
-
-    supported_languages: list[GlossaryLanguagePair]
-
-
-class DictionaryInfo(GlossaryLanguagePair):
-    """A dictionary without its terms."""
-
-    entry_count: int
-
-
-class DictionaryEntries(GlossaryLanguagePair):
-    """A dictionary with its terms."""
-
-    entries: str
-    entries_format: Literal["tsv"]
-
-
-class GlossaryEntries(StrictModel):
-    """The dictionary of a language pair."""
-
-    dictionaries: list[DictionaryEntries]
-
-
-class GlossaryInfo(StrictModel):
-    """A glossary without its terms."""
-
-    glossary_id: str
-    name: str
-    creation_time: str
-    dictionaries: list[DictionaryInfo]
-
-
-class GlossaryInfoV2(DictionaryInfo):
-    """A glossary with one dictionary, without its terms."""
-
-    glossary_id: str
-    name: str
-    ready: bool
-    creation_time: str
-
-
-class GlossaryList(StrictModel):
-    """All glossaries of the key."""
-
-    glossaries: list[GlossaryInfo]
-
-
-class GlossaryListV2(StrictModel):
-    """All glossaries of the key that have one dictionary."""
-
-    glossaries: list[GlossaryInfoV2]
-
-
 class Glossary(StrictModel):
     """A glossary."""
 
@@ -146,18 +84,16 @@ class Glossary(StrictModel):
     dictionaries: Dictionaries
 
     @property
-    def info(self) -> GlossaryInfo:
+    def info(self) -> Content:
         """Describe it in version 3."""
         dictionaries = [_info(pair, terms) for pair, terms in self.dictionaries.items()]
-        return GlossaryInfo(**self.model_dump(include=_HEAD), dictionaries=dictionaries)
+        return self.model_dump(include=_HEAD) | {"dictionaries": dictionaries}
 
     @property
-    def info_v2(self) -> GlossaryInfoV2:
+    def info_v2(self) -> Content:
         """Describe it in version 2."""
-        (dictionary,) = self.info.dictionaries
-        return GlossaryInfoV2(
-            **dictionary.model_dump(), **self.model_dump(include=_HEAD), ready=True
-        )
+        ((pair, terms),) = self.dictionaries.items()
+        return self.model_dump(include=_HEAD) | _info(pair, terms) | {"ready": True}
 
     def terms(self, source: str, target: str) -> tuple[Term, ...]:
         """Return the terms of a language pair.
@@ -191,94 +127,63 @@ class GlossaryAPI:
             raise HTTPError(404, f"Glossary {glossary_id[:60]!r} not found.")
         return glossary
 
-    def operations(self) -> tuple[Operation, ...]:
-        """Return the operations of both versions."""
-        v2, v3 = "/v2/glossaries", "/v3/glossaries"
-        v2_id, v3_id = f"{v2}/{{glossary_id}}", f"{v3}/{{glossary_id}}"
-        dictionaries, pair = f"{v3_id}/dictionaries", LanguagePairFields
-        pairs = self.language_pairs
-        table: tuple[OperationRow, ...] = (
-            ("GET", "/v2/glossary-language-pairs", pairs, None),
-            ("POST", v2, self.create_v2, CreateGlossaryV2),
-            ("GET", v2, self.list_v2, None),
-            ("GET", v2_id, self.info_v2, None),
-            ("GET", f"{v2_id}/entries", self.entries_v2, None),
-            ("DELETE", v2_id, self.delete, None),
-            ("POST", v3, self.create, CreateGlossary),
-            ("GET", v3, self.list_all, None),
-            ("GET", v3_id, self.info, None),
-            ("PATCH", v3_id, self.change, ChangeGlossary),
-            ("DELETE", v3_id, self.delete, None),
-            ("GET", f"{v3_id}/entries", self.entries, pair),
-            ("PUT", dictionaries, self.replace_dictionary, DictionaryFields),
-            ("DELETE", dictionaries, self.delete_dictionary, pair),
-        )
-        return tuple(
-            Operation(
-                method,
-                path,
-                request,
-                handler=handler,
-                operation_id=f"deepl_{path[1:3]}_{handler.__name__}",
-                media_type=TSV if handler == self.entries_v2 else JSON,
-                success_status={"POST": 201, "DELETE": 204}.get(method, 200),
-                error_statuses=(400, 404, 413),
-            )
-            for method, path, handler, request in table
-        )
-
-    async def language_pairs(self, request: HTTPRequest) -> GlossaryLanguagePairs:
+    @Operation("GET", "/v2/glossary-language-pairs")
+    async def language_pairs(self, request: HTTPRequest) -> Content:
         """List the language pairs that a glossary can have."""
-        pairs = [
-            GlossaryLanguagePair(source_lang=source, target_lang=target)
-            for source, target in (pair.split("-") for pair in self._pairs)
-        ]
-        return GlossaryLanguagePairs(supported_languages=pairs)
+        return {"supported_languages": [_languages(pair) for pair in self._pairs]}
 
-    async def create_v2(self, request: HTTPRequest) -> GlossaryInfoV2:
+    @Operation("POST", "/v2/glossaries", CreateGlossaryV2, success_status=201)
+    async def create_v2(self, request: HTTPRequest) -> Content:
         """Create a glossary with one dictionary."""
         fields = read_fields(request, CreateGlossaryV2)
         return self._create(request, fields.name, [fields]).info_v2
 
-    async def create(self, request: HTTPRequest) -> GlossaryInfo:
+    @Operation("POST", "/v3/glossaries", CreateGlossary, success_status=201)
+    async def create(self, request: HTTPRequest) -> Content:
         """Create a glossary."""
         fields = read_fields(request, CreateGlossary)
         return self._create(request, fields.name, fields.dictionaries).info
 
-    async def list_v2(self, request: HTTPRequest) -> GlossaryListV2:
+    @Operation("GET", "/v2/glossaries")
+    async def list_v2(self, request: HTTPRequest) -> Content:
         """List the glossaries with one dictionary."""
         own = [glossary for glossary in self._own(request) if len(glossary.dictionaries) == 1]
-        return GlossaryListV2(glossaries=[glossary.info_v2 for glossary in own])
+        return {"glossaries": [glossary.info_v2 for glossary in own]}
 
-    async def list_all(self, request: HTTPRequest) -> GlossaryList:
+    @Operation("GET", "/v3/glossaries")
+    async def list_all(self, request: HTTPRequest) -> Content:
         """List the glossaries."""
-        return GlossaryList(glossaries=[own.info for own in self._own(request)])
+        return {"glossaries": [glossary.info for glossary in self._own(request)]}
 
-    async def info_v2(self, request: HTTPRequest) -> GlossaryInfoV2:
+    @Operation("GET", "/v2/glossaries/{glossary_id}")
+    async def info_v2(self, request: HTTPRequest) -> Content:
         """Describe a glossary with one dictionary."""
         return self._requested_v2(request).info_v2
 
-    async def info(self, request: HTTPRequest) -> GlossaryInfo:
+    @Operation("GET", "/v3/glossaries/{glossary_id}")
+    async def info(self, request: HTTPRequest) -> Content:
         """Describe a glossary."""
         return self._requested(request).info
 
+    @Operation("GET", "/v2/glossaries/{glossary_id}/entries")
     async def entries_v2(self, request: HTTPRequest) -> Response:
         """Return the terms of a glossary with one dictionary, a line per term."""
         (terms,) = self._requested_v2(request).dictionaries.values()
         return Response(_tsv(terms), media_type=TSV)
 
-    async def entries(self, request: HTTPRequest) -> GlossaryEntries:
+    @Operation("GET", "/v3/glossaries/{glossary_id}/entries", LanguagePairFields)
+    async def entries(self, request: HTTPRequest) -> Content:
         """Return the terms of a language pair."""
         glossary, fields = self._requested(request), read_fields(request, LanguagePairFields)
-        dictionary = DictionaryEntries(
-            source_lang=base_code(fields.source_lang),
-            target_lang=base_code(fields.target_lang),
-            entries=_tsv(glossary.terms(fields.source_lang, fields.target_lang)),
-            entries_format="tsv",
-        )
-        return GlossaryEntries(dictionaries=[dictionary])
+        dictionary = {
+            **_languages(_pair(fields.source_lang, fields.target_lang)),
+            "entries": _tsv(glossary.terms(fields.source_lang, fields.target_lang)),
+            "entries_format": "tsv",
+        }
+        return {"dictionaries": [dictionary]}
 
-    async def change(self, request: HTTPRequest) -> GlossaryInfo:
+    @Operation("PATCH", "/v3/glossaries/{glossary_id}", ChangeGlossary)
+    async def change(self, request: HTTPRequest) -> Content:
         """Rename a glossary; add terms, or replace their translations."""
         glossary = self._requested(request)
         fields = read_fields(request, ChangeGlossary)
@@ -289,7 +194,8 @@ class GlossaryAPI:
         update = {"name": fields.name or glossary.name, "dictionaries": merged}
         return self._put(glossary.model_copy(update=update)).info
 
-    async def replace_dictionary(self, request: HTTPRequest) -> DictionaryInfo:
+    @Operation("PUT", "/v3/glossaries/{glossary_id}/dictionaries", DictionaryFields)
+    async def replace_dictionary(self, request: HTTPRequest) -> Content:
         """Replace or add the dictionary of a language pair."""
         glossary = self._requested(request)
         fields = read_fields(request, DictionaryFields)
@@ -298,6 +204,7 @@ class GlossaryAPI:
         ((pair, terms),) = new.items()
         return _info(pair, terms)
 
+    @Operation("DELETE", "/v3/glossaries/{glossary_id}/dictionaries", LanguagePairFields)
     async def delete_dictionary(self, request: HTTPRequest) -> None:
         """Delete the dictionary of a language pair."""
         glossary, fields = self._requested(request), read_fields(request, LanguagePairFields)
@@ -306,6 +213,8 @@ class GlossaryAPI:
         del rest[_pair(fields.source_lang, fields.target_lang)]
         self._put(glossary.model_copy(update={"dictionaries": rest}))
 
+    @Operation("DELETE", "/v2/glossaries/{glossary_id}")
+    @Operation("DELETE", "/v3/glossaries/{glossary_id}")
     async def delete(self, request: HTTPRequest) -> None:
         """Delete a glossary."""
         self._store.delete(_KIND, self._requested(request).glossary_id)
@@ -394,9 +303,13 @@ def _pair(source: str, target: str) -> str:
     return f"{base_code(source)}-{base_code(target)}"
 
 
-def _info(pair: str, terms: Sequence[Term]) -> DictionaryInfo:
+def _languages(pair: str) -> dict[str, str]:
     source, target = pair.split("-")
-    return DictionaryInfo(source_lang=source, target_lang=target, entry_count=len(terms))
+    return {"source_lang": source, "target_lang": target}
+
+
+def _info(pair: str, terms: Sequence[Term]) -> dict[str, object]:
+    return {**_languages(pair), "entry_count": len(terms)}
 
 
 _parsed = lru_cache(maxsize=64)(Glossary.model_validate_json)

@@ -22,7 +22,6 @@ from transduce.documents.formats import read_document
 from transduce.documents.markup import Markup
 from transduce.documents.registry import format_of_file
 from transduce.inference.glossary import Term
-from transduce.serve.access import QUOTA_EXCEEDED
 from transduce.serve.batcher import BatchOptions
 from transduce.serve.client_store import ClientStore
 from transduce.serve.errors import HTTPError
@@ -35,7 +34,14 @@ from transduce.serve.parameters import (
     unsupported,
 )
 from transduce.serve.requests import HTTPRequest, RequestData, Upload
-from transduce.serve.routing import LOG, LenientModel, Operation, StrictModel, json_response
+from transduce.serve.routing import (
+    LOG,
+    Content,
+    LenientModel,
+    Operation,
+    StrictModel,
+    json_response,
+)
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import TextResult, translate_texts
 
@@ -70,12 +76,6 @@ class TranslateFileRequest(LenientModel):
     api_key: str = ""
 
 
-class TranslateFileResponse(StrictModel):
-    """The URL of the translated document."""
-
-    translatedFileUrl: str
-
-
 class DocumentUpload(LenientModel):
     """A document to translate."""
 
@@ -90,27 +90,10 @@ class DocumentUpload(LenientModel):
     formality: Annotated[Literal["default", "prefer_more", "prefer_less"] | None, Lowered] = None
 
 
-class DocumentHandle(StrictModel):
-    """What identifies an uploaded document."""
-
-    document_id: str
-    document_key: str
-
-
 class DocumentKey(LenientModel):
     """The key of an uploaded document."""
 
     document_key: str = Field(min_length=1)
-
-
-class DocumentStatus(StrictModel):
-    """The state of an uploaded document."""
-
-    document_id: str
-    status: Status
-    seconds_remaining: int | None = None
-    billed_characters: int | None = None
-    error_message: str | None = None
 
 
 class TextOptions(StrictModel):
@@ -154,7 +137,7 @@ class DocumentAPI:
         return self._store.get("document", name)
 
     @Operation("POST", "/translate_file", TranslateFileRequest, time_limits=TIME_LIMITS)
-    async def translate(self, request: HTTPRequest) -> TranslateFileResponse:
+    async def translate(self, request: HTTPRequest) -> Content:
         """Translate a document, preserving its structure."""
         fields = read_fields(request, TranslateFileRequest)
         upload = uploaded_document(request.data())
@@ -168,8 +151,7 @@ class DocumentAPI:
             f"{path.stem}_{_UNSAFE.sub('_', fields.target)}{path.suffix}", content
         )
         base = f"{_base_url(request)}{self._settings.url_prefix}"
-        url = f"{base}/download_file/{quote(stored_name)}"
-        return TranslateFileResponse(translatedFileUrl=url)
+        return {"translatedFileUrl": f"{base}/download_file/{quote(stored_name)}"}
 
     async def read(self, request: HTTPRequest, upload: Upload, *, target: str) -> Document:
         """Parse a document, and check its length against the limits of the request.
@@ -210,7 +192,7 @@ class DocumentAPI:
         )
         return await asyncio.to_thread(document.rebuild, translations), source
 
-    @Operation("GET", "/download_file/{name}", media_type=BINARY, error_statuses=(404,))
+    @Operation("GET", "/download_file/{name}")
     async def download(self, request: HTTPRequest) -> Response:
         """Download a translated document, for ten minutes."""
         name = request.path_params["name"]
@@ -262,10 +244,8 @@ class DeepLDocumentAPI:
         self._options, self._store = options, store
         self._tasks: set[asyncio.Task[None]] = set()
 
-    @Operation(
-        "POST", "/v2/document", DocumentUpload, error_statuses=(400, 404, 429, QUOTA_EXCEEDED)
-    )
-    async def upload(self, request: HTTPRequest) -> Response | DocumentHandle:
+    @Operation("POST", "/v2/document", DocumentUpload)
+    async def upload(self, request: HTTPRequest) -> Response:
         """Accept a document, and translate it in the background."""
         data = request.data()
         reject_unsupported(data)
@@ -296,11 +276,11 @@ class DeepLDocumentAPI:
         task = asyncio.create_task(self._translate(job, document, options, upload.name))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        handle = DocumentHandle(document_id=job.document_id, document_key=job.key)
+        handle = {"document_id": job.document_id, "document_key": job.key}
         return with_ignored(json_response(handle), options.ignored)
 
-    @Operation("POST", "/v2/document/{document_id}", DocumentKey, error_statuses=(400, 404))
-    async def status(self, request: HTTPRequest) -> DocumentStatus:
+    @Operation("POST", "/v2/document/{document_id}", DocumentKey)
+    async def status(self, request: HTTPRequest) -> Content:
         """Return the state of a document."""
         job = self._requested(request)
         extra: Mapping[str, object] = {
@@ -308,16 +288,9 @@ class DeepLDocumentAPI:
             "done": {"billed_characters": job.characters},
             "error": {"error_message": job.error},
         }[job.status]
-        fields = {"document_id": request.path_params["document_id"], "status": job.status, **extra}
-        return DocumentStatus.model_validate(fields)
+        return {"document_id": request.path_params["document_id"], "status": job.status, **extra}
 
-    @Operation(
-        "POST",
-        "/v2/document/{document_id}/result",
-        DocumentKey,
-        media_type=BINARY,
-        error_statuses=(400, 404, 503),
-    )
+    @Operation("POST", "/v2/document/{document_id}/result", DocumentKey)
     async def result(self, request: HTTPRequest) -> Response:
         """Return a translated document, for ten minutes."""
         job = self._requested(request)

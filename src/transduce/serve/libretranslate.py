@@ -8,22 +8,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, RootModel
+from pydantic import BeforeValidator, Field
 
 from transduce.documents.registry import SUFFIXES
 from transduce.memory.store import Entry
 from transduce.serve.batcher import BatchOptions
 from transduce.serve.errors import HTTPError
-from transduce.serve.model_registry import (
-    AUTO,
-    DetectedLanguage,
-    Language,
-    ModelRegistry,
-    same_code,
-)
+from transduce.serve.model_registry import AUTO, ModelRegistry, same_code
 from transduce.serve.parameters import read_fields
 from transduce.serve.requests import HTTPRequest
-from transduce.serve.routing import LenientModel, Operation, StrictModel
+from transduce.serve.routing import Content, LenientModel, Operation
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 from transduce.serve.text_translation import MAX_BEAM, translate_texts
 
@@ -68,86 +62,28 @@ class SuggestRequest(LenientModel):
     api_key: str = ""
 
 
-class SuggestResponse(StrictModel):
-    """The correction is stored."""
-
-    success: Literal[True]
-
-
-class TranslateResponse(StrictModel):
-    """Translations; lists if the request had a list of texts."""
-
-    translatedText: str | list[str]
-    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
-    """Only if the source was "auto"."""
-    alternatives: list[str] | list[list[str]] | None = None
-    """Only if requested."""
-
-
-class LanguageEntry(StrictModel):
-    """A language and its target languages."""
-
-    code: str
-    name: str
-    targets: list[str]
-
-
-class DefaultLanguages(StrictModel):
-    """The languages initially selected in a page."""
-
-    source: Language
-    target: Language
-
-
-class FrontendSettings(StrictModel):
-    """Settings for a page."""
-
-    apiKeys: bool
-    charLimit: int
-    filesTranslation: bool
-    frontendTimeout: int
-    keyRequired: bool
-    language: DefaultLanguages
-    suggestions: bool
-    supportedFilesFormat: list[str]
-
-
-class HealthResponse(StrictModel):
-    """The server is running."""
-
-    status: Literal["ok"]
-
-
-class LanguageList(RootModel[list[LanguageEntry]]):
-    """All loaded languages."""
-
-
-class DetectedLanguageList(RootModel[list[DetectedLanguage]]):
-    """Possible languages of a text, most probable first."""
-
-
 class LibreTranslateAPI:
     """Handlers of LibreTranslate's API."""
 
     def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
         self._registry = registry
         self._settings = settings
-        self._languages = LanguageList(_language_entries(registry))
+        self._languages = _language_entries(registry)
         self._default_beam = max(way.translator.search.beam for way in registry.directions)
         first = registry.directions[0]
-        self._frontend_settings = FrontendSettings(
-            apiKeys=bool(settings.keys),
-            charLimit=settings.char_limit,
-            filesTranslation=True,
-            frontendTimeout=settings.frontend_timeout,
-            keyRequired=bool(settings.keys),
-            language=DefaultLanguages(source=first.source, target=first.target),
-            suggestions=settings.memory is not None,
-            supportedFilesFormat=list(SUFFIXES),
-        )
+        self._frontend_settings = {
+            "apiKeys": bool(settings.keys),
+            "charLimit": settings.char_limit,
+            "filesTranslation": True,
+            "frontendTimeout": settings.frontend_timeout,
+            "keyRequired": bool(settings.keys),
+            "language": {"source": first.source, "target": first.target},
+            "suggestions": settings.memory is not None,
+            "supportedFilesFormat": SUFFIXES,
+        }
 
     @Operation("POST", "/translate", TranslateRequest, time_limits=1)
-    async def translate(self, request: HTTPRequest) -> TranslateResponse:
+    async def translate(self, request: HTTPRequest) -> Content:
         """Translate a text or a list of texts."""
         fields = read_fields(request, TranslateRequest)
         html, alternatives = fields.format == "html", fields.alternatives
@@ -167,16 +103,16 @@ class LibreTranslateAPI:
         )
 
         def fold(items: Sequence[object]) -> object:
-            return items[0] if isinstance(fields.q, str) else list(items)
+            return items[0] if isinstance(fields.q, str) else items
 
         answer = {"translatedText": fold([result.translation.text for result in results])}
         if same_code(fields.source, AUTO):
             answer["detectedLanguage"] = fold([result.detected for result in results])
         if alternatives > 0:
             answer["alternatives"] = fold(
-                [list(result.translation.alternatives[:alternatives]) for result in results]
+                [result.translation.alternatives[:alternatives] for result in results]
             )
-        return TranslateResponse.model_validate(answer)
+        return answer
 
     def _decoding_options(self, alternatives: int) -> BatchOptions:
         """Return options for translations besides the best; the beam is widened if necessary."""
@@ -184,38 +120,37 @@ class LibreTranslateAPI:
         default_beam = self._default_beam if beam is None else beam
         return BatchOptions(beam=beam if nbest <= default_beam else nbest, nbest=nbest)
 
-    @Operation("POST", "/detect", DetectRequest, error_statuses=(400, 403, 429))
-    async def detect(self, request: HTTPRequest) -> DetectedLanguageList:
+    @Operation("POST", "/detect", DetectRequest)
+    async def detect(self, request: HTTPRequest) -> Content:
         """Detect the language of a text among the loaded source languages."""
         (text,) = request.check_texts([read_fields(request, DetectRequest).q])
-        guesses = await self._registry.detect(text)
-        return DetectedLanguageList(list(guesses))
+        return await self._registry.detect(text)
 
     @Operation("GET", "/languages")
-    async def languages(self, request: HTTPRequest) -> LanguageList:
+    async def languages(self, request: HTTPRequest) -> Content:
         """List the loaded languages and their target languages."""
         return self._languages
 
     @Operation("GET", "/frontend/settings")
-    async def frontend_settings(self, request: HTTPRequest) -> FrontendSettings:
+    async def frontend_settings(self, request: HTTPRequest) -> Content:
         """Return the settings that a page needs."""
         return self._frontend_settings
 
     @Operation("GET", "/health")
-    async def health(self, request: HTTPRequest) -> HealthResponse:
+    async def health(self, request: HTTPRequest) -> Content:
         """Check that the server is running."""
-        return HealthResponse(status="ok")
+        return {"status": "ok"}
 
-    @Operation("GET", "/ready", error_statuses=(503,))
-    async def ready(self, request: HTTPRequest) -> HealthResponse:
+    @Operation("GET", "/ready")
+    async def ready(self, request: HTTPRequest) -> Content:
         """Check that the server has room for requests: no queue is full."""
         lengths = [way.batcher.queue_length for way in self._registry.directions]
         if max(lengths) >= self._settings.queue:
             raise HTTPError(503, "A request queue is full", retry_after=1)
-        return HealthResponse(status="ok")
+        return {"status": "ok"}
 
-    @Operation("POST", "/suggest", SuggestRequest, error_statuses=(400, 403, 429))
-    async def suggest(self, request: HTTPRequest) -> SuggestResponse:
+    @Operation("POST", "/suggest", SuggestRequest)
+    async def suggest(self, request: HTTPRequest) -> Content:
         """Store a correction in the translation memory."""
         fields = read_fields(request, SuggestRequest)
         direction = self._registry.find(fields.source, fields.target)
@@ -232,17 +167,17 @@ class LibreTranslateAPI:
             model=direction.sha256,
         )
         await asyncio.to_thread(memory.add, [entry])
-        return SuggestResponse(success=True)
+        return {"success": True}
 
 
-def _language_entries(registry: ModelRegistry) -> list[LanguageEntry]:
+def _language_entries(registry: ModelRegistry) -> list[dict[str, object]]:
     """Return every loaded language; one that is only a target has no targets of its own."""
     languages = {language.code: language for language in (*registry.sources(), *registry.targets())}
     return [
-        LanguageEntry(
-            code=language.code,
-            name=language.name,
-            targets=[target.code for target in registry.targets_of(language.code)],
-        )
+        {
+            "code": language.code,
+            "name": language.name,
+            "targets": [target.code for target in registry.targets_of(language.code)],
+        }
         for language in languages.values()
     ]

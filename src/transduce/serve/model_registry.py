@@ -16,8 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import Field
-
 from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
 from transduce.data.config import Languages
 from transduce.data.languages import LanguagePair
@@ -28,7 +26,7 @@ from transduce.io.atomic_folder import folder_identity, sha256
 from transduce.memory.store import TranslationMemory
 from transduce.serve.batcher import Batcher
 from transduce.serve.errors import HTTPError
-from transduce.serve.routing import LOG, StrictModel
+from transduce.serve.routing import LOG
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 
 if TYPE_CHECKING:
@@ -46,18 +44,20 @@ _WATCH_S = 2.0  # between looks at the models' folders
 _REMEDY = "name the source language, or have the operator pip install 'transduce[detect]'"
 
 
-class Language(StrictModel):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Language:
     """The code and the name of a language."""
 
     code: str
     name: str
 
 
-class DetectedLanguage(StrictModel):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DetectedLanguage:
     """A possible language of a text."""
 
-    confidence: float = Field(ge=0, le=100)
-    """Relative to the other loaded languages; 0 for a text without letters, or if unknown."""
+    confidence: float
+    """From 0 to 100, relative to the other loaded languages; 0 without letters, or if unknown."""
     language: str
 
 

@@ -3,11 +3,11 @@
 JSON in, JSON out. A request is validated field by field before anything is computed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import starmap
 from typing import Literal, NamedTuple, TypeVar
 
-from pydantic import Field, RootModel
+from pydantic import Field
 from starlette.responses import Response
 
 from transduce.bundle.bundle import Bundle
@@ -19,13 +19,12 @@ from transduce.serve.model_registry import (
     NO_LANGUAGE,
     DetectedLanguage,
     Direction,
-    Language,
     ModelRegistry,
     same_code,
 )
 from transduce.serve.parameters import read_fields
 from transduce.serve.requests import HTTPRequest, replace_nul
-from transduce.serve.routing import JSON, Operation, StrictModel, json_response
+from transduce.serve.routing import JSON, Content, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import (
     MAX_BEAM,
@@ -48,33 +47,6 @@ _EXAMPLES = {
 
 _COPIED = ("source", "text", "score", "flag", "mended", "parts", "confidence", "unfamiliar")
 """Fields of a translation that a response has likewise."""
-
-
-class RequestLimits(StrictModel):
-    """Limits of a request."""
-
-    characters: int
-    """-1 = no limit."""
-
-
-class ModelInfo(StrictModel):
-    """A loaded model."""
-
-    name: str
-    source: Language
-    target: Language
-    parameters: int
-    engine: str
-    """Inference engine, in one line."""
-    beam: int
-    """Default beam size, which is also the maximum `nbest` of a request that sets no beam."""
-    example: str
-    """An example sentence; empty if there is none."""
-    calibrated: bool
-    """Whether confidence is calibrated."""
-    explorer: str
-    """Path of the page that shows every number of the model; empty if it is not served."""
-    limits: RequestLimits
 
 
 class _TextRequest(StrictModel):
@@ -120,105 +92,6 @@ class AttentionRequest(_TextRequest):
     """A given translation (default: the model's own)."""
 
 
-class ScoredPiece(StrictModel):
-    """A piece of a translation."""
-
-    piece: str
-    log_prob: float | None
-    """Log-probability."""
-
-
-class WordConfidence(StrictModel):
-    """A word of a translation."""
-
-    text: str
-    confidence: float
-
-
-class TranslationBody(StrictModel):
-    """An alternative translation of a sentence."""
-
-    text: str
-    score: float
-
-
-class SentenceTranslation(StrictModel):
-    """The translation of a sentence."""
-
-    source: str
-    text: str
-    score: float
-    """Log-probability divided by the length penalty."""
-    flag: str
-    """The defect of the first translation; empty if none."""
-    mended: bool
-    """Whether it was retranslated because of that."""
-    parts: int
-    """Number of parts into which an overlong sentence was split."""
-    confidence: float | None
-    """From 0 to 1; null if the model is not calibrated."""
-    unfamiliar: bool
-    """Whether the sentence is unlike the training data."""
-    pieces: list[ScoredPiece]
-    words: list[WordConfidence]
-    others: list[TranslationBody]
-    alignment: list[tuple[int, int]]
-    """Pairs of a source word and a target word, counted from 0."""
-
-
-class NativeTranslateResponse(StrictModel):
-    """A translated text."""
-
-    source: str
-    target: str
-    detected: DetectedLanguage | None
-    text: str
-    lost: list[str]
-    """Tags, placeholders and URLs that were not preserved."""
-    from_memory: int
-    """Number of sentences from the translation memory; 1 for a text that it has as a whole."""
-    sentences: list[SentenceTranslation]
-    """The complete sentences, in order."""
-
-
-class AlternativeContinuation(StrictModel):
-    """A continuation."""
-
-    piece: str
-    probability: float
-    text: str
-    """The best translation that continues this way."""
-
-
-class AlternativesResponse(StrictModel):
-    """Continuations, most probable first."""
-
-    alternatives: list[AlternativeContinuation]
-
-
-HeadWeights = list[list[list[list[float]]]]
-"""[layer][head][query][key]"""
-
-
-class AttentionResponse(StrictModel):
-    """All attention weights of a sentence and its translation."""
-
-    source_pieces: list[str]
-    target_pieces: list[str]
-    target_read: list[str]
-    """Decoder input at each target position."""
-    encoder: HeadWeights
-    decoder: HeadWeights
-    cross: HeadWeights
-    log_probs: list[float]
-    source: str
-    text: str
-
-
-class ModelList(RootModel[list[ModelInfo]]):
-    """The loaded models."""
-
-
 class _Route(NamedTuple):
     """The direction for a text; None if the text is already in the target language."""
 
@@ -235,14 +108,13 @@ class NativeAPI:
         self._registry = registry
         self._settings = settings
 
-    @Operation("GET", "/api/models", operation_id="models")
-    async def models(self, request: HTTPRequest) -> ModelList:
+    @Operation("GET", "/api/models")
+    async def models(self, request: HTTPRequest) -> Content:
         """List the loaded models."""
-        directions = self._registry.directions
-        return ModelList([model_info(way, self._settings) for way in directions])
+        return [model_info(way, self._settings) for way in self._registry.directions]
 
     @Operation("POST", "/api/translate", NativeTranslateRequest, time_limits=1)
-    async def translate(self, request: HTTPRequest) -> Response | NativeTranslateResponse:
+    async def translate(self, request: HTTPRequest) -> Response:
         """Translate a text; with scores, confidence, alternatives and alignments."""
         fields = read_fields(request, NativeTranslateRequest)
         (text,) = request.check_texts([fields.text])
@@ -272,21 +144,21 @@ class NativeAPI:
 
         def respond() -> Response:
             return json_response(
-                NativeTranslateResponse(
-                    source=route.source,
-                    target=route.target,
-                    detected=route.detected,
-                    text=translation.text,
-                    lost=list(translation.lost),
-                    from_memory=translation.from_memory,
-                    sentences=[_sentence(result) for result in translation.sentence_results],
-                )
+                {
+                    "source": route.source,
+                    "target": route.target,
+                    "detected": route.detected,
+                    "text": translation.text,
+                    "lost": translation.lost,
+                    "from_memory": translation.from_memory,
+                    "sentences": [_sentence(result) for result in translation.sentence_results],
+                }
             )
 
         return await offload(len(text), respond)
 
     @Operation("POST", "/api/alternatives", AlternativesRequest, time_limits=1)
-    async def alternatives(self, request: HTTPRequest) -> AlternativesResponse:
+    async def alternatives(self, request: HTTPRequest) -> Content:
         """List the most probable continuations at a position of a translation."""
         fields = read_fields(request, AlternativesRequest)
         text, direction = await self._direction(request, fields)
@@ -295,16 +167,14 @@ class NativeAPI:
             len(text) + len(after), beam=direction.translator.search.beam, searches=count
         )
 
-        def compute() -> AlternativesResponse:
+        def compute() -> Content:
             continuations = direction.translator.alternatives(text, after, count=count)
-            return AlternativesResponse.model_validate(
-                {"alternatives": continuations}, from_attributes=True
-            )
+            return {"alternatives": [continuation._asdict() for continuation in continuations]}
 
         return await _run(direction, compute, work=work)
 
     @Operation("POST", "/api/attention", AttentionRequest, time_limits=1)
-    async def attention(self, request: HTTPRequest) -> Response | AttentionResponse:
+    async def attention(self, request: HTTPRequest) -> Response:
         """Return the attention weights of a sentence: every kind, layer and head."""
         fields = read_fields(request, AttentionRequest)
         text, direction = await self._direction(request, fields)
@@ -348,20 +218,20 @@ class NativeAPI:
         return codes[0]
 
 
-def model_info(direction: Direction, settings: ServerSettings) -> ModelInfo:
+def model_info(direction: Direction, settings: ServerSettings) -> dict[str, object]:
     """Describe a loaded model."""
-    return ModelInfo(
-        name=direction.name,
-        source=direction.source,
-        target=direction.target,
-        parameters=direction.bundle.weights.size,
-        engine=direction.translator.engine_description.removeprefix("engine: "),
-        beam=direction.translator.search.beam if settings.beam is None else settings.beam,
-        example=_example(direction.bundle),
-        calibrated=direction.bundle.confidence is not None,
-        explorer=f"explore/{direction.name}" if settings.explorer else "",
-        limits=RequestLimits(characters=settings.char_limit),
-    )
+    return {
+        "name": direction.name,
+        "source": direction.source,
+        "target": direction.target,
+        "parameters": direction.bundle.weights.size,
+        "engine": direction.translator.engine_description.removeprefix("engine: "),
+        "beam": direction.translator.search.beam if settings.beam is None else settings.beam,
+        "example": _example(direction.bundle),
+        "calibrated": direction.bundle.confidence is not None,
+        "explorer": f"explore/{direction.name}" if settings.explorer else "",
+        "limits": {"characters": settings.char_limit},
+    }
 
 
 def _example(bundle: Bundle) -> str:
@@ -370,19 +240,18 @@ def _example(bundle: Bundle) -> str:
     return _EXAMPLES.get(bundle.languages.source.partition("-")[0].lower(), "")
 
 
-def _sentence(result: SentenceResult) -> SentenceTranslation:
-    """Convert a sentence's translation to its response model."""
+def _sentence(result: SentenceResult) -> Mapping[str, object]:
+    """Describe a sentence's translation; alignments are of words, counted from 0."""
     translation = result.translation
     log_probs = translation.log_probs or (None,) * len(translation.pieces)
     pieces = zip(translation.pieces, log_probs, strict=True)
     pairs = [pair.partition("-") for pair in result.alignment.split()]
-    fields = {name: getattr(translation, name) for name in _COPIED} | {
+    return {name: getattr(translation, name) for name in _COPIED} | {
         "pieces": [{"piece": piece, "log_prob": log_prob} for piece, log_prob in pieces],
         "others": translation.others,
         "words": [{"text": text, "confidence": score} for text, score in translation.words],
         "alignment": [(int(source), int(target)) for source, _, target in pairs],
     }
-    return SentenceTranslation.model_validate(fields, from_attributes=True)
 
 
 async def _run(direction: Direction, function: Callable[[], T], *, work: int) -> T:

@@ -45,7 +45,7 @@ def test_the_demo_s_example_is_its_sentence(
     for source, recipe in (("en", 'name = "demo"\n'), ("en", 'name = "x"'), ("tlh", "")):
         bundle = bundle_of(source, "de", tokenizer=tokenizer, model=untrained, recipe=recipe)
         direction = direction_of(bundle, translator, ServerSettings())
-        examples.append(model_info(direction, ServerSettings()).example)
+        examples.append(model_info(direction, ServerSettings())["example"])
         direction.batcher.close()
 
     assert examples[0] == "The animal didn't cross the street because it was too tired."

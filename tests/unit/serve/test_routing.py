@@ -1,14 +1,21 @@
-"""The document: true, because it is made of what answers."""
+"""The document: true, because it is compared with what answers."""
 
 import json
+import os
 import re
+from pathlib import Path
 
 import pytest
+from tests.openapi import described, statuses
 from tests.served import Serve, Served
 
+from transduce.io.machine import VERSION
+from transduce.serve import app
 from transduce.serve.app import PAGE_POLICY, page_responses
+from transduce.serve.routing import Endpoint, Operation
 
 FILES = page_responses()
+STORED = Path(app.__file__).with_name("openapi.json")
 
 Document = dict[str, dict[str, dict[str, dict[str, object]]]]
 
@@ -18,19 +25,54 @@ def document(served: Served) -> Document:
     return served.ask("GET", "/openapi.json").json()
 
 
+def operations(served: Served) -> list[Operation]:
+    endpoints = [route.endpoint for route in served.app.routes]
+    return [endpoint.operation for endpoint in endpoints if isinstance(endpoint, Endpoint)]
+
+
+def test_requests_and_summaries_are_those_of_the_operations(served: Served) -> None:
+    stored = json.loads(STORED.read_text())
+
+    wanted = described(stored, operations(served))
+
+    if os.environ.get("TRANSDUCE_FREEZE"):
+        STORED.write_text(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n")
+    assert stored == wanted
+
+
 def test_it_is_openapi_3_1(document: Document) -> None:
     assert document["openapi"] == "3.1.0"
+    assert document["info"]["version"] == VERSION
+
+
+def test_every_reference_leads_somewhere_and_nothing_is_left(
+    served: Served, document: Document
+) -> None:
+    text = json.dumps(document)
+    names = set(re.findall(r'"#/components/(\w+/\w+)"', text))
+
+    kinds = document["components"]
+    defined = {f"{kind}/{name}" for kind in kinds for name in kinds[kind]}
+    requests = {f"schemas/{way.request.__name__}" for way in operations(served) if way.request}
+    assert names <= defined
+    assert defined - names <= requests  # fields of a query stand in their operation
+    assert "<" not in re.sub(r'"description": "[^"]*"', "", text)
+
+
+def test_the_statuses_of_an_operation_are_those_of_its_kind(
+    served: Served, document: Document
+) -> None:
+    for operation in operations(served):
+        if operation.path in document["paths"]:
+            way = document["paths"][operation.path][operation.method.lower()]
+            documented = set(map(int, way["responses"]))
+            assert statuses(operation) <= documented
+            assert min(documented) == operation.success_status or min(documented) == 204
+            assert documented - {min(documented)} <= {*range(400, 600)}
 
 
 def test_it_has_libretranslate_s_name_too(served: Served, document: Document) -> None:
     assert served.ask("GET", "/spec").json() == document
-
-
-def test_every_reference_leads_somewhere(document: Document) -> None:
-    names = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
-
-    assert names
-    assert names <= document["components"]["schemas"].keys()
 
 
 def test_every_model_has_a_name_of_its_own(document: Document) -> None:
@@ -53,10 +95,13 @@ def test_every_operation_has_a_name_of_its_own(document: Document) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_path_of_the_apis_is_there_and_no_other(served: Served, document: Document) -> None:
-    routes = {route.path for route in served.app.routes}
+def test_every_operation_of_the_apis_is_there_and_no_other(
+    served: Served, document: Document
+) -> None:
+    own = {(way.path, way.method.lower()) for way in operations(served)}
+    own -= {("/", "get"), ("/page/{name}", "get")}
 
-    assert document["paths"].keys() == routes - {"/", "/page/{name}"}
+    assert {(path, verb) for path, ways in document["paths"].items() for verb in ways} == own
 
 
 def test_what_is_there_answers(served: Served, document: Document) -> None:
@@ -90,14 +135,16 @@ def test_the_content_of_an_answer_is_what_its_handler_returns(document: Document
         return document["paths"][path]["post"]["responses"][status].get("content")
 
     model = {"$ref": "#/components/schemas/ChatResponse"}
-    assert content("/v1/chat/completions", "200") == {"application/json": {"schema": model}}
+    chat = {"application/json": {"schema": model}, "text/event-stream": {}}
+    assert content("/v1/chat/completions", "200") == chat
     model = {"$ref": "#/components/schemas/GlossaryInfoV2"}
     assert content("/v2/glossaries", "201") == {"application/json": {"schema": model}}
 
 
 def test_each_api_says_errors_in_its_own_shape(document: Document) -> None:
     def shape(path: str) -> str:
-        answer = document["paths"][path]["post"]["responses"]["400"]
+        name = document["paths"][path]["post"]["responses"]["400"]["$ref"].rpartition("/")[2]
+        answer = document["components"]["responses"][name]
         return answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
 
     assert shape("/v2/translate") == "DeepLErrorResponse"
@@ -127,7 +174,8 @@ def test_what_counts_as_a_request_may_be_rejected_for_its_rate(document: Documen
 def test_a_form_has_no_lists_but_deepl_s(document: Document) -> None:
     def fields(path: str) -> dict[str, dict[str, object]]:
         kinds = document["paths"][path]["post"]["requestBody"]["content"]
-        return kinds["application/x-www-form-urlencoded"]["schema"]["properties"]
+        reference = kinds["application/x-www-form-urlencoded"]["schema"]["$ref"]
+        return document["components"]["schemas"][reference.rpartition("/")[2]]["properties"]
 
     assert fields("/translate")["q"]["type"] == "string"
     assert fields("/v2/translate")["text"]["type"] == "array"
