@@ -95,6 +95,14 @@ def test_other_sentences_stay(text: str, english: Tokenizer):
     assert recase(text, english) == Recasing(text)
 
 
+def test_a_busy_machine_is_no_reason_to_refuse_a_sentence(
+    english: Tokenizer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("transduce.data.protection.time", None)  # no clock, so no time limit
+
+    assert recase("CLICK THE BUTTON", english).text == "Click the button"
+
+
 def test_a_model_of_lower_case_text_reads_capitals_already():
     config = TokenizerConfig(vocab_size=120, byte_fallback=False, lower_case=True)
     tokenizer = Tokenizer.train(LINES * 5, config)
