@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from transduce.data.corpus import Pair, read_pairs
+from transduce.data.languages import base_language
 
 _WIDE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff"
 # In scripts without spaces a character is a word.
@@ -153,7 +154,7 @@ def mismatched_language(code: str, other: str, *, words: Counter[str], script: S
     >>> mismatched_language("en", "de", words=Counter(["der", "hund"]), script=Script(["der hund"]))
     'de'
     """
-    code, other = (tag.casefold().replace("_", "-").partition("-")[0] for tag in (code, other))
+    code, other = base_language(code), base_language(other)
     expected = _SCRIPT_OF.get(code)
     if expected and script.name and script.name != expected:
         return script.name

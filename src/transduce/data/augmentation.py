@@ -51,15 +51,15 @@ def draw_variations(config: AugmentConfig, rng: Random) -> list[Variation]:
     case, error, end, space, emoji = (rng.random() for _ in range(5))
     drawn: list[Variation] = []
     if error < config.typing_errors:
-        drawn.append(_with_errors_in_source)
+        drawn.append(lambda pair, rng: pair._replace(source=with_typing_errors(pair.source, rng)))
     if end < config.no_end_punctuation:
         drawn.append(_without_end_punctuation)
     if case < config.upper_case:
-        drawn.append(_in_upper_case)
+        drawn.append(lambda pair, rng: Pair(pair.source.upper(), pair.target.upper()))
     elif case < config.upper_case + config.title_case:
-        drawn.append(_in_title_case)
+        drawn.append(lambda pair, rng: Pair(*map(title_case, pair)))
     if space < config.stray_spaces:
-        drawn.append(_with_stray_space_in_source)
+        drawn.append(lambda pair, rng: pair._replace(source=with_stray_space(pair.source, rng)))
     if emoji < config.emoji:
         drawn.append(_with_emoji)
     return drawn
@@ -117,22 +117,6 @@ def with_stray_space(text: str, rng: Random) -> str:
     place = rng.choice(places)
     space = rng.choice(("", "  ")) if text[place] == " " else " "
     return text[:place] + space + text[place:].removeprefix(" ")
-
-
-def _in_upper_case(pair: Pair, _: Random) -> Pair:
-    return Pair(*(side.upper() for side in pair))
-
-
-def _in_title_case(pair: Pair, _: Random) -> Pair:
-    return Pair(*map(title_case, pair))
-
-
-def _with_errors_in_source(pair: Pair, rng: Random) -> Pair:
-    return pair._replace(source=with_typing_errors(pair.source, rng))
-
-
-def _with_stray_space_in_source(pair: Pair, rng: Random) -> Pair:
-    return pair._replace(source=with_stray_space(pair.source, rng))
 
 
 def _with_emoji(pair: Pair, rng: Random) -> Pair:

@@ -33,7 +33,6 @@ class PaddedSource(NamedTuple):
 
     ids: Int64[Tensor, "batch source"]
     """Every source, EOS, then PAD."""
-
     mask: Bool[Tensor, "batch 1 1 source"] | None
     """True where there is a piece or EOS; None if nothing is padded."""
 
@@ -43,16 +42,12 @@ class Batch(NamedTuple):
 
     source: Int64[Tensor, "batch source"]
     """Every source, EOS, then PAD."""
-
     source_mask: Bool[Tensor, "batch 1 1 source"] | None
     """True where there is a piece or EOS; None if nothing is padded."""
-
     target_in: Int64[Tensor, "batch target"]
     """PAD (the zero start), every target without EOS, then PAD: the decoder's input."""
-
     target_out: Int64[Tensor, "batch target"]
     """Every target, EOS, then PAD: the labels of each position."""
-
     target_tokens: int
     """Positions of `target_out` that are not padding; the divisor of a summed loss."""
 

@@ -64,13 +64,10 @@ class CleaningCounts:
 
     kept: int = 0
     """Pairs kept."""
-
     dropped: dict[str, int] = field(default_factory=dict[str, int])
     """Pairs dropped, by the first reason that applies."""
-
     changed: dict[str, int] = field(default_factory=dict[str, int])
     """Kept pairs whose text was normalised, by change; a pair may count under several."""
-
     examples: dict[str, int] = field(default_factory=dict[str, int])
     """First line number of each reason in `dropped` and `changed`."""
 
@@ -421,11 +418,7 @@ def _decode_lines(path: Path, block: bytes, *, after: int) -> Iterator[str]:
 
 
 def _raw_blocks(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """Complete lines of a file in blocks of bytes, without the last line feed of each block.
-
-    Raises:
-        ValueError: if the file cannot be read.
-    """
+    """Complete lines of a file in blocks of bytes, without the last line feed of each block."""
     lines, partial = 0, b""
     try:
         with reporting_damage(path), open_compressed(path) as handle:

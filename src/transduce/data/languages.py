@@ -1,21 +1,15 @@
 """Language codes in the names of files."""
 
 import re
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from transduce.io.streams import split_compression
 
-_THREE_LETTERS: Final = (
-    "ara:ar arb:ar bel:be ben:bn bul:bg cat:ca ces:cs cze:cs cmn:zh chi:zh zho:zh dan:da deu:de "
-    "ger:de ell:el gre:el eng:en epo:eo est:et ekk:et eus:eu fas:fa pes:fa fin:fi fra:fr fre:fr "
-    "gle:ga heb:he hin:hi hrv:hr hun:hu hye:hy ind:id isl:is ita:it jpn:ja kat:ka kaz:kk kor:ko "
-    "lat:la lit:lt lvs:lv mkd:mk nld:nl dut:nl nob:nb nor:no pol:pl por:pt ron:ro rum:ro rus:ru "
-    "slk:sk slv:sl spa:es sqi:sq srp:sr swe:sv swh:sw tam:ta tel:te tha:th tur:tr ukr:uk urd:ur "
-    "vie:vi"
-)
-_CODES: Final = {entry[:3]: entry[4:] for entry in _THREE_LETTERS.split()}
+_CODES: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+"""Two letters for the three of ISO 639-3 and 639-2."""
 _KNOWN: Final = frozenset(_CODES.values())
 _TAG = re.compile("([a-zA-Z]{2,3})(?:[-_]([A-Z][a-z]{3}))?(?:[-_]([A-Z]{2}))?")
 
@@ -26,7 +20,7 @@ def base_language(code: str) -> str:
     >>> base_language("pt_BR")
     'pt'
     """
-    return code.replace("_", "-").partition("-")[0].lower()
+    return code.strip().replace("_", "-").partition("-")[0].lower()
 
 
 class LanguagePair(NamedTuple):

@@ -29,10 +29,8 @@ class LoadedUpdate(NamedTuple):
 
     state_after: SamplerState
     """State to resume from once the update is done."""
-
     batches: tuple[Batch, ...]
     """This rank's rows of the micro-batches, on the CPU."""
-
     lines: Callable[[], list[int]]
     """Returns the corpus line numbers of the update's pairs, over all ranks, counted from 1."""
 

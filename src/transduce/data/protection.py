@@ -175,59 +175,42 @@ class Protection:
         return kept
 
 
-class CopyRate(NamedTuple):
-    """How many spans of one built-in pattern a system keeps."""
+class CopyCounts(NamedTuple):
+    """Spans that references copy from their sources, and those that translations lack."""
 
-    pattern: str
-    spans: int
-    """Source spans that the references keep."""
-    kept: int
-    """Those that the translations keep too."""
-
-    @property
-    def percent(self) -> float:
-        """Share of the spans kept; 100 without any."""
-        return 100 * self.kept / self.spans if self.spans else 100.0
+    times: Counter[str]
+    """By built-in pattern, in their order."""
+    lost: Counter[str]
+    """Likewise those that the translations lack."""
+    missing: tuple[tuple[int, str], ...]
+    """The index of a line, and a span that its translation lacks."""
 
 
-def copy_rates(
+def count_copies(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
-) -> tuple[CopyRate, ...]:
-    """Count per built-in pattern the source spans that references and translations keep.
+) -> CopyCounts:
+    """Count the spans of the built-in patterns that references copy and translations lack.
 
     Args:
         sources: source lines.
         hypotheses: the translation of each.
         references: the reference translation of each.
     """
-    rates: list[CopyRate] = []
-    for name in BUILT_IN:
-        spans = kept = 0
-        for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
-            expected, lost = copied_spans(name, source, hypothesis=hypothesis, reference=reference)
-            spans += expected.total()
-            kept += expected.total() - lost.total()
-        rates.append(CopyRate(name, spans, kept))
-    return tuple(rates)
-
-
-def copied_spans(
-    pattern: str, source: str, *, hypothesis: str, reference: str
-) -> tuple[Counter[str], Counter[str]]:
-    """Count the spans that a reference copies from its source, and those that a translation lacks.
-
-    Args:
-        pattern: name of a built-in pattern, or a regular expression.
-        source: a line.
-        hypothesis: its translation.
-        reference: its reference translation.
-    """
-    wanted = Counter(protection_of((pattern,)).find(source))
-    if not wanted:
-        return wanted, wanted
-    literal = _literal(wanted)
-    expected = wanted & Counter(literal.findall(reference))
-    return expected, expected - Counter(literal.findall(hypothesis))
+    times, lost = Counter(dict.fromkeys(BUILT_IN, 0)), Counter[str]()
+    examples: list[tuple[int, str]] = []
+    lines = zip(sources, hypotheses, references, strict=True)
+    for index, (source, hypothesis, reference) in enumerate(lines):
+        for kind in BUILT_IN:
+            spans = Counter(protection_of((kind,)).find(source))
+            if not spans:
+                continue
+            literal = _literal(spans)
+            expected = spans & Counter(literal.findall(reference))
+            missing = expected - Counter(literal.findall(hypothesis))
+            times[kind] += expected.total()
+            lost[kind] += missing.total()
+            examples += [(index, text) for text in missing]
+    return CopyCounts(times, lost, tuple(examples))
 
 
 @lru_cache(maxsize=64)

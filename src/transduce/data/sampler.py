@@ -40,7 +40,6 @@ class Mixture(NamedTuple):
 
     parts: Integer[np.ndarray, " pairs"]
     """The number of the part that each pair belongs to."""
-
     passes: tuple[float, ...]
     """How often each part is gone through in an epoch; of a fraction other pairs each time."""
 
@@ -98,7 +97,6 @@ class UpdatePlan(NamedTuple):
 
     state_after: SamplerState
     """State to resume from once the update is done."""
-
     micro_batches: tuple[Pairs, ...]
     """Pairs of each forward pass, over all processes."""
 

@@ -174,13 +174,7 @@ def _is_boundary(line: str, first: int, stop: re.Match[str], *, cased: bool) -> 
 
 
 def _is_last(before: str, after: str, *, starts_line: bool) -> bool:
-    """Whether the word before a period can end its sentence.
-
-    Args:
-        before: text before the period.
-        after: text after it, the next sentence if there is one.
-        starts_line: whether `before` begins at the start of the line.
-    """
+    """Whether the word before a period can end its sentence, which `after` follows."""
     word = _BEFORE_WORD.split(before)[-1]
     bare = word.casefold()
     following = _WORD.match(after)

@@ -36,10 +36,8 @@ class VocabularyPiece(NamedTuple):
 
     text: str
     """"▁" is a space."""
-
     score: float
     """BPE: higher scores merge first. Unigram: the log-probability."""
-
     type: int = NORMAL
 
 
@@ -49,25 +47,18 @@ class SegmentationOptions:
 
     charsmap: bytes = b""
     """Compiled normalisation rules; empty for the identity."""
-
     add_dummy_prefix: bool = True
     """Put a space before each text."""
-
     remove_extra_whitespaces: bool = True
     """Remove spaces at the ends and repeated ones."""
-
     escape_whitespaces: bool = True
     """Write a space as "▁"."""
-
     whitespace_as_suffix: bool = False
     """Put the space after a word instead of before it."""
-
     byte_fallback: bool = False
     """Spell characters without a piece in bytes."""
-
     unknown_surface: str = " \u2047 "
     """What UNK is decoded to."""
-
     denormalizes: bool = False
     """Whether decoded text is changed by rules."""
 

@@ -56,22 +56,16 @@ class StoreMetadata:
 
     format: Literal["transduce store"] = "transduce store"
     version: Literal[1] = 1
-
     tokenizer: str
     """SHA-256 of the tokenizer model that encoded the pairs."""
-
     dtype: Literal["<u2", "<i4"]
     """Dtype of an id on disk: two bytes if the vocabulary fits, else four."""
-
     pairs: Count
     """Pairs in the store."""
-
     max_pieces: Count
     """Maximum pieces of a source or target."""
-
     over_long: Count
     """Pairs left out because one side had more."""
-
     over_long_line: Count
     """Line of the first of them; 0 if there is none."""
 

@@ -12,14 +12,14 @@ from functools import partial
 from itertools import chain
 from operator import and_
 from random import Random
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 
-from transduce.data.protection import BUILT_IN, copied_spans
+from transduce.data.protection import count_copies
 from transduce.data.segmentation import count_words, find_repetition, words
 
 WORST_SENTENCES: Final = 20
@@ -243,7 +243,7 @@ def break_down(
     check_line_counts(systems, references, sources=sources, origins=origins)
     training_counts = count_words(references) if training is None else training
     scores = [_score_lines(lines, references, bleu) for _, lines in systems]
-    copies = [_count_copies(lines, references, sources or references) for _, lines in systems]
+    copies = [count_copies(sources or references, lines, references) for _, lines in systems]
     sentences = partial(
         _sentences, systems=systems, references=references, sources=sources, scores=scores
     )
@@ -265,7 +265,11 @@ def break_down(
         ratios=RATIO_LABELS,
         faults=tuple(
             _count_errors(
-                lines, references, sources=sources, brevity=score.bleu().bp, lost=copied.examples
+                lines,
+                references,
+                sources=sources,
+                brevity=score.bleu().bp,
+                lost=copied.missing[:_LOST_EXAMPLES],
             )
             for (_, lines), score, copied in zip(systems, scores, copies, strict=True)
         ),
@@ -319,7 +323,7 @@ def _count_errors(
     *,
     sources: Sequence[str] | None,
     brevity: float,
-    lost: tuple[LostText, ...],
+    lost: Sequence[tuple[int, str]],
 ) -> ErrorCounts:
     counts = [
         (len(words(line)), len(words(wanted)))
@@ -355,33 +359,11 @@ def _count_errors(
         repetitions=tuple(repetitions[:_EXAMPLES]),
         ratio=float(lengths.sum() / expected.sum()) if expected.any() else 1.0,
         brevity=brevity,
-        lost=lost,
+        lost=tuple(
+            LostText(line=index + 1, text=text, hypothesis=lines[index]) for index, text in lost
+        ),
         ratios=tuple(np.bincount(bins, minlength=len(RATIO_LABELS)).tolist()),
     )
-
-
-class _Copies(NamedTuple):
-    """Text that a system's translations should copy, and text that they lack, by kind."""
-
-    times: Counter[str]
-    lost: Counter[str]
-    examples: tuple[LostText, ...]
-
-
-def _count_copies(
-    lines: Sequence[str], references: Sequence[str], sources: Sequence[str]
-) -> _Copies:
-    times, lost = Counter(dict.fromkeys(BUILT_IN, 0)), Counter[str]()
-    examples: list[LostText] = []
-    for number, (line, reference, source) in enumerate(
-        zip(lines, references, sources, strict=True), 1
-    ):
-        for kind in BUILT_IN:
-            expected, missing = copied_spans(kind, source, hypothesis=line, reference=reference)
-            times[kind] += expected.total()
-            lost[kind] += missing.total()
-            examples += [LostText(line=number, text=text, hypothesis=line) for text in missing]
-    return _Copies(times, lost, tuple(examples[:_LOST_EXAMPLES]))
 
 
 def _by_length(scores: Sequence[_LineScores], texts: Sequence[str]) -> tuple[LengthBucket, ...]:

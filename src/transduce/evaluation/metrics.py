@@ -18,6 +18,7 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest, Result
 
 from transduce.data.corpus import tidy
+from transduce.data.languages import base_language
 
 _CHINESE = frozenset({"zh", "zho", "chi", "cmn"})
 _JAPANESE = frozenset({"ja", "jpn"})
@@ -124,7 +125,7 @@ def bleu_metric(*, language: str = "", tokenize: str = "", lower_case: bool = Fa
 
 def ter_metric(*, language: str = "") -> TER:
     """Create sacreBLEU's TER: over characters for Chinese and Japanese, else over words."""
-    characters = _primary(language) in _CHINESE | _JAPANESE
+    characters = base_language(language) in _CHINESE | _JAPANESE
     return TER(normalized=characters, asian_support=characters)
 
 
@@ -244,7 +245,7 @@ def scoring_language(language: str, references: Sequence[str]) -> str:
     >>> scoring_language("", ["猫はどこ？"]), scoring_language("de", ["Wo?"])
     ('ja', 'de')
     """
-    if _primary(language) in _CHINESE | _JAPANESE | _KOREAN | _UNSPACED:
+    if base_language(language) in _CHINESE | _JAPANESE | _KOREAN | _UNSPACED:
         return language
     text = "".join(references[:_SCRIPT_SAMPLE])
     scripts = (_KANA, _HAN, _UNSPACED_ALPHABET)
@@ -266,7 +267,7 @@ def bleu_tokenizer(language: str) -> str:
     >>> bleu_tokenizer("zh-TW"), bleu_tokenizer("de"), bleu_tokenizer("")
     ('zh', '13a', '13a')
     """
-    code = _primary(language)
+    code = base_language(language)
     if code in _CHINESE:
         return "zh"
     if code in _JAPANESE:
@@ -311,11 +312,6 @@ def check_lines(
         )
     if not lines:
         raise ValueError("there is nothing to score: translations and references have no lines")
-
-
-def _primary(language: str) -> str:
-    """The primary subtag of a language code: "zh-Hant" → "zh"."""
-    return language.strip().lower().replace("_", "-").partition("-")[0]
 
 
 def _installed(*modules: str) -> bool:

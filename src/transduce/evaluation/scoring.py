@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from transduce.bundle.bundle import Bundle
 from transduce.bundle.calibration import Confidence
 from transduce.data.corpus import Pair, tidy
-from transduce.data.protection import copy_rates
+from transduce.data.protection import count_copies
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.comet import comet
 from transduce.evaluation.metrics import (
@@ -203,14 +203,15 @@ def copy_scores(
         hypotheses: the translation of each.
         references: the reference translation of each; what it does not keep is not counted.
     """
+    copies = count_copies(sources, hypotheses, references)
     return [
         Score(
-            name=f"copied {rate.pattern}",
-            value=rate.percent,
-            signature=f"% of {rate.spans:,} in source and reference",
+            name=f"copied {kind}",
+            value=100 * (times - copies.lost[kind]) / times,
+            signature=f"% of {times:,} in source and reference",
         )
-        for rate in copy_rates(sources, hypotheses, references)
-        if rate.spans
+        for kind, times in copies.times.items()
+        if times
     ]
 
 

@@ -38,7 +38,6 @@ class ScoredWord(NamedTuple):
     """A word of a translation and the score that its confidence depends on."""
 
     text: str
-
     log_prob: float
     """Lowest log-probability of its pieces."""
 

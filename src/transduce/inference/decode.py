@@ -77,7 +77,6 @@ class RequestBatch(NamedTuple):
 
     requests: tuple[tuple[Request, ...], ...]
     """For each sentence its parts, in order; a blank sentence has none."""
-
     terms: dict[Request, tuple[TermConstraint, ...]]
     """The terms that a part's translation must contain, for parts that have any."""
 
@@ -226,7 +225,6 @@ class DecodeOptions:
     config: SearchConfig
     constraints: DecodingConstraints = UNCONSTRAINED
     extras: Extras = DEFAULT_EXTRAS
-
     batch_tokens: int
     """Batch size limit: rows x beam x longest source, in pieces."""
 
@@ -239,10 +237,8 @@ class DecodeResult:
         default_factory=dict[Request, list[Hypothesis]]
     )
     """The selected hypothesis first, then the others, best first."""
-
     flags: dict[Request, str] = field(default_factory=dict[Request, str])
     """For repetitive output, what was wrong with the first translation."""
-
     retried: set[Request] = field(default_factory=set[Request])
     """Flagged requests whose second translation was taken."""
 
@@ -397,11 +393,7 @@ class Searcher:
     def _place_terms(
         self, hypotheses: dict[Request, list[Hypothesis]], terms: Terms, options: DecodeOptions
     ) -> dict[Request, Request]:
-        """Force missing terms, in place, one per round from left to right.
-
-        Returns:
-            For each request that missed a term, the request that was searched last instead.
-        """
+        """Force missing terms, in place, one per round; return what was searched instead."""
         pending = {request: list(terms[request]) for request in hypotheses if terms.get(request)}
         searched = {request: request for request in pending}
         while pending:
@@ -436,11 +428,7 @@ class Searcher:
         forced: Mapping[Request, Request],
         options: DecodeOptions,
     ) -> dict[Request, Request]:
-        """Search again, in place, where a term became the start of a longer word.
-
-        Returns:
-            The requests that were searched instead.
-        """
+        """Search again where a term starts a longer word; return what was searched instead."""
         closed: dict[Request, Request] = {}
         for request, placed in forced.items():
             pieces = self._tokenizer.target.pieces(hypotheses[request][0].ids)

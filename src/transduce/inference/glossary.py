@@ -162,16 +162,12 @@ class TermCount(NamedTuple):
     """How often one term matched and was applied."""
 
     term: Term
-
     occurrences: int = 0
     """Matches of its source."""
-
     applied: int = 0
     """Matches whose target occurs in the translation, as whole words."""
-
     inflected: int = 0
     """Other matches whose target occurs with a longer ending: "Hunde" for "Hund"."""
-
     first_missed_line: int = 0
     """The first line where it was not applied; 0 if there is none."""
 

@@ -1,7 +1,9 @@
 """Keywords of `Translator.translate`: its former ones, and what is suggested for unknown ones."""
 
+import tomllib
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final, TypedDict
 from warnings import warn
 
@@ -29,20 +31,7 @@ _RENAMED: Final = {
     "wishes": _CONSTRAINTS,
     "extras": "glossary, protect, mbr, retry_loops, recase, token_scores",
 }
-_SYNONYMS: Final = {
-    "batch_size": "batch_tokens",
-    "beam_size": "num_beams",
-    "max_decoding_length": "max_new_tokens",
-    "max_length": "max_new_tokens",
-    "min_decoding_length": "min_new_tokens",
-    "min_length": "min_new_tokens",
-    "n_best": "num_return_sequences",
-    "num_hypotheses": "num_return_sequences",
-    "sample": "do_sample",
-    "sampling_temperature": "temperature",
-    "sampling_topk": "top_k",
-    "target_prefix": "prefix",
-}
+_SYNONYMS: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 """Keywords of transformers, CTranslate2 and other toolkits, and ours."""
 
 

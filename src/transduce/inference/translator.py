@@ -81,40 +81,28 @@ class Translation:
 
     source: str
     """The sentence as given."""
-
     text: str
-
     score: float
     """Log-probability over the length penalty; for a split sentence, the sum over its parts."""
-
     ids: tuple[int, ...]
     pieces: tuple[str, ...]
     """The generated pieces; each part ends in "</s>" unless the length limit cut it."""
-
     log_probs: tuple[float, ...]
     """Log-probability of each piece; empty if not requested and costly to compute."""
-
     others: tuple[Alternative, ...] = ()
     """Further translations, best first, if requested."""
-
     parts: int = 1
     """Number of parts; above 1 if the sentence was too long and was split."""
-
     flag: str = ""
     """What was wrong with the first translation: repetition or excessive length; "" if nothing."""
-
     mended: bool = False
     """Whether this is a second translation, with repetition blocked."""
-
     recased: str = ""
     """The source as it was translated, if its case was changed for that; "" if not."""
-
     confidence: float | None = None
     """Estimated quality, 0 to 1; None without a calibration or token scores."""
-
     unfamiliar: bool = False
     """Whether source or translation is unlike the validation set: the confidence is a guess."""
-
     words: tuple[tuple[str, float], ...] = ()
     """Each word with its confidence, likewise."""
 
@@ -133,10 +121,8 @@ class TargetScore:
 
     source: str
     target: str
-
     pieces: tuple[str, ...]
     """The target's pieces and "</s>"."""
-
     log_probs: tuple[float, ...]
     """Log-probability of each piece, given the source and the pieces before it."""
 

@@ -1,8 +1,10 @@
 """The shape of a Transformer, in the paper's letters. Free of torch, so `--help` stays quick."""
 
 import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
@@ -136,18 +138,6 @@ class ModelConfig:
 
 
 PRESETS: Mapping[str, Mapping[str, int | float]] = MappingProxyType(
-    {
-        "tiny": {
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-            "d_model": 128,
-            "d_ff": 256,
-            "heads": 4,
-            "d_k": 32,
-            "d_v": 32,
-        },
-        "base": {},  # the defaults
-        "big": {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3},  # Table 3, row "big"
-    }
+    tomllib.loads(Path(__file__).with_name("presets.toml").read_text("utf-8"))
 )
 """Named shapes: their differences from the base model, which is the defaults above."""

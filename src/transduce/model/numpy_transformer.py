@@ -300,14 +300,7 @@ class _Layer:
         kv: KeyValueArrays,
         mask: Bool[np.ndarray, "#batch #heads #query #memory"] | None,
     ) -> Float[np.ndarray, "batch query d_model"]:
-        """Multi-head attention (section 3.2.2), equation (1): softmax(QKᵀ / √d_k) V.
-
-        Args:
-            part: which attention of the layer.
-            x: the queries before their projection.
-            kv: the memory.
-            mask: True where a query may attend; None allows all.
-        """
+        """Multi-head attention (section 3.2.2), equation (1): softmax(QKᵀ / √d_k) V."""
         queries = self._heads(part, "query", x)
         scores = queries @ kv.keys.swapaxes(2, 3) / np.float32(math.sqrt(self.model.config.d_k))
         masked = scores if mask is None else np.where(mask, scores, np.float32(-np.inf))

@@ -42,7 +42,10 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = make_embedding(config)
-        self.positions = make_positions(config)
+        if config.positions == "learned":
+            self.positions = LearnedPositions(config.d_model, rows=config.max_positions)
+        else:
+            self.positions = Positions(config.d_model)
         self.dropout = Dropout(config.dropout)
         # One embedding and one table of positions serve both sides.
         self.encoder = LayerStack(EncoderLayer(config) for _ in range(config.encoder_layers))
@@ -186,13 +189,6 @@ def _with_the_paper_s_scaling(state: dict[str, Tensor], config: ModelConfig) -> 
 def make_embedding(config: ModelConfig) -> nn.Embedding:
     """Build a matrix with a row for each id; PAD's gets no gradient from look-ups."""
     return nn.Embedding(config.vocab_size, config.d_model, padding_idx=config.pad)
-
-
-def make_positions(config: ModelConfig) -> Positions | LearnedPositions:
-    """Build the positional encoding, one for both sides like the embedding."""
-    if config.positions == "learned":
-        return LearnedPositions(config.d_model, rows=config.max_positions)
-    return Positions(config.d_model)
 
 
 @torch.no_grad()

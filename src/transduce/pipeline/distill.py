@@ -224,11 +224,7 @@ def _translate(
     beam: int,
     on_event: EventHandler,
 ) -> None:
-    """Write the distilled corpus, unless it exists.
-
-    Raises:
-        ValueError: if the existing one has another teacher, beam or corpus.
-    """
+    """Write the distilled corpus, unless it exists; refuse that of another teacher or corpus."""
     folder = out / FOLDER
     made = {
         "teacher": teacher.sha256,

@@ -36,10 +36,8 @@ class StartModel:
 
     name: str
     """The path as given; of an absolute one the last two parts, without any home folder."""
-
     sha256: str
     """Of its weights."""
-
     bundle: Bundle
 
     @classmethod

@@ -85,7 +85,6 @@ class PreparationRecord:
     """The content of prepared.json."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
-
     files: Mapping[str, str]
     """SHA-256 of every file of the corpus, by name."""
     read: Count

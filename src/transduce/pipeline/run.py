@@ -283,13 +283,7 @@ class _Run(NamedTuple):
     def train(
         self, model: Transformer, *, time_plan: TimePlan | None, started: float
     ) -> TrainResult:
-        """Train in place, validating on loss and greedy BLEU; best/ follows the lowest loss.
-
-        Args:
-            model: in its initial weights.
-            time_plan: under `train.time`.
-            started: when this session's time began.
-        """
+        """Train in place, validating on loss and greedy BLEU; best/ follows the lowest loss."""
         recipe, process, evaluator = self.recipe, self.process, self.evaluator
         run_page = evaluator.page(model)
         best = self.out / "best"

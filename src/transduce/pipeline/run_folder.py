@@ -168,11 +168,7 @@ def prepare_run(
 
 
 def _trained_vocabulary(recipe: Recipe, out: Path, *, start: StartModel | None) -> Tokenizer | None:
-    """The vocabulary of a run whose prepared corpus is damaged; None before its training.
-
-    Raises:
-        ValueError: if the corpus or what training started from is not the same.
-    """
+    """The vocabulary of a run whose prepared corpus is damaged; None before its training."""
     if not list_checkpoints(out / "checkpoints"):
         return None
     best, lost = Bundle.load(out / "best"), f"{out / 'prepared'} is damaged, and"

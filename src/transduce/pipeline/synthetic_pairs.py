@@ -40,19 +40,14 @@ class SyntheticConfig:
 
     forward: bool = False
     """The text is of the source language: its translations become the targets."""
-
     beam: int = 4
     """Beam size; unused if sampling."""
-
     sample: bool = False
     """Draw translations from the model's distribution in place of beam search."""
-
     top_k: int = 0
     """Sample from this many most probable pieces; 0 = all."""
-
     min_score: float = -99.0
     """Least mean log-probability of a piece, end of sentence included."""
-
     max_ratio: float = 4.0
     """Maximum (longer side + 10) / (shorter side + 10), in non-blank characters."""
 

@@ -11,16 +11,12 @@ class Hypothesis:
 
     ids: tuple[int, ...]
     """Generated ids, with EOS at the end if it was reached."""
-
     log_probs: tuple[float, ...]
     """Log-probability of each id, given the source and the ids before it."""
-
     log_prob: float
     """Their sum: the log-probability of the translation."""
-
     score: float
     """`log_prob` over the length penalty; the best hypothesis has the highest."""
-
     finished: bool
     """True if it ends in EOS, False if the length limit cut it."""
 

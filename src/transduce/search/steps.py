@@ -19,19 +19,14 @@ class SearchTask:
 
     limits: Sequence[int]
     """Maximum length of each sentence's translation in pieces, EOS included."""
-
     config: SearchConfig
     """Supplies beam and alpha."""
-
     eos: int
     """Id that ends a translation."""
-
     pad: int
     """Id that starts a translation; it is never generated."""
-
     device: torch.device | str
     """Device of the logits."""
-
     constraint_mask: ConstraintMask | None = None
     """Forbids next pieces; None allows all."""
 

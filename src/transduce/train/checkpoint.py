@@ -38,7 +38,6 @@ class TrainState:
     """The state of a run, apart from tensors: the content of state.json."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
-
     update: Count = 0
     """Updates made."""
     epoch: Count = 0

@@ -1,7 +1,9 @@
+from collections import Counter
+
 import pytest
 
 from transduce.data.corpus import Pair
-from transduce.data.protection import BUILT_IN, PLACEHOLDERS, TIME_LIMIT, Protection, copy_rates
+from transduce.data.protection import BUILT_IN, PLACEHOLDERS, TIME_LIMIT, Protection, count_copies
 
 ALL = Protection(BUILT_IN)
 
@@ -79,15 +81,12 @@ def test_builtin_patterns_take_linear_time() -> None:
         ALL.find(unit * 8000)  # raises after TIME_LIMIT
 
 
-def test_copy_rates_count_what_the_reference_keeps() -> None:
-    rates = copy_rates(
+def test_copies_are_what_the_reference_keeps() -> None:
+    copies = count_copies(
         ["SHOW row_count 5 and 7 times", "6 dogs"],
         ["SHOW limit_count 5 und 7,5 mal", "sechs Hunde"],
         ["SHOW row_count 5 und 7 mal", "sechs Hunde"],
     )
-    assert {rate.pattern: (rate.kept, rate.spans) for rate in rates} == {
-        "url": (0, 0),
-        "code": (0, 1),
-        "number": (1, 2),
-        "capitals": (1, 1),
-    }
+    assert dict(copies.times) == {"url": 0, "code": 1, "number": 2, "capitals": 1}
+    assert copies.lost == Counter(code=1, number=1)
+    assert copies.missing == ((0, "row_count"), (0, "7"))

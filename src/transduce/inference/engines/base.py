@@ -45,10 +45,8 @@ class EngineSelection(NamedTuple):
 
     engines: tuple[Engine, ...]
     """In order of preference: the first that supports a request decodes it."""
-
     description: str
     """For people: which engine runs, how it computes, or why it is not the fastest."""
-
     fallback: Callable[[], ScoringEngine] | None = None
     """Returns the engine for what the others do not support; the first call imports torch."""
 

@@ -129,7 +129,6 @@ class Shortlist:
 
     always: tuple[int, ...]
     """Allowed for any source; EOS and UNK are among them."""
-
     by_source: Mapping[int, tuple[int, ...]]
     """Additional ids for each source piece."""
 

@@ -52,10 +52,8 @@ class Plan(NamedTuple):
 
     compute_type: str
     """Number format, such as "float32" or "int8"."""
-
     workers: int
     """Batches translated in parallel."""
-
     threads: int
     """Threads per batch."""
 
@@ -64,10 +62,8 @@ class SearchBatch(NamedTuple):
     """Sentences that are searched together."""
 
     requests: tuple[Request, ...]
-
     limit: int
     """Maximum length of a translation in pieces, EOS included."""
-
     exponent: float
     """Exponent of the length that divides log-probabilities when hypotheses are ranked."""
 
@@ -77,7 +73,6 @@ class Ct2Hypothesis(NamedTuple):
 
     ids: Ids
     """With EOS at the end, if it was reached."""
-
     total: float
     """Sum of log-probabilities, without the prefix's."""
 
@@ -192,7 +187,6 @@ class Plans(NamedTuple):
 
     latency: Plan
     """For single sentences."""
-
     throughput: Plan
     """For many sentences."""
 
