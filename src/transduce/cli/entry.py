@@ -21,20 +21,13 @@ from transduce.io.machine import TORCH_HINT, out_of_memory
 _LESS_MEMORY = {"train": "lower batch.micro_tokens", "translate": "lower --batch-tokens or --beam"}
 """How a command needs less memory."""
 
-_FORMER = {
-    "import": {"--source": "--source-lang", "--target": "--target-lang"},
-    "export": {"--source": "--source-lang", "--target": "--target-lang"},
-    "view": {"--target": "--translation"},
-}
-"""Options of commands that had other names; for one version they work, with a hint."""
-
-# Errors of the machine rather than of the input: exit code 1.
 # How pydantic, which typer checks values by, words its errors.
 _VALIDATION_WORDING = {
     "Value error, ": "",
     "Input should be a valid integer, unable to parse string as an integer": "not a whole number",
     "Input should be a valid number, unable to parse string as a number": "not a number",
 }
+# Errors of the machine rather than of the input: exit code 1.
 _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM)
 
 
@@ -50,7 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  open until exit
     previous_handler = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, _exit_on_signal)
-    arguments = [_current_name(arguments[0], argument) for argument in arguments]
     run = partial(app, args=arguments, prog_name="transduce", standalone_mode=False)
     try:
         return exit_code(run, command=arguments[0])
@@ -91,15 +83,6 @@ def exit_code(run: Callable[[], object], *, command: str) -> int:
         return _fail(own_message or f"out of memory: {remedy}", code=1)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
-
-
-def _current_name(command: str, argument: str) -> str:
-    """Replace an option's former name, and say so; any other argument is returned unchanged."""
-    former, equals, value = argument.partition("=")
-    if not (current := _FORMER.get(command, {}).get(former)):
-        return argument
-    print_stderr(f"{former} of `transduce {command}` is now called {current}")
-    return f"{current}{equals}{value}"
 
 
 def _version(requested: bool) -> bool:

@@ -8,12 +8,12 @@ d_model / 2 - 1. So the imported model has them as a table of learned positions.
 import math
 import zipfile
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+import yaml
 from jaxtyping import Float
 from torch import Tensor
 
@@ -185,14 +185,10 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 def _yaml(data: bytes, path: Path) -> dict[str, object]:
     """Read a YAML file of scalars and lists."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        library = import_module("yaml")
-    except ImportError:
-        raise ValueError("PyYAML is not installed: pip install pyyaml") from None
-    loader = getattr(library, "CSafeLoader", library.SafeLoader)
-    try:
-        values = library.load(data, loader)
-    except (library.YAMLError, ValueError, RecursionError):
+        values = loader(data).get_single_data()
+    except (yaml.YAMLError, ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
         raise ValueError(f"{path} is no YAML file of settings: copy it again")

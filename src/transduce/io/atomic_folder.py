@@ -39,8 +39,6 @@ def atomic_folder(folder: Path) -> Generator[Path]:
     with writer_lock(folder):
         recover_interrupted(folder)
         for leftover in (*_leftovers(folder, "old"), *_leftovers(folder, "new")):
-            if leftover.is_symlink():  # moved aside by version 0.1.0
-                leftover.unlink()
             shutil.rmtree(leftover, ignore_errors=True)
         fresh = folder.with_name(f".{folder.name}.new-{os.getpid()}")
         fresh.mkdir()
@@ -254,11 +252,11 @@ def check_new_folder(folder: Path) -> None:
 
 
 def check_replaceable(folder: Path, own: Collection[str]) -> None:
-    """Check that `folder` is free, or holds an earlier export that may be replaced.
+    """Check that `folder` is free, or holds an earlier output that may be replaced.
 
     Args:
-        folder: output folder of an export.
-        own: names of the export's files.
+        folder: to write.
+        own: names of the output's files.
 
     Raises:
         ValueError: if it is a file, or holds anything else.
@@ -266,9 +264,9 @@ def check_replaceable(folder: Path, own: Collection[str]) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise ValueError(f"{folder} is a file: name another folder for the export")
+        raise ValueError(f"{folder} is a file: name another folder")
     names = {path.name for path in folder.iterdir()}
     foreign = sorted(names - {*own, MANIFEST})
     if foreign or (names and MANIFEST not in names):
         what = f"it holds {foreign[0]}" if foreign else f"it has no {MANIFEST}"
-        raise ValueError(f"{folder} is not a replaceable export, {what}: name another folder")
+        raise ValueError(f"{folder} is not replaced, {what}: name another folder")

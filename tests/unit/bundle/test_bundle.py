@@ -186,7 +186,7 @@ def test_a_bundle_that_someone_put_a_file_into_is_not_replaced(bundle: Bundle, s
 def test_a_lone_readme_is_not_replaced(bundle: Bundle, tmp_path: Path):
     (tmp_path / "README.md").write_text("mine")
 
-    with pytest.raises(ValueError, match="it is an incomplete bundle"):
+    with pytest.raises(ValueError, match=r"it has no manifest\.json"):
         bundle.save(tmp_path)
 
 

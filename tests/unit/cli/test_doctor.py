@@ -233,12 +233,3 @@ def test_what_torch_warns_of_is_told(monkeypatch: pytest.MonkeyPatch):
     found = finding("CUDA devices")
 
     assert (found.state, found.advice) == ("note", "warning: the driver is too old")
-
-
-@pytest.mark.parametrize(("version", "state"), [(None, "note"), ("2.21.0", "ok")])
-def test_tensorboard_is_optional(
-    versions: Callable[[str, str | None], None], version: str | None, state: str
-):
-    versions("tensorboard", version)
-
-    assert finding("TensorBoard").state == state

@@ -1,4 +1,4 @@
-"""Options under the names that users of other programs type, and under their former names."""
+"""Options under the names that users of other programs type."""
 
 import pytest
 import typer.main
@@ -56,22 +56,3 @@ def test_files_have_names_of_other_programs(transduce: Transduce) -> None:
         ("translate", "model", "--source", "no.de", "--out", "no.txt"),
     ):
         refuses(transduce(*words), ": No such file or directory")
-
-
-@pytest.mark.parametrize(
-    ("words", "former", "current"),
-    [
-        (("import", "/nix", "--source", "en"), "--source", "--source-lang"),
-        (("import", "/nix", "--target=en"), "--target", "--target-lang"),
-        (("export", "/nix", "-o", "x", "--to", "marian", "--target", "a"), "--target", "-lang"),
-        (("view", "/nix", "a", "-o", "x.svg", "--target", "b"), "--target", "--translation"),
-    ],
-)
-def test_a_former_name_works_with_a_hint(
-    words: tuple[str, ...], former: str, current: str, transduce: Transduce
-) -> None:
-    hint, error = transduce(*words).err.splitlines()
-
-    assert hint.startswith(f"{former} of `transduce {words[0]}` is now called --")
-    assert hint.endswith(current)
-    assert error.startswith("transduce: /nix")

@@ -133,15 +133,3 @@ def test_an_ensemble_is_refused(npz: Path):
 
     with pytest.raises(ValueError, match="only a single model"):
         import_marian(npz)
-
-
-def test_without_a_yaml_reader_one_line_says_what_to_install(
-    npz: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def absent(name: str) -> object:
-        raise ModuleNotFoundError(name=name)
-
-    monkeypatch.setattr("transduce.export.npz_files.import_module", absent)
-
-    with pytest.raises(ValueError, match="PyYAML is not installed: pip install pyyaml"):
-        import_marian(npz)

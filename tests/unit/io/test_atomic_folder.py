@@ -116,16 +116,6 @@ def test_a_folder_that_was_moved_aside_is_found_through_a_link(box: Path, tmp_pa
     assert box.is_dir()
 
 
-def test_a_link_that_was_moved_aside_is_swept(box: Path, tmp_path: Path):
-    (tmp_path / "other").mkdir()
-    (tmp_path / ".box.old-4194399").symlink_to(tmp_path / "other")
-
-    a_box(box)
-
-    assert not [*tmp_path.glob(".box*")]
-    assert (tmp_path / "other").is_dir()
-
-
 def test_a_file_is_written_through_a_link(tmp_path: Path):
     (tmp_path / "file").write_text("old")
     (tmp_path / "link").symlink_to("file")
