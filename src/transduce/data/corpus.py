@@ -16,14 +16,14 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Int64
 
-from transduce.data.pair_files import LanguageCodes, pair_reader
+from transduce.data.pair_files import PAIR_KEYS, LanguageCodes, pair_reader
 from transduce.io.streams import encoding_error, open_compressed, reporting_damage
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _UNDECODED = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of a stray byte
 _RESERVED = "\u2581"  # SentencePiece writes a space so; text cannot hold one of its own
-_HEADERS = ({"source", "target"}, {"src", "tgt"}, {"src", "trg"})
+_HEADERS = tuple(map(set, PAIR_KEYS))
 _FORBIDDEN = re.compile(f"{_CONTROL.pattern}|{_RESERVED}")
 _HELD_OUT_SHARE = 20  # at most one pair in 20 is held out
 _LONGEST = 1 << 24  # maximum bytes of a line

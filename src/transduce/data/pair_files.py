@@ -33,7 +33,8 @@ _CODES = frozenset(["bpt", "ept", "ph", "it", "ut", "bx", "ex", "x"])  # their c
 _UNFINISHED = frozenset(["new", "needs-translation"])
 _DECLARATIONS = (("srclang", "srcLang", "source-language"), ("trgLang", "target-language"))
 _PO_LANGUAGE = re.compile(r"^Language:[ \t]*([\w@-]+)", re.MULTILINE)
-_KEYS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
+PAIR_KEYS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
+"""Names of the two sides, of columns and of keys."""
 
 
 def pair_reader(path: Path) -> Callable[[Path, LanguageCodes], Iterator[tuple[str, str]]] | None:
@@ -152,7 +153,9 @@ def _csv_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]
     """Two columns, or those that a header names by languages or as source and target."""
     rows = _csv_rows(path)
     header = next(rows, [])
-    keys = next((keys for keys in (languages, *_KEYS) if all(keys) and {*keys} <= {*header}), None)
+    keys = next(
+        (keys for keys in (languages, *PAIR_KEYS) if all(keys) and {*keys} <= {*header}), None
+    )
     if header and not keys and len(header) != 2:
         raise ValueError(f"{path}: {len(header)} columns: name two of them source and target")
     source, target = map(header.index, keys) if keys else (0, 1)
@@ -174,7 +177,7 @@ def _csv_rows(path: Path) -> Iterator[list[str]]:
 
 
 def _json_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
-    keys = (languages, *_KEYS)
+    keys = (languages, *PAIR_KEYS)
     with reporting_damage(path), open_compressed(path) as stream:
         for number, line in enumerate(stream, start=1):
             yield _json_pair(line, keys, path=path, number=number)

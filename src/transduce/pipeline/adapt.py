@@ -25,13 +25,7 @@ from transduce.data.languages import base_language
 from transduce.data.store import PREPARED_FOLDER
 from transduce.evaluation.significance import SIGNIFICANCE_LEVEL, System, compare_systems
 from transduce.inference.translator import Translator
-from transduce.io.atomic_folder import (
-    MANIFEST,
-    atomic_file,
-    atomic_folder,
-    recover_interrupted,
-    sha256,
-)
+from transduce.io.atomic_folder import MANIFEST, atomic_folder, recover_interrupted, sha256
 from transduce.io.lock import exclusive_lock
 from transduce.memory.store import CORRECTION, Entry
 from transduce.pipeline.defaults import EpochPlan
@@ -39,6 +33,7 @@ from transduce.pipeline.finetune import StartModel, adopt_model
 from transduce.pipeline.prepare import write_pairs
 from transduce.pipeline.prepared import Prepared, open_prepared
 from transduce.pipeline.run import run_recipe
+from transduce.pipeline.run_folder import write_text
 from transduce.train.events import EventHandler, LogMessage
 
 FEWEST: Final = 50
@@ -154,8 +149,7 @@ def adapt(
             refused=_refusal(held_out, kept, max_loss=max_loss),
             sha256=sha256(folder / "run" / _MODEL / WEIGHTS),
         )
-        with atomic_file(folder / "report.json") as file:
-            file.write(f"{json.dumps(asdict(report), indent=2)}\n".encode())
+        write_text(folder / "report.json", f"{json.dumps(asdict(report), indent=2)}\n")
         if not report.refused:
             _copy(model / _MODEL, folder / "previous")
             _copy(folder / "run" / _MODEL, model / _MODEL)

@@ -18,6 +18,7 @@ from transduce.config import Recipe
 from transduce.corpus_check.fingerprint import fold
 from transduce.corpus_check.inspection import FindingKind, inspect_corpus
 from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, read_pairs
+from transduce.data.pair_files import PAIR_KEYS
 from transduce.io.atomic_folder import atomic_folder, check_new_folder, sha256
 from transduce.io.streams import read_lines
 
@@ -32,7 +33,6 @@ _DROPPED: Final[tuple[FindingKind, ...]] = (
 _REASONS: Final = ("", *_DROPPED, "in validation or test", "near duplicate")
 _LEAKED: Final = len(_DROPPED) + 1
 _NEAR: Final = _LEAKED + 1
-_COLUMNS: Final = (("source", "target"), ("src", "tgt"), ("src", "trg"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -274,7 +274,7 @@ def _table_pairs(path: Path, codes: tuple[str, str]) -> Iterator[NumberedPair]:
             for row in chain.from_iterable(batch.to_pylist() for batch in batches):
                 number += 1
                 row = row.get("translation") or row
-                keys = next((keys for keys in (codes, *_COLUMNS) if row.keys() >= {*keys}), None)
+                keys = next((keys for keys in (codes, *PAIR_KEYS) if row.keys() >= {*keys}), None)
                 if keys is None:
                     raise ValueError(
                         f"{file} has columns {', '.join(row)}: expected {' and '.join(codes)}, or "

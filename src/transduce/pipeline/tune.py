@@ -18,10 +18,10 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import Trial, TrialState
 
-from transduce.io.atomic_folder import atomic_file
 from transduce.io.lock import exclusive_lock
 from transduce.pipeline.defaults import RecipeChoice
 from transduce.pipeline.run import run_recipe
+from transduce.pipeline.run_folder import write_text
 from transduce.pipeline.run_page import METRICS, read_metrics
 from transduce.train.events import Event, EventHandler, LogMessage, Validated
 from transduce.visualization.page import Section, Series, line_chart, page, table
@@ -155,5 +155,4 @@ def _write_page(study: optuna.Study, file: Path) -> None:
     chart = line_chart(lines, x_label="trial", y_label="score", title="Scores on validation")
     trials = table(HEADERS, trial_rows(study), numbers=(0, 2))
     sections = [Section("Scores", chart), Section("Trials", trials)]
-    with atomic_file(file) as stream:
-        stream.write(page("Search for settings", sections).encode())
+    write_text(file, page("Search for settings", sections))

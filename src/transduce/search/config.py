@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from transduce.io.settings import check_choices
+
 _MAX_BEAM = 10_000
 """Beyond it search takes hours and all memory, and finds nothing better."""
 
@@ -52,8 +54,7 @@ class SearchConfig:
                 )
         if not (math.isfinite(self.alpha) and self.alpha >= 0.0):
             raise ValueError(f"search.alpha must be finite and at least 0, not {self.alpha}")
-        if self.long not in ("split", "refuse"):
-            raise ValueError(f'search.long must be "split" or "refuse", not {self.long!r}')
+        check_choices("search", self)
 
     def limit(self, source_pieces: int) -> int:
         """Return the maximum length of a translation, EOS included, for this source length."""
