@@ -12,7 +12,7 @@ from tests.served import Serve, Served
 from transduce.io.machine import VERSION
 from transduce.serve import app
 from transduce.serve.app import PAGE_POLICY, page_responses
-from transduce.serve.routing import Endpoint, Operation
+from transduce.serve.routing import Endpoint, Operation, json_response
 
 FILES = page_responses()
 STORED = Path(app.__file__).with_name("openapi.json")
@@ -179,6 +179,12 @@ def test_a_form_has_no_lists_but_deepl_s(document: Document) -> None:
 
     assert fields("/translate")["q"]["type"] == "string"
     assert fields("/v2/translate")["text"]["type"] == "array"
+
+
+def test_what_is_no_number_in_json_is_null() -> None:
+    content = {"scores": (float("nan"), float("-inf"), 0.5), "text": "é"}
+
+    assert json_response(content).body == '{"scores":[null,null,0.5],"text":"é"}'.encode()
 
 
 def test_the_page_is_served_with_its_policy(served: Served) -> None:
