@@ -303,6 +303,5 @@ def _is_queued(name: str) -> bool:
     """Whether tasks of this name wait or run; sacct, which knows more, is not on all clusters."""
     command = ["squeue", "--noheader", "--user", getuser(), "--name", name]
     listed = subprocess.run(command, capture_output=True, check=False)
-    return bool(
-        listed.returncode or listed.stdout.strip()
-    )  # the controller may be away for a while
+    # The controller may be away for a while.
+    return bool(listed.returncode or listed.stdout.strip())

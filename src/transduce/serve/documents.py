@@ -63,7 +63,7 @@ _DETECTION_CHARACTERS = 5000  # of a document, for language detection
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _UNSAFE = re.compile(r"[^\w.-]+")
 
-_JOB = "job"
+_DOCUMENT, _JOB = "document", "job"
 Status = Literal["translating", "done", "error"]
 
 
@@ -129,12 +129,8 @@ class DocumentAPI:
     def store(self, name: str, content: bytes) -> str:
         """Store a translated document; return the name for its download."""
         name = f"{secrets.token_urlsafe(18)}.{name}"
-        self._store.put("document", name, content, retention_s=RETENTION_S, max_count=MAX_DOCUMENTS)
+        self._store.put(_DOCUMENT, name, content, retention_s=RETENTION_S, max_count=MAX_DOCUMENTS)
         return name
-
-    def stored(self, name: str) -> bytes | None:
-        """Return a translated document; None if it does not exist or has expired."""
-        return self._store.get("document", name)
 
     @Operation("POST", "/translate_file", TranslateFileRequest, time_limits=TIME_LIMITS)
     async def translate(self, request: HTTPRequest) -> Content:
@@ -196,7 +192,7 @@ class DocumentAPI:
     async def download(self, request: HTTPRequest) -> Response:
         """Download a translated document, for ten minutes."""
         name = request.path_params["name"]
-        content = self.stored(name)
+        content = self._store.get(_DOCUMENT, name)
         if content is None:
             raise HTTPError(404, "The file does not exist or has expired")
         file_name = name.partition(".")[2]
@@ -296,7 +292,7 @@ class DeepLDocumentAPI:
         job = self._requested(request)
         if job.status == "translating":
             raise HTTPError(503, "Document translation is not done", retry_after=1)
-        content = self._documents.stored(job.stored_name)
+        content = self._store.get(_DOCUMENT, job.stored_name)
         if content is None:
             raise HTTPError(404, job.error or "The document does not exist or has expired")
         return Response(content, media_type=BINARY)

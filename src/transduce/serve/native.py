@@ -44,7 +44,6 @@ _EXAMPLES = {
     "fr": "Une jeune femme au chapeau rouge lit un livre dans le parc.",
 }
 
-
 _COPIED = ("source", "text", "score", "flag", "mended", "parts", "confidence", "unfamiliar")
 """Fields of a translation that a response has likewise."""
 
