@@ -99,7 +99,16 @@ def test_the_page_tells_what_a_second_thread_gains(made: Path):
     page = module.page(record)
 
     assert "| self-attention | 4 | 8 | 36.0 | 5.0 | 7.20 |" in page
-    assert "mean of the gains: self-attention 3.60, LSTM 2.00, convolution 3.20." in page
+    assert "mean of the gains: self-attention 3.60, LSTM 2.00, convolution 3.20. As the" in page
+
+
+def test_the_page_says_if_a_recurrence_gains_as_much_from_a_second_thread(made: Path):
+    record = json.loads((made / "table1.json").read_text())
+    record["threaded"] = [
+        {"kind": kind, "n": 1, "d": 8, "with_1": 2.0, "with_2": 1.0} for kind in THREADED
+    ]
+
+    assert "Two threads do not show what the paper says" in module.page(record)
 
 
 def test_a_record_without_a_second_thread_has_no_numbers_of_it(made: Path):
