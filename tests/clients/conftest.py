@@ -70,7 +70,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ways.append(direction_of(bundle, translator, settings))
     registry = ModelRegistry(ways)
     app = make_app(registry, settings)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+    # A client that left a connection half open must not keep the tests from ending.
+    config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=5)
+    server = uvicorn.Server(config)
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
