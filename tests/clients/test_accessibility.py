@@ -71,10 +71,14 @@ def test_a_keyboard_is_enough_for_the_explorer(page_file: Path, open_page: Open)
     press, focused = page.keyboard.press, page.locator(":focus")
     page.locator("#q").focus()
     page.keyboard.type(SENTENCE)
-    expect(page.locator("#step-search")).to_be_visible()
+    # The whole sentence has been translated and its words, with "none", can be swapped.
+    expect(page.locator("#swap-first option")).to_have_count(4)
 
     tab_to(page, "#tour li:nth-child(4) a")
     press("Enter")
+    expect(focused).to_have_attribute("id", "title-weights")
+    page.emulate_media(color_scheme="dark")  # every step is drawn again, the title keeps the focus
+    page.wait_for_timeout(300)
     expect(focused).to_have_attribute("id", "title-weights")
     press("Tab")
     for key in ("ArrowRight", "ArrowDown", "Enter"):

@@ -133,7 +133,7 @@ const panels = (() => {
   function panel(id, title, ...content) {
     const section = create("section", { className: "step", id: `step-${id}` });
     section.setAttribute("aria-labelledby", `title-${id}`);
-    section.append(create("h3", { id: `title-${id}`, textContent: title, tabIndex: -1 }), ...content);
+    section.append(create("h3", { id: `title-${id}`, textContent: title, tabIndex: -1, key: `title-${id}` }), ...content);
     return section;
   }
 
