@@ -17,11 +17,12 @@ from pydantic import Field
 from starlette.responses import Response
 
 from transduce.data.corpus import tidy
+from transduce.data.languages import base_language
 from transduce.inference.glossary import Term
 from transduce.serve.client_store import ClientStore
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import ModelRegistry
-from transduce.serve.parameters import base_code, read_fields, unsupported
+from transduce.serve.parameters import read_fields, unsupported
 from transduce.serve.requests import HTTPRequest
 from transduce.serve.routing import Content, LenientModel, Operation, StrictModel
 
@@ -300,7 +301,7 @@ def _tsv(terms: Sequence[Term]) -> str:
 
 
 def _pair(source: str, target: str) -> str:
-    return f"{base_code(source)}-{base_code(target)}"
+    return f"{base_language(source)}-{base_language(target)}"
 
 
 def _languages(pair: str) -> dict[str, str]:

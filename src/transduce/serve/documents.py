@@ -17,6 +17,7 @@ from urllib.parse import quote
 from pydantic import Field
 from starlette.responses import Response
 
+from transduce.data.languages import base_language
 from transduce.documents.document import Document, Segment
 from transduce.documents.formats import read_document
 from transduce.documents.markup import Markup
@@ -26,13 +27,7 @@ from transduce.serve.batcher import BatchOptions
 from transduce.serve.client_store import ClientStore
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import AUTO, NO_LANGUAGE, ModelRegistry, same_code
-from transduce.serve.parameters import (
-    Lowered,
-    base_code,
-    read_fields,
-    reject_unsupported,
-    unsupported,
-)
+from transduce.serve.parameters import Lowered, read_fields, reject_unsupported, unsupported
 from transduce.serve.requests import HTTPRequest, RequestData, Upload
 from transduce.serve.routing import (
     LOG,
@@ -330,7 +325,7 @@ class DeepLDocumentAPI:
                     target=options.target,
                     glossary=options.glossary,
                 )
-            if base_code(source) == base_code(options.target):
+            if base_language(source) == base_language(options.target):
                 raise HTTPError(400, "Source and target language are equal.")
             stored_name = self._documents.store(name, content)
             self._save(job.model_copy(update={"stored_name": stored_name, "status": "done"}))

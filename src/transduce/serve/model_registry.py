@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
 from transduce.data.config import Languages
-from transduce.data.languages import LanguagePair
+from transduce.data.languages import LanguagePair, base_language
 from transduce.inference.engines.base import EngineName
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.translator import Translator
@@ -93,7 +93,7 @@ class LanguageDetector:
             value.language.iso_code_639_1.name.lower(): value.value
             for value in lingua.compute_language_confidence_values(text)
         }
-        percent = {code: round(100 * probabilities[_iso_639_1(code)], 1) for code in codes}
+        percent = {code: round(100 * probabilities[base_language(code)], 1) for code in codes}
         ranked = sorted(codes, key=lambda code: -percent[code])
         return [DetectedLanguage(language=code, confidence=percent[code]) for code in ranked]
 
@@ -109,13 +109,13 @@ class LanguageDetector:
             raise HTTPError(400, f"language detection is not installed: {_REMEDY}") from None
         supported = {name.lower() for name in dir(IsoCode639_1) if len(name) == 2}
         for code in self._sources:
-            if _iso_639_1(code) not in supported:
+            if base_language(code) not in supported:
                 if single:
                     return None, self._sources
                 raise HTTPError(400, f"{code} cannot be detected: name the source language")
-        others = [code for code in self._others if _iso_639_1(code) in supported]
+        others = [code for code in self._others if base_language(code) in supported]
         codes = (*self._sources, *others)
-        names = dict.fromkeys(map(_iso_639_1, codes))
+        names = dict.fromkeys(map(base_language, codes))
         if len(names) == 1:
             return None, self._sources
         builder = LanguageDetectorBuilder.from_iso_codes_639_1(*map(IsoCode639_1.from_str, names))
@@ -456,10 +456,6 @@ def _normalize(code: str) -> str:
     """Lower-case a code and replace older codes by newer ones."""
     lower = code.strip().lower().replace("_", "-")
     return _ALIASES.get(lower, lower)
-
-
-def _iso_639_1(code: str) -> str:
-    return code.partition("-")[0].lower()
 
 
 def _unique(languages: Sequence[Language]) -> tuple[Language, ...]:

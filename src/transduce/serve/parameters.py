@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar, get_origin
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from transduce.data.languages import normalized_code
+from transduce.data.languages import base_language, normalized_code
 from transduce.serve.errors import HTTPError, is_deepl
 from transduce.serve.model_registry import Language, same_code
 from transduce.serve.requests import HTTPRequest, RequestData, replace_nul
@@ -42,17 +42,12 @@ def language_code(requested: str, loaded: Iterable[Language], *, field: str) -> 
     """Return the loaded language with that code, else one that differs only in its variant."""
     codes = [language.code for language in loaded]
     matches = [code for code in codes if same_code(code, requested)]
-    base = base_code(normalized_code(requested) or requested)
-    matches += [code for code in codes if base_code(code) == base]
+    base = base_language(normalized_code(requested) or requested)
+    matches += [code for code in codes if base_language(code) == base]
     if matches:
         return matches[0]
     available = ", ".join(code.upper() for code in codes)
     raise unsupported(field, f"{requested[:60]!r}; available: {available}")
-
-
-def base_code(code: str) -> str:
-    """Return a language code without its variant, in lower case."""
-    return code.partition("-")[0].lower()
 
 
 def read_fields(request: HTTPRequest, model: type[ModelT], *, key_field: str = "api_key") -> ModelT:

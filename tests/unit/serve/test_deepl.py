@@ -62,7 +62,8 @@ def test_tags_stay_where_they_are(served: Served, handling: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "loaded"), [("EN-GB", "en"), ("en-us", "en"), ("PT-BR", "pt"), ("PT-PT", "pt")]
+    ("said", "loaded"),
+    [("EN-GB", "en"), ("en-us", "en"), ("PT-BR", "pt"), ("PT-PT", "pt"), ("PT-PT", "pt_BR")],
 )
 def test_variants_take_what_is_loaded(serve: Serve, said: str, loaded: str) -> None:
     served = serve(f"de-{loaded}")
