@@ -51,7 +51,7 @@ FORMATS: dict[str, tuple[Write, Prove, str]] = {
 SHAPE = {
     **{"model.encoder_layers": 2, "model.decoder_layers": 2, "model.d_model": 64},
     **{"model.d_ff": 128, "model.heads": 4, "model.d_k": 16, "model.d_v": 16},
-    **{"tokenizer.vocab_size": 3000, "batch.tokens": 2000, "train.threads": 1},
+    **{"tokenizer.vocab_size": 3000, "batch.tokens": 2000, "train.intra_op_threads": 1},
 }
 
 

@@ -59,7 +59,6 @@ def __getattr__(name: str) -> object:
         "Transformer": "model.transformer",
         "Translation": "inference.translator",
         "Translator": "inference.translator",
-        "carry_out": "pipeline.run",  # the former name of run_recipe
         "load_recipe": "config",
         "run_recipe": "pipeline.run",
     }.get(name)

@@ -55,7 +55,7 @@ RENAMED: Mapping[str, str] = {
     "train.tensorboard": "train.log_to",
     "batch.sampling": "batch.subword_sampling",
 }
-"""Former names of settings: old recipes, runs and bundles are read as if they had the new ones."""
+"""Former names of settings: recipes, runs and bundles of version 0.1.0 have them."""
 
 _SHAPE = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v")
 
@@ -161,21 +161,6 @@ def explicit_values(overrides: Sequence[str]) -> Table:
         overrides: as for `load_recipe`.
     """
     return _flat(_from_overrides(overrides))
-
-
-def deprecations(recipe: str | Path | None, overrides: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return a notice for each former name in a recipe file or in overrides.
-
-    A run's own `recipe.toml` may predate the new names: it gets no notice.
-
-    >>> deprecations(None, ["train.rate=0.001"])
-    ('train.rate is now called train.learning_rate',)
-    """
-    keys = {override.partition("=")[0].strip() for override in overrides}
-    if recipe is not None and Path(recipe).is_file() and Path(recipe).name != "recipe.toml":
-        table: Table = tomllib.loads(Path(recipe).read_text(encoding="utf-8"))
-        keys.update(_flat(table))
-    return tuple(f"{old} is now called {new}" for old, new in RENAMED.items() if old in keys)
 
 
 def to_toml(recipe: Recipe) -> str:
@@ -332,14 +317,9 @@ def _rename_former(table: Table) -> None:
             name = new.partition(".")[2]
             if name in settings:
                 raise ValueError(f"{old} is the former name of {new}: leave it out")
-            if old == "train.tensorboard":
-                settings[key] = _former_tensorboard(settings[key])
+            if old == "train.tensorboard":  # which was true or false
+                settings[key] = ["tensorboard"] * bool(settings[key])
             table[section] = {name if k == key else k: value for k, value in settings.items()}
-
-
-def _former_tensorboard(value: object) -> object:
-    """The value of `train.log_to` for one of `train.tensorboard`, which was true or false."""
-    return ["tensorboard"] * value if isinstance(value, bool) else value
 
 
 def _flat(table: Table) -> Table:
@@ -391,15 +371,13 @@ def _from_overrides(overrides: Sequence[str]) -> Table:
     for override in overrides:
         key, equals, text = override.partition("=")
         key = key.strip()
-        section, dot, name = RENAMED.get(key, key).partition(".")
+        section, dot, name = key.partition(".")
         if not (equals and (dot or section == "name")):
             raise ValueError(f"a setting is written section.key=value, not {override!r}")
         if not dot:
             table[section] = text.strip()
             continue
         value = _parsed(text.strip())
-        if key == "train.tensorboard":
-            value = _former_tensorboard(value)
         kind = get_type_hints(_SECTIONS[section]).get(name) if section in _SECTIONS else None
         if kind is str and not isinstance(value, str):
             value = text.strip()  # a folder may be called 2024

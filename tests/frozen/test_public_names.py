@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 import transduce
 
 NAMES = {
@@ -31,20 +29,6 @@ def test_the_public_names_are_these():
 
 def test_every_public_name_is_there():
     assert all(getattr(transduce, name) is not None for name in NAMES)
-
-
-def test_the_former_name_of_run_recipe_warns(tmp_path, monkeypatch):
-    def run_recipe(*arguments: object, **keywords: object) -> None:
-        raise InterruptedError(arguments, keywords)
-
-    monkeypatch.setattr("transduce.pipeline.run.run_recipe", run_recipe)
-    recipe = transduce.load_recipe("tiny")
-
-    with pytest.warns(DeprecationWarning, match="run_recipe"), pytest.raises(InterruptedError) as e:
-        transduce.carry_out(recipe, tmp_path, tell=print)
-
-    given = {"resume": False, "start": None, "on_event": print}
-    assert e.value.args == ((recipe, tmp_path), given)
 
 
 def test_an_unknown_name_is_an_attribute_error():

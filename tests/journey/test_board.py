@@ -24,6 +24,6 @@ def test_without_the_package_a_run_ends_before_it_begins(
 
 
 def test_a_run_may_go_on_with_it_or_without(run: Run, transduce: Transduce):
-    said = transduce("train", "--resume", "--out", run.folder, "--set", "train.tensorboard=true")
+    said = transduce("train", "--resume", "--out", run.folder, "--set", "train.log_to=tensorboard")
 
     assert said.code == 0

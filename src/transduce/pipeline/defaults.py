@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transduce.config import Recipe, deprecations, explicit_settings, explicit_values, load_recipe
+from transduce.config import Recipe, explicit_settings, explicit_values, load_recipe
 from transduce.data.config import CorpusConfig
 from transduce.data.corpus import read_pairs
 from transduce.train.config import TrainConfig
@@ -153,7 +153,7 @@ class RecipeChoice(NamedTuple):
 
     recipe: Recipe
     summary: str
-    """One line: what was chosen and why, or which settings have a former name; may be empty."""
+    """One line: what was chosen and why; may be empty."""
     plan: EpochPlan | None = None
     """What sets `train.updates` once the corpus is prepared; None: they are what they are."""
 
@@ -176,7 +176,7 @@ def choose_recipe(recipe: str | None, settings: Sequence[str] = ()) -> RecipeCho
         return recipe_for_corpus(settings)
     loaded = load_recipe(recipe, settings)
     plan = schedule_plan(loaded, by_hand)
-    return RecipeChoice(loaded, "; ".join(deprecations(recipe, settings)), plan)
+    return RecipeChoice(loaded, "", plan)
 
 
 def schedule_plan(recipe: Recipe, by_hand: frozenset[str] = frozenset()) -> EpochPlan | None:

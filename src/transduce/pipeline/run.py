@@ -24,7 +24,6 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
-from warnings import warn
 
 import torch
 
@@ -167,19 +166,6 @@ def dry_run(
         f"({target_tokens_per_second:,.0f} tokens/s), not counting validations and the "
         f"evaluation{memory}; nothing was written"
     )
-
-
-def carry_out(
-    recipe: Recipe,
-    out: Path,
-    *,
-    resume: bool = False,
-    start: StartModel | None = None,
-    tell: EventHandler,
-) -> RunResult:
-    """Former name of `run_recipe`, whose `on_event` was called `tell`."""
-    warn("transduce.carry_out is now called run_recipe", DeprecationWarning, stacklevel=2)
-    return run_recipe(recipe, out, resume=resume, start=start, on_event=tell)
 
 
 def _prepare(

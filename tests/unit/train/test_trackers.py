@@ -128,9 +128,14 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
     check_trackers([])
 
 
-def test_the_former_setting_is_read():
+def test_the_former_setting_is_read(tmp_path: Path):
+    file = tmp_path / "old.toml"
     for value, names in (("true", ("tensorboard",)), ("false", ())):
-        assert load_recipe("tiny", [f"train.tensorboard={value}"]).train.log_to == names
+        file.write_text(f"[train]\ntensorboard = {value}\n", encoding="utf-8")
+        assert load_recipe(file).train.log_to == names
+
+
+def test_a_tracker_is_one_of_those_known():
     assert load_recipe("tiny", ["train.log_to=mlflow"]).train.log_to == ("mlflow",)
     with pytest.raises(ValueError, match='must be a list with any of "tensorboard", "wandb"'):
         load_recipe("tiny", ["train.log_to=comet"])
