@@ -48,7 +48,7 @@ test-interop: $(VENV)/.interop
 	$(BIN)/python -m pytest --durations=5 tests/interop
 
 test-clients: $(VENV)/.clients
-	$(BIN)/python -m pytest --durations=5 tests/clients
+	$(BIN)/python -m pytest --durations=5 --reruns 2 -rR tests/clients
 
 test-cluster: $(VENV)/.cluster
 	$(BIN)/python -m pytest --durations=5 tests/cluster

@@ -93,6 +93,8 @@ def test_every_switch_shows_what_torch_computes(bundle: Bundle, page: "Page"):
 
 def test_several_switches_and_a_temperature(bundle: Bundle, page: "Page"):
     page.get_by_label("Temperature").fill("2.5")
+    page.keyboard.press("Enter")
+    assert_shows(page, translated(bundle, {"temperature": 2.5}))
     page.get_by_label("without positions").check()
     assert_shows(page, translated(bundle, {"temperature": 2.5, "noPositions": True}))
 
