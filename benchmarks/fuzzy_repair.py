@@ -94,7 +94,10 @@ def scores(
             metrics=("bleu",),
             language="de",
         ).metrics[0]
-        bleu = {row.name: {"bleu": row.value, "p": row.p} for row in table.systems}
+        bleu = {
+            row.system: {"bleu": row.value, "margin": row.margin, "p": row.p}
+            for row in table.systems
+        }
         rows.append({"scores": [least, end - 1], "sentences": len(kept), **bleu})
     return rows
 
