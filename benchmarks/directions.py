@@ -90,8 +90,8 @@ def measure(arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
     share = arguments.updates // len(TRAINED)
     return {
         "seed": seed,
-        "joint": trained(arguments, seed, "joint", arguments.updates),
         "separate": {name: trained(arguments, seed, name, share) for name in TRAINED},
+        "joint": trained(arguments, seed, "joint", arguments.updates),
     }
 
 

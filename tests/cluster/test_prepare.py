@@ -68,7 +68,7 @@ def write_also(folder: Path) -> tuple[str, ...]:
 
 
 def write_directions(folder: Path) -> tuple[str, ...]:
-    """Two directions with validation text, and a zero-shot one without training files."""
+    """Two directions with validation text, a zero-shot one, and a further corpus of the second."""
     for name, pairs in (("big", PAIRS[:300]), ("small", PAIRS[300:380]), ("held", PAIRS[380:])):
         for code, side in (("en", "source"), ("de", "target")):
             lines = (f"{getattr(pair, side)}\n" for pair in pairs)
@@ -81,7 +81,8 @@ def write_directions(folder: Path) -> tuple[str, ...]:
         )
     ]
     parts.append('{source="en", target="xx", test=["held.en", "held.de"]}')
-    return (f"data.directions=[{', '.join(parts)}]",)
+    also = '[{train=["small.de", "small.en"], source="de", target="en", weight=2.0}]'
+    return f"data.directions=[{', '.join(parts)}]", f"data.also={also}"
 
 
 def content(folder: Path) -> dict[str, bytes]:

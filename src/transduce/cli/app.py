@@ -97,7 +97,7 @@ Additions = Annotated[
         "--also",
         metavar="FILE[,FILE][:WEIGHT]",
         help="Train on this corpus too, such as synthetic pairs; an epoch goes through it WEIGHT "
-        "times [default: once]; repeatable.",
+        "times [default: once]; EN-DE=FILE belongs to that --direction; repeatable.",
     ),
 ]
 SourceLanguage = Annotated[
@@ -165,21 +165,21 @@ def corpus_settings(
         validation: --validation.
         test: --test.
         directions: --direction, each "en-de=FILE,FILE".
-        also: --also, each "FILE,FILE:2".
+        also: --also, each "FILE,FILE:2" or "en-de=FILE,FILE:2".
     """
+    settings = [f"data.also=[{', '.join(map(_addition_table, also))}]"] if also else []
     if directions:
-        if source or target or validation or test or also:
+        if source or target or validation or test:
             raise ValueError(
-                "--direction names the training files: leave out --source, --target, --validation, "
-                "--test and --also (a recipe's data.directions has all of them)"
+                "--direction names the training files: leave out --source, --target, --validation "
+                "and --test (a recipe's data.directions has all of them)"
             )
-        return [f"data.directions=[{', '.join(map(_direction_table, directions))}]"]
+        return [f"data.directions=[{', '.join(map(_direction_table, directions))}]", *settings]
     if (source is None) != (target is None):
         raise ValueError(
             "--source and --target belong together: name both files, or one TSV file by "
             "--set data.train=FILE"
         )
-    settings = [f"data.also=[{', '.join(map(_addition_table, also))}]"] if also else []
     train = None if source is None or target is None else (source, target)
     for key, files in (("train", train), ("validation", validation), ("test", test)):
         if files:
@@ -205,10 +205,12 @@ def _direction_table(text: str) -> str:
 
 def _addition_table(text: str) -> str:
     """A further corpus as an inline table of TOML."""
-    match = re.fullmatch(r"(.+?)(?::(\d*\.?\d+))?", text)  # a path may have a colon
-    files, weight = match.groups() if match else (text, None)
+    # A path may have a colon.
+    match = re.fullmatch(r"(?:(\w+)[-:]([\w-]+)=)?(.+?)(?::(\d*\.?\d+))?", text)
+    source, target, files, weight = match.groups("") if match else ("", "", text, "")
     names = json.dumps(files.split(","), ensure_ascii=False)
-    return f"{{train = {names}, weight = {float(weight or 1)}}}"
+    codes = f"source = {json.dumps(source)}, target = {json.dumps(target)}"
+    return f"{{{codes}, train = {names}, weight = {float(weight or 1)}}}"
 
 
 def complete_languages(recipe: "Recipe", *, run: Path | None = None) -> "tuple[Recipe, str]":

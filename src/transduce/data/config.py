@@ -210,6 +210,10 @@ class AdditionalCorpus:
         ValueError: if a value is out of range; the message names the setting and the value.
     """
 
+    source: str = ""
+    target: str = ""
+    """With `data.directions`: the language codes of the direction that it belongs to."""
+
     train: tuple[str, ...] = ()
     """As `CorpusConfig.train`. A source may begin with the tag <bt> or <ft>."""
 
@@ -227,6 +231,11 @@ class AdditionalCorpus:
                 f"data.also: the weight of {self.train[0]} must be above 0 and at most 1000, "
                 f"not {self.weight}"
             )
+
+    @property
+    def pair(self) -> LanguagePair:
+        """The two codes."""
+        return LanguagePair(self.source, self.target)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -270,7 +279,8 @@ class CorpusConfig:
     is used in proportion to n^(1/T). 1 is the corpus as it is, 5 is usual for unequal sizes."""
 
     also: tuple[AdditionalCorpus, ...] = ()
-    """Further corpora, each with a weight, of which nothing is held out."""
+    """Further corpora, each with a weight, of which nothing is held out. With `directions` each
+    names the one that it belongs to; `temperature` leaves the weights alone."""
 
     max_ratio: float = 4.0
     """Maximum (longer side + 10) / (shorter side + 10), in non-blank characters."""
@@ -305,10 +315,20 @@ class CorpusConfig:
                 "data.directions: name validation files of all directions with training files, or "
                 "of none"
             )
-        if self.also and not self.train:
-            raise ValueError(
-                "data.also is trained on besides data.train: name that (data.directions has none)"
-            )
+        if self.also and not (self.train or self.directions):
+            raise ValueError("data.also is trained on besides data.train: name that")
+        known = [part.pair for part in self.trained]
+        for part in self.also:
+            if known and part.pair not in known:
+                raise ValueError(
+                    f"data.also: name the direction of {part.train[0]}, one of "
+                    f"{', '.join(map(str, known))}, as in --also {known[0]}=FILE"
+                )
+            if any(part.pair) and not known:
+                raise ValueError(
+                    f"data.also: {part.train[0]} names the direction {part.pair}, but there are no "
+                    f"data.directions: leave it out"
+                )
         if not 1.0 <= self.temperature <= 100.0:
             raise ValueError(f"data.temperature must be in [1, 100], not {self.temperature}")
         for name, least in (("held_out", 0), ("max_ratio", 1), ("max_pieces", 1)):

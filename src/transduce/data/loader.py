@@ -124,7 +124,7 @@ class Loader:
         if not variations:
             return source, target
         ids = [list(map(int, side)) for side in (source, target)]
-        tag = [id for id in ids[0][:1] if id in self._tags]
+        tag = [id for id in ids[0][:2] if id in self._tags]
         ids[0] = ids[0][len(tag) :]
         pair = Pair(*(side.decode(numbers) for side, numbers in zip(self._sides, ids, strict=True)))
         if self._encode(pair) != ids:

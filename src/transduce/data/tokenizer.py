@@ -46,7 +46,7 @@ BACK_TRANSLATED, FORWARD_TRANSLATED = "<bt>", "<ft>"
 
 SYNTHETIC_TAGS: Final = (BACK_TRANSLATED, FORWARD_TRANSLATED)
 
-_ANY_TAG: Final = re.compile(f"{TAG.pattern}|{'|'.join(SYNTHETIC_TAGS)}")
+_SYNTHETIC: Final = re.compile("|".join(SYNTHETIC_TAGS))
 
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 
@@ -214,7 +214,7 @@ class Tokenizer:
         processor = self._processor
         pieces = ((processor.id_to_piece(id), id) for id in range(UNK + 1, self._pieces))
         controls = itertools.takewhile(lambda entry: processor.is_control(entry[1]), pieces)
-        return {piece: id for piece, id in controls if _ANY_TAG.fullmatch(piece)}
+        return {piece: id for piece, id in controls if not without_tag(piece)}
 
     def find_tag(self, language: str) -> str:
         """Return the tag of a target language; "" if there is none."""
@@ -222,13 +222,17 @@ class Tokenizer:
         return next((t for m, t in codes if m and same_language(m[1] or m[2], language)), "")
 
     def split_tag(self, text: str) -> tuple[list[int], str]:
-        """Split a tag off a text: its id, if the vocabulary has one, and the rest."""
-        match = _ANY_TAG.match(text) if self.all_tags else None
-        id = self.all_tags.get(match[0]) if match else None
-        return ([], text) if id is None or match is None else ([id], text[match.end() :])
+        """Split off a language tag and a synthetic one: ids that the vocabulary has, the rest."""
+        ids: list[int] = []
+        for pattern in (TAG, _SYNTHETIC) if self.all_tags else ():
+            match = pattern.match(text.removeprefix(" ") if ids else text)
+            if match and match[0] in self.all_tags:
+                ids.append(self.all_tags[match[0]])
+                text = match.string[match.end() :]
+        return ids, text
 
     def encode(self, text: str) -> list[int]:
-        """Encode text as ids, without EOS; a tag at its start is one id."""
+        """Encode text as ids, without EOS; a tag at its start is an id."""
         if self.all_tags:
             return self.encode_all([text], threads=1)[0]
         return self._processor.encode(text)
@@ -331,13 +335,15 @@ def target_tag(language: str) -> str:
 
 
 def without_tag(text: str) -> str:
-    """Return a text without a tag before it, of a target language or of a synthetic pair.
+    """Return a text without tags before it, of a target language and of a synthetic pair.
 
-    >>> without_tag("<2de> A dog."), without_tag("<bt> A dog."), without_tag("A <2de> dog.")
+    >>> without_tag("<2de> A dog."), without_tag("<2de> <bt> A dog."), without_tag("A <2de> dog.")
     ('A dog.', 'A dog.', 'A <2de> dog.')
     """
-    match = _ANY_TAG.match(text)
-    return text[match.end() :].removeprefix(" ") if match else text
+    for pattern in (TAG, _SYNTHETIC):
+        if match := pattern.match(text):
+            text = text[match.end() :].removeprefix(" ")
+    return text
 
 
 def load_processor(data: bytes) -> sentencepiece.SentencePieceProcessor:

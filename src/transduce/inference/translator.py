@@ -334,12 +334,13 @@ class Translator:
         return translator
 
     def tagged(self, text: str) -> str:
-        """Put the target language's tag before a text that has none.
+        """Put the target language's tag before a text that has none of a language.
 
         Raises:
             ValueError: if the model has several target languages and none was chosen (`to`).
         """
-        if not self._tokenizer.tags or self._tokenizer.split_tag(text)[0]:
+        known = self._tokenizer.tags
+        if not known or not {*known.values()}.isdisjoint(self._tokenizer.split_tag(text)[0]):
             return text
         if not self._tag and self.directions:
             targets = sorted({pair.target for pair in self.directions})

@@ -212,7 +212,7 @@ def _facts(
     survey: Survey, *, tokenizer: Tokenizer, store: Store, start: StartModel | None
 ) -> PreparationRecord:
     recipe = survey.recipe
-    directions = _counted(survey.directions, store)
+    directions = _counted(survey.directions, store, (*survey.also_lines, sys.maxsize)[0])
     mixture = corpus_mixture(
         recipe.data, store, directions=directions, also_lines=survey.also_lines
     )
@@ -237,11 +237,11 @@ def _facts(
 
 
 def _counted(
-    directions: Sequence[PreparedDirection], store: Store
+    directions: Sequence[PreparedDirection], store: Store, end: int
 ) -> tuple[PreparedDirection, ...]:
-    """The directions with the pairs that the store has, without over-long ones."""
+    """The directions with the pairs that the store has before a line, without over-long ones."""
     trained = [direction for direction in directions if direction.pairs]
-    bounds = [*(direction.first_line for direction in trained), sys.maxsize]
+    bounds = [*(direction.first_line for direction in trained), end]
     counts = np.diff(np.searchsorted(store.lines, bounds)).tolist()
     sizes = dict(zip(trained, counts, strict=True))
     for direction, pairs in sizes.items():

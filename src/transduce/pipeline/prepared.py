@@ -178,18 +178,30 @@ def corpus_mixture(
         data: has the temperature or the weights.
         store: the pairs.
         directions: of the corpus.
-        also_lines: first line of each corpus of `data.also`; none with several directions.
+        also_lines: first line of each corpus of `data.also`.
     """
-    trained = [direction for direction in directions if direction.pairs]
-    passes = (1.0, *(part.weight for part in data.also))
-    if trained:
-        sizes = [part.pairs for part in trained]
-        passes = balanced_passes(sizes, temperature=data.temperature)
+    firsts, passes = corpus_passes(data, directions=directions, also_lines=also_lines)
     if set(passes) == {1.0}:
         return None
-    firsts = [part.first_line for part in trained] or [1, *also_lines]
     parts = np.searchsorted(firsts, store.lines, side="right") - 1
     return Mixture(parts.astype(np.int32), passes)
+
+
+def corpus_passes(
+    data: CorpusConfig, *, directions: Sequence[PreparedDirection], also_lines: Sequence[int]
+) -> tuple[list[int], tuple[float, ...]]:
+    """Return the first line of each direction or corpus, and how often an epoch goes through it.
+
+    Args:
+        data: has the temperature, which is of the directions alone, and the weights.
+        directions: of the corpus.
+        also_lines: first line of each corpus of `data.also`.
+    """
+    trained = [direction for direction in directions if direction.pairs]
+    sizes = [direction.pairs for direction in trained] or [1]
+    passes = balanced_passes(sizes, temperature=data.temperature)
+    firsts = [direction.first_line for direction in trained] or [1]
+    return [*firsts, *also_lines], (*passes, *(part.weight for part in data.also))
 
 
 def _read_text(folder: Path, name: str) -> tuple[Pair, ...]:

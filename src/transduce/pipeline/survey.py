@@ -22,10 +22,9 @@ from transduce.corpus_check.fingerprint import CorpusProfile, fold
 from transduce.corpus_check.inspection import EXCHANGE, DataSplit, inspect_corpus
 from transduce.data.config import Languages
 from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, hold_out, read_pairs
-from transduce.data.sampler import balanced_passes
 from transduce.data.tokenizer import Tokenizer, without_tag
 from transduce.io.atomic_folder import sha256
-from transduce.pipeline.prepared import PreparedDirection
+from transduce.pipeline.prepared import PreparedDirection, corpus_passes
 from transduce.pipeline.training_pairs import TrainingPairs, corpus_files
 from transduce.train.events import EventHandler, LogMessage
 
@@ -87,10 +86,9 @@ class Survey(NamedTuple):
         return map(_bare_pair, sample)
 
     def _balanced_sample(self, share: float) -> Iterator[NumberedPair]:
-        trained = [direction for direction in self.directions if direction.pairs]
-        sizes, data = [direction.pairs for direction in trained], self.recipe.data
-        passes = balanced_passes(sizes, temperature=data.temperature)
-        firsts = [direction.first_line for direction in trained]
+        firsts, passes = corpus_passes(
+            self.recipe.data, directions=self.directions, also_lines=self.also_lines
+        )
         chance = Random(self.recipe.train.seed).random
         for line, pair in self.training():
             expected = share * passes[bisect_right(firsts, line) - 1]
@@ -107,7 +105,7 @@ class Survey(NamedTuple):
             return
         validation, test = map(_untagged, self.validation), map(_untagged, self.test)
         firsts = [part.first_line for part in self.directions if part.pairs]
-        ends = dict(itertools.pairwise([*firsts, sys.maxsize]))
+        ends = dict(itertools.pairwise([*firsts, *self.also_lines[:1], sys.maxsize]))
         for part in self.directions:
             languages = Languages(source=part.source, target=part.target)
             held = (
@@ -209,7 +207,8 @@ def survey_corpus(recipe: Recipe, corpus: TrainingPairs, progress: Callable[[int
     duplicates = rows[~kept].tolist()
     cleaning.drop_kept("duplicate", duplicates)
     held_out: frozenset[int] = frozenset()
-    main = range(1, starts[1] + 1 if data.also else sys.maxsize)
+    also_lines = tuple(line + 1 for line in starts[len(starts) - len(data.also) :])
+    main = range(1, (*also_lines, sys.maxsize)[0])
     validation_sizes, validation = _read(recipe, "validation")
     if not validation:
         candidates = kept & (rows < main.stop)
@@ -233,7 +232,7 @@ def survey_corpus(recipe: Recipe, corpus: TrainingPairs, progress: Callable[[int
         )
     test_sizes, test = _read(recipe, "test")
     sizes = np.subtract(_sizes(rows[kept], starts), _sizes([*held_out], starts)).tolist()
-    for part, count in zip(data.also, sizes[1:], strict=False):
+    for part, count in zip(reversed(data.also), reversed(sizes), strict=False):
         if not count:
             raise ValueError(f"data.also: no pair of {part.train[0]} is left to train on")
     return Survey(
@@ -249,17 +248,17 @@ def survey_corpus(recipe: Recipe, corpus: TrainingPairs, progress: Callable[[int
         directions=_prepared_directions(
             recipe, starts, pairs=sizes, validation=validation_sizes, test=test_sizes
         ),
-        also_lines=tuple(line + 1 for line in starts[1:]) if data.also else (),
+        also_lines=also_lines,
     )
 
 
 def _lines_with(corpus: TrainingPairs, held: Sequence[Pair], *, outside: range) -> set[int]:
-    """The lines outside a range that have the source or the target of a held-out pair."""
-    sides = [{fold(side) for side in texts} for texts in zip(*held, strict=True)]
+    """The lines outside a range that have a side of a held-out pair, on either side."""
+    known = {fold(side) for pair in held for side in _untagged(pair)}
     return {
         line
         for line, pair in corpus.read(lambda line: line not in outside)
-        if any(fold(text) in known for text, known in zip(_untagged(pair), sides, strict=True))
+        if not known.isdisjoint(map(fold, _untagged(pair)))
     }
 
 

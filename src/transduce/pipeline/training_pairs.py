@@ -41,9 +41,13 @@ class CorpusFiles(NamedTuple):
 
 
 def corpus_files(recipe: Recipe) -> list[CorpusFiles]:
-    """Return the directions of a recipe, or its corpora; zero-shot ones have no training files."""
+    """Return the directions of a recipe, if any, and its corpora; zero-shot ones have no files."""
     data, codes = recipe.data, recipe.languages.codes
-    several = [(part.pair, part, target_tag(part.target)) for part in data.directions]
+    several = [
+        (part.pair, part, target_tag(part.target))
+        for part in (*data.directions, *data.also)
+        if data.directions
+    ]
     return [
         CorpusFiles(pair, config, data.paths(config.train), tag)
         for pair, config, tag in several or [(codes, config, "") for config in (data, *data.also)]

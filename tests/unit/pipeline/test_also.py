@@ -233,6 +233,14 @@ BAD = {
     "weight of a must be above 0": ['data.also=[{train=["a"], weight=0}]'],
     r"unknown setting data\.also\.wieght": ['data.also=[{train=["a"], wieght=1}]'],
     r"besides data\.train": ['data.also=[{train=["a"]}]'],
+    "b names the direction en-de, but there are no": [
+        'data.train=["a"]',
+        'data.also=[{train=["b"], source="en", target="de"}]',
+    ],
+    "name the direction of b, one of en-de, as in --also en-de=FILE": [
+        'data.directions=[{source="en", target="de", train=["a"]}]',
+        'data.also=[{train=["b"]}]',
+    ],
 }
 
 

@@ -18,8 +18,9 @@ from transduce.cli.entry import main
 from transduce.config import Recipe, load_recipe, to_toml
 from transduce.data.config import BatchConfig, CorpusConfig, Languages, TokenizerConfig
 from transduce.data.languages import LanguagePair
+from transduce.data.loader import Loader
 from transduce.data.sampler import Mixture, Sampler, SamplerState
-from transduce.data.tokenizer import Tokenizer, target_tag
+from transduce.data.tokenizer import SYNTHETIC_TAGS, Tokenizer, target_tag
 from transduce.export.argos import why_not as why_not_argos
 from transduce.export.marian import write_huggingface
 from transduce.export.marian_npz import write_marian_npz
@@ -27,6 +28,8 @@ from transduce.inference.translator import Translator
 from transduce.pipeline.prepare import prepare
 from transduce.pipeline.prepared import Prepared
 from transduce.pipeline.run import run_recipe
+from transduce.pipeline.survey import survey_corpus
+from transduce.pipeline.training_pairs import TrainingFiles
 from transduce.search.config import SearchConfig
 from transduce.serve.model_registry import load_models
 from transduce.serve.settings import ServerSettings
@@ -130,6 +133,96 @@ def test_temperature_levels_the_directions(prepared: tuple[Prepared, list[str]])
     )
 
 
+FURTHER = (
+    'data.also=[{train=["bt.tsv"], source="de", target="en", weight=3.0}, '
+    '{train=["small.en", "small.xx"], source="en", target="xx", weight=0.5}]'
+)
+
+
+@pytest.fixture(scope="module")
+def further(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """The directions and two corpora: back-translated pairs of de-en, and those of en-xx again."""
+    (folder / "bt.tsv").write_text("<bt> eins zwei acht\tone two eight\n" * 7, "utf-8")
+    out = tmp_path_factory.mktemp("further")
+    return prepare(recipe(folder, "data.duplicates=keep", FURTHER), out, on_event=str)
+
+
+def test_a_further_corpus_has_the_tag_of_its_direction_before_its_own(further: Prepared):
+    ids = [further.store.source(index).tolist() for index in range(len(further.store))]
+    firsts = Counter(tuple(further.tokenizer.pieces(source[:2])) for source in ids)
+
+    assert further.also_lines == (421, 428)
+    assert [part.pairs for part in further.directions] == [300, 60, 60, 0]
+    assert firsts["<2en>", "<bt>"] == 7
+    assert sum(count for pieces, count in firsts.items() if pieces[0] == "<2en>") == 67
+    assert sum(count for pieces, count in firsts.items() if pieces[0] == "<2xx>") == 120
+    tags = {*further.tokenizer.all_tags.values()}
+    assert all(tags.isdisjoint(source[2:]) for source in ids)
+    assert further.store.pair(420).source.startswith("<2en> <bt> eins")
+
+
+def test_variations_and_sampled_subwords_keep_both_tags(further: Prepared):
+    tags = [further.tokenizer.all_tags[name] for name in ("<2en>", "<bt>")]
+    loader = Loader(
+        further.store,
+        sampler=Sampler(further.store.lengths, config=BatchConfig(tokens=9000), seed=1),
+        tokenizer=further.tokenizer,
+        augment=load_recipe("tiny", ["augment.upper_case=1.0"]).augment,
+    )
+    (update,) = islice(loader.updates(SamplerState()), 1)
+    rows = [row for part in update.batches for row in part.source.tolist() if row[:2] == tags]
+
+    assert len(rows) == 7
+    assert all(further.tokenizer.UNK in row for row in rows), "upper case has no pieces here"
+    ids = further.store.source(420).tolist()
+    assert ids[:2] == tags == further.tokenizer.sample_subwords(ids, alpha=0.5, rng=Random(1))[:2]
+
+
+def test_weights_are_passes_whatever_the_temperature(further: Prepared, folder: Path):
+    mixture = further.mixture(recipe(folder, FURTHER, "data.temperature=5").data)
+    assert mixture is not None
+
+    drawn = np.bincount(mixture.parts[mixture.draw(np.random.default_rng(1))])
+
+    shares = [size**0.2 for size in (300, 60, 60)]
+    assert drawn[:3] == pytest.approx([420 * share / sum(shares) for share in shares], abs=1)
+    assert drawn[3:].tolist() == [21, 30]
+
+
+def test_the_vocabulary_reads_further_corpora_as_often_as_training(folder: Path):
+    weighted = recipe(folder, "data.duplicates=keep", FURTHER)
+    survey = survey_corpus(weighted, TrainingFiles(weighted), lambda line: None)
+
+    lines = Counter(line > 420 for line, _ in survey.vocabulary_sample())
+    texts = [pair.source for line, pair in survey.vocabulary_sample() if 420 < line < 428]
+
+    assert lines[False] == 420
+    assert lines[True] == pytest.approx(3 * 7 + 30, abs=12)
+    assert texts == ["eins zwei acht"] * 21
+    assert [part.lines.stop for part in survey.parts()] == [301, 361, 421]
+
+
+def test_text_held_out_of_a_direction_is_in_no_further_corpus(folder: Path, tmp_path: Path):
+    def table(name: str, pair: str) -> str:
+        source, target = pair.split("-")
+        files = f'train=["{name}.{source}", "{name}.{target}"]'
+        return f'{{source="{source}", target="{target}", {files}}}'
+
+    own = (table("train", "en-de"), table("small", "de-en"), table("small", "en-xx"))
+    further = (table("train", "de-en"), table("train", "en-xx"))
+    settings = [f"data.directions=[{', '.join(own)}]", f"data.also=[{', '.join(further)}]"]
+    settings += [f"data.folder={folder}", "tokenizer.vocab_size=120", "data.duplicates=keep"]
+
+    run = prepare(load_recipe("tiny", settings), tmp_path, on_event=str)
+
+    held = {side for pair in run.validation for side in (pair.source[6:], pair.target)}
+    first = int(np.searchsorted(run.store.lines, run.also_lines[0]))
+    pairs = [run.store.pair(index) for index in range(first, len(run.store))]
+    assert len(run.validation) == 21
+    assert held.isdisjoint(side for pair in pairs for side in (pair.source[6:], pair.target))
+    assert len(pairs) > 500
+
+
 def test_a_mixture_uses_all_pairs_before_any_again_and_resumes():
     lengths = np.full((30, 2), 4)
     mixture = Mixture(np.repeat([0, 1], [20, 10]).astype(np.int32), (0.5, 2.5))
@@ -186,7 +279,7 @@ def test_a_run_scores_every_direction_and_names_zero_shot_ones(folder: Path, tmp
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained model that translates English and German into each other."""
     pairs = (LanguagePair("en", "de"), LanguagePair("de", "en"))
-    tags = [target_tag(pair.target) for pair in pairs]
+    tags = [*(target_tag(pair.target) for pair in pairs), *SYNTHETIC_TAGS]
     tokenizer = Tokenizer.train(DIGITS + ZIFFERN, TokenizerConfig(vocab_size=90), tags=tags)
     config = {**PLAIN_SHAPE_SETTINGS, "vocab_size": tokenizer.vocab_size}
     bundle = Bundle(
@@ -239,6 +332,7 @@ def test_a_missing_or_unknown_target_is_refused_by_name(model: Path):
 
     with pytest.raises(ValueError, match="into de, en: choose a target language"):
         translator.translate("one")
+    assert translator.to("de").tagged("<bt> one") == "<2de><bt> one"
     with pytest.raises(ValueError, match="not translate into 'fr', only into de, en"):
         translator.translate("one", target="fr")
     with pytest.raises(ValueError, match="not translate from 'fr', only from de, en"):
@@ -337,6 +431,13 @@ def test_directions_of_the_command_line_are_settings():
     ]
     with pytest.raises(ValueError, match="--direction takes en-de=SOURCE,TARGET, not 'de'"):
         corpus_settings(None, None, directions=["de"])
+    further = corpus_settings(
+        None, None, directions=["en-de=a", "de-en=b"], also=["de-en=c:d.tsv:.5", "en-de=e,f"]
+    )
+    assert [(str(p.pair), p.train, p.weight) for p in load_recipe("tiny", further).data.also] == [
+        ("de-en", ("c:d.tsv",), 0.5),
+        ("en-de", ("e", "f"), 1.0),
+    ]
     with pytest.raises(ValueError, match="--direction names the training files"):
         corpus_settings(Path("a"), Path("b"), directions=["en-de=a.en,a.de"])
 
