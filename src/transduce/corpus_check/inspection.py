@@ -259,11 +259,15 @@ def _wrong_language(recipe: Recipe, profile: CorpusProfile, *, pairs: int) -> It
     languages = recipe.languages
     codes = (languages.source, languages.target)
     scripts = (profile.source_script, profile.target_script)
-    sides = zip(codes, codes[::-1], profile.sides.words, scripts, strict=True)
-    actual = [
-        mismatched_language(code, other, words=words, script=script)
-        for code, other, words, script in sides
-    ]
+    actual, exchanged = (
+        [
+            mismatched_language(code, other, words=words, script=script)
+            for code, other, words, script in zip(
+                order, order[::-1], profile.sides.words, scripts, strict=True
+            )
+        ]
+        for order in (codes, codes[::-1])
+    )
     if pairs < _MIN_PAIRS or not any(actual):
         return
     wrong = [
@@ -271,7 +275,7 @@ def _wrong_language(recipe: Recipe, profile: CorpusProfile, *, pairs: int) -> It
         for side, language, code in zip(Pair._fields, actual, codes, strict=True)
         if language
     ]
-    remedy = EXCHANGE if all(actual) else "correct languages.* or the files"
+    remedy = EXCHANGE if all(actual) and not any(exchanged) else "correct languages.* or the files"
     yield Finding(
         kind="language",
         part="training",

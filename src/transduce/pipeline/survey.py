@@ -140,7 +140,7 @@ class Survey(NamedTuple):
             on_event: called with each finding.
 
         Raises:
-            ValueError: if the languages of a direction are swapped.
+            ValueError: if the two languages are swapped, or those of a direction.
         """
         for warning in warnings(self.recipe):
             on_event(LogMessage(warning))
@@ -165,10 +165,8 @@ class Survey(NamedTuple):
                 on_event(LogMessage(line))
             name = f"{part.recipe.languages.source}-{part.recipe.languages.target}"
             for finding in report.findings:
-                if several and finding.kind == "language" and finding.advice.endswith(EXCHANGE):
-                    raise ValueError(
-                        f"data.directions: {name} has its languages swapped: {EXCHANGE}"
-                    )
+                if finding.kind == "language" and finding.advice.endswith(EXCHANGE):
+                    raise ValueError(f"the languages of {name} are swapped: {EXCHANGE}")
                 on_event(LogMessage(f"{name}: {finding}" if several else str(finding)))
 
     def _bare(self, part: CorpusPart, pairs: Iterable[NumberedPair]) -> Iterator[NumberedPair]:

@@ -108,6 +108,13 @@ def test_exchanged_files_are_known_by_their_languages():
     assert "exchange the two files" in found.advice
 
 
+def test_two_other_languages_are_not_called_exchanged():
+    (found,) = findings(TRAIN, "languages.source=fr", "languages.target=es")
+
+    assert (found.kind, found.count) == ("language", 433)
+    assert "correct languages.* or the files" in found.advice
+
+
 def test_languages_nobody_knows_are_believed():
     unknown = ("languages.source=x", "languages.target=y")
 

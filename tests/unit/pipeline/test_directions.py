@@ -10,6 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 import torch
+from tests.conftest import Transduce
 from tests.unit.inference.engines.conftest import PLAIN_SHAPE, lively
 
 from transduce.bundle.bundle import Bundle, Provenance
@@ -404,18 +405,23 @@ def test_recipes_with_directions_are_written_and_read(folder: Path, tmp_path: Pa
     assert original.languages.codes == ("en", "de")
 
 
-def test_languages_swapped_between_files_are_refused(tmp_path: Path):
+@pytest.mark.parametrize("several", [True, False])
+def test_languages_swapped_between_files_are_refused(tmp_path: Path, several: bool):
     german = "Der Hund und die Katze sind nicht in dem Haus, aber ich bin"
     english = "The dog and the cat are not in the house, but I am here with you"
-    write(tmp_path, "text", {"en": [english] * 60, "de": [german] * 60})
-    names = f'["{tmp_path}/text.de", "{tmp_path}/text.en"]'
-    files = f"train={names}, validation={names}"
+    for name in ("text", "held"):
+        write(tmp_path, name, {"en": [english] * 60, "de": [german] * 60})
+    names, held = (f'["{tmp_path}/{name}.de", "{tmp_path}/{name}.en"]' for name in ("text", "held"))
+    files = f"train={names}, validation={held}"
     settings = ["tokenizer.vocab_size=60", 'data.duplicates="keep"']
-    swapped = load_recipe(
-        "tiny", [f'data.directions=[{{source="en", target="de", {files}}}]', *settings]
-    )
+    if several:
+        settings.append(f'data.directions=[{{source="en", target="de", {files}}}]')
+    else:
+        settings += [f"data.train={names}", f"data.validation={held}"]
+        settings += ["languages.source=en", "languages.target=de"]
+    swapped = load_recipe("tiny", settings)
 
-    with pytest.raises(ValueError, match="en-de has its languages swapped: exchange the two files"):
+    with pytest.raises(ValueError, match="languages of en-de are swapped: exchange the two files"):
         prepare(swapped, tmp_path / "run", on_event=lambda event: None)
 
     assert not (tmp_path / "run" / "prepared").exists()
@@ -447,3 +453,42 @@ def test_translate_refuses_an_unknown_target_with_one_line(
 ):
     assert main(["translate", str(model), "--to", "fr", "one"]) == 2
     assert "does not translate into 'fr'" in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+EN_DE = "--direction", "en-de=train.en,train.de"
+REFUSED = {
+    "no.en does not exist": ("--direction", "en-de=no.en,no.de"),
+    "--direction takes en-de=SOURCE,TARGET, not 'en-de='": ("--direction", "en-de="),
+    "empty.de and empty.en: no line to read": (*EN_DE, "--direction", "de-en=empty.de,empty.en"),
+    "one of en-de, as in --also en-de=FILE": (*EN_DE, "--also", "fr-de=train.en,train.de"),
+    "the languages of en-de are swapped": ("--source", "swapped.en", "--target", "swapped.de"),
+    "train.time 1s is too short": ("--source", "train.en", "--target", "train.de", "--time", "1s"),
+}
+
+
+@pytest.mark.parametrize("named", REFUSED)
+def test_the_command_line_refuses_with_one_line(
+    folder: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch, named: str
+):
+    monkeypatch.chdir(folder)
+    write(folder, "empty", {"en": [], "de": []})
+    write(folder, "short", {"en": ["one"], "de": ["eins"]})
+    german = ["der Hund und die Katze sind nicht da", "aber ich bin in dem Haus mit einem Hund"]
+    english = ["the dog and the cat are not here", "but I am in the house with a dog"]
+    write(folder, "swapped", {"en": german * 30, "de": english * 30})
+    settings = (
+        "tokenizer.vocab_size=60",
+        "batch.tokens=100",
+        *(f"model.{name}={SHAPE[name]}" for name in SHAPE),
+    )
+    kept = ("data.duplicates=keep", 'data.validation=["short.en", "short.de"]')
+    settings += kept * (REFUSED[named][0] == "--source")
+
+    words = (word for setting in settings for word in ("--set", setting))
+    said = transduce("train", "tiny", *REFUSED[named], *words, "--out", "refused")
+
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err.splitlines()[-1].startswith("transduce: ")
+    assert named in said.err.splitlines()[-1]
+    assert not (folder / "refused" / "checkpoints").exists()
