@@ -13,7 +13,7 @@ import ctranslate2
 import torch
 
 from transduce.bundle.bundle import Bundle
-from transduce.export.marian import why_not, write_marian
+from transduce.export.marian import why_not, write_huggingface
 from transduce.inference.engines.base import select_engines
 from transduce.inference.engines.ct2_model import Cache, vocabulary, write_ctranslate2
 from transduce.inference.engines.forking import enable_worker_processes
@@ -120,8 +120,8 @@ def ctranslate2_alone(task: Task, *, best: bool) -> System:
 
 
 def hugging_face(task: Task, *, kind: torch.dtype = torch.float32) -> System:
-    """`generate`, with our weights if Marian can hold them; all of it in one precision."""
-    from transformers import MarianConfig, MarianMTModel
+    """`generate`, with our weights if a class can hold them; all of it in one precision."""
+    from transformers import AutoModelForSeq2SeqLM, MarianConfig, MarianMTModel
 
     reason, shape = why_not(task.bundle), task.bundle.model.config
     limits = {"max_new_tokens": task.longest}
@@ -144,8 +144,8 @@ def hugging_face(task: Task, *, kind: torch.dtype = torch.float32) -> System:
         model = MarianMTModel(config).eval()
         limits = {"min_new_tokens": task.length, "max_new_tokens": task.length}
     else:
-        write_marian(task.bundle, task.folder / "marian")
-        model = MarianMTModel.from_pretrained(task.folder / "marian").eval()
+        write_huggingface(task.bundle, task.folder / "marian")
+        model = AutoModelForSeq2SeqLM.from_pretrained(task.folder / "marian").eval()
     model.to(kind)
 
     def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:

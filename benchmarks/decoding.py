@@ -15,7 +15,7 @@ ours, int8                the same with `--compute-type int8`
 CTranslate2 at its best   the converted model, a worker with one thread a core, `max_batch_size` 64;
                           one thread for one sentence
 CTranslate2 as it comes   the same with its defaults
-Hugging Face              `MarianMTModel.generate`, batches of 64. Where Marian cannot express the
+Hugging Face              `generate`, batches of 64. Where Marian and Pegasus cannot express the
                           model, weights are random and translations as long as sources on average
 Hugging Face bfloat16     the same model, `.to(torch.bfloat16)`
 

@@ -24,7 +24,7 @@ from record import header, read_lines, write
 from transduce.bundle.bundle import Bundle
 from transduce.evaluation.scoring import bleu
 from transduce.export.argos import write_argos
-from transduce.export.marian import write_huggingface, write_marian
+from transduce.export.marian import write_huggingface
 from transduce.export.marian_npz import prove_marian_npz, write_marian_npz
 from transduce.export.onnx_folder import prove_onnx, write_onnx
 from transduce.export.proof import (
@@ -42,7 +42,6 @@ Write, Prove = Callable[[Bundle, Path], None], Callable[[Bundle, Path, Sequence[
 FORMATS: dict[str, tuple[Write, Prove, str]] = {
     "ctranslate2": (write_ctranslate2, prove_ctranslate2, "ct2"),
     "huggingface": (write_huggingface, prove_huggingface, "huggingface"),
-    "marian": (write_marian, prove_huggingface, "marian"),
     "marian-npz": (write_marian_npz, prove_marian_npz, "npz"),
     "onnx": (write_onnx, prove_onnx, "onnx"),
     "argos": (write_argos, prove_argos, "en_de.argosmodel"),

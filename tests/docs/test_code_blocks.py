@@ -31,7 +31,7 @@ def test_shell_runs(block: Block, transduce: Transduce):
 @pytest.mark.usefixtures("place")
 def test_shell_that_takes_longer_runs(block: Block, transduce: Transduce):
     if "transduce import" in block.text:
-        transduce("export", "runs/mine", "--to", "marian", "--out", "opus-mt-en-de")
+        transduce("export", "runs/mine", "--to", "huggingface", "--out", "opus-mt-en-de")
 
     run_shell(block.text, transduce)
 

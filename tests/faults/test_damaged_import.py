@@ -21,7 +21,7 @@ from torch import Tensor
 
 from transduce.data.tokenizer import Tokenizer
 from transduce.export.importer import import_marian
-from transduce.export.marian import write_marian
+from transduce.export.marian import write_huggingface
 
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
 JSON = ("config.json", "generation_config.json", "tokenizer_config.json", "vocab.json")
@@ -30,7 +30,9 @@ ABSURD = [10**9, 10**30, -1, 0, 1.5, 1e999, "7", "\ud800", "a\nb", None, [], {},
 
 
 def export(tokenizer: Tokenizer, folder: Path) -> Path:
-    write_marian(bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer), folder)
+    write_huggingface(
+        bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer), folder
+    )
     return folder
 
 

@@ -118,4 +118,6 @@ def test_a_damaged_corpus_is_not_replaced_by_another(
 
     assert said.code == 2
     assert "is damaged, and the corpus changed since: put back" in said.err.splitlines()[-1]
-    refuses(transduce("export", in_the_middle, "--to", "marian", "--out", corpus / "x"), "damaged")
+    refuses(
+        transduce("export", in_the_middle, "--to", "huggingface", "--out", corpus / "x"), "damaged"
+    )

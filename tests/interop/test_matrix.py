@@ -22,7 +22,7 @@ from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.tokenizer import Tokenizer
 from transduce.export.argos import write_argos
 from transduce.export.importer import import_marian
-from transduce.export.marian import write_huggingface, write_marian
+from transduce.export.marian import write_huggingface
 from transduce.export.marian_npz import prove_marian_npz, write_marian_npz
 from transduce.export.onnx_folder import prove_onnx, write_onnx
 from transduce.export.proof import (
@@ -40,7 +40,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "exchange.md"
 ROWS = [
     [cell.strip(" `") for cell in line.strip("|").split("|")]
     for line in PAGE.read_text(encoding="utf-8").splitlines()
-    if line.endswith((" proved |", " refused |", " `web` |")) and line.count("|") == 9
+    if line.endswith((" proved |", " refused |", " `web` |")) and line.count("|") == 8
 ]
 FORMATS = ROWS[0][1:]
 CELLS = [
@@ -73,7 +73,6 @@ FEATURES: dict[str, Callable[[ModelConfig], ModelConfig]] = {
 EXPORTS: dict[str, tuple[Callable[[Bundle, Path], None], Callable[..., Proof], str, str]] = {
     "ctranslate2": (write_ctranslate2, prove_ctranslate2, "model", "ctranslate2"),
     "huggingface": (write_huggingface, prove_huggingface, "model", "transformers"),
-    "marian": (write_marian, prove_huggingface, "model", "transformers"),
     "marian-npz": (write_marian_npz, prove_marian_npz, "model", "pymarian"),
     "onnx": (write_onnx, prove_onnx, "model", "onnx"),
     "argos": (write_argos, prove_argos, "model.argosmodel", "argostranslate"),

@@ -14,7 +14,7 @@ from tests.exports import CONFIG, bundle_of, two_vocabularies
 
 from transduce.bundle.bundle import Bundle
 from transduce.export.importer import import_marian
-from transduce.export.marian import write_marian
+from transduce.export.marian import write_huggingface
 
 ID = "owner/opus-mt-en-de"
 
@@ -30,7 +30,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     tokenizer = two_vocabularies()
     config = replace(CONFIG, vocab_size=tokenizer.vocab_size)
     files.parent.mkdir(parents=True)
-    write_marian(bundle_of(config, tokenizer), files)
+    write_huggingface(bundle_of(config, tokenizer), files)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path / "hub")))
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")

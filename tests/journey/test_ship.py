@@ -1,10 +1,12 @@
 """A trained run leaves the house: exported with a proof, and never over what is no export."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.conftest import Run, Transduce, refuses
+from tests.exports import model_of
 
 from transduce.bundle.bundle import Bundle
 
@@ -29,15 +31,16 @@ def test_what_is_written_in_full_is_the_same_model(run: Run, tmp_path: Path, tra
     assert equal == count != "0"
 
 
-def test_marian_refuses_by_name_what_it_cannot_express(
+def test_a_format_refuses_by_name_what_it_cannot_express(
     run: Run, tmp_path: Path, transduce: Transduce
 ):
-    pre_norm = Bundle.load(run.folder).model.config.norm == "pre"
+    bundle = Bundle.load(run.folder)
+    shape = replace(bundle.model.config, positions="learned")
+    replace(bundle, model=model_of(shape)).save(tmp_path / "learned")
 
-    said = transduce("export", run.folder, "--to", "marian", "--out", tmp_path / "m")
+    said = transduce("export", tmp_path / "learned", "--to", "huggingface", "--out", tmp_path / "m")
 
-    assert pre_norm
-    refuses(said, 'model.norm "pre"', "huggingface instead")
+    refuses(said, 'model.positions "learned"', "ctranslate2 instead")
     assert not (tmp_path / "m").exists()
 
 

@@ -38,7 +38,7 @@ def test_what_it_leaves_out_is_not_said(run: Run, tmp_path: Path, transduce: Tra
     assert set(transduce("translate", run.folder, "-i", text).out) > set("01 \n")
 
 
-@pytest.mark.parametrize("program", ["marian", "argos"])
+@pytest.mark.parametrize("program", ["marian-npz", "argos"])
 def test_other_programs_have_none(run: Run, tmp_path: Path, transduce: Transduce, program: str):
     said = transduce("export", run.folder, "--to", program, "--out", tmp_path / "m", "--shortlist")
 

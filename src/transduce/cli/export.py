@@ -32,9 +32,7 @@ _MEAN_PIECES = 9  # mean length of random sentences
 def export(
     model: ModelFolder,
     to: Annotated[
-        Literal[
-            "ctranslate2", "huggingface", "marian", "marian-npz", "onnx", "argos", "web", "hub"
-        ],
+        Literal["ctranslate2", "huggingface", "marian-npz", "onnx", "argos", "web", "hub"],
         typer.Option(
             help="Output format; huggingface is a MarianMTModel, or Pegasus for a pre-norm "
             "model; marian-npz is read by Marian's own programs; onnx by onnxruntime and "
@@ -182,10 +180,8 @@ def _write_and_prove(
         case _:
             from transduce.export import marian
 
-            (marian.write_marian if to == "marian" else marian.write_huggingface)(bundle, out)
-            return proof.prove_huggingface(
-                bundle, out, sentences, format="marian" if to == "marian" else "huggingface"
-            )
+            marian.write_huggingface(bundle, out)
+            return proof.prove_huggingface(bundle, out, sentences)
 
 
 def _upload(model: Path, bundle: "Bundle", name: str, sentences: Sequence[str]) -> "Proof":

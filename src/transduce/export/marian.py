@@ -41,13 +41,6 @@ FILES = (CONFIG, GENERATION, WEIGHTS, SOURCE, TARGET, TABLE, TOKENIZER_CONFIG)
 
 
 def why_not(bundle: Bundle) -> str:
-    """Return the first feature of a model that Marian lacks; empty if it has all."""
-    if (norm := bundle.model.config.norm) != "post":
-        return f'model.norm "{norm}": the layers of Marian are post-norm'
-    return why_not_huggingface(bundle)
-
-
-def why_not_huggingface(bundle: Bundle) -> str:
     """Return the first feature that both Marian and Pegasus lack; empty if one has all."""
     shape = bundle.model.config
     if shape.positions != "sinusoid":
@@ -64,19 +57,6 @@ def why_not_huggingface(bundle: Bundle) -> str:
     return ""
 
 
-def write_marian(bundle: Bundle, folder: Path) -> None:
-    """Write a MarianMTModel; see `write_huggingface`.
-
-    Raises:
-        ValueError: if Marian cannot express the model, or `folder` is not an export.
-        OSError: if it cannot be written; an earlier export is kept.
-    """
-    if reason := why_not(bundle):
-        other = "" if why_not_huggingface(bundle) else "; export to huggingface instead"
-        raise ValueError(f"Marian cannot express {reason}{other or _advice(bundle)}")
-    write_huggingface(bundle, folder)
-
-
 def write_huggingface(bundle: Bundle, folder: Path) -> None:
     """Write the folder atomically, replacing an earlier export.
 
@@ -84,8 +64,11 @@ def write_huggingface(bundle: Bundle, folder: Path) -> None:
         ValueError: if neither class can express the model, or `folder` is not an export.
         OSError: if it cannot be written; an earlier export is kept.
     """
-    if reason := why_not_huggingface(bundle):
-        raise ValueError(f"Marian and Pegasus cannot express {reason}{_advice(bundle)}")
+    if reason := why_not(bundle):
+        other = (
+            "" if why_not_ctranslate2(bundle.model.config) else "; export to ctranslate2 instead"
+        )
+        raise ValueError(f"Marian and Pegasus cannot express {reason}{other}")
     check_replaceable(folder, FILES)
     pieces = vocabulary(bundle.tokenizer)
     with atomic_folder(folder) as fresh:
@@ -99,11 +82,6 @@ def write_huggingface(bundle: Bundle, folder: Path) -> None:
             pieces[number] = TAG.sub(lambda match: f">>{match[1] or match[2]}<<", tag)
         write_json(fresh / TABLE, {piece: number for number, piece in enumerate(pieces)})
         write_json(fresh / TOKENIZER_CONFIG, tokenizer_config(bundle, pieces[-1]))
-
-
-def _advice(bundle: Bundle) -> str:
-    supported = not why_not_ctranslate2(bundle.model.config)
-    return "; export to ctranslate2 instead" if supported else ""
 
 
 def _weights(bundle: Bundle) -> dict[str, Tensor]:

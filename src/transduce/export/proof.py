@@ -43,7 +43,7 @@ ARGOS_BEAM, ARGOS_PENALTY = 4, 0.2
 
 _LOGIT_SENTENCES = 5  # whose logits are compared with those of a page
 
-ExportFormat = Literal["huggingface", "marian", "marian-npz", "onnx", "ctranslate2", "argos", "web"]
+ExportFormat = Literal["huggingface", "marian-npz", "onnx", "ctranslate2", "argos", "web"]
 
 
 class Difference(NamedTuple):
@@ -148,22 +148,15 @@ class Sample(NamedTuple):
     limit: int
 
 
-def prove_huggingface(
-    bundle: Bundle,
-    folder: Path,
-    sentences: Sequence[str],
-    *,
-    format: Literal["huggingface", "marian"] = "huggingface",
-) -> Proof:
+def prove_huggingface(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:
     """Compare the model and tokenizer that Transformers loads with our torch engine.
 
     Args:
         bundle: the exported model.
-        folder: the output of `write_huggingface` or `write_marian`.
+        folder: the output of `write_huggingface`.
         sentences: the sample; blank and overlong ones are skipped.
-        format: the name in the proof.
     """
-    if proof := missing_packages(format, "transformers"):
+    if proof := missing_packages("huggingface", "transformers"):
         return proof
     import torch
 
@@ -185,7 +178,7 @@ def prove_huggingface(
             )
             pairs.append(piece_pair(bundle, sample, source[0].tolist(), output[0, 1:].tolist()))
             gap = max(gap, _model_gap(bundle, model, sample))
-    return compare_pieces(format, pairs, gap=gap)
+    return compare_pieces("huggingface", pairs, gap=gap)
 
 
 def prove_ctranslate2(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:

@@ -7,7 +7,7 @@ import pytest
 from tests.exports import CONFIG, bundle_of, one_vocabulary, two_vocabularies
 
 from transduce.bundle.bundle import Bundle
-from transduce.export.marian import write_marian
+from transduce.export.marian import write_huggingface
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +32,6 @@ def foreign() -> Bundle:
 @pytest.fixture
 def folder(foreign: Bundle, tmp_path: Path) -> Path:
     """What Marian would have written of `foreign`."""
-    write_marian(foreign, tmp_path / "marian")
+    write_huggingface(foreign, tmp_path / "marian")
     (tmp_path / "marian" / "manifest.json").unlink()  # only ours have one
     return tmp_path / "marian"

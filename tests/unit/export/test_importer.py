@@ -15,7 +15,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.export.importer import import_marian
-from transduce.export.marian import write_huggingface, write_marian
+from transduce.export.marian import write_huggingface
 from transduce.inference.translator import Translator
 from transduce.model.layers import sinusoids
 from transduce.pipeline.finetune import tokenizer_settings
@@ -361,7 +361,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path):
 def test_a_vocabulary_of_characters_comes_back(tmp_path: Path):
     tokenizer = one_vocabulary(kind="char")
     bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
-    write_marian(bundle, tmp_path / "marian")
+    write_huggingface(bundle, tmp_path / "marian")
 
     back = import_marian(tmp_path / "marian")
 

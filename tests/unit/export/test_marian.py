@@ -14,7 +14,7 @@ from transduce.data.config import TokenizerConfig
 from transduce.data.sentencepiece_model import VocabularyPiece, append_pieces
 from transduce.data.tokenizer import Tokenizer
 from transduce.export.importer import import_marian
-from transduce.export.marian import FILES, why_not, write_marian
+from transduce.export.marian import FILES, why_not, write_huggingface
 from transduce.model.config import ModelConfig
 
 SOURCE, TARGET = torch.tensor([[5, 7, 11, 0]]), torch.tensor([[3, 2, 13]])
@@ -30,14 +30,14 @@ def bundle(request: pytest.FixtureRequest) -> Bundle:
 
 
 def test_the_folder_holds_what_marian_loads(plain: Bundle, tmp_path: Path):
-    write_marian(plain, tmp_path / "marian")
+    write_huggingface(plain, tmp_path / "marian")
 
     found = {path.name for path in (tmp_path / "marian").iterdir()}
     assert found == {*FILES, "manifest.json"}
 
 
 def test_the_logits_are_equal_when_it_comes_back(bundle: Bundle, tmp_path: Path):
-    write_marian(bundle, tmp_path / "marian")
+    write_huggingface(bundle, tmp_path / "marian")
 
     back = import_marian(tmp_path / "marian")
 
@@ -48,7 +48,7 @@ def test_the_logits_are_equal_when_it_comes_back(bundle: Bundle, tmp_path: Path)
 
 
 def test_the_tokenizer_is_the_same_when_it_comes_back(bundle: Bundle, tmp_path: Path):
-    write_marian(bundle, tmp_path / "marian")
+    write_huggingface(bundle, tmp_path / "marian")
 
     back = import_marian(tmp_path / "marian")
 
@@ -57,7 +57,7 @@ def test_the_tokenizer_is_the_same_when_it_comes_back(bundle: Bundle, tmp_path: 
 
 
 def test_languages_and_search_come_back(plain: Bundle, tmp_path: Path):
-    write_marian(plain, tmp_path / "marian")
+    write_huggingface(plain, tmp_path / "marian")
 
     back = import_marian(tmp_path / "marian")
 
@@ -66,7 +66,7 @@ def test_languages_and_search_come_back(plain: Bundle, tmp_path: Path):
 
 
 def test_biases_that_ours_lack_are_zero(plain: Bundle, tmp_path: Path):
-    write_marian(plain, tmp_path / "marian")
+    write_huggingface(plain, tmp_path / "marian")
 
     weights = load_file(tmp_path / "marian" / "model.safetensors")
     biases = [name for name in weights if "attn" in name and name.endswith("proj.bias")]
@@ -75,7 +75,7 @@ def test_biases_that_ours_lack_are_zero(plain: Bundle, tmp_path: Path):
 
 
 def test_pad_starts_the_decoder_and_is_never_said(plain: Bundle, tmp_path: Path):
-    write_marian(plain, tmp_path / "marian")
+    write_huggingface(plain, tmp_path / "marian")
 
     config, generation = (
         held(tmp_path / "marian", name) for name in ("config", "generation_config")
@@ -85,7 +85,7 @@ def test_pad_starts_the_decoder_and_is_never_said(plain: Bundle, tmp_path: Path)
 
 
 def test_there_are_positions_for_the_longest_translation(plain: Bundle, tmp_path: Path):
-    write_marian(plain, tmp_path / "marian")
+    write_huggingface(plain, tmp_path / "marian")
 
     assert held(tmp_path / "marian", "config")["max_position_embeddings"] == 101 + 7
 
@@ -93,7 +93,6 @@ def test_there_are_positions_for_the_longest_translation(plain: Bundle, tmp_path
 @pytest.mark.parametrize(
     ("config", "named"),
     [
-        (replace(CONFIG, norm="pre"), r'model\.norm "pre"'),
         (replace(CONFIG, positions="learned"), r'model\.positions "learned"'),
         (replace(CONFIG, d_v=5), r"model\.d_k 4 and model\.d_v 5"),
         (replace(CONFIG, d_k=5), r"model\.d_k 5 and model\.d_v 4"),
@@ -105,20 +104,22 @@ def test_what_marian_cannot_express_is_refused_by_name(
 ):
     bundle = replace(plain, model=model_of(config))
 
-    with pytest.raises(ValueError, match=f"^Marian cannot express {named}"):
-        write_marian(bundle, tmp_path / "marian")
+    with pytest.raises(ValueError, match=f"^Marian and Pegasus cannot express {named}"):
+        write_huggingface(bundle, tmp_path / "marian")
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("option", "advised"), [({"norm": "pre"}, True), ({"radius": 3}, False)])
+@pytest.mark.parametrize(
+    ("option", "advised"), [({"positions": "learned"}, True), ({"radius": 3}, False)]
+)
 def test_another_program_is_named_only_where_it_can_express_the_model(
     plain: Bundle, tmp_path: Path, option: dict[str, str | int], advised: bool
 ):
     bundle = replace(plain, model=model_of(replace(CONFIG, **option)))
 
-    with pytest.raises(ValueError, match=r"^Marian cannot") as refusal:
-        write_marian(bundle, tmp_path / "marian")
-    assert ("export to huggingface" in str(refusal.value)) == advised
+    with pytest.raises(ValueError, match=r"^Marian and Pegasus cannot") as refusal:
+        write_huggingface(bundle, tmp_path / "marian")
+    assert ("export to ctranslate2" in str(refusal.value)) == advised
 
 
 def test_everything_else_can_be_expressed(bundle: Bundle):
@@ -132,7 +133,7 @@ def test_a_piece_named_as_pad_keeps_its_name(tmp_path: Path):
     )
     bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
 
-    write_marian(bundle, tmp_path / "marian")
+    write_huggingface(bundle, tmp_path / "marian")
 
     assert len(held(tmp_path / "marian", "vocab")) == tokenizer.vocab_size
     pad = held(tmp_path / "marian", "tokenizer_config")["pad_token"]
@@ -140,9 +141,9 @@ def test_a_piece_named_as_pad_keeps_its_name(tmp_path: Path):
 
 
 def test_an_earlier_export_is_replaced(plain: Bundle, foreign: Bundle, tmp_path: Path):
-    write_marian(foreign, tmp_path / "marian")
+    write_huggingface(foreign, tmp_path / "marian")
 
-    write_marian(plain, tmp_path / "marian")
+    write_huggingface(plain, tmp_path / "marian")
 
     assert import_marian(tmp_path / "marian").model.config == plain.model.config
 
@@ -152,7 +153,7 @@ def test_a_folder_with_something_else_is_left_alone(plain: Bundle, tmp_path: Pat
     (tmp_path / "marian" / "letters.txt").write_text("dear")
 
     with pytest.raises(ValueError, match=r"it holds letters\.txt: name another folder"):
-        write_marian(plain, tmp_path / "marian")
+        write_huggingface(plain, tmp_path / "marian")
     assert (tmp_path / "marian" / "letters.txt").read_text() == "dear"
 
 
@@ -161,14 +162,14 @@ def test_another_programs_model_is_left_alone(plain: Bundle, tmp_path: Path):
     (tmp_path / "marian" / "config.json").write_text("{}")
 
     with pytest.raises(ValueError, match=r"it has no manifest\.json: name another folder"):
-        write_marian(plain, tmp_path / "marian")
+        write_huggingface(plain, tmp_path / "marian")
 
 
 def test_a_file_in_its_place_is_left_alone(plain: Bundle, tmp_path: Path):
     (tmp_path / "marian").write_text("mine")
 
     with pytest.raises(ValueError, match="is a file: name another folder"):
-        write_marian(plain, tmp_path / "marian")
+        write_huggingface(plain, tmp_path / "marian")
 
 
 def test_a_write_that_fails_leaves_nothing(
@@ -180,5 +181,5 @@ def test_a_write_that_fails_leaves_nothing(
     monkeypatch.setattr("transduce.export.marian.tokenizer_config", fail)
 
     with pytest.raises(OSError, match="no space left"):
-        write_marian(plain, tmp_path / "marian")
+        write_huggingface(plain, tmp_path / "marian")
     assert list(tmp_path.iterdir()) == []

@@ -75,7 +75,7 @@ def test_a_page_holds_the_training(run: Run, tmp_path: Path, transduce: Transduc
 
 def test_what_cannot_show_a_training_says_so(run: Run, tmp_path: Path, transduce: Transduce):
     out = ("--out", tmp_path / "out")
-    refuses(transduce("export", run.folder, "--to", "marian", "--history", *out), "leave out")
+    refuses(transduce("export", run.folder, "--to", "onnx", "--history", *out), "leave out")
     model = run.folder / "model"
     command = ("export", model, "--to", "web", "--history", "--out", tmp_path / "page.html")
     refuses(transduce(*command), str(model), "train.keep_checkpoints")
