@@ -20,7 +20,7 @@ def test_a_sound_installation_is_told_on_stdout_with_exit_code_0(transduce: Tran
     assert said.out.isascii()
     assert said.out.endswith("\nno faults\n")
     headings = [line for line in said.out.split("\n") if line[:1].isupper()]
-    assert headings == ["Versions", "Machine", "System", "Optional", "Self-test"]
+    assert headings == ["Versions", "Machine", "System", "Self-test"]
 
 
 def test_it_shows_no_path_of_the_machine(transduce: Transduce):

