@@ -9,11 +9,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 import yaml
 
 from transduce.data.po import escape, unescape
-from transduce.data.segmentation import Span, has_words
+from transduce.data.segmentation import has_words
 from transduce.documents.document import Document, Part, Slot
 from transduce.documents.fragment import TagItems
 
@@ -35,8 +36,8 @@ _STRING = re.compile(
     r"/\*.*?(?:\*/|\Z)|//[^\r\n]*|=\s*+\"(?P<value>(?:[^\"\\]|\\.)*+)\"|\"(?:[^\"\\]|\\.)*+\"",
     re.DOTALL,
 )
-_JSON_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*+\"(\s*:)?|[\[\]{}]", re.DOTALL)
-_JSON_MESSAGES = ("message", "defaultMessage")  # of WebExtensions and FormatJS
+_JSON_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*+\"(\s*:)?|[\[\]{}]|[^\s\[\]{}\",:]+", re.DOTALL)
+_JSON_MESSAGES = (("message",), ("defaultMessage",))  # of WebExtensions and FormatJS
 _TIME_FORMAT = re.compile(r"%-?[A-Za-z]")  # of strftime
 _YAML_ESCAPED = re.compile("^[ \n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _YAML_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
@@ -44,6 +45,17 @@ _YAML_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 
 _Value = tuple[int, int, str, Callable[[str], str]]
 """Start and end of a value in its file, the value, and what writes another."""
+
+
+class JSONValue(NamedTuple):
+    """Where a value of JSON is."""
+
+    path: tuple[str, ...]
+    """The keys that lead to it; "" in a list."""
+    key: int
+    """Where its key starts."""
+    start: int
+    end: int
 
 
 def _parts(text: str, values: Iterator[_Value]) -> Iterator[Part]:
@@ -98,37 +110,42 @@ def parse_json(name: str, text: str) -> Iterator[Part]:
         ValueError: if it is malformed; the message names the line.
     """
     load_json(name, text)
-    strings = list(_json_strings(text))
-    parents = {path[:-1] for path, _ in strings if path[-1] in _JSON_MESSAGES}
+    strings = [value for value in json_values(text) if text[value.start] == '"']
+    parents = {value.path[:-1] for value in strings if value.path[-1:] in _JSON_MESSAGES}
 
     def is_text(path: tuple[str, ...]) -> bool:
         if any(key.startswith(("@", "$")) for key in path):  # metadata of ARB, "$schema"
             return False
         inside = any(path[:depth] in parents for depth in range(len(path)))
-        return not inside or (path[:-1] in parents and path[-1] in _JSON_MESSAGES)
+        return not inside or (path[:-1] in parents and path[-1:] in _JSON_MESSAGES)
 
     encode = partial(json_string, text)
     values = (
         (start, end, json.loads(text[start:end], strict=False), encode)
-        for path, (start, end) in strings
+        for path, _, start, end in strings
         if is_text(path)
     )
     return _parts(text, values)
 
 
-def _json_strings(text: str) -> Iterator[tuple[tuple[str, ...], Span]]:
-    """The keys that lead to each string of valid JSON that is no key, and where it is."""
-    path: list[str] = [""]
+def json_values(text: str) -> Iterator[JSONValue]:
+    """Find the values of valid JSON; one with others in it follows them."""
+    path: list[str] = []
+    keys, opened = [0], list[int]()
     for match in _JSON_TOKEN.finditer(text):
-        mark = match[0]
-        if mark in "{[":
+        mark, start = match[0], match.start()
+        if match[1]:
+            path[-1], keys[-1] = json.loads(mark.removesuffix(match[1]), strict=False), start
+        elif mark in "{[":
+            opened.append(start)
             path.append("")
-        elif mark in "}]":
-            path.pop()
-        elif match[1]:
-            path[-1] = json.loads(mark.removesuffix(match[1]), strict=False)
+            keys.append(0)
         else:
-            yield tuple(path[1:]), match.span()
+            if mark in "}]":
+                path.pop()
+                keys.pop()
+                start = opened.pop()
+            yield JSONValue(tuple(path), keys[-1], start, match.end())
 
 
 def json_string(file: str, value: str) -> str:

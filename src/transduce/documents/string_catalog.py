@@ -13,24 +13,22 @@ from typing import NamedTuple, cast
 
 from transduce.data.languages import base_language
 from transduce.data.segmentation import MASK, has_words
-from transduce.documents.catalogues import APPLE_VARIABLE, json_string, load_json, value_slot
+from transduce.documents.catalogues import (
+    APPLE_VARIABLE,
+    JSONValue,
+    json_string,
+    json_values,
+    load_json,
+    value_slot,
+)
 from transduce.documents.document import Part, Slot
 from transduce.documents.placeholders import mask_placeholders
 
 _MAX_DEPTH = 50  # nested objects; the walk is recursive
-_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*+\"(\s*:)?|[\[\]{}]|[^\s\[\]{}\",:]+", re.DOTALL)
 _STATE = "needs_review"
 
 _Path = tuple[str, ...]
 _Object = Mapping[str, object]
-
-
-class _Position(NamedTuple):
-    """Where the key of a value starts, and where the value does and ends."""
-
-    key: int
-    start: int
-    end: int
 
 
 class _Edit(NamedTuple):
@@ -58,7 +56,10 @@ def parse_string_catalog(name: str, text: str, *, target: str) -> Iterator[Part]
         raise ValueError(f"{name}: no String Catalog: expected sourceLanguage and strings")
     if source.casefold() == target.casefold():
         raise ValueError(f"{name}: its source language is {source}, as the target language is")
-    catalog = _Catalog(text, _positions(name, text), source=source, target=target)
+    positions = {value.path: value for value in json_values(text)}
+    if max(map(len, positions)) > _MAX_DEPTH:
+        raise ValueError(f"{name}: nested more than {_MAX_DEPTH} deep")
+    catalog = _Catalog(text, positions, source=source, target=target)
     edits = (edit for key, entry in _object(strings).items() for edit in catalog.edits(key, entry))
     done = 0
     for edit in sorted(edits, key=lambda edit: edit.start):
@@ -71,33 +72,6 @@ def parse_string_catalog(name: str, text: str, *, target: str) -> Iterator[Part]
 def _object(value: object) -> _Object:
     """A value if it is an object, else an empty one."""
     return cast(_Object, value) if isinstance(value, dict) else {}
-
-
-def _positions(name: str, text: str) -> dict[_Path, _Position]:
-    """Where the values of valid JSON are, by the keys that lead to them."""
-    positions: dict[_Path, _Position] = {}
-    path: list[str] = []
-    keys = [0]
-    opened: list[int] = []
-    for match in _TOKEN.finditer(text):
-        mark, start = match[0], match.start()
-        if match[1]:
-            path[-1] = json.loads(mark.removesuffix(match[1]), strict=False)
-            keys[-1] = start
-            continue
-        if mark in "{[":
-            if len(path) == _MAX_DEPTH:
-                raise ValueError(f"{name}: nested more than {_MAX_DEPTH} deep")
-            opened.append(start)
-            path.append("")
-            keys.append(0)
-            continue
-        if mark in "}]":
-            path.pop()
-            keys.pop()
-            start = opened.pop()
-        positions[tuple(path)] = _Position(keys[-1], start, match.end())
-    return positions
 
 
 def _units(localization: _Object, path: _Path = ()) -> Iterator[tuple[_Path, _Object]]:
@@ -149,7 +123,7 @@ class _Catalog:
     """A file, and how it is written."""
 
     def __init__(
-        self, text: str, positions: Mapping[_Path, _Position], *, source: str, target: str
+        self, text: str, positions: Mapping[_Path, JSONValue], *, source: str, target: str
     ) -> None:
         self._text, self._positions = text, positions
         self._source, self._target = source, target
@@ -188,7 +162,7 @@ class _Catalog:
             state = self._positions.get((*path, *keys, "stringUnit", "state"))
             value = self._positions.get((*path, *keys, "stringUnit", "value"))
             if unit.get("state") == "new" and state and value and _is_text(original):
-                parts: list[tuple[_Position, Part]] = [
+                parts: list[tuple[JSONValue, Part]] = [
                     (state, f'"{_STATE}"'),
                     (value, self._slot(original)),
                 ]

@@ -80,6 +80,7 @@ def test_metadata_and_descriptions_are_no_texts() -> None:
     assert texts("a.arb", CATALOGUES["a.arb"]) == ["Hello {name}!"]
     assert texts("a.json", CATALOGUES["messages.json"]) == ["A dog $1"]
     assert texts("a.json", '{"a": {"defaultMessage": "Hi you", "description": "no"}}') == ["Hi you"]
+    assert texts("a.json", '"Hi you"') == ["Hi you"]
 
 
 @pytest.mark.parametrize(
