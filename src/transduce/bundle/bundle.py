@@ -39,6 +39,7 @@ from transduce.io.atomic_folder import (
     sanitise,
 )
 from transduce.io.machine import VERSION as SOURCE_VERSION
+from transduce.io.records import read_record
 from transduce.model.config import ModelConfig
 from transduce.model.numpy_transformer import NumpyTransformer, parameter_shapes
 from transduce.search.config import SearchConfig
@@ -248,11 +249,11 @@ class Bundle:
 
     @classmethod
     def _read(cls, folder: Path) -> "Bundle":
-        optional = [CONFIDENCE] if (folder / CONFIDENCE).exists() else []
+        calibrated = (folder / CONFIDENCE).exists()
         check_folder(
             folder,
             expected="a model bundle, as `transduce train` writes it",
-            required=(*_FILES, *optional),
+            required=(*_FILES, CONFIDENCE) if calibrated else _FILES,
         )
         config = _read_config(folder / CONFIG)
         tokenizer = _read_tokenizer(folder / TOKENIZER)
@@ -261,13 +262,17 @@ class Bundle:
                 f"{folder / TOKENIZER} has {tokenizer.vocab_size} pieces, but the model in "
                 f"{CONFIG} has {config.model.vocab_size}: copy all files from one bundle"
             )
+        confidence = None
+        if calibrated:
+            remedy = "copy the bundle again"
+            confidence = read_record(folder / CONFIDENCE, Confidence, remedy=remedy)
         return cls(
             model=_read_model(folder / WEIGHTS, config.model),
             tokenizer=tokenizer,
             languages=config.languages,
             search=config.search,
             provenance=config.provenance,
-            confidence=_read_confidence(folder / CONFIDENCE),
+            confidence=confidence,
             directions=config.directions,
         )
 
@@ -306,15 +311,6 @@ def _read_config(path: Path) -> _Config:
         else:
             reason = f"{key}: {fault['msg']}"
         raise ValueError(f"{path} does not fit this version of transduce: {reason}") from None
-
-
-def _read_confidence(path: Path) -> Confidence | None:
-    if not path.exists():
-        return None
-    try:
-        return Confidence.from_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: {sanitise(str(error))}") from None
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:

@@ -106,17 +106,3 @@ class Confidence:
     def to_json(self) -> str:
         """Return the contents of a bundle's confidence.json."""
         return f"{dumps(asdict(self), indent=2)}\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> "Confidence":
-        """Read what `to_json` wrote.
-
-        Raises:
-            ValueError: if it is malformed.
-        """
-        try:
-            return pydantic.TypeAdapter(cls).validate_json(text)
-        except pydantic.ValidationError as error:
-            fault = error.errors(include_url=False)[0]
-            place = ".".join(map(str, fault["loc"])) or "the text"
-            raise ValueError(f"no calibration, {place}: {fault['msg']}") from None

@@ -22,6 +22,7 @@ from transduce.data.sentencepiece_model import read_model_type, read_pieces
 from transduce.data.store import Store
 from transduce.inference.glossary import read_glossary
 from transduce.io.atomic_folder import check_folder
+from transduce.io.records import read_record
 from transduce.serve.settings import read_keys
 
 quick = settings(
@@ -191,10 +192,11 @@ def test_a_config(saved: Path, section: str, key: str, value: object):
 @given(VALUES)
 def test_a_manifest_and_a_calibration(saved: Path, value: object):
     text = json.dumps({"config.json": value} if isinstance(value, list) else value)
-    (saved / "manifest.json").write_text(text)
+    for name in ("manifest.json", "confidence.json"):
+        (saved / name).write_text(text)
 
     tame(lambda: check_folder(saved, expected="a box"))
-    tame(lambda: Confidence.from_json(text))
+    tame(lambda: read_record(saved / "confidence.json", Confidence))
 
 
 @quick

@@ -523,7 +523,7 @@ def test_confidence_that_is_none_is_named(calibrated: Path, text: str):
     }
     (calibrated / "manifest.json").write_text(json.dumps(facts))
 
-    assert refusal(calibrated).startswith(f"{calibrated / 'confidence.json'}: no calibration, ")
+    assert refusal(calibrated).startswith(f"{calibrated / 'confidence.json'} is damaged (")
 
 
 def test_a_bundle_with_confidence_replaces_one_without_and_the_other_way_round(
