@@ -39,7 +39,6 @@ TARGET_TABLE = "target_vocab.json"
 """The target's table, if it is not the same."""
 
 _ZIP = b"PK"  # no SentencePiece model starts so
-_TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # constant, so that equal files give equal archives
 _DAMAGED = "the tokenizer archive is damaged; copy the bundle or import the model again"
 
 
@@ -97,7 +96,7 @@ class PairTokenizer(Tokenizer):
                 )
         tables = (table, table if target_table is None else target_table)
         return cls(
-            _processor(source, SOURCE), _processor(target, TARGET), tables, data=_zip_files(files)
+            _processor(source, SOURCE), _processor(target, TARGET), tables, data=zip_files(files)
         )
 
     @classmethod
@@ -274,7 +273,7 @@ def _processor(data: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
 
 
 def _unzip_files(data: bytes) -> dict[str, bytes]:
-    """Read an archive made by `_zip_files`; compression is refused, to exclude zip bombs."""
+    """Read an archive made by `zip_files`; compression is refused, to exclude zip bombs."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
             raise ValueError(_DAMAGED)
@@ -282,10 +281,10 @@ def _unzip_files(data: bytes) -> dict[str, bytes]:
         return {name: archive.read(name) for name in names}
 
 
-def _zip_files(files: Mapping[str, bytes]) -> bytes:
-    """Write an archive; equal files give equal bytes."""
+def zip_files(files: Mapping[str, bytes], *, compression: int = zipfile.ZIP_STORED) -> bytes:
+    """Write an archive; equal files give equal bytes, as all of them get the earliest time."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in files.items():
-            archive.writestr(zipfile.ZipInfo(name, date_time=_TIMESTAMP), data)
+            archive.writestr(zipfile.ZipInfo(name), data, compress_type=compression)
     return buffer.getvalue()

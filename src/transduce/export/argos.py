@@ -9,7 +9,6 @@ Argos has fixed search settings (beam 4, CTranslate2's length penalty 0.2), spli
 sentences with a model that it downloads, and replaces each "_" in a translation by a space.
 """
 
-import io
 import json
 import re
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.config import Languages
-from transduce.data.pair_tokenizer import SOURCE, PairTokenizer
+from transduce.data.pair_tokenizer import SOURCE, PairTokenizer, zip_files
 from transduce.inference.engines.ct2_model import unsupported_feature as why_not_ctranslate2
 from transduce.inference.engines.ct2_model import write_ctranslate2
 from transduce.io.atomic_folder import atomic_file
@@ -29,7 +28,6 @@ MODEL_FILES = ("config.json", "model.bin", "shared_vocabulary.json")
 """Files that CTranslate2 reads from a model's folder."""
 
 _LONGEST = 1024  # CTranslate2's default, which Argos keeps
-_TIMESTAMP = (1980, 1, 1, 0, 0, 0)  # ZIP's earliest: equal bundles give identical files
 _CODE = re.compile("[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 
 
@@ -72,7 +70,9 @@ def write_argos(bundle: Bundle, file: Path, *, quantization: str | None = None) 
     _check_codes(bundle.languages)
     if reason := why_not(bundle):
         raise ValueError(f"Argos cannot express {reason}")
-    package = _packed(_files(bundle, quantization=quantization), root=_name(bundle.languages))
+    root, files = _name(bundle.languages), _files(bundle, quantization=quantization)
+    named = {f"{root}/{name}": data for name, data in files.items()}
+    package = zip_files(named, compression=zipfile.ZIP_DEFLATED)
     file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(file) as stream:
         stream.write(package)
@@ -127,14 +127,4 @@ def _is_ours(file: Path) -> bool:
     except (zipfile.BadZipFile, OSError):
         return False
     named = any(entry.filename.endswith("/metadata.json") for entry in entries)
-    return named and all(entry.date_time == _TIMESTAMP for entry in entries)
-
-
-def _packed(files: Mapping[str, bytes], *, root: str) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
-            entry = zipfile.ZipInfo(f"{root}/{name}", date_time=_TIMESTAMP)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, data)
-    return packed.getvalue()
+    return named and all(entry.date_time == zipfile.ZipInfo().date_time for entry in entries)
