@@ -39,7 +39,7 @@ _STRING = re.compile(
 _JSON_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*+\"(\s*:)?|[\[\]{}]|[^\s\[\]{}\",:]+", re.DOTALL)
 _JSON_MESSAGES = (("message",), ("defaultMessage",))  # of WebExtensions and FormatJS
 _TIME_FORMAT = re.compile(r"%-?[A-Za-z]")  # of strftime
-_YAML_ESCAPED = re.compile("^[ \n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_YAML_ESCAPED = re.compile("^[ \n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 _YAML_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 
 
@@ -201,11 +201,13 @@ def _yaml_values(text: str) -> Iterator[_Value]:
 def _yaml_scalar(raw: str, value: str) -> str:
     """A scalar in the style of another, if that can hold it."""
     style = raw[0] if raw[0] in "'\"|>" else None
-    style = '"' if _YAML_ESCAPED.search(value) else style
+    if _YAML_ESCAPED.search(value) or (style == ">" and "\n " in value):  # which does not fold
+        style = '"'
     if style in ("|", ">"):
         head, _, body = raw.partition("\n")
         indent = body[: len(body) - len(body.lstrip())].rpartition("\n")[2]
-        lines = value.strip("\n").replace("\n", "\n" if style == "|" else "\n\n")
+        lines = value.strip("\n")
+        lines = re.sub("\n+", r"\g<0>\n", lines) if style == ">" else lines  # one is folded
         indented = re.sub(r"\n(?=[^\n])", f"\n{indent}", f"\n{lines}")
         return head + indented + raw[len(raw.rstrip()) :]
     style = '"' if "\n" in value else style

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.archives import CATALOGUES, same, translated
 
@@ -123,6 +123,9 @@ def test_styles_of_yaml_stay() -> None:
     ["k: a dog\n", "k: 'a dog'\n", 'k: "a dog"\n', "k: |\n  a dog\n", "k: >-\n  a dog\nj: 1\n"],
 )
 @given(ANY_TEXT)
+@example("\uffff")
+@example("a\n  b")
+@example("a\n\nb")
 def test_yaml_can_hold_any_text(content: str, text: str) -> None:
     text = text.strip("\n") or "x"
 
