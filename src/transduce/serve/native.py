@@ -11,6 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from transduce.bundle.bundle import Bundle
+from transduce.data.languages import base_language
 from transduce.inference.glossary import Term
 from transduce.serve.batcher import BatchOptions, SentenceResult, estimate_work
 from transduce.serve.errors import HTTPError
@@ -236,7 +237,7 @@ def model_info(direction: Direction, settings: ServerSettings) -> dict[str, obje
 def _example(bundle: Bundle) -> str:
     if any(line.strip() == 'name = "demo"' for line in bundle.provenance.recipe.splitlines()):
         return _DEMO_EXAMPLE
-    return _EXAMPLES.get(bundle.languages.source.partition("-")[0].lower(), "")
+    return _EXAMPLES.get(base_language(bundle.languages.source), "")
 
 
 def _sentence(result: SentenceResult) -> Mapping[str, object]:

@@ -42,7 +42,7 @@ def test_the_demo_s_example_is_its_sentence(
     tokenizer: Tokenizer, untrained: Transformer, translator: Translator
 ) -> None:
     examples = []
-    for source, recipe in (("en", 'name = "demo"\n'), ("en", 'name = "x"'), ("tlh", "")):
+    for source, recipe in (("en", 'name = "demo"\n'), ("en_GB", 'name = "x"'), ("tlh", "")):
         bundle = bundle_of(source, "de", tokenizer=tokenizer, model=untrained, recipe=recipe)
         direction = direction_of(bundle, translator, ServerSettings())
         examples.append(model_info(direction, ServerSettings())["example"])
