@@ -14,7 +14,8 @@ is starting, scheduling, reading and writing. `prepare` generates a corpus as be
 does, some of whose pairs are empty or repeated, and prepares it by the single road and by one and
 two workers of the cluster's; it compares the bytes, and reads the peak resident memory of every
 process from the system. It needs 1.5 KB of disk for each pair in FOLDER. All need
-`transduce[cluster]` and write benchmarks/results/cluster-NAME; `plot` draws cluster-scaling
+`transduce[cluster]` and write benchmarks/results/cluster-NAME (prepare with fewer lines:
+cluster-prepare-LINES); `plot` draws cluster-scaling
 again, which needs `transduce[plot]`. Nothing else should run meanwhile.
 """
 
@@ -84,12 +85,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=getattr(arguments, "folder", None)) as scratch:
         measures = {"kills": measure_kills, "scaling": measure_scaling, "prepare": measure_prepare}
         results = measures[arguments.command](arguments, Path(scratch))
-    record = header(f"python benchmarks/cluster.py {arguments.command}", "ray", "ctranslate2")
+    name = arguments.command
+    command = f"python benchmarks/cluster.py {name} --lines {arguments.lines}"
+    record = header(command, "ray", "ctranslate2")
     record |= {"lines": arguments.lines, "shard_lines": arguments.shard_lines, **results}
     print(json.dumps(results, indent=2))
     if not arguments.dry:
-        write(f"cluster-{arguments.command}", record)
-        if arguments.command == "scaling":
+        fewer = name == "prepare" and arguments.lines < LINES  # for times, which more lines repeat
+        write(f"cluster-{name}-{arguments.lines}" if fewer else f"cluster-{name}", record)
+        if name == "scaling":
             draw_efficiency()
 
 
