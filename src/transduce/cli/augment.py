@@ -14,6 +14,7 @@ from transduce.cli.app import (
     inference_device,
     print_stderr,
 )
+from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, address
 
 
 @app.command()
@@ -40,25 +41,31 @@ def augment(
         str, typer.Option(help="Language to translate into, for a model of several.")
     ] = "",
     device: Device = "cpu",
+    cluster: ClusterEngine = None,
+    workers: ClusterWorkers = None,
+    shard_lines: ShardLines = 8192,
 ) -> None:
     """Make training pairs of monolingual text: back-translation or self-training.
 
     The text is of the target language, and MODEL translates it back into the source language. With
     --forward the text is of the source language, and MODEL is of the same direction as the one to
     train. Sources begin with a tag, <bt> or <ft>. Pairs in the wrong language, copies and loops are
-    left out. To resume an interrupted run, repeat the command.
+    left out. To resume an interrupted run, repeat the command. With --cluster the input may be a
+    folder or glob pattern, and the output is a folder of TSV files.
 
     Examples:
 
     \b
       transduce augment runs/de-en --input more.de --output synthetic.tsv --min-score -1.5
       transduce augment runs/en-de --input more.en --output synthetic.tsv --forward
+      transduce augment runs/de-en --input 'more/*.gz' --output synthetic --cluster local
     """
     from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
     from transduce.cli.progress import event_printer
+    from transduce.cluster.engines import ClusterConfig
     from transduce.inference.translator import Translator
     from transduce.io.atomic_folder import sha256
-    from transduce.pipeline.synthetic_pairs import SyntheticConfig
+    from transduce.pipeline.synthetic_pairs import SyntheticConfig, augment_on_cluster
     from transduce.pipeline.synthetic_pairs import augment as make_pairs
 
     config = SyntheticConfig(
@@ -70,10 +77,27 @@ def augment(
         max_ratio=max_ratio,
     )
     known = Bundle.load(model).languages
-    translator = Translator.load(model, device=inference_device(device))
     source, target = (code * (code not in known.missing) for code in (known.source, known.target))
     if to:
-        translator, source, target = translator.to(to), "", to
+        source, target = "", to
+    if cluster:
+        place = ClusterConfig(
+            engine=cluster, workers=workers, device=device, shard_rows=shard_lines
+        )
+        with event_printer(sys.stderr) as on_event, hint_to_repeat():
+            result = augment_on_cluster(
+                *(model, address(text), address(out)),
+                config=config,
+                languages=(source, target),
+                to=to,
+                cluster=place,
+                on_event=on_event,
+            )
+        print_stderr(f"{out}: {result}")
+        return
+    translator = Translator.load(model, device=inference_device(device))
+    if to:
+        translator = translator.to(to)
     with event_printer(sys.stderr) as on_event, hint_to_repeat():
         result = make_pairs(
             translator,

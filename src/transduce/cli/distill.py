@@ -18,6 +18,7 @@ from transduce.cli.app import (
     hint_to_repeat,
     print_stdout,
 )
+from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines
 
 
 @app.command()
@@ -40,6 +41,9 @@ def distill(
     decoder_layers: Annotated[
         int, typer.Option(help="Decoder layers of the student; they determine its speed.")
     ] = 1,
+    cluster: ClusterEngine = None,
+    workers: ClusterWorkers = None,
+    shard_lines: ShardLines = 8192,
 ) -> None:
     """Train a small, fast student on a teacher's translations (knowledge distillation).
 
@@ -47,7 +51,7 @@ def distill(
     a deep encoder and a shallow decoder, is trained on the result, as RECIPE says and with the
     teacher's vocabulary. Both models then translate the test set (or validation set): BLEU,
     parameters and sentences per second are printed and stored in OUT/distilled.json. To resume an
-    interrupted run, repeat the command.
+    interrupted run, repeat the command. Workers of --cluster share the translation.
 
     Examples:
 
@@ -69,9 +73,11 @@ def distill(
 
     from transduce.bundle.bundle import Bundle
     from transduce.cli.progress import event_printer
+    from transduce.cluster.engines import ClusterConfig
     from transduce.pipeline.distill import distill as run_distillation
 
     bundle = Bundle.load(teacher)
+    config = cluster and ClusterConfig(engine=cluster, workers=workers, shard_rows=shard_lines)
     student = [
         f"model.encoder_layers={encoder_layers}",
         f"model.decoder_layers={decoder_layers}",
@@ -88,6 +94,7 @@ def distill(
             out,
             beam=beam,
             plan=plan,
+            cluster=config or None,
             on_event=with_first_message(reason, with_first_message(guess, on_event)),
         )
     print_stdout(f"{result}\nmodel: {out / 'model'}")

@@ -2,9 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from transduce.cli.app import (
     Overrides,
@@ -20,6 +17,7 @@ from transduce.cli.app import (
     complete_languages,
     corpus_settings,
 )
+from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines
 
 
 @app.command()
@@ -33,20 +31,9 @@ def prepare(
     test: TestCorpus = None,
     settings: Overrides = None,
     out: RunFolder = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="local|ray[:ADDRESS]|slurm",
-            help="Clean and encode by workers of Ray or Slurm, with the same result; repeat the "
-            "command to resume.",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Workers of --cluster [default: all cores].")
-    ] = None,
-    shard_lines: Annotated[
-        int, typer.Option(help="Lines that a killed worker has to repeat at most (--cluster).")
-    ] = 65536,
+    cluster: ClusterEngine = None,
+    workers: ClusterWorkers = None,
+    shard_lines: ShardLines = 65536,
 ) -> None:
     """Preprocess a corpus for `train`: clean it, train a tokenizer, encode it.
 

@@ -1,7 +1,9 @@
 """transduce score."""
 
 import json
+import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,12 +12,14 @@ from transduce.cli.app import (
     Device,
     Ensemble,
     ModelFolder,
-    ReferenceText,
     SourceText,
     app,
+    hint_to_repeat,
     inference_device,
+    print_stderr,
     print_stdout,
 )
+from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, address
 from transduce.io.machine import has_torch
 from transduce.io.streams import read_lines
 
@@ -24,22 +28,61 @@ from transduce.io.streams import read_lines
 def score(
     model: ModelFolder,
     source: SourceText,
-    target: ReferenceText,
+    target: Annotated[
+        Path | None, typer.Option(help="Reference translations, line by line.")
+    ] = None,
     also: Ensemble = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="One JSON object per line, with each piece's log-probability."),
     ] = False,
     device: Device = "cpu",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for the scores (--cluster).")
+    ] = None,
+    cluster: ClusterEngine = None,
+    workers: ClusterWorkers = None,
+    shard_lines: ShardLines = 8192,
 ) -> None:
     """Compute the log-probability of given translations: per line, total and mean per piece.
+
+    With --cluster, SOURCE is a folder, a pattern or a file: TSV, source and target in two columns.
 
     Examples:
 
     \b
       transduce score runs/mine --source test.en --target test.de
       transduce score runs/mine --source test.en --target test.de --json
+      transduce score runs/mine --source 'pairs/*.tsv' --output scores --cluster local
     """
+    if cluster:
+        if target or as_json or not output:
+            raise ValueError(
+                "--cluster reads pairs from --source and writes to a folder, --output: leave out "
+                "--target and --json"
+            )
+        from transduce.cli.progress import event_printer
+        from transduce.cluster.engines import ClusterConfig
+        from transduce.cluster.translate import score_corpus
+
+        config = ClusterConfig(
+            engine=cluster, workers=workers, device=device, shard_rows=shard_lines
+        )
+        with event_printer(sys.stderr) as on_event, hint_to_repeat():
+            result = score_corpus(
+                [model, *(also or ())],
+                address(source),
+                address(output),
+                config=config,
+                on_event=on_event,
+            )
+        print_stderr(
+            f"{result.rows:,} pairs in {len(result.files):,} files of {output}, "
+            f"{result.translated:,} of them scored now"
+        )
+        return
+    if target is None or output is not None:
+        raise ValueError("--target is required, and --output for --cluster alone")
     sources, targets = read_lines(source), read_lines(target)
 
     from transduce.inference.translator import Translator
@@ -55,4 +98,4 @@ def score(
             fields = {**asdict(scored), "log_prob": scored.log_prob, "mean": scored.mean}
             print_stdout(json.dumps({"line": number, **fields}, ensure_ascii=False))
         else:
-            print_stdout(f"{scored.log_prob:.4f}\t{scored.mean:.4f}")
+            print_stdout(str(scored))

@@ -24,7 +24,7 @@ from transduce.cli.app import (
     inference_device,
     print_stderr,
 )
-from transduce.cli.translate_cluster import translate_on_cluster
+from transduce.cli.cluster import ShardLines, translate_on_cluster
 from transduce.cli.translate_documents import (
     LINES,
     WarningLog,
@@ -210,9 +210,7 @@ def translate(
     field: Annotated[
         str, typer.Option(help="Field of JSONL, or column of Parquet, with the text (--cluster).")
     ] = "text",
-    shard_lines: Annotated[
-        int, typer.Option(help="Lines that a killed worker has to repeat at most (--cluster).")
-    ] = 8192,
+    shard_lines: ShardLines = 8192,
 ) -> None:
     """Translate text line by line, or a document.
 

@@ -145,14 +145,19 @@ class ClusterConfig:
     threads: int = 1
     """Cores per worker."""
 
-    gpus: int = 0
-    """GPUs per worker."""
+    device: str = "cpu"
+    """"cpu", or "cuda": a GPU per worker."""
 
     shard_rows: int = 8192
     """Rows that are processed and written together: what a killed worker has to repeat."""
 
     field: str = "text"
     """Field of JSONL, or column of tables, that holds the text."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs per worker."""
+        return int(self.device == "cuda")
 
     def __post_init__(self) -> None:
         if self.engine.partition(":")[0] not in ("local", "ray", "slurm"):
@@ -161,8 +166,16 @@ class ClusterConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+        if self.device not in ("cpu", "cuda"):
+            raise ValueError(f"--cluster needs --device cpu or cuda, not {self.device}")
         if self.engine == "slurm" and self.workers is None:
             raise ValueError("--cluster slurm needs --workers: the tasks of the job array")
+
+
+def check_installed(config: ClusterConfig) -> None:
+    """Raise a ValueError that says what to install, if a package of the engine is missing."""
+    for name in ("upath", "submitit" if config.engine == "slurm" else "ray"):
+        optional_module(name)
 
 
 def run_shards(
@@ -219,6 +232,7 @@ def connected(config: ClusterConfig) -> Generator[None]:
     Raises:
         ValueError: if the engine is not installed or reached.
     """
+    check_installed(config)
     if config.engine == "slurm":
         yield
         return

@@ -69,8 +69,12 @@ class Rows:
     """All fields: a list for JSONL, a table of pyarrow for tables, None for lines."""
 
 
-def optional_module(name: str) -> Any:
+def optional_module(name: str, *, needed_by: str = "--cluster") -> Any:
     """Import a module of the extra `cluster`.
+
+    Args:
+        name: the module's.
+        needed_by: for the message.
 
     Raises:
         ValueError: if it is not installed; the message says how to install it.
@@ -78,8 +82,9 @@ def optional_module(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
         raise ValueError(
-            f"--cluster needs {error.name}, which is missing: pip install 'transduce[cluster]'"
+            f"{needed_by} needs {package}, which is missing: pip install 'transduce[cluster]'"
         ) from None
 
 

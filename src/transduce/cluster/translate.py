@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from transduce.bundle.bundle import find_bundle
-from transduce.cluster.engines import ClusterConfig, ProcessShard, ShardWorker
+from transduce.cluster.engines import ClusterConfig, ProcessShard, ShardWorker, check_installed
 from transduce.cluster.formats import (
     InputFile,
     Shard,
@@ -20,11 +20,10 @@ from transduce.cluster.formats import (
     write_dataset_folders,
 )
 from transduce.cluster.resume import Manifest, check_manifest, finish_shards
+from transduce.inference.translator import CHUNK, Translator
 from transduce.io.atomic_folder import MANIFEST, sha256
-from transduce.io.machine import VERSION
+from transduce.io.machine import VERSION, has_torch
 from transduce.train.events import EventHandler
-
-_CHUNK = 4096  # rows per call, as `transduce translate` has them: batches are the same
 
 TranslateTexts = Callable[[list[str], int], list[str]]
 """Translates texts, given the line number of the first."""
@@ -32,13 +31,13 @@ TranslateTexts = Callable[[list[str], int], list[str]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterResult:
-    """A finished translation."""
+    """A corpus that is finished."""
 
     rows: int
     files: tuple[str, ...]
     """Output files, relative to the output folder, in the order of the input."""
     translated: int
-    """Rows that this call translated; the others were finished before."""
+    """Rows that this call processed; the others were finished before."""
     seconds: float
 
 
@@ -64,7 +63,7 @@ def translate_corpus(
             xz, Zstandard, JSONL, Parquet, or a folder saved by Hugging Face's `datasets`.
         output: folder for the translations, in the format of the input, in shards.
         config: where to translate; None: on all cores of this machine.
-        loading: options of `Translator.load`: engine, compute_type, shortlist, ensemble, device.
+        loading: options of `Translator.load`: engine, compute_type, shortlist, ensemble.
         on_event: receives progress.
         options: of `Translator.translate`, such as num_beams.
 
@@ -75,38 +74,38 @@ def translate_corpus(
     """
     config, loading = config or ClusterConfig(), dict(loading or {})
     others: Sequence[Path] = loading.pop("ensemble", ())
-    models = [str(find_bundle(Path(path)).resolve()) for path in (model, *others)]
+    models = [find_bundle(Path(path)).resolve() for path in (model, *others)]
     shortlist = loading.get("shortlist")
-    settings = {
-        **{name: str(value) for name, value in {**loading, **options}.items()},
-        "model": " ".join(sha256(Path(path) / MANIFEST) for path in models),
-        "shortlist": sha256(Path(shortlist)) if shortlist else "",
-        "version of transduce": VERSION,
-    }
+    loading["device"] = config.device
+    settings = model_settings({**loading, **options}, *models)
+    settings["shortlist"] = sha256(Path(shortlist)) if shortlist else ""
     loading["ensemble"] = models[1:]
     if shortlist:
         loading["shortlist"] = Path(shortlist).resolve()  # workers have other current folders
-    load = partial(load_translator, models[0], loading, options)
+    load = partial(_load_translator, models[0], loading, options)
     return process_corpus(load, input, output, settings=settings, config=config, on_event=on_event)
 
 
-def load_translator(
-    model: str, loading: Mapping[str, Any], options: Mapping[str, Any]
-) -> TranslateTexts:
-    """Load a translator for a worker, which uses as many threads as OMP_NUM_THREADS says.
+def model_settings(options: Mapping[str, object], *models: Path) -> dict[str, str]:
+    """Return what determines the output of a model, for `process_corpus`.
 
     Args:
-        model: the model folder.
-        loading: options of `Translator.load`.
-        options: of `Translator.translate`; the default beam is the model's for sampling, too.
-
-    Raises:
-        ValueError: as for `Translator.load`.
+        options: that change text.
+        models: folders.
     """
-    from transduce.inference.translator import Translator  # loads torch
+    return {
+        **{name: str(value) for name, value in options.items()},
+        "model": " ".join(sha256(find_bundle(path) / MANIFEST) for path in models),
+        "version of transduce": VERSION,
+    }
 
+
+def _load_translator(
+    model: Path, loading: Mapping[str, Any], options: Mapping[str, Any]
+) -> TranslateTexts:
+    """Load a translator for a worker, which uses as many threads as OMP_NUM_THREADS says."""
     translator, options = Translator.load(model, **loading), dict(options)
-    if options.get("num_beams") is None:
+    if options.get("num_beams") is None:  # for sampling, too
         options["num_beams"] = translator.search.beam
     translator.translate([], **options)  # checks the options
 
@@ -119,6 +118,53 @@ def load_translator(
     return translate
 
 
+def score_corpus(
+    models: Sequence[Path],
+    input: str,
+    output: str,
+    *,
+    config: ClusterConfig,
+    on_event: EventHandler,
+) -> ClusterResult:
+    """Write the log-probability of translations, in total and per piece, as `transduce score` does.
+
+    Args:
+        models: one, or several with the same vocabulary.
+        input: TSV files of source and target; this and the others as for `translate_corpus`.
+        output: folder for the scores.
+        config: where to run.
+        on_event: receives progress.
+
+    Raises:
+        ValueError: as for `translate_corpus`, or for a line that has not two columns.
+    """
+    return process_corpus(
+        partial(_load_scorer, [path.resolve() for path in models], config.device),
+        input,
+        output,
+        settings=model_settings({"device": config.device}, *models),
+        config=config,
+        suffix=".scores",
+        on_event=on_event,
+    )
+
+
+def _load_scorer(models: Sequence[Path], device: str) -> TranslateTexts:
+    engine = "torch" if has_torch() else "numpy"
+    first, *others = models
+    translator = Translator.load(first, ensemble=others, device=device, engine=engine)
+
+    def score(texts: list[str], first_line: int) -> list[str]:
+        pairs = [text.split("\t") for text in texts]
+        for line, pair in enumerate(pairs, first_line):
+            if len(pair) != 2:
+                raise ValueError(f"line {line} has {len(pair)} columns, not source and target")
+        sources, targets = zip(*pairs, strict=True)
+        return [str(scored) for scored in translator.score(sources, targets)]
+
+    return score
+
+
 def process_corpus(
     load: Callable[[], TranslateTexts],
     input: str,
@@ -126,6 +172,7 @@ def process_corpus(
     *,
     settings: Mapping[str, str],
     config: ClusterConfig,
+    suffix: str = "",
     on_event: EventHandler,
 ) -> ClusterResult:
     """Apply a function of texts to a corpus, as `translate_corpus` does with a translator.
@@ -136,17 +183,23 @@ def process_corpus(
         output: the folder.
         settings: what determines the output, besides the input.
         config: where to run.
+        suffix: appended to the names of output files, which are lines of text then, without the
+            empty ones; "": files are of the format of the input.
         on_event: receives progress.
     """
+    check_installed(config)  # before the corpus is read
     begun = time.monotonic()
     folder = resolve(output)
     inputs, shards = _plan(input, config)
+    shards = [replace(shard, output=shard.output + suffix) for shard in shards]
     settings = {**settings, "field": config.field, "shard-rows": str(config.shard_rows)}
     check_manifest(folder, output, Manifest(inputs=inputs, settings=settings), option="--output")
-    worker = ShardWorker(load=partial(_load_rows, load, config.field), output=output)
+    process = partial(_load_rows, load, config.field, suffix)
+    worker = ShardWorker(load=process, output=output)
     translated = finish_shards(worker, shards, config, on_event)
     names = tuple(shard.output for shard in shards)
-    write_dataset_folders(folder, resolve(input), names)
+    if not suffix:
+        write_dataset_folders(folder, resolve(input), names)
     return ClusterResult(
         rows=sum(shard.rows for shard in shards),
         files=names,
@@ -155,15 +208,20 @@ def process_corpus(
     )
 
 
-def _load_rows(load: Callable[[], TranslateTexts], field: str) -> ProcessShard:
+def _load_rows(load: Callable[[], TranslateTexts], field: str, suffix: str) -> ProcessShard:
     """Load a function of texts, and return one of shards."""
     translate = load()
 
     def process(shard: Shard) -> bytes:
         rows, translations = read_rows(shard, field=field), list[str]()
-        for start in range(0, len(rows.texts), _CHUNK):
-            chunk = rows.texts[start : start + _CHUNK]
-            translations += translate(chunk, shard.first + start + 1)
+        for start in range(0, len(rows.texts), CHUNK):  # as on one machine: batches are the same
+            chunk = rows.texts[start : start + CHUNK]
+            try:
+                translations += translate(chunk, shard.first + start + 1)
+            except ValueError as error:
+                raise ValueError(f"{shard.address}: {error}") from None
+        if suffix:
+            return "".join(f"{line}\n" for line in translations if line).encode()
         return encode_rows(shard, rows, translations)
 
     return process

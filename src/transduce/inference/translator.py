@@ -66,6 +66,9 @@ if TYPE_CHECKING:
 BATCH_TOKENS = 8192
 """Default batch size limit: rows x beam x longest source, in pieces."""
 
+CHUNK = 4096
+"""Lines of a file that go to the engine together: batches, and so rounding, depend on it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alternative:
@@ -135,6 +138,9 @@ class TargetScore:
     def mean(self) -> float:
         """Log-probability per piece: comparable between sentences of different length."""
         return self.log_prob / len(self.log_probs)
+
+    def __str__(self) -> str:
+        return f"{self.log_prob:.4f}\t{self.mean:.4f}"
 
 
 class Continuation(NamedTuple):
@@ -605,7 +611,9 @@ class Translator:
         source_ids = self._tokenizer.encode_all([self.tagged(tidy(text)) for text in sources])
         target_ids = self._tokenizer.target.encode_all([tidy(text) for text in targets])
         pairs = list(zip(source_ids, target_ids, strict=True))
-        scores = self._searcher.scoring_engine("a score").score(pairs)
+        engine = self._searcher.scoring_engine("a score")
+        chunks = (pairs[start : start + CHUNK] for start in range(0, len(pairs), CHUNK))
+        scores = [score for chunk in chunks for score in engine.score(chunk)]
         pieces = [
             tuple(self._tokenizer.target.pieces([*ids, self._tokenizer.EOS])) for ids in target_ids
         ]

@@ -18,24 +18,30 @@ Source:
 """
 
 import json
+import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 
+import torch
+
 from transduce.bundle.bundle import Bundle
+from transduce.cluster.engines import ClusterConfig, check_installed
+from transduce.cluster.translate import translate_corpus
 from transduce.config import Recipe, conflicts, load_recipe
 from transduce.data.config import Languages
 from transduce.data.corpus import Pair
-from transduce.data.store import PREPARED_FOLDER
+from transduce.data.store import PREPARED_FOLDER, Store
 from transduce.evaluation.metrics import Score, chrf
 from transduce.evaluation.scoring import RunResult, translation_texts
 from transduce.inference.translator import Translation, Translator
 from transduce.io.atomic_folder import MANIFEST, atomic_folder, check_folder, sha256
 from transduce.io.lock import LOCK_FILE, exclusive_lock
 from transduce.io.resumable import partial_file, resumable_output
-from transduce.io.streams import open_output
+from transduce.io.streams import open_output, read_lines
 from transduce.pipeline.defaults import EpochPlan
 from transduce.pipeline.finetune import StartModel, tokenizer_settings
 from transduce.pipeline.prepare import write_pairs
@@ -60,6 +66,7 @@ TIMED = 300
 _ROUNDS = 3  # timing rounds; the fastest counts, since noise only slows down
 _MADE = "made.json"
 _TARGETS = "distilled.txt"  # the translations, until the distilled corpus is written
+_SHARDS = ".distilled.shards"  # those of workers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,6 +119,7 @@ def distill(
     *,
     beam: int = 4,
     plan: EpochPlan | None = None,
+    cluster: ClusterConfig | None = None,
     on_event: EventHandler,
 ) -> DistillationResult:
     """Translate a corpus with a teacher, train a student on that, and measure both.
@@ -122,6 +130,7 @@ def distill(
         out: the student's run. What an earlier call left there is gone on with.
         beam: the teacher's.
         plan: sets the student's updates once the corpus is prepared.
+        cluster: where workers translate; None: in this process.
         on_event: called with each event of the run.
 
     Raises:
@@ -129,13 +138,21 @@ def distill(
             change.
         FloatingPointError: if the loss becomes NaN or infinite.
     """
+    if cluster:
+        check_installed(cluster)
     teacher = StartModel.load(path)
     with exclusive_lock(out):
         begun = _check(teacher, recipe, out, beam=beam)
         original = _with_vocabulary(recipe, teacher.bundle)
         tokenizer = teacher.bundle.tokenizer
         given = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, on_event=on_event)
-        _translate(path, teacher, given, out, recipe=original, beam=beam, on_event=on_event)
+        _translate(
+            *(path, teacher, given, out),
+            recipe=original,
+            beam=beam,
+            cluster=cluster,
+            on_event=on_event,
+        )
         student = _of_the_student(original, out, test=bool(given.test))
         if (out / "recipe.toml").is_file():
             if plan and begun:
@@ -222,6 +239,7 @@ def _translate(
     *,
     recipe: Recipe,
     beam: int,
+    cluster: ClusterConfig | None,
     on_event: EventHandler,
 ) -> None:
     """Write the distilled corpus, unless it exists; refuse that of another teacher or corpus."""
@@ -243,13 +261,58 @@ def _translate(
                 f"name another folder by --out"
             )
         (out / _TARGETS).unlink(missing_ok=True)  # of a run killed just before it did
+        shutil.rmtree(out / _SHARDS, ignore_errors=True)
         on_event(LogMessage(f"the corpus is translated already, in {folder}"))
         return
-    translator = Translator.load(path, device=find_device(recipe.train.device))
     on_event(LogMessage(f"translating {len(given.store):,} sources with {teacher.name}"))
+    translated = _translated(
+        path,
+        given.store,
+        out,
+        settings={key: str(value) for key, value in made.items()},
+        device=find_device(recipe.train.device),
+        cluster=cluster,
+        on_event=on_event,
+    )
+    with translated as targets, atomic_folder(folder) as fresh:
+        rows = zip(range(len(given.store)), targets, strict=True)
+        pairs = (Pair(given.store.pair(row).source, target) for row, target in rows)
+        write_pairs(fresh, _names("train", recipe.languages), pairs)
+        write_pairs(fresh, _names("validation", recipe.languages), given.validation)
+        if given.test:
+            write_pairs(fresh, _names("test", recipe.languages), given.test)
+        (fresh / _MADE).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _translated(
+    path: Path,
+    store: Store,
+    out: Path,
+    *,
+    settings: Mapping[str, str],
+    device: torch.device,
+    cluster: ClusterConfig | None,
+    on_event: EventHandler,
+) -> Generator[list[str]]:
+    """Yield the teacher's translations; what resumes them goes when the block succeeds."""
+    sources = (store.pair(row).source for row in range(len(store)))
+    beam, shards = int(settings["beam"]), out / _SHARDS
+    if cluster:
+        shards.mkdir(exist_ok=True)
+        with open_output(shards / "in.txt") as file:
+            file.writelines(f"{source}\n".encode() for source in sources)
+        result = translate_corpus(
+            *(path, str(shards / "in.txt"), str(shards / "out")),
+            config=replace(cluster, device=device.type),
+            on_event=on_event,
+            num_beams=beam,
+        )
+        yield [line for name in result.files for line in read_lines(shards / "out" / name)]
+        shutil.rmtree(shards)
+        return
+    translator = Translator.load(path, device=device)
     on_event(LogMessage(translator.engine_description))
-    sources = (given.store.pair(row).source for row in range(len(given.store)))
-    settings = {key: str(value) for key, value in made.items()}
     with resumable_output([out / _TARGETS], sources, settings=settings) as output:
         translate_lines(
             sources,
@@ -260,15 +323,7 @@ def _translate(
             write=lambda translation: output.write(f"{translation.text}\n"),
             on_event=on_event,
         )
-        targets = partial_file(out / _TARGETS).read_bytes().decode().split("\n")[:-1]
-        rows = zip(range(len(given.store)), targets, strict=True)
-        with atomic_folder(folder) as fresh:
-            pairs = (Pair(given.store.pair(row).source, target) for row, target in rows)
-            write_pairs(fresh, _names("train", recipe.languages), pairs)
-            write_pairs(fresh, _names("validation", recipe.languages), given.validation)
-            if given.test:
-                write_pairs(fresh, _names("test", recipe.languages), given.test)
-            (fresh / _MADE).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
+        yield partial_file(out / _TARGETS).read_bytes().decode().split("\n")[:-1]
     (out / _TARGETS).unlink()
 
 

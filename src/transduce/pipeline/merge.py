@@ -268,9 +268,10 @@ def _table_pairs(path: Path, codes: tuple[str, str]) -> Iterator[NumberedPair]:
     for file in _tables(path):
         with file.open("rb") as stream:
             if file.suffix == ".arrow":
-                batches = optional_module("pyarrow.ipc").open_stream(stream)
+                batches = optional_module("pyarrow.ipc", needed_by=file.name).open_stream(stream)
             else:
-                batches = optional_module("pyarrow.parquet").ParquetFile(stream).iter_batches()
+                parquet = optional_module("pyarrow.parquet", needed_by=file.name)
+                batches = parquet.ParquetFile(stream).iter_batches()
             for row in chain.from_iterable(batch.to_pylist() for batch in batches):
                 number += 1
                 row = row.get("translation") or row

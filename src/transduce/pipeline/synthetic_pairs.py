@@ -13,21 +13,22 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from transduce.cluster.engines import ClusterConfig
+from transduce.cluster.formats import resolve
+from transduce.cluster.translate import TranslateTexts, model_settings, process_corpus
 from transduce.corpus_check.language import guess_language
 from transduce.data.corpus import Pair, pair_fault, tidy
 from transduce.data.languages import same_language
 from transduce.data.tokenizer import BACK_TRANSLATED, FORWARD_TRANSLATED
-from transduce.inference.translator import Translation, Translator
+from transduce.inference.translator import CHUNK, Translation, Translator
 from transduce.io.resumable import LineOutput, partial_file, resumable_output
 from transduce.io.streams import open_lines
 from transduce.pipeline.prepare import progress_reporter
 from transduce.train.events import EventHandler, LogMessage
-
-CHUNK = 4096
-"""Sentences translated together, after which the output is committed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,20 +104,12 @@ def augment(
             if reason := _fault(translation, config, languages):
                 left_out[reason] += 1
                 return
-            pair = Pair(translation.text, translation.source)
-            source, target = reversed(pair) if config.forward else pair
-            output.write(f"{config.tag} {source}\t{target}\n")
+            output.write(f"{_line(translation, config)}\n")
 
         translate_lines(
             raw,
             output,
-            translate=lambda chunk, progress: translator.translate(
-                [*map(tidy, chunk)],
-                num_beams=None if config.sample else config.beam,
-                do_sample=config.sample,
-                top_k=config.top_k,
-                progress=progress,
-            ),
+            translate=lambda chunk, progress: _translate(translator, chunk, config, progress),
             write=write,
             on_event=on_event,
         )
@@ -125,6 +118,70 @@ def augment(
         if not kept:
             raise ValueError(f"{text}: no pair to keep of {output.done:,} lines{_listed(left_out)}")
     return f"{kept:,} pairs of {output.done:,} lines{_listed(left_out)}"
+
+
+def augment_on_cluster(
+    path: Path,
+    text: str,
+    out: str,
+    *,
+    config: SyntheticConfig,
+    languages: tuple[str, str],
+    to: str = "",
+    cluster: ClusterConfig,
+    on_event: EventHandler,
+) -> str:
+    """Translate text by workers, and write the pairs that pass as TSV files; resume likewise.
+
+    Args:
+        path: the model's folder.
+        text: folder, pattern or file, as for `translate_corpus`.
+        out: folder for the corpus, whose files in order have the lines of `augment`.
+        config: as for `augment`.
+        languages: likewise.
+        to: target language, for a model of several.
+        cluster: where to run.
+        on_event: called with each event.
+
+    Returns:
+        One line: pairs kept.
+
+    Raises:
+        ValueError: as for `translate_corpus`, or if no pair passes.
+    """
+    options = {"languages": languages, "to": to, "device": cluster.device}
+    result = process_corpus(
+        partial(_load_pairs, path.resolve(), config=config, **options),
+        *(text, out),
+        settings=model_settings({**asdict(config), **options}, path),
+        config=cluster,
+        suffix=".tsv",
+        on_event=on_event,
+    )
+    kept = sum((resolve(out) / name).read_bytes().count(b"\n") for name in result.files)
+    if not kept:
+        raise ValueError(f"{text}: no pair to keep of {result.rows:,} lines")
+    return (
+        f"{kept:,} pairs of {result.rows:,} lines in {len(result.files):,} files, "
+        f"{result.translated:,} lines translated now"
+    )
+
+
+def _load_pairs(
+    path: Path, *, config: SyntheticConfig, languages: tuple[str, str], to: str, device: str
+) -> TranslateTexts:
+    """Return a function that makes a pair of each text, "" if it is left out."""
+    translator = Translator.load(path, device=device)
+    translator = translator.to(to) if to else translator
+
+    def make(texts: list[str], first_line: int) -> list[str]:
+        translations = _translate(translator, texts, config)
+        return [
+            "" if _fault(translation, config, languages) else _line(translation, config)
+            for translation in translations
+        ]
+
+    return make
 
 
 def translate_lines(
@@ -152,6 +209,27 @@ def translate_lines(
         for translation in translate(chunk, lambda done, before=before: count(before + done)):
             write(translation)
         output.commit(chunk)
+
+
+def _translate(
+    translator: Translator,
+    lines: list[str],
+    config: SyntheticConfig,
+    progress: Callable[[int], None] | None = None,
+) -> list[Translation]:
+    return translator.translate(
+        [*map(tidy, lines)],
+        num_beams=None if config.sample else config.beam,
+        do_sample=config.sample,
+        top_k=config.top_k,
+        progress=progress,
+    )
+
+
+def _line(translation: Translation, config: SyntheticConfig) -> str:
+    pair = Pair(translation.text, translation.source)
+    source, target = reversed(pair) if config.forward else pair
+    return f"{config.tag} {source}\t{target}"
 
 
 def _fault(

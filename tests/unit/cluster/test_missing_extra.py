@@ -16,21 +16,53 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("translate", ("-i", "x", "-o", "y")),
+        ("augment", ("-i", "x", "-o", "y")),
+        ("score", ("--source", "x.tsv", "-o", "y")),
+        ("distill", ("--source", "x", "--target", "y")),
+    ],
+)
 def test_without_the_extra_a_line_says_what_to_install(
-    model: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+    model: Path,
+    transduce: Transduce,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    options: tuple[str, ...],
 ):
     monkeypatch.setitem(sys.modules, "upath", None)
+    for name in "xy":
+        (model.parent / name).write_text("a dog\n" * 300)
+    monkeypatch.chdir(model.parent)
 
     refuses(
-        transduce("translate", model, "-i", "x", "-o", "y", "--cluster", "local"),
+        transduce(command, model, *options, "--cluster", "local"),
         "--cluster needs upath, which is missing: pip install 'transduce[cluster]'",
+    )
+    assert sorted(file.name for file in model.parent.iterdir()) == ["model", "x", "y"]
+
+
+def test_without_the_extra_tables_of_a_corpus_say_what_to_install(
+    tmp_path: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    (tmp_path / "x.parquet").touch()
+    options = ("--source-lang", "en", "--target-lang", "de", "--licence", "MIT")
+
+    refuses(
+        transduce("corpus", "build", tmp_path / "x.parquet", *options, "--out", tmp_path / "out"),
+        "x.parquet needs pyarrow",
+        "which is missing: pip install 'transduce[cluster]'",
     )
 
 
+@pytest.mark.parametrize("engine", ["local", "slurm"])
 def test_without_the_extra_prepare_says_what_to_install(
-    tmp_path: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch, engine: str
 ):
-    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "upath", None)
     (tmp_path / "a.tsv").write_text("a\tb\n")
     settings = (f"data.folder={str(tmp_path)!r}", 'data.train=["a.tsv"]')
 
@@ -38,11 +70,11 @@ def test_without_the_extra_prepare_says_what_to_install(
         transduce(
             *("prepare", "tiny", *(word for setting in settings for word in ("--set", setting))),
             *("--source-lang", "en", "--target-lang", "de"),
-            *("--cluster", "local", "--out", tmp_path / "out"),
+            *("--cluster", engine, "--workers", 2, "--out", tmp_path / "out"),
         ),
-        "--cluster needs ray, which is missing: pip install 'transduce[cluster]'",
+        "--cluster needs upath, which is missing: pip install 'transduce[cluster]'",
     )
-    assert not (tmp_path / "out" / "prepared").exists()
+    assert not any((tmp_path / "out").glob("*prepared*"))
 
 
 @pytest.mark.parametrize(
@@ -53,6 +85,10 @@ def test_without_the_extra_prepare_says_what_to_install(
         (("--cluster", "spark", "-i", "x", "-o", "y"), "must be local, ray[:ADDRESS] or slurm"),
         (("--cluster", "slurm", "-i", "x", "-o", "y"), "--cluster slurm needs --workers"),
         (
+            ("--cluster", "ray", "-i", "x", "-o", "y", "--device", "auto"),
+            "--cluster needs --device cpu or cuda, not auto",
+        ),
+        (
             ("--cluster", "ray", "-i", "x", "-o", "y", "--shard-lines", 0),
             "shard_rows must be at least 1, not 0",
         ),
@@ -62,6 +98,21 @@ def test_options_that_make_no_sense_are_refused(
     model: Path, transduce: Transduce, options: tuple[object, ...], message: str
 ):
     refuses(transduce("translate", model, *options), message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--cluster", "local", "-o", "y", "--target", "x"), "leave out --target and --json"),
+        (("--cluster", "local"), "writes to a folder, --output"),
+        (("--target", "x", "-o", "y"), "--output for --cluster alone"),
+        ((), "--target is required"),
+    ],
+)
+def test_scores_have_one_form_of_pairs(
+    model: Path, transduce: Transduce, options: tuple[object, ...], message: str
+):
+    refuses(transduce("score", model, "--source", "x", *options), message)
 
 
 def test_a_long_translation_names_the_way_to_several_machines(

@@ -1,12 +1,29 @@
-"""`transduce translate --cluster`: a corpus of any size, on one or more machines."""
+"""Options of `--cluster`; `transduce translate --cluster`."""
 
 import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from transduce.cli.app import hint_to_repeat, print_stderr
+
+ClusterEngine = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="local|ray[:ADDRESS]|slurm",
+        help="Share the work among workers of Ray or Slurm; repeat the command to resume.",
+    ),
+]
+ClusterWorkers = Annotated[
+    int | None, typer.Option("--workers", help="Workers of --cluster [default: all cores].")
+]
+ShardLines = Annotated[
+    int, typer.Option(help="Lines that a killed worker has to repeat at most (--cluster).")
+]
 
 _KEYWORDS = {
     "beam": "num_beams",
@@ -15,6 +32,7 @@ _KEYWORDS = {
     "min_length": "min_new_tokens",
     "max_length": "max_new_tokens",
     "sample": "do_sample",
+    "to": "target",
     **{name: name for name in ("temperature", "top_k", "top_p", "seed", "prefix", "mbr")},
 }
 """Options and the keywords of `Translator.translate` for them."""
@@ -49,20 +67,20 @@ def translate_on_cluster(given: Mapping[str, Any]) -> None:
     glossary, options = given["glossary"], {new: given[old] for old, new in _KEYWORDS.items()}
     if given["batch_tokens"] is not None:
         options["batch_tokens"] = given["batch_tokens"]
-    loading = {name: given[name] for name in ("engine", "compute_type", "shortlist", "device")}
+    loading = {name: given[name] for name in ("engine", "compute_type", "shortlist")}
     config = ClusterConfig(
         engine=given["cluster"],
         workers=given["workers"],
         threads=given["threads"] or 1,
-        gpus=int(given["device"] != "cpu"),
+        device=given["device"],
         shard_rows=given["shard_lines"],
         field=given["field"],
     )
     with event_printer(sys.stderr) as on_event, hint_to_repeat():
         result = translate_corpus(
             given["model"],
-            _address(given["input"]),
-            _address(given["output"]),
+            address(given["input"]),
+            address(given["output"]),
             config=config,
             loading={**loading, "ensemble": given["also"] or ()},
             on_event=on_event,
@@ -78,6 +96,6 @@ def translate_on_cluster(given: Mapping[str, Any]) -> None:
     )
 
 
-def _address(path: Path) -> str:
+def address(path: Path) -> str:
     """Restore the slashes of an address, such as s3://bucket, of which a path keeps one."""
     return re.sub(r"^(\w{2,}):/+", r"\1://", str(path))
