@@ -7,7 +7,7 @@ numbers.
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -104,7 +104,7 @@ def save_state(
     """
     checkpoint = folder / f"update-{state.update:08d}"
     weights = full_state_dict(model, process)
-    tensors = {name: process.gather(t) for name, t in _optimizer_tensors(optimizers).items()}
+    tensors = _gathered(_optimizer_tensors(optimizers), process)
     # Only now: a rank that left before the gathering would leave the others waiting in it.
     if not process.is_rank_zero:
         return checkpoint
@@ -199,8 +199,8 @@ def resume_from_latest(
 
 
 def full_state_dict(model: Transformer, process: Process) -> dict[str, Tensor]:
-    """Return the unsharded weights by name. Collective: every rank must call it."""
-    return {name: process.gather(weight) for name, weight in model.state_dict().items()}
+    """Return the unsharded weights by name, on rank 0. Collective: every rank must call it."""
+    return _gathered(model.state_dict(), process)
 
 
 def intact_checkpoints(checkpoints: Sequence[Path], *, on_event: EventHandler) -> list[Path]:
@@ -242,6 +242,14 @@ def delete_old_checkpoints(folder: Path, count: int) -> None:
         checkpoint.rename(checkpoint.with_name(f".{checkpoint.name}.deleted"))
     for leftover in folder.glob(".update-*"):
         shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _gathered(tensors: Mapping[str, Tensor], process: Process) -> dict[str, Tensor]:
+    """Gather sharded tensors one by one into rank 0's main memory: a device has room for few."""
+    gathered = ((name, process.gather(tensor)) for name, tensor in tensors.items())
+    if not process.sharded:
+        return dict(gathered)
+    return {name: tensor.cpu() for name, tensor in gathered if process.is_rank_zero}
 
 
 def _optimizer_tensors(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import create_autospec
+from weakref import ref
 
 import pytest
 import torch
@@ -18,12 +19,14 @@ from transduce.model.transformer import Transformer
 from transduce.train.checkpoint import (
     TrainState,
     delete_old_checkpoints,
+    full_state_dict,
     list_checkpoints,
     load_state,
     load_weights,
     save_state,
 )
 from transduce.train.config import TrainConfig
+from transduce.train.distributed import Process
 from transduce.train.optimizer import WeightEMA, make_optimizers
 from transduce.train.step import train_step
 
@@ -255,3 +258,23 @@ def test_a_checkpoint_holds_nothing_that_could_run(checkpoint: Path):
 
     assert names == {"model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"}
     assert json.loads((checkpoint / "state.json").read_text())["update"] == 7
+
+
+def test_of_gathered_weights_only_rank_zero_keeps_more_than_a_few(
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
+):
+    gathered: list[ref[Tensor]] = []
+    alive: list[int] = []
+
+    def gather(process: Process, tensor: Tensor) -> Tensor:
+        alive.append(sum(known() is not None for known in gathered))
+        gathered.append(ref(full := tensor.clone()))
+        return full
+
+    monkeypatch.setattr(Process, "gather", gather)
+
+    assert full_state_dict(tiny, Process(rank=1, world_size=2, sharded=True)) == {}
+    assert len(gathered) == len(tiny.state_dict())
+    assert max(alive) <= 1
+    weights = full_state_dict(tiny, Process(world_size=2, sharded=True))
+    assert all(torch.equal(weights[name], weight) for name, weight in tiny.state_dict().items())
