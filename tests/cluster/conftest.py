@@ -2,7 +2,10 @@
 
 import os
 import random
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from importlib.util import find_spec
@@ -69,6 +72,22 @@ def run(tmp_path: Path, by_value: None) -> Run:
         )
 
     return run
+
+
+def kill_driver(records: Path, *command: object) -> None:
+    """Run stub.py, and kill it when three of these records of shards are there."""
+    driver = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("stub.py"), *map(str, command)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    end = time.monotonic() + 60
+    while len(list(records.glob("*.json"))) < 3 and time.monotonic() < end:
+        assert driver.poll() is None, driver.communicate()
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
+    time.sleep(1.5)  # Ray ends the workers of a dead driver
 
 
 def attempts(file: Path) -> list[int]:

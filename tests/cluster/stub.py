@@ -9,8 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transduce.cluster.engines import ClusterConfig
+from transduce.cli.app import app
+from transduce.cluster.engines import ClusterConfig, ProcessShard, ShardWorker
 from transduce.cluster.translate import process_corpus
+from transduce.pipeline import prepare_cluster
 
 
 def load_stub(
@@ -32,17 +34,18 @@ def load_stub(
 
 
 def load_dying(
-    load: Callable[..., Callable[[Any], bytes]],
+    load: Callable[[], Callable[[Any], bytes]],
     attempts: Path,
-    die_at: tuple[int, ...],
-    *arguments: object,
+    die_at: tuple[int, ...] = (),
+    slow: float = 0.0,
 ) -> Callable[[Any], bytes]:
     """Load a function of shards, and note each call; kill the process once at certain shards."""
-    inner = load(*arguments)
+    inner = load()
 
     def process(shard: Any) -> bytes:
         with attempts.open("a") as file:
             file.write(f"{shard.number}\n")
+        time.sleep(slow)
         death = attempts.with_name(f"{attempts.name}-died-{shard.number}")
         if shard.number in die_at and not death.exists():
             death.touch()
@@ -52,8 +55,16 @@ def load_dying(
     return process
 
 
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+def main(folder: Path, *command: str) -> None:
+    """Process in.txt, or carry out a command of transduce, with workers that are slow."""
+    if command:
+
+        def slow_worker(load: Callable[[], ProcessShard], output: str) -> ShardWorker:
+            load = partial(load_dying, load, folder / Path(output).name, slow=0.3)
+            return ShardWorker(load=load, output=output)
+
+        prepare_cluster.ShardWorker = slow_worker  # type: ignore[assignment, misc]
+        app(command)
     process_corpus(
         partial(load_stub, folder / "attempts", slow=0.5),
         str(folder / "in.txt"),
@@ -62,3 +73,7 @@ if __name__ == "__main__":
         config=ClusterConfig(workers=2, shard_rows=10),
         on_event=print,
     )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

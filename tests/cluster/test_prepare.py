@@ -9,13 +9,13 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from tests.cluster.conftest import attempts
+from tests.cluster.conftest import attempts, kill_driver
 from tests.cluster.stub import load_dying
 from tests.conftest import Said, Transduce, refuses
 from tests.sentences import sentences
 
 from transduce.cluster import resume
-from transduce.cluster.engines import ProcessShard, ShardWorker
+from transduce.cluster.engines import RECORDS, ProcessShard, ShardWorker
 from transduce.data.corpus import Pair
 from transduce.data.store import Store
 from transduce.pipeline import prepare_cluster, run_folder, survey
@@ -93,17 +93,17 @@ def content(folder: Path) -> dict[str, bytes]:
 Prepare = Callable[..., Said]
 
 
+def words(out: Path, settings: tuple[str, ...], *options: object) -> tuple[object, ...]:
+    """The command for a corpus in the run's parent folder."""
+    sets = (f"data.folder={str(out.parent)!r}", *SETTINGS, *settings)
+    options = (*(word for one in sets for word in ("--set", one)), *options)
+    return ("prepare", "tiny", "--source-lang", "en", "--target-lang", "de", *options, "--out", out)
+
+
 @pytest.fixture
 def prepare(tmp_path: Path, transduce: Transduce) -> Prepare:
     """Run the command for a corpus in the test's folder."""
-
-    def run(out: str, settings: tuple[str, ...], *options: object) -> Said:
-        sets = (f"data.folder={str(tmp_path)!r}", *SETTINGS, *settings)
-        options = (*(word for one in sets for word in ("--set", one)), *options)
-        codes = ("--source-lang", "en", "--target-lang", "de")
-        return transduce("prepare", "tiny", *codes, *options, "--out", tmp_path / out)
-
-    return run
+    return lambda out, *options: transduce(*words(tmp_path / out, *options))
 
 
 @pytest.fixture
@@ -181,6 +181,27 @@ def test_killed_workers_repeat_only_what_was_in_flight(
     assert (single.code, many.code) == (0, 0)
     assert content(tmp_path / "many") == content(tmp_path / "single")
     assert cleaned(tmp_path) == encoded(tmp_path) == sorted([*SHARDS, 0, 5, 8])
+
+
+@pytest.mark.usefixtures("cluster", "by_value")
+@pytest.mark.parametrize("stage", ["cleaned", "encoded"])
+def test_a_killed_driver_is_resumed(
+    tmp_path: Path, prepare: Prepare, workers: Callable[..., None], stage: str
+):
+    settings = write_dirty(tmp_path)
+    shards = tmp_path / "many" / prepare_cluster.SHARDS_FOLDER
+    kill_driver(shards / stage / RECORDS, tmp_path, *words(tmp_path / "many", settings, *CLUSTER))
+    before = attempts(tmp_path / stage)
+    workers()
+
+    single, many = prepare("single", settings), prepare("many", settings, *CLUSTER)
+
+    assert 3 <= len(before) < len(SHARDS)
+    assert (single.code, many.code) == (0, 0)
+    assert content(tmp_path / "many") == content(tmp_path / "single")
+    for made in (cleaned(tmp_path), encoded(tmp_path)):
+        assert set(made) == set(SHARDS)
+        assert len(made) <= len(SHARDS) + 2  # two workers had a shard in flight
 
 
 @pytest.mark.usefixtures("in_process")

@@ -1,15 +1,11 @@
 """Workers and drivers that are killed lose, double and reorder nothing."""
 
 import json
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import submitit
-from tests.cluster.conftest import LINES, Run, attempts
+from tests.cluster.conftest import LINES, Run, attempts, kill_driver
 from tests.conftest import Transduce
 from tests.faults.damaging import tiny_bundle
 
@@ -63,18 +59,7 @@ def test_killed_workers_repeat_only_what_was_in_flight(tmp_path: Path, corpus: P
 
 @pytest.mark.usefixtures("cluster")
 def test_a_killed_driver_is_resumed(tmp_path: Path, corpus: Path, run: Run):
-    driver = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("stub.py"), tmp_path],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
-    records, end = tmp_path / "out/_transduce/shards", time.monotonic() + 60
-    while len(list(records.glob("*.json"))) < 3 and time.monotonic() < end:
-        assert driver.poll() is None, driver.communicate()
-        time.sleep(0.05)
-    driver.send_signal(signal.SIGKILL)
-    driver.communicate()
-    time.sleep(1.5)  # Ray ends the workers of a dead driver
+    kill_driver(tmp_path / "out/_transduce/shards", tmp_path)
 
     result = run(corpus, workers=2)
 
