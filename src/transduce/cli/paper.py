@@ -128,13 +128,16 @@ def table3(
     seeds: Annotated[
         str, Option(help="Random seeds; fewer than three mark no row as better or worse.")
     ] = "1,2,3",
-    updates: Annotated[int, Option(help="Updates per row; more for big.")] = 3600,
-    warmup: Annotated[int, Option(help="Warmup updates of equation (3).")] = 1000,
+    pairs: Annotated[int, Option(help="Training pairs, the first of the corpus.")] = 5000,
+    updates: Annotated[int, Option(help="Limit of updates per row.")] = 20_000,
+    patience: Annotated[
+        int, Option(help="Validations without a smaller loss after which a row ends.")
+    ] = 5,
+    warmup: Annotated[int, Option(help="Warmup updates of equation (3).")] = 500,
     tokens: Annotated[int, Option(help="Batch size in target tokens.")] = 512,
     vocab_size: Annotated[int, Option(help="Vocabulary size in pieces.")] = 2000,
     width_divisor: Annotated[int, Option(help="Divisor of d_model, d_ff, d_k and d_v.")] = 4,
     depth_divisor: Annotated[int, Option(help="Divisor of the number of layers N.")] = 2,
-    big_times: Annotated[int, Option(help="Factor on the updates of the row big.")] = 3,
     threads: Threads = 0,
     quick: Annotated[
         bool, Option("--quick", help="Smoke test: base and D1 for 4 updates; scores are poor.")
@@ -146,7 +149,8 @@ def table3(
 ) -> None:
     """Train scaled-down variants of Table 3's models, and compare their ranking with the paper's.
 
-    To resume an interrupted run, repeat the command; rows, seeds and updates can be added later.
+    A row is trained until its loss on the validation set stops falling, and its best weights are
+    scored. To resume an interrupted run, repeat the command; rows and seeds can be added later.
     Each row in its original size is a recipe: transduce train table3-c5.
 
     Examples:
@@ -166,11 +170,12 @@ def table3(
     )
 
     shared = Settings(
+        pairs=pairs,
         vocab_size=vocab_size,
         tokens=tokens,
         updates=updates,
+        patience=patience,
         warmup=warmup,
-        big_times=big_times,
         width_divisor=width_divisor,
         depth_divisor=depth_divisor,
     )

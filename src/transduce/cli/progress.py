@@ -130,10 +130,11 @@ def describe(event: Event) -> str:
             chrf = "" if math.isnan(event.chrf) else f", chrF2 {event.chrf:.2f}"
             if not math.isnan(event.accuracy):
                 chrf += f", accuracy {event.accuracy:.1%}"
+            bleu = f", BLEU {event.bleu:.2f}{chrf} (greedy, repetition not retried; "
+            bleu = "" if math.isnan(event.bleu) else f"{bleu}{event.signature})"
             return (
                 f"validation at update {event.update:,}: loss {event.loss:.4f}, perplexity "
-                f"{event.perplexity:.2f}, BLEU {event.bleu:.2f}{chrf} "
-                f"(greedy, repetition not retried; {event.signature}){best}"
+                f"{event.perplexity:.2f}{bleu}{best}"
             )
 
 

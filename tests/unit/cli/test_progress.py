@@ -1,5 +1,6 @@
 """What a person or a log gets to see."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,12 @@ VALIDATED = Validated(
 def test_a_validation_shows_chrf_where_it_was_measured():
     assert "BLEU 31.27 (greedy, repetition not retried; nrefs:1)" in describe(VALIDATED)
     assert "BLEU 31.27, chrF2 52.10 (greedy" in describe(replace(VALIDATED, chrf=52.1))
+
+
+def test_a_validation_without_translations_shows_no_bleu():
+    line = describe(replace(VALIDATED, bleu=math.nan))
+
+    assert line == "validation at update 20: loss 1.5000, perplexity 4.48, best so far"
 
 
 def test_progress_is_one_line_with_what_one_wants_to_know():

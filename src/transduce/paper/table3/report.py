@@ -77,6 +77,10 @@ class Line:
     parameters: int
     seconds: float
     """Training time, averaged over seeds."""
+    best_updates: tuple[int, ...]
+    """Of each seed: the update whose weights are scored."""
+    limited: bool
+    """Whether a seed reached the limit of updates before its validation loss stopped falling."""
     published_perplexity: float
     published_bleu: float
     published_millions: int | None
@@ -149,6 +153,8 @@ def report(outcomes: Sequence[Outcome], *, settings: Settings) -> Table3Report:
             seeds=len(rows[row.name]),
             parameters=rows[row.name][0].parameters,
             seconds=statistics.mean(outcome.seconds for outcome in rows[row.name]),
+            best_updates=tuple(outcome.best_update for outcome in rows[row.name]),
+            limited=any(outcome.updates >= settings.updates for outcome in rows[row.name]),
             published_perplexity=row.perplexity,
             published_bleu=row.bleu,
             published_millions=row.millions,

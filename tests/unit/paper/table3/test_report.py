@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,7 @@ def outcome(row: str, *, nats: float, right: int, seed: int = 1) -> Outcome:
         seed=seed,
         parameters=19,
         updates=7,
+        best_update=5,
         tokens=700,
         seconds=60.0,
         processor="",
@@ -90,6 +92,21 @@ def test_the_page_of_one_seed_claims_nothing_and_says_why(one_seed: Table3Report
     assert "that takes 3 seeds" in text
     assert "against the paper" not in text
     assert "Spearman" not in text
+
+
+def test_the_page_says_when_training_ended_and_which_weights_are_scored(found: Table3Report):
+    text = page(record_of(found))
+
+    assert "the first 5,000 training pairs" in text
+    assert "has not fallen 5 times in a row, or after 20,000 updates, which no row reached" in text
+    assert "| 19 | 5 | 1.0 |" in text
+
+
+def test_the_page_names_rows_that_the_limit_of_updates_ended():
+    outcomes = [outcome(row, nats=2.0, right=9) for row in ("base", "D1")]
+    outcomes[1] = replace(outcomes[1], updates=20_000)
+
+    assert "or after 20,000 updates (D1), and" in page(record_of(reported(outcomes)))
 
 
 def test_a_rank_correlation_has_its_interval_over_the_seeds(found: Table3Report):

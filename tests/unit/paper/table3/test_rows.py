@@ -34,7 +34,7 @@ def test_by_default_no_head_has_fewer_than_16_numbers_and_dropout_and_smoothing_
 
 
 def test_quick_rows_take_a_few_updates():
-    assert quick_settings(Settings(updates=20_000)).updates == 4
+    assert quick_settings(Settings()).updates == 4
 
 
 def test_what_is_no_size_stays():

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +19,13 @@ from transduce.recipes.table3 import Row, find
 from transduce.train.events import Event, LogMessage, Progress
 
 SETTINGS = Settings(
-    vocab_size=19, tokens=101, updates=4, warmup=3, width_divisor=16, depth_divisor=6
+    vocab_size=19,
+    tokens=101,
+    updates=4,
+    validate_every=2,
+    warmup=3,
+    width_divisor=16,
+    depth_divisor=6,
 )
 
 
@@ -29,8 +36,7 @@ def _short_translations() -> Iterator[None]:
 
     def short(row: Row, corpus: Path, *, seed: int, settings: Settings, threads: int = 0) -> Recipe:
         made = whole(row, corpus, seed=seed, settings=settings, threads=threads)
-        train = replace(made.train, validate_every=2)
-        return replace(made, search=replace(made.search, extra=2), train=train)
+        return replace(made, search=replace(made.search, extra=2))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table3, "recipe_of", short)
@@ -91,11 +97,15 @@ def test_rows_of_one_seed_learn_from_the_same_pieces(measured: Told):
     assert base.validation.perplexity != other.validation.perplexity
 
 
-def test_the_perplexity_of_the_lines_is_that_of_the_last_validation(measured: Told):
-    last = (measured.out / "rows" / "D1-seed-2" / "metrics.jsonl").read_text().splitlines()[-1]
+def test_the_perplexity_of_the_lines_is_that_of_the_best_validation(measured: Told):
+    metrics = (measured.out / "rows" / "D1-seed-2" / "metrics.jsonl").read_text().splitlines()
+    validations = [line for line in map(json.loads, metrics) if "perplexity" in line]
+    best = min(validations, key=lambda line: line["perplexity"])
 
+    assert len(validations) == 2
+    assert measured.outcomes[-1].best_update == best["update"]
     assert measured.outcomes[-1].validation.perplexity == pytest.approx(
-        json.loads(last)["perplexity"], rel=1e-4
+        best["perplexity"], rel=1e-4
     )
 
 
@@ -149,18 +159,36 @@ def test_finished_rows_are_reported_without_training(measured: Told):
         outcomes("A2")
 
 
-def test_more_updates_go_on_where_fewer_ended(measured: Told, tmp_path: Path):
-    corpus, twice, once = measured.corpus, tmp_path / "twice", tmp_path / "once"
-    more = replace(SETTINGS, updates=6)
-    for out, settings in ((twice, SETTINGS), (twice, more), (once, more)):
-        measure(corpus, out, rows=["D1"], seeds=[1], settings=settings, on_event=lambda event: None)
+def test_a_row_ends_when_its_loss_stops_falling_and_its_best_weights_are_scored(
+    measured: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Also if the best weights are of a session that was interrupted since."""
 
-    outcomes = [
-        json.loads((out / "outcomes" / "D1-seed-1.json").read_text()) for out in (twice, once)
-    ]
+    def train(out: str, settings: Settings, *losses: float) -> Outcome:
+        validations = iter(losses)
+        monkeypatch.setattr(
+            table3,
+            "evaluate_perplexity",
+            lambda *arguments, **options: SimpleNamespace(per_token=next(validations)),
+        )
+        (outcome,) = measure(
+            measured.corpus,
+            tmp_path / out,
+            rows=["base"],
+            seeds=[1],
+            settings=settings,
+            on_event=lambda event: None,
+        )
+        return outcome
 
-    assert outcomes[0]["updates"] == 6
-    assert outcomes[0]["validation"] == outcomes[1]["validation"]
+    long = replace(SETTINGS, updates=99, patience=2)
+    with pytest.raises(StopIteration):
+        train("long", long, 3.0, 2.0)
+    early = train("long", long, 2.5, 2.2)
+    short = train("short", SETTINGS, 3.0, 2.0)
+
+    assert (early.updates, early.best_update, short.updates) == (8, 4, 4)
+    assert early.validation == short.validation
 
 
 def test_a_row_that_was_interrupted_goes_on_from_its_checkpoint(
@@ -191,14 +219,28 @@ def test_a_row_that_was_interrupted_goes_on_from_its_checkpoint(
     assert again.validation == measured.outcomes[0].validation
 
 
-def test_fewer_updates_than_were_made_are_refused(measured: Told):
-    with pytest.raises(ValueError, match=r"has made 4 updates, more than 3: raise --updates"):
-        measured.again("base", settings=replace(SETTINGS, updates=3))
+def test_the_first_pairs_of_the_corpus_are_trained_on(measured: Told, tmp_path: Path):
+    measure(
+        measured.corpus,
+        tmp_path,
+        rows=["base"],
+        seeds=[1],
+        settings=replace(SETTINGS, pairs=60),
+        on_event=lambda event: None,
+    )
+
+    with gzip.open(measured.corpus / "train.de.gz", "rt") as stream:
+        lines = stream.read().splitlines()
+    assert (tmp_path / "corpus" / "train.de").read_text().splitlines() == lines[:60]
+    prepared = json.loads((tmp_path / "corpus" / "prepared" / "prepared.json").read_text())
+    assert prepared["training_pairs"] == 60
 
 
 def test_other_settings_want_another_folder(measured: Told):
     with pytest.raises(ValueError, match=r"holds rows with --warmup 3, not 5"):
         measured.again("base", settings=replace(SETTINGS, warmup=5))
+    with pytest.raises(ValueError, match=r"holds rows with --updates 4, not 6"):
+        measured.again("base", settings=replace(SETTINGS, updates=6))
 
 
 def test_another_corpus_wants_another_folder(measured: Told, tmp_path: Path):
@@ -238,15 +280,9 @@ def test_the_regime_is_the_papers_but_for_its_size():
         1,
         2,
     )
+    assert (recipe.train.updates, recipe.train.validate_every, recipe.train.patience) == (4, 2, 5)
     assert (recipe.search.beam, recipe.search.alpha) == (4, 0.6)
     assert (recipe.data.folder, recipe.data.validation[0]) == ("there", "val.en.gz")
-
-
-def test_the_big_row_makes_three_times_the_updates():
-    settings = replace(SETTINGS, big_times=3)
-
-    assert recipe_of(find("big"), Path(), seed=1, settings=settings).train.updates == 12
-    assert recipe_of(find("C5"), Path(), seed=1, settings=settings).train.updates == 4
 
 
 def test_a_number_below_one_is_refused():
