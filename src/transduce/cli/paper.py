@@ -204,9 +204,7 @@ def figures(
     ] = None,
     model: Annotated[
         Path | None,
-        Option(
-            help="Model or run folder: of the demo for it and ablation, any for the last three."
-        ),
+        Option(help="Model or run folder: of the demo for it and ablation, any for the last four."),
     ] = None,
     quick: Annotated[
         bool, Option("--quick", help="Smoke test in seconds, without training.")
@@ -218,7 +216,8 @@ def figures(
     The figures are scaling, compatibility, heads, masks, order, lengths, waves, rate, it (which
     head of the demo's model resolves "it") and ablation (what is lost without each head). All of
     them take six minutes on one core. By name only, of any model of English: making, its and tasks,
-    the paper's Figures 3 to 5.
+    the paper's Figures 3 to 5; of any run with test text: importance, what each head looks at and
+    what is lost without it.
 
     Examples:
 
@@ -230,7 +229,8 @@ def figures(
     """
     from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
     from transduce.io.atomic_folder import sha256
-    from transduce.paper.figures.run import make_figures, select_figures
+    from transduce.paper.figures.run import FIGURES, make_figures, select_figures
+    from transduce.pipeline.prepared import open_prepared
 
     names = select_figures(only or [], model=model is not None)
     bundle = Bundle.load(model) if model is not None else None
@@ -239,9 +239,16 @@ def figures(
             "skipping the figures it and ablation, which need the demo's model: --model runs/demo"
         )
     weights = sha256(find_bundle(model) / WEIGHTS) if model is not None else ""
+    of_text = any(FIGURES[name].of_text for name in names)
     print_stdout(
         make_figures(
-            names, out, bundle=bundle, weights=weights, quick=quick, on_progress=print_stderr
+            names,
+            out,
+            bundle=bundle,
+            weights=weights,
+            pairs=open_prepared(model).test if model is not None and of_text else (),
+            quick=quick,
+            on_progress=print_stderr,
         )
     )
     print_stderr(f"\nfigures: {out / 'figures.md'}")

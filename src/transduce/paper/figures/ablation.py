@@ -1,6 +1,6 @@
 """Head ablation: what each head attends to when "it" is due, and what is lost without it."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -25,10 +25,11 @@ from transduce.paper.figures.coreference import (
 from transduce.paper.plot import Ink
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _RESAMPLES = 10_000
-_KINDS = ("encoder", "decoder", "cross")
+_KINDS: tuple[Literal["encoder", "decoder", "cross"], ...] = ("encoder", "decoder", "cross")
 
 
 class Interval(NamedTuple):
@@ -100,7 +101,7 @@ def measure_ablation(bundle: Bundle, *, count: int = 250) -> AblationResult:
     }
     right = _pronoun_test(bundle, count)
     intact = right(())
-    names = [name for kind in _KINDS for name in _head_names(bundle.model, kind)]
+    names = model_heads(bundle.model)
     heads = tuple(
         _ablate(right, (name,), intact, level=LEVEL / len(names), looks=looks) for name in names
     )
@@ -137,7 +138,7 @@ def _pronoun_test(
     batch = collate(sources, targets, pad=model.config.pad, eos=Tokenizer.EOS)
 
     def right(heads: Iterable[HeadName]) -> Bool[Tensor, "pairs 2"]:
-        with _without(model, heads), torch.inference_mode():
+        with without_heads(model, heads), torch.inference_mode():
             logits = model(batch.source, batch.source_mask, batch.target_in)
         preferred = logits[torch.arange(len(places)), places][:, choices].argmax(-1)
         return (preferred == answers).view(-1, 2)
@@ -152,14 +153,18 @@ def _attention(model: Transformer, name: HeadName) -> Attention:
     return layer.self_attention if name.kind == "decoder" else layer.cross_attention
 
 
-def _head_names(model: Transformer, kind: Literal["encoder", "decoder", "cross"]) -> list[HeadName]:
-    layers = len(model.encoder if kind == "encoder" else model.decoder)
-    heads = model.config.heads
-    return [HeadName(kind, n + 1, head + 1) for n in range(layers) for head in range(heads)]
+def model_heads(model: Transformer) -> list[HeadName]:
+    """Return all heads: the encoder's, the decoder's, those of cross-attention."""
+    return [
+        HeadName(kind, layer + 1, head + 1)
+        for kind in _KINDS
+        for layer in range(len(model.encoder if kind == "encoder" else model.decoder))
+        for head in range(model.config.heads)
+    ]
 
 
 @contextmanager
-def _without(model: Transformer, heads: Iterable[HeadName]) -> Generator[None]:
+def without_heads(model: Transformer, heads: Iterable[HeadName]) -> Generator[None]:
     """Zero what these heads add while the context is open."""
     saved: list[tuple[Tensor, Tensor]] = []
     for name in heads:
@@ -218,13 +223,24 @@ def draw_ablation(result: AblationResult, figure: "Figure", ink: Ink) -> None:
             low, high = 100 * head.attends.low, 100 * head.attends.high
             left.plot([low, high], [row, row], color=ink.lines[0], marker="", linewidth=1.4)
             left.plot([100 * head.attends.share], [row], "o", color=ink.lines[0])
-        low, high = 100 * head.lost.low, 100 * head.lost.high
-        colour = ink.lines[1] if head.lost.low > 0 else ink.lines[0]
-        right.plot([low, high], [row, row], color=colour, marker="", linewidth=1.4)
-        right.plot([100 * head.lost.value], [row], "s", color=colour)
+    draw_lost(right, [Interval(*(100 * x for x in head.lost)) for head in result.heads], ink)
     left.axvline(50, color=ink.text, linestyle=":", linewidth=0.8)
-    right.axvline(0, color=ink.text, linestyle=":", linewidth=0.8)
     left.set_yticks(rows, [str(head.heads[0]) for head in result.heads])
     left.invert_yaxis()
     left.set(xlabel="more attention on the referent,\n% of sentences", xlim=(0, 100))
     right.set(xlabel="right pronouns lost without it,\npercentage points")
+
+
+def draw_lost(axes: "Axes", lost: Sequence[Interval], ink: Ink) -> None:
+    """Plot what is lost without each head, a row each; in the second colour what is beyond chance.
+
+    Args:
+        axes: with rows that count from 0.
+        lost: in the order of the rows.
+        ink: colours.
+    """
+    for row, (value, low, high) in enumerate(lost):
+        colour = ink.lines[1] if low > 0 else ink.lines[0]
+        axes.plot([low, high], [row, row], color=colour, marker="", linewidth=1.4)
+        axes.plot([value], [row], "s", color=colour)
+    axes.axvline(0, color=ink.text, linestyle=":", linewidth=0.8)

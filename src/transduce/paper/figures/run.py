@@ -11,7 +11,16 @@ import torch
 from pydantic import TypeAdapter
 
 from transduce.bundle.bundle import Bundle
-from transduce.paper.figures import ablation, coreference, formulas, lookups, positions, sentences
+from transduce.data.corpus import Pair
+from transduce.paper.figures import (
+    ablation,
+    coreference,
+    formulas,
+    importance,
+    lookups,
+    positions,
+    sentences,
+)
 from transduce.paper.plot import Ink, save_plot
 from transduce.paper.report import PAGES, json_text, versions, write_files
 from transduce.visualization.template import open_template
@@ -37,6 +46,8 @@ class PaperFigure:
     """Whether it measures a model: of the demo, unless `of_any`."""
     of_any: bool = False
     """Whether any model will do; such a figure is made only if it is named."""
+    of_text: bool = False
+    """Whether `measure` takes the test text of the model's run, as `pairs`."""
 
 
 FIGURES: Final[Mapping[str, PaperFigure]] = {
@@ -130,6 +141,15 @@ FIGURES: Final[Mapping[str, PaperFigure]] = {
         of_model=True,
         of_any=True,
     ),
+    "importance": PaperFigure(
+        title="Every head of a model of text: what it looks at, what is lost without it",
+        measure=importance.measure_importance,
+        draw=importance.draw_importance,
+        quick={"count": 6},
+        of_model=True,
+        of_any=True,
+        of_text=True,
+    ),
 }
 """By name, in the paper's order; figures of a model come last."""
 
@@ -176,6 +196,7 @@ def make_figures(
     *,
     bundle: Bundle | None = None,
     weights: str = "",
+    pairs: Sequence[Pair] = (),
     quick: bool = False,
     on_progress: Callable[[str], None],
 ) -> str:
@@ -186,6 +207,7 @@ def make_figures(
         folder: where they go; other figures in it stay.
         bundle: for figures of a model.
         weights: SHA-256 of its weights, for the record.
+        pairs: for figures of text.
         quick: only to see that all works.
         on_progress: called with what is being measured.
     """
@@ -194,7 +216,8 @@ def make_figures(
         on_progress(f"measuring: {name}")
         figure = FIGURES[name]
         model = [bundle] if figure.of_model else []
-        numbers = figure.measure(*model, **(figure.quick if quick else {}))
+        text = {"pairs": pairs} if figure.of_text else {}
+        numbers = figure.measure(*model, **text, **(figure.quick if quick else {}))
         result = finding(name, numbers)
         save_plot(folder, name, partial(figure.draw, numbers), height=figure.height)
         record = {

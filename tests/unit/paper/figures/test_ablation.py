@@ -25,7 +25,7 @@ def test_a_removed_head_adds_nothing(bundle: Bundle):
     attention = bundle.model.decoder[0].cross_attention
     x, memory = torch.randn(1, 4, 8), torch.randn(1, 5, 8)
 
-    with torch.no_grad(), ablation._without(bundle.model, [HeadName("cross", 1, 2)]):
+    with torch.no_grad(), ablation.without_heads(bundle.model, [HeadName("cross", 1, 2)]):
         found = attention(x, attention.project_kv(memory))
         columns = attention.out.weight.view(8, 3, 2)
         assert not columns[:, 1].any()
