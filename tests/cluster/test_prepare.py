@@ -81,7 +81,7 @@ def write_directions(folder: Path) -> tuple[str, ...]:
         )
     ]
     parts.append('{source="en", target="xx", test=["held.en", "held.de"]}')
-    also = '[{train=["small.de", "small.en"], source="de", target="en", weight=2.0}]'
+    also = '[{train=["big.de", "big.en"], source="de", target="en", weight=2.0}]'
     return f"data.directions=[{', '.join(parts)}]", f"data.also={also}"
 
 
