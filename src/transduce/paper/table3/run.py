@@ -454,12 +454,16 @@ def _read(file: Path) -> Outcome:
 
 
 class _Clock:
-    """Forwards events with the remaining time of all rows."""
+    """Forwards events with the remaining time of all rows.
+
+    A row is taken to need as many updates as the one before it; the first, the limit.
+    """
 
     def __init__(self, jobs: Sequence[Job], on_event: EventHandler) -> None:
         self._on_event, self._jobs, self._job = on_event, jobs, jobs[0]
         self._cost = sum(job.cost for job in jobs if not job.finished)
         self._cost_done, self._started = 0.0, time.perf_counter()
+        self._updates = jobs[0].recipe.train.updates
 
     def begin(self, job: Job) -> None:
         """Announce the next row."""
@@ -474,6 +478,7 @@ class _Clock:
     def end(self, job: Job, outcome: Outcome) -> None:
         """Report a finished row."""
         self._cost_done += job.cost
+        self._updates = outcome.updates
         score = outcome.validation
         scores = f"perplexity {score.perplexity:.2f}, BLEU {score.bleu:.2f}"
         self._on_event(LogMessage(text=f"row {job.row.name}: {scores}"))
@@ -481,7 +486,7 @@ class _Clock:
     def __call__(self, event: Event) -> None:
         """Forward an event, with the time of all rows in place of the current one's."""
         if isinstance(event, Progress) and event.update:
-            done = self._cost_done + self._job.cost * event.update / event.updates
+            done = self._cost_done + self._job.cost * min(1.0, event.update / self._updates)
             elapsed = time.perf_counter() - self._started
             event = replace(event, seconds_left=elapsed / done * (self._cost - done))
         self._on_event(event)

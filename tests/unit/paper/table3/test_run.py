@@ -116,6 +116,28 @@ def test_time_left_is_that_of_all_rows(measured: Told):
     assert left[-1] == 0.0
 
 
+def test_time_left_counts_on_rows_that_end_early(measured: Told, tmp_path: Path):
+    jobs = [
+        table3.Job(row, 1, recipe_of(row, measured.corpus, seed=1, settings=SETTINGS), tmp_path)
+        for row in (find("base"), find("D1"))
+    ]
+    events: list[Event] = []
+    clock = table3._Clock(jobs, events.append)  # pyright: ignore[reportPrivateUsage]
+    clock.begin(jobs[0])
+    clock.end(jobs[0], replace(measured.outcomes[0], updates=2))
+    clock.begin(jobs[1])
+    half, all_of_it = (
+        replace(next(event for event in measured.events if isinstance(event, Progress)), update=n)
+        for n in (1, 2)
+    )
+    clock(half)
+    clock(all_of_it)
+
+    left = [event.seconds_left for event in events if isinstance(event, Progress)]
+    assert left[0] > 0.0
+    assert left[1] == 0.0
+
+
 def test_a_finished_row_is_not_trained_again(measured: Told):
     before = measured.outcomes[0]
 
