@@ -11,6 +11,7 @@
 # make docs         build the site in docs/_build/html with warnings as errors, and test its pages
 # make records      write the records' values into the pages, and the paper's tables and figures again
 #                   from their records; list numbers that no record holds
+# make notebooks    run the notebooks, and write their outputs into them (minutes)
 # make mutations    break the line behind each claim of the paper; its test must fail (minutes)
 # make check        check format, lint, types, import layers, doctests (make fix repairs the first two)
 # make clean        remove everything that these commands created, except runs/ and data/
@@ -29,7 +30,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-interop test-clients test-cluster test-wheel faults mutations docs records check fix clean
+.PHONY: help demo test test-long test-interop test-clients test-cluster test-wheel faults mutations docs records notebooks check fix clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -70,6 +71,9 @@ mutations: $(VENV)/.test
 records: $(VENV)/.test
 	$(BIN)/python benchmarks/paper.py --pages
 	$(BIN)/python docs/_ext/values.py --write
+
+notebooks: $(VENV)/.docs
+	$(BIN)/python docs/_ext/notebook.py
 
 check: $(VENV)/.dev $(VENV)/.test
 	$(BIN)/ruff format --check

@@ -2,9 +2,15 @@
 
 What a notebook answered is kept beside the built pages for as long as neither it nor the package
 changes.
+
+    python docs/_ext/notebook.py
+
+runs both notebooks (minutes) and writes their outputs into the files, for readers on a forge.
 """
 
 import os
+import re
+import tempfile
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar
@@ -33,8 +39,31 @@ def executed(text: str, folder: Path) -> NotebookNode:
     """
     notebook = nbformat.reads(text, as_version=4)
     where = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=_SECONDS, resources=where).execute()
+    client = NotebookClient(notebook, timeout=_SECONDS, resources=where, record_timing=False)
+    client.execute()
     return notebook
+
+
+def with_outputs(notebook: NotebookNode) -> NotebookNode:
+    """Make outputs fit to be committed: plots as PNG alone, no paths of this machine.
+
+    The metadata get the hash of the sources that were run.
+    """
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if "image/png" in data:
+                output.data = NotebookNode({"image/png": data["image/png"]})
+    notebook.metadata.language_info = NotebookNode(name="python")  # without a version
+    notebook.metadata.sources = source_hash(notebook)
+    text = re.sub(rf"{re.escape(tempfile.gettempdir())}/\w+-\w+", "WORK", nbformat.writes(notebook))
+    return nbformat.reads(text, as_version=4)
+
+
+def source_hash(notebook: NotebookNode) -> str:
+    """Return the SHA-256 of the code cells' sources."""
+    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    return sha256("\0".join(sources).encode()).hexdigest()
 
 
 def as_myst(notebook: NotebookNode, pictures: Path) -> str:
@@ -101,3 +130,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_source_suffix(".ipynb", "ipynb")
     app.add_source_parser(NotebookParser)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+if __name__ == "__main__":
+    for path in sorted(_DOCS.glob("*.ipynb")):
+        nbformat.write(with_outputs(executed(path.read_text(encoding="utf-8"), _DOCS)), path)
