@@ -7,35 +7,18 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import (
-    JsonObject,
-    Overrides,
-    SourceCorpus,
-    SourceLanguage,
-    TargetCorpus,
-    TargetLanguage,
-    TestCorpus,
-    ValidationCorpus,
-    app,
-    complete_languages,
-    corpus_settings,
-    print_stderr,
-    print_stdout,
-)
+from transduce.cli.app import JsonObject, app, print_stderr, print_stdout
+from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
 
 
 @app.command()
+@with_corpus_options(*PAIR_OPTIONS, "validation", "test")
 def check(
     recipe: Annotated[
         str | None, typer.Argument(help="Recipe that names the corpus, as for train.")
     ] = None,
-    source: SourceCorpus = None,
-    target: TargetCorpus = None,
-    source_lang: SourceLanguage = None,
-    target_lang: TargetLanguage = None,
-    validation: ValidationCorpus = None,
-    test: TestCorpus = None,
-    settings: Overrides = None,
+    *,
+    settings: list[str],
     as_json: JsonObject = False,
 ) -> None:
     """Check a corpus for swapped, copied, duplicate, misaligned or leaked pairs.
@@ -54,9 +37,6 @@ def check(
     from transduce.corpus_check.check import check_corpus
     from transduce.pipeline.defaults import choose_recipe
 
-    codes = (source_lang, target_lang)
-    corpus = corpus_settings(source, target, languages=codes, validation=validation, test=test)
-    settings = [*corpus, *(settings or [])]
     selected, guess = complete_languages(choose_recipe(recipe, settings).recipe)
     if guess:
         print_stderr(guess)

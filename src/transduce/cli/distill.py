@@ -6,22 +6,13 @@ from typing import Annotated
 
 import typer
 
-from transduce.cli.app import (
-    Overrides,
-    SourceCorpus,
-    SourceLanguage,
-    TargetCorpus,
-    TargetLanguage,
-    app,
-    complete_languages,
-    corpus_settings,
-    hint_to_repeat,
-    print_stdout,
-)
+from transduce.cli.app import app, hint_to_repeat, print_stdout
 from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines
+from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
 
 
 @app.command()
+@with_corpus_options(*PAIR_OPTIONS)
 def distill(
     teacher: Annotated[Path, typer.Argument(help="Folder of the teacher model or its run.")],
     recipe: Annotated[
@@ -31,11 +22,8 @@ def distill(
     out: Annotated[Path, typer.Option("--out", "-o", help="Run folder of the student.")] = Path(
         "runs/student"
     ),
-    source: SourceCorpus = None,
-    target: TargetCorpus = None,
-    source_lang: SourceLanguage = None,
-    target_lang: TargetLanguage = None,
-    settings: Overrides = None,
+    *,
+    settings: list[str],
     beam: Annotated[int, typer.Option(help="Beam size of the teacher's translations.")] = 4,
     encoder_layers: Annotated[int, typer.Option(help="Encoder layers of the student.")] = 6,
     decoder_layers: Annotated[
@@ -62,9 +50,7 @@ def distill(
     from transduce.config import explicit_settings
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
-    codes = (source_lang, target_lang)
-    explicit = [*corpus_settings(source, target, languages=codes), *(settings or [])]
-    for key in sorted(explicit_settings(None, explicit)):
+    for key in sorted(explicit_settings(None, settings)):
         if key.startswith("tokenizer."):
             raise ValueError(f"a student uses its teacher's vocabulary: leave out {key}")
         if key in ("model.encoder_layers", "model.decoder_layers"):
@@ -83,7 +69,7 @@ def distill(
         f"model.decoder_layers={decoder_layers}",
         f"tokenizer.vocab_size={bundle.tokenizer.vocab_size}",
     ]
-    selected, reason, plan = choose_recipe(recipe, [*explicit, *student])
+    selected, reason, plan = choose_recipe(recipe, [*settings, *student])
     guess = ""
     if bundle.languages.missing:  # else they are the teacher's
         selected, guess = complete_languages(selected, run=out)

@@ -3,33 +3,17 @@
 import sys
 from pathlib import Path
 
-from transduce.cli.app import (
-    Overrides,
-    RunFolder,
-    SourceCorpus,
-    SourceLanguage,
-    TargetCorpus,
-    TargetLanguage,
-    TestCorpus,
-    TrainingRecipe,
-    ValidationCorpus,
-    app,
-    complete_languages,
-    corpus_settings,
-)
+from transduce.cli.app import RunFolder, TrainingRecipe, app
 from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines
+from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
 
 
 @app.command()
+@with_corpus_options(*PAIR_OPTIONS, "validation", "test")
 def prepare(
     recipe: TrainingRecipe = None,
-    source: SourceCorpus = None,
-    target: TargetCorpus = None,
-    source_lang: SourceLanguage = None,
-    target_lang: TargetLanguage = None,
-    validation: ValidationCorpus = None,
-    test: TestCorpus = None,
-    settings: Overrides = None,
+    *,
+    settings: list[str],
     out: RunFolder = None,
     cluster: ClusterEngine = None,
     workers: ClusterWorkers = None,
@@ -45,9 +29,6 @@ def prepare(
     """
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
-    codes = (source_lang, target_lang)
-    corpus = corpus_settings(source, target, languages=codes, validation=validation, test=test)
-    settings = [*corpus, *(settings or [])]
     selected, reason, plan = choose_recipe(recipe, settings)
     folder = out or Path("runs") / selected.name
     selected, guess = complete_languages(selected)

@@ -12,38 +12,22 @@ from typing import Annotated, Literal
 import typer
 
 from transduce.cli.app import (
-    Additions,
-    Directions,
-    Overrides,
     RunFolder,
-    SourceCorpus,
-    SourceLanguage,
-    TargetCorpus,
-    TargetLanguage,
-    TestCorpus,
     TrainingRecipe,
-    ValidationCorpus,
     app,
-    complete_languages,
-    corpus_settings,
     hint_to_repeat,
     hint_to_resume,
     print_stdout,
 )
+from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
 
 
 @app.command()
+@with_corpus_options(*PAIR_OPTIONS, "directions", "validation", "test", "also")
 def train(
     recipe: TrainingRecipe = None,
-    source: SourceCorpus = None,
-    target: TargetCorpus = None,
-    source_lang: SourceLanguage = None,
-    target_lang: TargetLanguage = None,
-    directions: Directions = None,
-    validation: ValidationCorpus = None,
-    test: TestCorpus = None,
-    also: Additions = None,
-    settings: Overrides = None,
+    *,
+    settings: list[str],
     origin: Annotated[
         Path | None,
         typer.Option("--from", help="Fine-tune: start from the weights of this model or run."),
@@ -111,17 +95,6 @@ def train(
         recipe = str(out / "recipe.toml")
     if recipe is None and origin is not None:
         recipe = "finetune"
-    codes = (source_lang, target_lang)
-    corpus = corpus_settings(
-        source,
-        target,
-        languages=codes,
-        validation=validation,
-        test=test,
-        directions=directions or (),
-        also=also or (),
-    )
-    settings = [*corpus, *(settings or [])]
     if budget is not None:
         settings.append(f"train.time={budget}")
     if until is not None:
@@ -170,11 +143,11 @@ def train(
 
 
 @app.command()
+@with_corpus_options("source", "target")
 def tune(
     recipe: TrainingRecipe = None,
-    source: SourceCorpus = None,
-    target: TargetCorpus = None,
-    settings: Overrides = None,
+    *,
+    settings: list[str],
     range_: Annotated[
         list[str] | None,
         typer.Option(
@@ -211,10 +184,8 @@ def tune(
     from transduce.pipeline.defaults import RecipeChoice, choose_recipe
     from transduce.pipeline.tune import HEADERS, PAGE, parse_space, search, trial_rows
 
-    fixed = [*corpus_settings(source, target), *(settings or ())]
-
     def choose(drawn: Sequence[str]) -> RecipeChoice:
-        chosen = choose_recipe(recipe, [*fixed, *drawn])
+        chosen = choose_recipe(recipe, [*settings, *drawn])
         return chosen._replace(recipe=complete_languages(chosen.recipe)[0])
 
     space = parse_space(range_ or (), choice or ())
@@ -225,7 +196,7 @@ def tune(
     rows = [HEADERS, *trial_rows(study)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     print_stdout("\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows))
-    values = [*fixed, *(f"{key}={value}" for key, value in study.best_params.items())]
+    values = [*settings, *(f"{key}={value}" for key, value in study.best_params.items())]
     words = [
         *([recipe] if recipe else []),
         *(word for value in values for word in ("--set", value)),

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import Transduce, refuses
 from tests.sentences import sentences, write_sides
 
-from transduce.cli.app import corpus_settings
+from transduce.cli.corpus_options import corpus_settings
 from transduce.cli.translate_documents import read_input_document
 from transduce.config import load_recipe
 from transduce.data.corpus import CleaningCounts, clean, read_pairs

@@ -11,7 +11,7 @@ import torch
 from tests.conftest import Run, Transduce
 
 from transduce.bundle.bundle import Bundle
-from transduce.cli.app import corpus_settings
+from transduce.cli.corpus_options import corpus_settings
 from transduce.config import Recipe, load_recipe, to_toml
 from transduce.data.config import BatchConfig, TokenizerConfig
 from transduce.data.loader import Loader
@@ -64,7 +64,7 @@ SMALL = (
 def recipe(
     folder: Path, *more: str, also: tuple[str, ...] = ("bt.tsv:0.5", "more.tsv:2")
 ) -> Recipe:
-    settings = corpus_settings(Path("train.en"), Path("train.de"), also=also)
+    settings = corpus_settings(Path("train.en"), Path("train.de"), also=list(also))
     return load_recipe("tiny", [*settings, f"data.folder={folder}", *SMALL, *more])
 
 

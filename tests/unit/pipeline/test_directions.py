@@ -14,7 +14,7 @@ from tests.conftest import Transduce
 from tests.unit.inference.engines.conftest import PLAIN_SHAPE, lively
 
 from transduce.bundle.bundle import Bundle, Provenance
-from transduce.cli.app import corpus_settings
+from transduce.cli.corpus_options import corpus_settings
 from transduce.cli.entry import main
 from transduce.config import Recipe, load_recipe, to_toml
 from transduce.data.config import BatchConfig, CorpusConfig, Languages, TokenizerConfig
