@@ -26,6 +26,7 @@ from transduce.export.argos import why_not as why_not_argos
 from transduce.export.marian import write_huggingface
 from transduce.export.marian_npz import write_marian_npz
 from transduce.inference.translator import Translator
+from transduce.pipeline import fit_time
 from transduce.pipeline.prepare import prepare
 from transduce.pipeline.prepared import Prepared
 from transduce.pipeline.run import run_recipe
@@ -471,6 +472,7 @@ def test_the_command_line_refuses_with_one_line(
     folder: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch, named: str
 ):
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(fit_time, "_FEWEST_UPDATES", 1_000_000)  # however fast the machine is
     write(folder, "empty", {"en": [], "de": []})
     write(folder, "short", {"en": ["one"], "de": ["eins"]})
     german = ["der Hund und die Katze sind nicht da", "aber ich bin in dem Haus mit einem Hund"]
