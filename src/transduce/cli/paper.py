@@ -133,7 +133,7 @@ def table3(
     patience: Annotated[
         int, Option(help="Validations without a smaller loss after which a row ends.")
     ] = 5,
-    warmup: Annotated[int, Option(help="Warmup updates of equation (3).")] = 500,
+    warmup: Annotated[int, Option(help="Warmup updates of equation (3).")] = 2000,
     tokens: Annotated[int, Option(help="Batch size in target tokens.")] = 512,
     vocab_size: Annotated[int, Option(help="Vocabulary size in pieces.")] = 2000,
     width_divisor: Annotated[int, Option(help="Divisor of d_model, d_ff, d_k and d_v.")] = 4,
