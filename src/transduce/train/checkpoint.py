@@ -7,7 +7,7 @@ numbers.
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -164,22 +164,13 @@ def load_state(
 
 
 def resume_from_latest(
-    folder: Path,
-    *,
-    model: Transformer,
-    optimizers: Sequence[torch.optim.Optimizer],
-    ema: WeightEMA | None = None,
-    process: Process = SINGLE_PROCESS,
-    on_event: EventHandler,
+    folder: Path, load: Callable[[Path], TrainState], *, on_event: EventHandler
 ) -> TrainState:
     """Restore the newest intact checkpoint below `folder`; damaged ones are reported and skipped.
 
     Args:
         folder: of the run's checkpoints.
-        model: as for `load_state`, and so the next three.
-        optimizers: of the same kinds.
-        ema: where the recipe keeps one.
-        process: this rank.
+        load: `load_state` of what is trained.
         on_event: called with what was skipped and restored.
 
     Returns:
@@ -193,7 +184,7 @@ def resume_from_latest(
         return TrainState()
     if not (intact := intact_checkpoints(checkpoints, on_event=on_event)):
         raise ValueError(f"no checkpoint in {folder} is intact: train anew with another --out")
-    state = load_state(intact[-1], model=model, optimizers=optimizers, ema=ema, process=process)
+    state = load(intact[-1])
     on_event(LogMessage(f"resuming after update {state.update:,}"))
     return state
 

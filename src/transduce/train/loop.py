@@ -21,6 +21,7 @@ from transduce.train.checkpoint import (
     full_state_dict,
     intact_checkpoints,
     list_checkpoints,
+    load_state,
     resume_from_latest,
     save_state,
 )
@@ -226,9 +227,8 @@ def _setup(
         compile_layers(replica.model if replica else model)
     ema = WeightEMA(model, decay=config.ema) if config.ema else None
     checkpoints = folder / "checkpoints"
-    state = resume_from_latest(
-        checkpoints, model=model, optimizers=optimizers, ema=ema, process=process, on_event=on_event
-    )
+    load = partial(load_state, model=model, optimizers=optimizers, ema=ema, process=process)
+    state = resume_from_latest(checkpoints, load, on_event=on_event)
     keep = max(config.average_checkpoints, config.keep_checkpoints)
     process.on_rank_zero(partial(delete_old_checkpoints, checkpoints, keep))
     if state.planned_micro_tokens != micro_tokens:  # a new plan: forget what OOM cut from the old
