@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,7 +91,7 @@ def test_the_final_evaluation_counts_every_candidate_and_the_test_set(
         now[0] += 0.5 * len(pairs)
         return Perplexity(loss_sum=1.0, tokens=1)
 
-    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     pairs = [Pair("a", "b")] * 300
     recipe = load_recipe("tiny", ["train.tune_length_penalty=true", "train.ema=0.9"])
 

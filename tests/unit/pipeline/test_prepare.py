@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import create_autospec
 
 import pytest
@@ -52,7 +53,7 @@ def saying(notes: list[str]) -> Callable[[Event], None]:
 def test_long_work_gives_a_sign_of_life_every_ten_seconds(monkeypatch: pytest.MonkeyPatch):
     told: list[Event] = []
     clock = itertools.count(100.0, 3.0)
-    monkeypatch.setattr(prepare.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(prepare, "time", SimpleNamespace(monotonic=lambda: next(clock)))
 
     count = prepare.progress_reporter(told.append, "read")
     for pairs in range(1, 8):
@@ -64,7 +65,7 @@ def test_long_work_gives_a_sign_of_life_every_ten_seconds(monkeypatch: pytest.Mo
 def test_a_sign_of_life_says_of_how_many(monkeypatch: pytest.MonkeyPatch):
     told: list[Event] = []
     clock = itertools.count(100.0, 11.0)
-    monkeypatch.setattr(prepare.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(prepare, "time", SimpleNamespace(monotonic=lambda: next(clock)))
 
     prepare.progress_reporter(told.append, "encoded", of=70_000)(7000)
 

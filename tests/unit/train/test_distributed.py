@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -136,7 +136,9 @@ class Others:
 def test_tokens_are_those_of_all_and_seconds_waited_their_mean(monkeypatch: pytest.MonkeyPatch):
     Others(monkeypatch, 5.0, 1.0)
     ticks = itertools.count()
-    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks) / 4)
+    monkeypatch.setattr(
+        "transduce.train.distributed.time", SimpleNamespace(perf_counter=lambda: next(ticks) / 4)
+    )
     process = Process(world_size=2, _waited=3.0)
 
     assert (process.sum_tokens(7), process.sum_tokens(1)) == (12, 6)
