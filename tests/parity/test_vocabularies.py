@@ -21,7 +21,7 @@ from transduce.data.sampler import Sampler, SamplerState
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
 from transduce.export.argos import why_not as why_not_argos
-from transduce.export.marian import why_not_huggingface
+from transduce.export.marian import why_not as why_not_huggingface
 from transduce.export.proof import prove_ctranslate2
 from transduce.inference.engines.ct2_model import write_ctranslate2
 from transduce.inference.translator import Translator
