@@ -71,5 +71,5 @@ def test_a_plot_has_the_colours_of_its_page(browser: "Browser", site_address: st
 
     assert sorted(shown) == [
         f"{name}{'-dark' * (scheme == 'dark')}.svg"
-        for name in ("ablation", "it", "its", "making", "tasks")
+        for name in ("ablation", "importance", "it", "its", "making", "tasks")
     ]
