@@ -118,7 +118,7 @@ class Tokenizer:
                 unk_id=cls.UNK,
                 bos_id=-1,
                 pad_id=-1,
-                input_sentence_size=_SAMPLE,
+                input_sentence_size=_SAMPLE,  # all of them
                 shuffle_input_sentence=True,
                 num_threads=1,  # fixed order of sums: the same vocabulary on every machine
                 minloglevel=_ERRORS_ONLY,
@@ -362,7 +362,10 @@ def load_processor(data: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 class _TrainingLines:
-    """Lines for the trainer; keeps an exception raised while they are read."""
+    """Lines for the trainer, or a sample of many; keeps an exception raised while they are read.
+
+    SentencePiece 0.2.3 can sample too, but other lines in each process.
+    """
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.failure: BaseException | None = None
@@ -370,13 +373,21 @@ class _TrainingLines:
         self._lines = lines
 
     def __iter__(self) -> Iterator[str]:
+        sample: list[str] = []
+        draw, read = Random(0).randrange, 0
         try:
             for line in self._lines:
                 self.count += bool(line)
-                yield from _trainer_lines(line)
+                for part in _trainer_lines(line):
+                    read += 1
+                    if len(sample) < _SAMPLE:
+                        sample.append(part)
+                    elif (place := draw(read)) < _SAMPLE:  # every line is as likely as another
+                        sample[place] = part
         except BaseException as failure:
             self.failure = failure
             raise
+        yield from sample
 
 
 def _trainer_lines(line: str) -> Iterator[str]:
