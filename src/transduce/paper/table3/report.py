@@ -7,7 +7,7 @@ from the base row are compared.
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from transduce.paper.plot import MARKERS, Ink, save_plot
 from transduce.paper.report import json_text, provenance, render_page, write_files
 from transduce.paper.table3.run import Outcome, ScoredRow, Settings
+from transduce.paper.table3.significance import differing_rows
 from transduce.recipes import table3
 
 if TYPE_CHECKING:
@@ -28,8 +29,18 @@ LEAST_SEEDS: Final = 3
 """Seeds below which no row is called better or worse than another."""
 _T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 """Student's t at 95 %, for 2 seeds, 3 seeds and so on."""
-_METRICS: Final = (("perplexity", "perplexity", -1), ("bleu", "BLEU", 1))
-"""Member of a record, name, and the sign of an improvement."""
+_METRICS: Final = (("perplexity", "PPL", -1, 0.02), ("bleu", "BLEU", 1, 0.15))
+"""Member of a record, name, the sign of an improvement, and the published difference from the base
+row below which the paper has the two alike."""
+_CLAIMS: Final = (
+    (("A",), "A: a single head is worse than the best setting, and so are too many"),
+    (("B",), "B: smaller keys hurt the quality"),
+    (("C", "big"), "C: bigger models are better"),
+    (("D1", "D2"), "D: dropout is very helpful in avoiding overfitting"),
+    (("D3", "D4"), "D: label smoothing hurts perplexity, but improves BLEU"),
+    (("E",), "E: learned positions have nearly identical results"),
+)
+"""What the paper says of its rows (sections 5.4 and 6.2), with the beginnings of their names."""
 _SMOOTHING: Final = {
     "D3": "without label smoothing perplexity is better and BLEU worse",
     "D4": "with twice as much, perplexity is worse and BLEU about the same",
@@ -63,7 +74,7 @@ class Measured:
     perplexity: Estimate
     bleu: Estimate
     perplexity_side: Side
-    """Compared with the base row: by Student's t over seeds, corrected for all rows (Holm)."""
+    """Compared with the base row (`differing_rows`): by the loss."""
     bleu_side: Side
 
 
@@ -173,8 +184,7 @@ def report(outcomes: Sequence[Outcome], *, settings: Settings) -> Table3Report:
 
 def _measured(rows: Mapping[str, Sequence[ScoredRow]]) -> dict[str, Measured]:
     """Scores of every row on one set, compared with the base row if present."""
-    perplexities = _over_seeds(rows, lambda score: score.perplexity)
-    bleus = _over_seeds(rows, lambda score: score.bleu, more_is_better=True)
+    perplexities, bleus = _over_seeds(rows, "perplexity"), _over_seeds(rows, "bleu")
     return {
         name: Measured(
             perplexity=perplexities[name][0],
@@ -187,72 +197,18 @@ def _measured(rows: Mapping[str, Sequence[ScoredRow]]) -> dict[str, Measured]:
 
 
 def _over_seeds(
-    rows: Mapping[str, Sequence[ScoredRow]],
-    measure: Callable[[ScoredRow], float],
-    *,
-    more_is_better: bool = False,
+    rows: Mapping[str, Sequence[ScoredRow]], metric: Literal["perplexity", "bleu"]
 ) -> dict[str, tuple[Estimate, Side]]:
-    """Means over seeds, and the sides by the differences from the base row seed by seed."""
-    values = {name: [measure(score) for score in seeds] for name, seeds in rows.items()}
-    base = values.get("base", [])
+    """Means over seeds, and the side of the base row that each row is on."""
+    values = {name: [getattr(score, metric) for score in seeds] for name, seeds in rows.items()}
     sides: dict[str, Side] = {name: "base" if name == "base" else "unclear" for name in values}
-    if len(base) >= LEAST_SEEDS:
-        differences = {
-            name: [value - other for value, other in zip(row, base, strict=True)]
-            for name, row in values.items()
-            if name != "base" and len(row) == len(base)
-        }
-        for name in holm({name: _p_of_mean(row) for name, row in differences.items()}):
-            better = (statistics.mean(differences[name]) > 0) == more_is_better
-            sides[name] = "better" if better else "worse"
+    if len(values.get("base", [])) >= LEAST_SEEDS:
+        # The loss, because its spread hardly depends on its size, as a perplexity's does.
+        loss = {name: [*map(math.log, row)] for name, row in values.items()}
+        compared = loss if metric == "perplexity" else values
+        for name, gain in differing_rows(compared, than="base").items():
+            sides[name] = "better" if (gain > 0) == (metric == "bleu") else "worse"
     return {name: (_mean(row), sides[name]) for name, row in values.items()}
-
-
-def holm(p_values: Mapping[str, float]) -> list[str]:
-    """Return the hypotheses rejected at 5 % by Holm's step-down procedure.
-
-    >>> holm({"A1": 0.02, "A2": 0.04, "A3": 0.01})
-    ['A3', 'A1', 'A2']
-    >>> holm({"A1": 0.03, "A2": 0.04, "A3": 0.01})
-    ['A3']
-    """
-    rejected: list[str] = []
-    for name in sorted(p_values, key=lambda name: p_values[name]):
-        if p_values[name] > 0.05 / (len(p_values) - len(rejected)):
-            break
-        rejected.append(name)
-    return rejected
-
-
-def student_p(t: float, *, freedom: int) -> float:
-    """Return the two-sided p-value of Student's t.
-
-    Args:
-        t: the statistic.
-        freedom: degrees of freedom.
-
-    >>> [round(student_p(t, freedom=n), 3) for t, n in ((12.706, 1), (4.303, 2), (2.776, 4))]
-    [0.05, 0.05, 0.05]
-    """
-    angle = math.atan(abs(t) / math.sqrt(freedom))
-    odd = freedom % 2
-    # The finite series for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4).
-    term = math.cos(angle) if odd else 1.0
-    series = term if freedom > 1 else 0.0
-    for k in range(2 + odd, freedom - 1, 2):
-        term *= (k - 1) / k * math.cos(angle) ** 2
-        series += term
-    inside = math.sin(angle) * series
-    return 1 - (2 / math.pi * (angle + inside) if odd else inside)
-
-
-def _p_of_mean(differences: Sequence[float]) -> float:
-    """The p-value of a mean difference of zero."""
-    deviation = statistics.stdev(differences) / math.sqrt(len(differences))
-    mean = statistics.mean(differences)
-    if not deviation:
-        return 0.0 if mean else 1.0
-    return student_p(mean / deviation, freedom=len(differences) - 1)
 
 
 def _mean(values: Sequence[float]) -> Estimate:
@@ -370,29 +326,36 @@ def record_of(report: Table3Report) -> dict[str, object]:
 def page(record: Mapping[str, Any]) -> str:
     """Format the page of a record: rows, the paper's claims, ranks and contradictions."""
     lines = record["lines"]
+    names = [line["row"] for line in lines]
     bases = [line for line in lines if line["row"] == "base"]
     return render_page(
         "table3",
         record,
         least_seeds=LEAST_SEEDS,
-        verdicts=_verdicts(lines, bases[0]) if bases else {},
+        left_out=[row.name for row in table3.ROWS if row.name not in names],
+        claims=[
+            _claim(text, [line for line in lines if line["row"].startswith(starts)], bases[0])
+            for starts, text in _CLAIMS
+        ]
+        if bases
+        else [],
         smoothing=_SMOOTHING,
         base=bases[0]["validation"] if bases else None,
     )
 
 
-def _verdicts(lines: Sequence[Mapping[str, Any]], base: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Whether each row is on the paper's side of the base row, by perplexity and by BLEU."""
-    verdicts: dict[str, list[str]] = {"holds": [], "contradicted": [], "unclear": []}
-    for line, (metric, name, sign) in itertools.product(lines, _METRICS):
+def _claim(
+    text: str, lines: Sequence[Mapping[str, Any]], base: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Whether rows are on the paper's side of the base row, by perplexity and by BLEU."""
+    claim: dict[str, Any] = {"text": text, "holds": [], "contradicted": [], "unclear": []}
+    for line, (metric, name, sign, alike) in itertools.product(lines, _METRICS):
         gain = sign * (line[f"published_{metric}"] - base[f"published_{metric}"])
+        published = "alike" if abs(gain) < alike else "better" if gain > 0 else "worse"
         side = line["validation"][f"{metric}_side"]
-        if side == "base" or not gain:
-            continue
-        published = "better" if gain > 0 else "worse"
         kind = "unclear" if side == "unclear" else "holds" if side == published else "contradicted"
-        verdicts[kind].append(f"{line['row']} ({line['differs']}) has {published} {name}")
-    return verdicts
+        claim[kind].append(f"{line['row']} {name} {published}")
+    return claim
 
 
 def write(report: Table3Report, out: Path) -> str:
