@@ -9,13 +9,13 @@ the numbers of the command's own NAME.json), and the pages and plots that it lef
 keeps it under paper-OTHER; `--work DIR` is where the command works, for runs that go on with what
 they had begun. Nothing else should run meanwhile.
 
-Finished rows of Table 3 are kept, even of a run that is interrupted, in paper-table3/outcomes/: the
-command goes on with the others on any machine.
+Rows of Table 3 are kept in paper-table3/outcomes/ as they are finished, so that a run that was
+interrupted or killed goes on with the others on any machine.
 
     .venv/bin/python benchmarks/paper.py --pages
 
-writes the pages of all committed records of tables and the plots of figures again, from the records
-alone: after a change of wording or colours nothing has to be measured again.
+writes the pages and plots of all committed records again, from the records alone: after a change of
+wording or colours nothing has to be measured again.
 """
 
 import argparse
@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -40,6 +41,9 @@ KEPT = (".md", ".svg", ".png")
 
 OUTCOMES = "outcomes"
 """The folder of finished rows, in the command's folder and in the record's."""
+
+_POLL_SECONDS = 5.0
+"""Between looks for finished rows."""
 
 PAGES = {
     "table1": "transduce.paper.table1.report",
@@ -67,12 +71,16 @@ def main() -> None:
         copy_missing(*outcomes)
         started = time.perf_counter()
         command = [sys.executable, "-m", "transduce", *said, "--out", str(out)]
-        try:
-            code = subprocess.run(command).returncode
-        finally:  # an interrupted run too has finished rows
-            copy_missing(*reversed(outcomes))
-        if code:
-            raise SystemExit(code)
+        with subprocess.Popen(command) as process:
+            try:
+                while process.poll() is None:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(_POLL_SECONDS)
+                    copy_missing(*reversed(outcomes))
+            finally:  # an interrupted run too has finished rows
+                copy_missing(*reversed(outcomes))
+        if process.returncode:
+            raise SystemExit(process.returncode)
         record = {
             **header(f"transduce {' '.join(said)}", "numpy", "matplotlib"),
             "seconds": round(time.perf_counter() - started, 1),
@@ -103,8 +111,13 @@ def pages() -> Mapping[Path, str]:
 
 
 def plots() -> Mapping[Path, tuple[Draw, float]]:
-    """Return what draws each committed figure from its record, and its height."""
+    """Return what draws each committed plot from its record, and its height."""
     drawn: dict[Path, tuple[Draw, float]] = {}
+    for name in ("table1", "table3"):
+        for record in sorted(RESULTS.glob(f"paper-{name}*/record.json")):
+            found = json.loads(record.read_text(encoding="utf-8"))["found"]
+            for plot, drawing in import_module(PAGES[name]).plots(found).items():
+                drawn[record.with_name(f"{plot}.svg")] = drawing
     for record in sorted(RESULTS.glob("paper-figures*/record.json")):
         for name, content in json.loads(record.read_text(encoding="utf-8"))["found"].items():
             figure, numbers = FIGURES[name], measurements(name, content["numbers"])

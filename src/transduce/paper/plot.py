@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -60,6 +61,7 @@ def save_plot(folder: Path, name: str, draw: Draw, *, height: float = 4.2) -> No
     try:
         from matplotlib.figure import Figure
         from matplotlib.style import context
+        from PIL import Image
     except ImportError:
         raise ValueError("plots need matplotlib: pip install 'transduce[plot]'") from None
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,10 +70,13 @@ def save_plot(folder: Path, name: str, draw: Draw, *, height: float = 4.2) -> No
         with context([style, style.with_stem(f"plot-{page}")]):
             figure = Figure(figsize=(6.8, height), layout="constrained")
             draw(figure, _ink())
-            for kind in ("svg", "png"):
-                # Without a date a figure drawn again is the same file.
-                metadata = {"Date": None} if kind == "svg" else None
-                figure.savefig(folder / f"{name}{ending}.{kind}", dpi=144, metadata=metadata)
+            # Without a date a figure drawn again is the same file.
+            figure.savefig(folder / f"{name}{ending}.svg", dpi=144, metadata={"Date": None})
+            with BytesIO() as png:
+                figure.savefig(png, format="png", dpi=144)
+                # A plot has few colours: with a palette of them its file is a third as large.
+                palette = Image.open(png).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+                palette.save(folder / f"{name}{ending}.png", optimize=True)
 
 
 def _ink() -> Ink:

@@ -26,20 +26,43 @@ def test_committed_pages_have_todays_wording(paper: ModuleType):
     assert [page.name for page, text in texts.items() if page.read_text() != text] == []
 
 
-def test_an_interrupted_run_keeps_its_finished_rows_and_takes_those_that_were_kept(
+class _Interrupted:
+    """A command that finishes a row, goes on, finishes another, and is interrupted."""
+
+    kept: Path
+    work: Path
+
+    def __init__(self, command: list[str]) -> None:
+        assert (self.work / "outcomes" / "base-seed-1.json").read_text() == "of another machine"
+        self.rows = 1
+
+    def __enter__(self) -> "_Interrupted":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def poll(self) -> None:
+        pass
+
+    def wait(self, seconds: float) -> None:
+        if self.rows == 2:
+            assert (self.kept / "base-seed-2.json").read_text() == "of this one"
+        self.rows += 1
+        (self.work / "outcomes" / f"base-seed-{self.rows}.json").write_text("of this one")
+        raise subprocess.TimeoutExpired("", seconds) if self.rows == 2 else KeyboardInterrupt
+
+
+def test_rows_are_kept_as_they_are_finished_and_those_that_were_kept_are_taken(
     paper: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     kept, work = tmp_path / "paper-table3" / "outcomes", tmp_path / "work"
     kept.mkdir(parents=True)
     (kept / "base-seed-1.json").write_text("of another machine")
-
-    def run(command: list[str]) -> None:
-        assert (work / "outcomes" / "base-seed-1.json").read_text() == "of another machine"
-        (work / "outcomes" / "base-seed-2.json").write_text("of this one")
-        raise KeyboardInterrupt
-
+    monkeypatch.setattr(_Interrupted, "kept", kept, raising=False)
+    monkeypatch.setattr(_Interrupted, "work", work, raising=False)
     monkeypatch.setattr(paper, "RESULTS", tmp_path)
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "Popen", _Interrupted)
     monkeypatch.setattr(sys, "argv", ["paper.py", "table3", "--work", str(work)])
     with pytest.raises(KeyboardInterrupt):
         paper.main()
@@ -47,4 +70,5 @@ def test_an_interrupted_run_keeps_its_finished_rows_and_takes_those_that_were_ke
     assert {file.name: file.read_text() for file in kept.iterdir()} == {
         "base-seed-1.json": "of another machine",
         "base-seed-2.json": "of this one",
+        "base-seed-3.json": "of this one",
     }

@@ -232,7 +232,7 @@ def draw_ablation(result: AblationResult, figure: "Figure", ink: Ink) -> None:
 
 
 def draw_lost(axes: "Axes", lost: Sequence[Interval], ink: Ink) -> None:
-    """Plot what is lost without each head, a row each; in the second colour what is beyond chance.
+    """Plot what is lost without each head, a row each; filled squares are beyond chance.
 
     Args:
         axes: with rows that count from 0.
@@ -240,7 +240,6 @@ def draw_lost(axes: "Axes", lost: Sequence[Interval], ink: Ink) -> None:
         ink: colours.
     """
     for row, (value, low, high) in enumerate(lost):
-        colour = ink.lines[1] if low > 0 else ink.lines[0]
-        axes.plot([low, high], [row, row], color=colour, marker="", linewidth=1.4)
-        axes.plot([value], [row], "s", color=colour)
+        axes.plot([low, high], [row, row], color=ink.text, marker="", linewidth=1.4)
+        axes.plot([value], [row], "s", color=ink.text, mfc=ink.text if low > 0 else ink.paper)
     axes.axvline(0, color=ink.text, linestyle=":", linewidth=0.8)

@@ -49,6 +49,28 @@ def page(record: Mapping[str, Any]) -> str:
     )
 
 
+def plots(record: Mapping[str, Any]) -> dict[str, tuple[Draw, float]]:
+    """Return what draws each plot of a record, and its height in inches."""
+    renamed = {
+        name: [{"kind": row["kind"], "lengths": row["at"], "values": row["found"]} for row in rows]
+        for name, rows in record.items()
+        if name in ("sequential", "paths")
+    }
+    result = TypeAdapter(Table1).validate_python({**record, **renamed})
+    draws: dict[str, Draw] = {
+        "length": partial(
+            _draw_costs, costs=result.by_length, along="n", fixed=f"d = {result.sizes.width}"
+        ),
+        "width": partial(
+            _draw_costs, costs=result.by_width, along="d", fixed=f"n = {result.sizes.length}"
+        ),
+        "paths": partial(_draw_paths, result=result),
+    }
+    if recall := result.recall:
+        draws["recall"] = partial(_draw_recall, learned=result.learned, recall=recall)
+    return {f"table1-{name}": (draw, 4.2) for name, draw in draws.items()}
+
+
 def _convolution_against(record: Mapping[str, Any], kind: Kind) -> tuple[Kind, int, int, float]:
     """At how many of all sizes a convolution took less time than a recurrence, and the median."""
     costs = [*record["by_length"], *record["by_width"]]
@@ -174,17 +196,6 @@ def table1(out: Path, sizes: Sizes, recall: Recall | None, *, tell: Tell) -> str
         ]
     text = page(record)
     write_files(out, {"table1.json": json_text(record, indent=1), "table1.md": text})
-    plots: dict[str, Draw] = {
-        "length": partial(
-            _draw_costs, costs=result.by_length, along="n", fixed=f"d = {sizes.width}"
-        ),
-        "width": partial(
-            _draw_costs, costs=result.by_width, along="d", fixed=f"n = {sizes.length}"
-        ),
-        "paths": partial(_draw_paths, result=result),
-    }
-    if recall:
-        plots["recall"] = partial(_draw_recall, learned=result.learned, recall=recall)
-    for name, draw in plots.items():
-        save_plot(out, f"table1-{name}", draw)
+    for name, (draw, height) in plots(record).items():
+        save_plot(out, name, draw, height=height)
     return text

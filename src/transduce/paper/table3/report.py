@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from transduce.paper.plot import MARKERS, Ink, save_plot
+from transduce.paper.plot import MARKERS, Draw, Ink, save_plot
 from transduce.paper.report import json_text, provenance, render_page, write_files
 from transduce.paper.table3.run import Outcome, ScoredRow, Settings
 from transduce.paper.table3.significance import differing_rows
@@ -358,6 +358,11 @@ def _claim(
     return claim
 
 
+def plots(record: Mapping[str, Any]) -> dict[str, tuple[Draw, float]]:
+    """Return what draws the plot of a record, and its height in inches."""
+    return {"table3": (partial(_draw, lines=record["lines"]), 5.6)}
+
+
 def write(report: Table3Report, out: Path) -> str:
     """Write table3.json, table3.md and the plot into a folder, and return the page.
 
@@ -367,27 +372,35 @@ def write(report: Table3Report, out: Path) -> str:
     record = record_of(report)
     text = page(record)
     write_files(out, {"table3.json": json_text(record), "table3.md": text})
-    save_plot(out, "table3", partial(_draw, report=report), height=5.6)
+    for name, (draw, height) in plots(record).items():
+        save_plot(out, name, draw, height=height)
     return text
 
 
-def _draw(figure: "Figure", ink: Ink, *, report: Table3Report) -> None:
-    """Plot the measured scores, with rows in the published order."""
-    left, right = figure.subplots(1, 2)
-    perplexities = sorted(_points(report.lines, "perplexity"), key=lambda point: point.published)
-    bleus = sorted(_points(report.lines, "bleu"), key=lambda point: -point.published)
-    for axes, name, points, decimals in (
-        (left, "perplexity", perplexities, 2),
-        (right, "BLEU", bleus, 1),
-    ):
+def _draw(figure: "Figure", ink: Ink, *, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Plot the measured scores, with rows in the published order; one seed has no margin."""
+    panels = figure.subplots(1, 2)
+    for axes, (metric, short, sign, _), decimals in zip(panels, _METRICS, (2, 1), strict=True):
+        name = "perplexity" if metric == "perplexity" else short
+        points = [_drawn_point(line, metric) for line in lines]
+        points.sort(key=lambda point: -sign * point.published)
         _panel(axes, points, ink)
         labels = [f"{point.row}  {point.published:.{decimals}f}" for point in points]
         axes.set_yticks(range(len(points)), labels)
         axes.invert_yaxis()
         axes.set_xlabel(f"measured {name} (validation)")
         axes.set_ylabel(f"row, and its published {name}; the best on top")
-    handles, names = left.get_legend_handles_labels()
+    handles, names = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3)
+
+
+def _drawn_point(line: Mapping[str, Any], metric: str) -> _Point:
+    value, margin, *_ = line["validation"][metric]
+    return _Point(
+        line["row"],
+        Estimate(value, margin if line["seeds"] > 1 else None, ()),
+        line[f"published_{metric}"],
+    )
 
 
 def _panel(axes: "Axes", points: Sequence[_Point], ink: Ink) -> None:
