@@ -78,8 +78,8 @@ def _block(
             return "\n".join(f"- [{entry}]({entry}.md)" for entry in entries)
         case "code-block":
             return f"```{argument}\n{content}\n```"
-        case "commands" | "eval-rst":
-            return f"This part is made from the program: see it on the [site]({_SITE})."
+        case "commands" | "eval-rst" | "explorer" | "training":
+            return f"This part is on the [site]({_SITE})."
         case _:
             return content
 

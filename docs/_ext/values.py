@@ -40,6 +40,8 @@ TEXTS = (*PAGES, ROOT / "README.md")
 _NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
 _INLINE = re.compile(rf"(?P<number>{_NUMBER})(?P<after>\**)<!--= (?P<value>.+?)-->")
 _SCOPE = re.compile(r"^<!--(?P<kind>from|typed|page): (?P<text>.+?)-->\n", re.M)
+_FORGE = re.compile(r"^.*<!--forge-->\n+", re.M)
+"""A link to the plain edition, for readers in the repository, where directives are bare."""
 _UNIT = re.compile(
     r"\**\s?(?P<unit>%|ms\b|µs|seconds?\b|minutes?\b|hours?\b|BLEU|times\b|×|MiB|GiB|MB|GB|M\b"
     r"|million|GFLOP|MFLOP|chrF|per second|pairs a second|nats)"
@@ -181,7 +183,7 @@ def renewed(text: str) -> str:
 
 def without_comments(text: str) -> str:
     """Return a page without these comments, as the site shows it."""
-    return _SCOPE.sub("", re.sub(r"<!--= .+?-->", "", text))
+    return _SCOPE.sub("", re.sub(r"<!--= .+?-->", "", _FORGE.sub("", text)))
 
 
 def stale(text: str) -> list[Stale]:
