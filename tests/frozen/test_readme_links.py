@@ -8,19 +8,22 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-BASE: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+URLS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+BASE, SITE = URLS["Repository"], URLS["Documentation"]
 LINKS = sorted(set(re.findall(r"\]\(([^()\s]+)\)", README)))
 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_a_link_is_absolute_and_its_file_exists(link: str):
+    """The branch `plain` has the files of docs/ (tests/docs/test_plain.py)."""
     if not link.startswith(BASE):
-        assert link.startswith("https://arxiv.org/")
+        assert link.startswith(("https://arxiv.org/", SITE))
         return
-    match = re.fullmatch(r"/(?:blob|tree|raw)/main/([^#]+)(?:#.*)?", link.removeprefix(BASE))
+    path = re.sub("^/tree/plain$", "/tree/plain/", link.removeprefix(BASE))
+    match = re.fullmatch(r"/(?:blob|tree|raw)/(main|plain)/([^#]*)(?:#.*)?", path)
 
     assert match, f"not a link to a file of {BASE}"
-    assert (ROOT / match[1]).exists()
+    assert (ROOT / ("docs" if match[1] == "plain" else "") / match[2]).exists()
 
 
 def test_the_readme_is_short():
