@@ -69,8 +69,8 @@ MUTATIONS = (
         f"{CLAIMS}::test_eight_heads_cost_what_one_of_full_width_costs",
     ),
     Mutation(
-        "4 all positions are seen", "model/layers.py", "project_kv(y), mask=mask)",
-        "project_kv(y), causal=True)",
+        "4 all positions are seen", "model/layers.py", "attend(y, mask=mask)",
+        "attend(y, causal=True)",
         f"{ATTENTION}::test_every_position_of_the_encoder_sees_all_positions",
     ),
     Mutation(
@@ -78,19 +78,19 @@ MUTATIONS = (
         f"{ARCHITECTURE}::test_the_stacks_have_six_layers_of_width_512",
     ),
     Mutation(
-        "5 the causal mask", "model/layers.py", "(y), causal=True)",
-        "(y), causal=False)",
+        "5 the causal mask", "model/layers.py", "attend(y, causal=True)",
+        "attend(y, causal=False)",
         f"{ATTENTION}::test_a_position_of_the_decoder_sees_itself_and_what_came_before",
     ),
     Mutation(
         "5 scores before the softmax", "model/kernels.py",
-        "scores = scores + ahead.triu(1)",
+        "scores += ahead.triu_(1)",
         "return scores.softmax(-1).tril() @ values",
         f"{ATTENTION}::test_the_mask_is_laid_on_scores_before_the_softmax",
     ),
     Mutation(
         "5 scores, and not keys", "model/kernels.py",
-        "scores = scores.masked_fill(~mask, -math.inf)\n    return",
+        "scores += allowed.masked_fill_(~mask, -math.inf)\n    return",
         "scores = queries @ keys.masked_fill(~mask.mT, -math.inf).mT\n    return",
         f"{CLAIMS}::test_what_is_masked_is_as_if_it_were_not_there",
     ),
@@ -102,8 +102,8 @@ MUTATIONS = (
     ),
     Mutation(
         "5 self-attention reads the decoder itself", "model/layers.py",
-        "attention.project_kv(y), causal",
-        "memory, causal",
+        "attend(y, causal=True)",
+        "self.self_attention(y, memory, causal=True)",
         f"{CLAIMS}::test_the_decoders_self_attention_never_meets_the_encoders_output",
     ),
     Mutation(

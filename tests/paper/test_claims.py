@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.conftest import weights_of
-from torch import Tensor, nn
+from torch import Tensor
 
 from transduce.model.attention import Attention, KeyValue
 from transduce.model.config import ModelConfig
@@ -204,21 +204,24 @@ def test_no_two_feed_forward_layers_share_a_matrix(tiny: Transformer):
     assert len({matrix.untyped_storage().data_ptr() for matrix in matrices}) == 2 * len(layers)
 
 
-def test_the_decoders_self_attention_never_meets_the_encoders_output(tiny: Transformer):
+def test_the_decoders_self_attention_never_meets_the_encoders_output(
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
+):
     """The error: queries, keys and values of the decoder's self-attention from the encoder."""
-    attend, seen = tiny.decoder[0].self_attention, list[Tensor]()
+    attention, inputs = tiny.decoder[0].self_attention, list[Tensor]()
+    attend_to_self = attention.attend_to_self
 
-    def note(module: nn.Module, given: tuple[Tensor], said: Tensor) -> None:
-        seen.append(given[0])
+    def recording(x: Tensor, *, causal: bool) -> Tensor:
+        inputs.append(x)
+        return attend_to_self(x, causal=causal)
 
-    for projection in (attend.query, attend.key, attend.value):
-        projection.register_forward_hook(note)
+    monkeypatch.setattr(attention, "attend_to_self", recording)
     target = torch.tensor([[18, 5, 6]])
     tiny(torch.tensor([[3, 4, 0]]), None, target)
     tiny(torch.tensor([[9, 8, 7, 0]]), None, target)
 
-    assert len(seen) == 6
-    assert all(torch.equal(one, tiny.embed(target)) for one in seen)
+    assert len(inputs) == 2
+    assert all(torch.equal(x, tiny.embed(target)) for x in inputs)
 
 
 def test_what_is_masked_is_as_if_it_were_not_there():

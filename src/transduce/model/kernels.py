@@ -75,12 +75,13 @@ def scaled_dot_product_attention_cpu(
     # Q is scaled, not QKᵀ: in half precision unscaled products could overflow. Heads are strided
     # views; batched products are fast on contiguous factors.
     scores = (queries.contiguous() * keys.size(-1) ** -0.5) @ keys.contiguous().mT
+    # Masks are added: unlike `masked_fill`, whose backward pass writes the scores' gradient anew.
     if causal:
-        # An addition, as its backward pass needs no mask.
         ahead = torch.full(scores.shape[-2:], -math.inf, dtype=scores.dtype, device=scores.device)
-        scores = scores + ahead.triu(1)
+        scores += ahead.triu_(1)
     elif mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
+        allowed = torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device)
+        scores += allowed.masked_fill_(~mask, -math.inf)
     return drop(softmax(scores), dropout) @ values
 
 
