@@ -15,9 +15,10 @@ from tempfile import TemporaryDirectory
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from transduce.bundle.bundle import Bundle
-from transduce.export.importer import FILES, PICKLE, WEIGHTS
+from transduce.bundle.bundle import WEIGHTS, Bundle
+from transduce.export.importer import FILES
 from transduce.export.marian import write_huggingface
+from transduce.export.marian_files import PICKLE
 from transduce.export.proof import Proof, prove_huggingface
 from transduce.io.atomic_folder import CARD, sanitise
 

@@ -22,25 +22,8 @@ from transduce.data.config import Languages
 from transduce.data.languages import LanguagePair, normalized_code
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import EOS_PIECE, PAD_PIECE, UNK_PIECE, Tokenizer
-from transduce.export.marian_files import (
-    EMBEDDING,
-    GENERATION,
-    OUTPUT_BIAS,
-    PICKLE,
-    TOKENIZER_CONFIG,
-    MarianConfig,
-    MarianTokenizerConfig,
-    as_float32,
-    halves_to_interleaved,
-    interleaved_to_halves,
-    last_norm,
-    read_file,
-    read_json,
-    read_languages,
-    read_settings,
-    read_weights,
-    tensor_map,
-)
+from transduce.export import marian_files
+from transduce.export.marian_files import EMBEDDING, OUTPUT_BIAS, MarianConfig
 from transduce.export.npz_files import POSITIONS, is_npz_folder, marian_sinusoids, read_npz
 from transduce.io.atomic_folder import MANIFEST, check_folder, sanitise, sha256
 from transduce.model.config import ModelConfig
@@ -48,7 +31,16 @@ from transduce.model.layers import sinusoids
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 
-FILES = (CONFIG, GENERATION, TOKENIZER_CONFIG, WEIGHTS, PICKLE, SOURCE, TARGET, TABLE)
+FILES = (
+    CONFIG,
+    marian_files.GENERATION,
+    marian_files.TOKENIZER_CONFIG,
+    WEIGHTS,
+    marian_files.PICKLE,
+    SOURCE,
+    TARGET,
+    TABLE,
+)
 """What is read, if it exists."""
 
 _COPIES = (
@@ -90,16 +82,16 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
 
 
 def _converted(folder: Path, *, source: str | None, target: str | None) -> Bundle:
-    given, positions = MarianTokenizerConfig(), None
+    given, positions = marian_files.MarianTokenizerConfig(), None
     if is_npz_folder(folder):
         config, path, weights, table, table_path, *models = read_npz(folder)
-        weights = as_float32(weights, path)
+        weights = marian_files.as_float32(weights, path)
         positions = marian_sinusoids(POSITIONS, config.d_model)
     else:
-        config, table_path = read_settings(folder), folder / TABLE
-        path, weights = read_weights(folder)
-        table, given = read_json(table_path), read_languages(folder)
-        models = [read_file(folder / name) for name in (SOURCE, TARGET)]
+        config, table_path = marian_files.read_settings(folder), folder / TABLE
+        path, weights = marian_files.read_weights(folder)
+        table, given = marian_files.read_json(table_path), marian_files.read_languages(folder)
+        models = [marian_files.read_file(folder / name) for name in (SOURCE, TARGET)]
     ids = _IdMap.read(table_path, table, config)
     model = _model(weights, config, ids, path=path, positions=positions)
     default = Languages()
@@ -217,7 +209,7 @@ def _validated(
     tensors.setdefault(OUTPUT_BIAS, torch.zeros(1, config.vocab_size))
     with torch.device("meta"):
         shapes = {name: tensor.shape for name, tensor in Transformer(config).state_dict().items()}
-    expected = {entry.marian_name: shapes[entry.name] for entry in tensor_map(config)}
+    expected = {entry.marian_name: shapes[entry.name] for entry in marian_files.tensor_map(config)}
     expected[OUTPUT_BIAS] = torch.Size((1, config.vocab_size))
     for name in sorted(expected.keys() - tensors.keys()):
         raise ValueError(f"{path} has no tensor {name}, which config.json requires")
@@ -256,7 +248,7 @@ def _drop_positions(tensors: dict[str, Tensor], config: ModelConfig, *, path: Pa
             continue
         expected = torch.empty(0)
         if table.dim() == 2 and table.size(1) == config.d_model:
-            order = interleaved_to_halves(config.d_model)
+            order = marian_files.interleaved_to_halves(config.d_model)
             expected = sinusoids(table.size(0), config.d_model)[:, order]
         if table.shape != expected.shape or not torch.allclose(
             table, expected, atol=_TOLERANCE, rtol=0.0
@@ -270,9 +262,9 @@ def _state_dict(
     tensors: Mapping[str, Tensor], config: ModelConfig, ids: _IdMap
 ) -> dict[str, Tensor]:
     """Rename the tensors, and permute d_model and the vocabulary to our order."""
-    order, rows = halves_to_interleaved(config.d_model), torch.tensor(ids.order)
+    order, rows = marian_files.halves_to_interleaved(config.d_model), torch.tensor(ids.order)
     state: dict[str, Tensor] = {}
-    for name, marian_name, axis in tensor_map(config):
+    for name, marian_name, axis in marian_files.tensor_map(config):
         tensor = tensors[marian_name]
         state[name] = tensor if axis is None else tensor.index_select(axis, order)
     state["embedding.weight"] = state["embedding.weight"].index_select(0, rows)
@@ -284,7 +276,7 @@ def _scale_embeddings(state: dict[str, Tensor], config: ModelConfig) -> None:
     """Convert embeddings without the factor √d_model to embeddings with it."""
     root = math.sqrt(config.d_model)
     state["embedding.weight"] = state["embedding.weight"] / root
-    for name in last_norm(config):
+    for name in marian_files.last_norm(config):
         state[name] = state[name] * root
 
 

@@ -34,8 +34,6 @@ from transduce.export.proof import (
     Proof,
     compare_pieces,
     missing_packages,
-    piece_pair,
-    reference_logits,
     run_program,
     samples,
 )
@@ -113,10 +111,7 @@ def prove_marian_npz(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> 
     Marian aborts the process at errors, so it has one of its own. It segments by itself where the
     folder has one SentencePiece model.
 
-    Args:
-        bundle: the exported model.
-        folder: the output of `write_marian_npz`.
-        sentences: the sample; blank and overlong ones are skipped.
+    Args: those of `proof.prove_huggingface`, of `write_marian_npz`.
 
     Raises:
         ValueError: if Marian fails; the message has its error.
@@ -140,8 +135,8 @@ def prove_marian_npz(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> 
         scores = [float(score) for score in scores.split()[1:]]
         if len(scores) > len(target) < s.limit:
             target.append(bundle.tokenizer.EOS)
-        pairs.append(piece_pair(bundle, s, s.source, target))
-        logits = reference_logits(bundle, s)[:, :-1]  # without PAD
+        pairs.append(s.pair(s.source, target))
+        logits = s.logits()[:, :-1]  # without PAD
         log_probs = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
         expected = log_probs[range(len(s.target)), list(s.target)].tolist()
         gap = max([gap, *(abs(a - b) for a, b in zip(expected, scores, strict=False))])

@@ -31,15 +31,7 @@ from transduce.export.marian import (
     write_json,
 )
 from transduce.export.onnx_graph import cache_names, decoder_model, encoder_model, onnx_weights
-from transduce.export.proof import (
-    PiecePair,
-    Proof,
-    compare_pieces,
-    logit_gap,
-    missing_packages,
-    piece_pair,
-    samples,
-)
+from transduce.export.proof import PiecePair, Proof, compare_pieces, missing_packages, samples
 from transduce.export.tokenizer_json import tokenizer_json
 from transduce.inference.engines.ct2_model import unsupported_feature as why_not
 from transduce.inference.engines.ct2_model import vocabulary
@@ -94,10 +86,7 @@ def write_onnx(bundle: Bundle, folder: Path) -> None:
 def prove_onnx(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:
     """Compare onnxruntime and Hugging Face's `tokenizers` with our torch engine.
 
-    Args:
-        bundle: the exported model.
-        folder: the output of `write_onnx`.
-        sentences: the sample; blank and overlong ones are skipped.
+    Args: those of `proof.prove_huggingface`, of `write_onnx`.
     """
     if proof := missing_packages("onnx", "onnxruntime", "tokenizers"):
         return proof
@@ -110,10 +99,9 @@ def prove_onnx(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:
         source = tokenizer.encode(sample.text).ids
         runner = _Runner(decoder, bundle.weights.config, encoder, source)
         target = list(runner.greedy(bundle.tokenizer.pad, limit=sample.limit))
-        pairs.append(piece_pair(bundle, sample, source, target))
+        pairs.append(sample.pair(source, target))
         runner = _Runner(decoder, bundle.weights.config, encoder, sample.source)
-        logits = runner.step([bundle.tokenizer.pad, *sample.target[:-1]])
-        gap = max(gap, logit_gap(bundle, sample, logits))
+        gap = max(gap, sample.gap(runner.step(sample.target_in)))
     return compare_pieces("onnx", pairs, gap=gap)
 
 

@@ -27,12 +27,7 @@ _PAD_BIAS = -1e4  # below any logit: PAD is never output
 
 
 def encoder_model(config: ModelConfig, weights: Weights) -> Any:
-    """Build the encoder's `onnx.ModelProto`.
-
-    Args:
-        config: the shape; d_k and d_v are d_model / heads.
-        weights: from `onnx_weights`.
-    """
+    """Build the encoder's `onnx.ModelProto` of what `onnx_weights` returned."""
     embedding = "source_embedding" if config.tie in ("decoder", "none") else "embedding"
     return _model(
         config,
@@ -50,12 +45,7 @@ def encoder_model(config: ModelConfig, weights: Weights) -> Any:
 
 
 def decoder_model(config: ModelConfig, weights: Weights) -> Any:
-    """Build the merged decoder's `onnx.ModelProto`.
-
-    Args:
-        config: the shape; d_k and d_v are d_model / heads.
-        weights: from `onnx_weights`.
-    """
+    """Build the merged decoder's `onnx.ModelProto` of what `onnx_weights` returned."""
     matrix = "output_embedding" if config.tie in ("input", "none") else "embedding"
     names, size = [*cache_names(config)], f"batch, {config.heads}"
     stored = [
@@ -104,7 +94,7 @@ def onnx_weights(
     """Prepare weights: matrices as input x output, 1 / √d_k in the queries, biases everywhere.
 
     Args:
-        config: the shape.
+        config: the shape; d_k and d_v are d_model / heads.
         state: the model's tensors by name, float32.
         positions: the table of positions.
     """

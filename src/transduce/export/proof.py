@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -34,9 +34,6 @@ from transduce.inference.engines.base import reference_engine
 from transduce.inference.engines.ct2_model import load_ctranslate2, vocabulary
 from transduce.search.config import Request
 from transduce.web.page import INDEX, run_in_node
-
-if TYPE_CHECKING:
-    import torch
 
 ARGOS_BEAM, ARGOS_PENALTY = 4, 0.2
 """Argos's beam size and length penalty, which it does not let users change."""
@@ -140,12 +137,36 @@ def _differences(pair: PiecePair) -> Iterator[tuple[int, str, str]]:
 class Sample(NamedTuple):
     """A sentence of the sample and our greedy translation of it."""
 
+    bundle: Bundle
+    """The exported model."""
     text: str
     source: tuple[int, ...]
     """Ids with EOS."""
     target: tuple[int, ...]
     """Ids, with EOS unless the length limit was reached."""
     limit: int
+
+    @property
+    def target_in(self) -> tuple[int, ...]:
+        """The decoder's input: the target shifted right."""
+        return (self.bundle.tokenizer.pad, *self.target[:-1])
+
+    def pair(self, source: Sequence[int], target: Sequence[int]) -> PiecePair:
+        """Join source and translation, ours and those that another program has in ids."""
+        names, target_names = self.bundle.tokenizer.pieces, self.bundle.tokenizer.target.pieces
+        return PiecePair(
+            (*names(self.source), *target_names(self.target)),
+            (*names(source), *target_names(target)),
+        )
+
+    def logits(self) -> Float[np.ndarray, "target vocab"]:
+        """Our logits over our translation, by the model in NumPy."""
+        model = self.bundle.weights.to_numpy()
+        return model(np.array([self.source]), None, np.array([self.target_in]))[0]
+
+    def gap(self, logits: Float[np.ndarray, "target vocab"]) -> float:
+        """Largest difference of another program's logits from ours; PAD is never output."""
+        return float(np.abs(self.logits() - logits)[:, :-1].max())
 
 
 def prove_huggingface(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:
@@ -176,18 +197,18 @@ def prove_huggingface(bundle: Bundle, folder: Path, sentences: Sequence[str]) ->
                 length_penalty=1.0,
                 max_length=sample.limit + 1,  # + the start token
             )
-            pairs.append(piece_pair(bundle, sample, source[0].tolist(), output[0, 1:].tolist()))
-            gap = max(gap, _model_gap(bundle, model, sample))
+            pairs.append(sample.pair(source[0].tolist(), output[0, 1:].tolist()))
+            ours, target_in = torch.tensor([sample.source]), torch.tensor([sample.target_in])
+            with torch.inference_mode():
+                logits = model(input_ids=ours, decoder_input_ids=target_in).logits[0]
+            gap = max(gap, sample.gap(logits.numpy()))
     return compare_pieces("huggingface", pairs, gap=gap)
 
 
 def prove_ctranslate2(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:
-    """Compare CTranslate2 with our torch engine.
+    """Compare CTranslate2 with our engine; with quantized weights some pieces may differ.
 
-    Args:
-        bundle: the exported model.
-        folder: the output of `write_ctranslate2`; quantized weights may differ in some pieces.
-        sentences: the sample; blank and overlong ones are skipped.
+    Args: those of `prove_huggingface`, of `write_ctranslate2`.
     """
     if proof := missing_packages("ctranslate2", "ctranslate2"):
         return proof
@@ -204,17 +225,14 @@ def prove_ctranslate2(bundle: Bundle, folder: Path, sentences: Sequence[str]) ->
             return_end_token=True,
         )
         target = [ids[piece] for piece in result.hypotheses[0]]
-        pairs.append(piece_pair(bundle, sample, sample.source, target))
+        pairs.append(sample.pair(sample.source, target))
     return compare_pieces("ctranslate2", pairs)
 
 
 def prove_argos(bundle: Bundle, file: Path, sentences: Sequence[str]) -> Proof:
     """Compare Argos Translate with CTranslate2 under Argos's settings, word by word.
 
-    Args:
-        bundle: the exported model.
-        file: the output of `write_argos`.
-        sentences: the sample; blank and overlong ones are skipped.
+    Args: those of `prove_huggingface`, of `write_argos`.
 
     Raises:
         ValueError: if Argos fails; the message has its error.
@@ -241,10 +259,7 @@ def prove_argos(bundle: Bundle, file: Path, sentences: Sequence[str]) -> Proof:
 def prove_web(bundle: Bundle, out: Path, sentences: Sequence[str]) -> Proof:
     """Compare an exported page, run by Node, with our model, logit by logit and token by token.
 
-    Args:
-        bundle: the exported model.
-        out: the output of `write_web`: a page, or a folder with one.
-        sentences: the sample; blank and overlong ones are skipped.
+    Args: those of `prove_huggingface`, of `write_web`: a page, or a folder with one.
 
     Raises:
         ValueError: if the page fails; the message has Node's last line.
@@ -258,16 +273,16 @@ def prove_web(bundle: Bundle, out: Path, sentences: Sequence[str]) -> Proof:
     with tempfile.TemporaryDirectory() as scratch:
         logits = Path(scratch) / "logits"
         with logits.open("wb") as stream:
-            stream.writelines(reference_logits(bundle, s).tobytes() for s in compared)
+            stream.writelines(s.logits().tobytes() for s in compared)
         job = {
             "sentences": [s.text for s in sample],
             "beam": 1,
-            "samples": [(s.source, (bundle.tokenizer.pad, *s.target[:-1])) for s in compared],
+            "samples": [(s.source, s.target_in) for s in compared],
             "logits": str(logits),
         }
         result = run_in_node(node, page, job)
     pairs = [
-        piece_pair(bundle, s, (*other["source"], EOS), other["ids"])
+        s.pair((*other["source"], EOS), other["ids"])
         for s, other in zip(sample, result["translations"], strict=True)
     ]
     return compare_pieces("web", pairs, gap=result["gap"])
@@ -284,46 +299,7 @@ def samples(bundle: Bundle, sentences: Sequence[str]) -> Iterator[Sample]:
     for text in filter(lambda text: _fits(bundle, text), map(tidy, sentences)):
         ids = tuple(bundle.tokenizer.encode(text))
         ((best, *_),) = engine.search([Request(ids)], greedy)
-        yield Sample(text, (*ids, EOS), best.ids, greedy.limit(len(ids)))
-
-
-def piece_pair(
-    bundle: Bundle, sample: Sample, source: Sequence[int], target: Sequence[int]
-) -> PiecePair:
-    """Join source and translation of both programs, as pieces.
-
-    Args:
-        bundle: the exported model.
-        sample: our source and translation.
-        source: the other program's ids of the source, EOS included.
-        target: its ids of the translation, EOS included if it ends in one.
-    """
-    names, target_names = bundle.tokenizer.pieces, bundle.tokenizer.target.pieces
-    return PiecePair(
-        (*names(sample.source), *target_names(sample.target)),
-        (*names(source), *target_names(target)),
-    )
-
-
-def _model_gap(bundle: Bundle, model: "torch.nn.Module", sample: Sample) -> float:
-    import torch
-
-    source = torch.tensor([sample.source])
-    target = torch.tensor([[bundle.tokenizer.pad, *sample.target[:-1]]])
-    with torch.inference_mode():
-        logits = model(input_ids=source, decoder_input_ids=target).logits[0].numpy()
-    return logit_gap(bundle, sample, logits)
-
-
-def logit_gap(bundle: Bundle, sample: Sample, logits: Float[np.ndarray, "target vocab"]) -> float:
-    """Largest difference of another program's logits over our translation; PAD is never output."""
-    return float(np.abs(reference_logits(bundle, sample) - logits)[:, :-1].max())
-
-
-def reference_logits(bundle: Bundle, sample: Sample) -> Float[np.ndarray, "target vocab"]:
-    """Our logits over our translation, by the model in NumPy."""
-    target_in = np.array([[bundle.tokenizer.pad, *sample.target[:-1]]])
-    return bundle.weights.to_numpy()(np.array([sample.source]), None, target_in)[0]
+        yield Sample(bundle, text, (*ids, EOS), best.ids, greedy.limit(len(ids)))
 
 
 @contextmanager

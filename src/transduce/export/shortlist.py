@@ -121,7 +121,8 @@ def learn_shortlist(
     ]
     counts = _cooccurrences(bundle, training)
     frequent = _by_frequency(store, tokenizer)
-    candidates = (_build(counts, frequent, count, pairs) for count in _always_counts(len(frequent)))
+    sizes = [32 << shift for shift in range(32) if 32 << shift < len(frequent)] or [len(frequent)]
+    candidates = (_build(counts, frequent, always, pairs) for always in sizes)
     return min(candidates, key=lambda learned: learned.batch)
 
 
@@ -175,11 +176,6 @@ def _by_frequency(store: Store, tokenizer: Tokenizer) -> list[int]:
     return [piece for piece in order if piece not in (EOS, UNK, tokenizer.pad)]
 
 
-def _always_counts(size: int) -> list[int]:
-    """Candidate numbers of always-allowed pieces: 32, 64, 128 ..."""
-    return [32 << shift for shift in range(32) if 32 << shift < size] or [size]
-
-
 def _build(
     counts: _Cooccurrences, frequent: Sequence[int], count: int, pairs: Sequence[_ValidationPair]
 ) -> LearnedShortlist:
@@ -193,7 +189,9 @@ def _build(
     threshold = _threshold(table, frozenset(always), pairs)
     after = {
         source: tuple(
-            piece for piece, share in sorted(shares.items(), key=_descending) if share >= threshold
+            piece
+            for share, piece in sorted((-share, piece) for piece, share in shares.items())
+            if -share >= threshold
         )
         for source, shares in table.items()
     }
@@ -211,10 +209,6 @@ def _build(
         batch=fmean(len(shortlist.allowed(chain.from_iterable(batch))) for batch in batches),
         pieces=len(frequent) + 3,
     )
-
-
-def _descending(entry: tuple[int, float]) -> tuple[float, int]:
-    return -entry[1], entry[0]
 
 
 def _threshold(

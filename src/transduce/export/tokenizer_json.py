@@ -25,11 +25,7 @@ _Json = dict[str, object]
 
 
 def tokenizer_json(tokenizer: Tokenizer, names: Sequence[str]) -> _Json:
-    """Return the content of tokenizer.json, for the source side.
-
-    Args:
-        tokenizer: of one vocabulary, or a pair of models with a table of ids.
-        names: the pieces by id, PAD included.
+    """Return the content of tokenizer.json, for the source side, with the pieces by id (`names`).
 
     Raises:
         ValueError: if the file cannot express the tokenizer.
