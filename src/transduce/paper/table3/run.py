@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 
 from transduce.bundle.torch_tensors import write_tensors
 from transduce.config import Recipe, load_recipe
@@ -39,6 +38,7 @@ from transduce.inference.translator import Translator
 from transduce.io.atomic_folder import recover_interrupted
 from transduce.io.lock import exclusive_lock
 from transduce.io.machine import commit, keep_freed_memory, processor_name
+from transduce.io.records import read_record
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.paper.report import json_text, write_files
@@ -145,6 +145,11 @@ class Job(NamedTuple):
         """Whether the row is scored."""
         return self.result.is_file()
 
+    def outcome(self) -> Outcome:
+        """Read the result."""
+        remedy = "delete it, and the row is scored again"
+        return read_record(self.result, Outcome, remedy=remedy)
+
     @property
     def cost(self) -> int:
         """Approximate relative cost: the weights that each token passes."""
@@ -188,7 +193,7 @@ def measure(
         for seed in seeds
     ]
     if not train_rows:
-        return [_read(job.result) for job in _finished(jobs, out=out)]
+        return [job.outcome() for job in _finished(jobs, out=out)]
     with exclusive_lock(out):
         _keep_settings(out / OUTCOMES, settings)
         prepared = _prepared(jobs[0].recipe, settings.pairs, out / "corpus", on_event=on_event)
@@ -205,7 +210,7 @@ def measure(
                 outcome = _train_row(job, prepared, on_event=clock)
                 write_files(job.result.parent, {job.result.name: json_text(asdict(outcome))})
                 clock.end(job, outcome)
-    return [_read(job.result) for job in jobs]
+    return [job.outcome() for job in jobs]
 
 
 def _finished(jobs: Sequence[Job], *, out: Path) -> list[Job]:
@@ -444,13 +449,6 @@ def _scored(
         signature=score.signature,
         perplexity=math.exp(-sum(log_probs) / len(log_probs)),
     )
-
-
-def _read(file: Path) -> Outcome:
-    try:
-        return TypeAdapter(Outcome).validate_json(file.read_bytes())
-    except (OSError, ValidationError):
-        raise ValueError(f"{file} is damaged: delete it, and the row is scored again") from None
 
 
 class _Clock:

@@ -281,11 +281,14 @@ def test_another_corpus_wants_another_folder(measured: Told, tmp_path: Path):
         )
 
 
-def test_a_damaged_outcome_is_named(measured: Told, tmp_path: Path):
-    (tmp_path / "D1-seed-1.json").write_text("{")
+def test_a_damaged_outcome_is_named(tmp_path: Path):
+    recipe = recipe_of(find("D1"), tmp_path, seed=1, settings=SETTINGS)
+    job = table3.Job(find("D1"), 1, recipe, tmp_path)
+    job.result.parent.mkdir()
+    job.result.write_text("{")
 
-    with pytest.raises(ValueError, match=r"D1-seed-1\.json is damaged: delete it"):
-        table3._read(tmp_path / "D1-seed-1.json")  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(ValueError, match=r"D1-seed-1\.json is damaged \(.*\): delete it"):
+        job.outcome()
 
 
 def test_the_regime_is_the_papers_but_for_its_size():
