@@ -150,17 +150,9 @@ class Bundle:
         confidence: Confidence | None = None,
         directions: tuple[LanguagePair, ...] = (),
     ) -> None:
-        """Put a bundle together.
+        """Put a bundle together; `weights` is what `dataclasses.replace` calls the model.
 
-        Args:
-            model: in torch, or in NumPy.
-            weights: the same; `dataclasses.replace` names it so, and `model` takes precedence.
-            tokenizer: of the model's vocabulary.
-            languages: of source and target.
-            search: default settings.
-            provenance: where the model is from.
-            confidence: calibration, if there is one.
-            directions: of a model that has several.
+        Args: the fields above; `model` takes precedence over `weights`.
         """
         weights = model or weights
         assert weights is not None, "a bundle has a model"

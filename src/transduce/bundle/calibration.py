@@ -76,24 +76,14 @@ class Confidence:
     def sentence_confidence(
         self, log_probs: Sequence[float], *, fragmentation: float = 0.0
     ) -> float | None:
-        """Return a translation's confidence.
-
-        Args:
-            log_probs: of its pieces and EOS.
-            fragmentation: of the source.
-        """
+        """Return a translation's confidence, by the log-probabilities of its pieces and EOS."""
         if self.sentences is None or not log_probs:
             return None
         worth = self.sentences.confidence(math.fsum(log_probs) / len(log_probs))
         return worth * self._source_familiarity(fragmentation)
 
     def is_unfamiliar(self, log_probs: Sequence[float], *, fragmentation: float = 0.0) -> bool:
-        """Return whether a sentence is unlike the validation set, by its source or translation.
-
-        Args:
-            log_probs: of the translation's pieces and EOS.
-            fragmentation: of the source.
-        """
+        """Return whether a sentence is unlike the validation set, by its source or translation."""
         if self.sentences is None or not log_probs:
             return False
         target = self.sentences.familiarity(math.fsum(log_probs) / len(log_probs))

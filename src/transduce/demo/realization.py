@@ -270,10 +270,7 @@ def english(clause: Clause, *, question: bool = False) -> str:
 def german(clause: Clause, *, order: Order = "second") -> str:
     """The clause in German, without capital and full stop.
 
-    Args:
-        clause: the clause.
-        order: position of the finite verb: second in statements, first in questions, final after
-            weil and dass.
+    The finite verb is second in statements, first in questions, final after weil and dass.
     """
     subject = german_phrase(clause.subject, "nominative")
     finite, end = _german_verbs(clause)

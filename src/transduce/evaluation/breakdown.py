@@ -297,12 +297,7 @@ def check_line_counts(
 ) -> None:
     """Check that all texts have the same number of lines.
 
-    Args:
-        systems: name and lines of each system.
-        references: reference translations.
-        sources: source lines, if known.
-        origins: origins of the lines, if known.
-        purpose: what the lines are needed for, in the error message.
+    Args: those of `break_down`; `purpose` says in the message what the lines are needed for.
 
     Raises:
         ValueError: for unequal numbers of lines or none; the message has the numbers.

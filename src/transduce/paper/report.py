@@ -20,13 +20,7 @@ PAGES: Final = Path(__file__).parent / "pages"
 
 
 def render_page(name: str, record: Mapping[str, object], **further: object) -> str:
-    """Fill the template pages/`name`.md.
-
-    Args:
-        name: of the template, such as "table1".
-        record: the members are the template's variables.
-        further: more variables.
-    """
+    """Fill the template pages/`name`.md; its variables are the record's members, and `further`."""
     return open_template(PAGES / f"{name}.md").render(record, **further)
 
 

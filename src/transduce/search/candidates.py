@@ -123,9 +123,7 @@ def topk_candidates(
 ) -> Candidates:
     """Return the 2 x beam best continuations of each sentence over all its beams.
 
-    Args:
-        log_probs: next-token log-probabilities of each beam, -inf for a forbidden id.
-        totals: each beam's sum of log-probabilities, -inf for a dead beam.
+    A forbidden id has a log-probability of -inf, a dead beam a sum of them (`totals`) of -inf.
     """
     vocab = log_probs.size(1)
     # Ascending positions, so that the stable sort below leaves equals in order of beam and id.

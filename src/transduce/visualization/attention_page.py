@@ -55,13 +55,7 @@ def trace_attention(bundle: Bundle, source: str, target: str | None = None) -> A
 def attention_page(bundle: Bundle, source: str, target: str | None = None) -> str:
     """Make an HTML page of a sentence, its translation piece by piece, and all attention weights.
 
-    Args:
-        bundle: the model.
-        source: a sentence.
-        target: its translation; None searches with the bundle's settings.
-
-    Raises:
-        ValueError: as `trace_attention`.
+    Args, and errors: those of `trace_attention`.
     """
     traced = trace_attention(bundle, source, target)
     names = bundle.languages

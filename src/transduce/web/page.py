@@ -137,16 +137,7 @@ def write_web(
 def single_page(
     bundle: Bundle, *, precision: Precision = "float32", history: History | None = None
 ) -> str:
-    """Return a page that contains the weights.
-
-    Args:
-        bundle: the model.
-        precision: type of the weights in the page.
-        history: as for `write_web`.
-
-    Raises:
-        ValueError: as `write_web`.
-    """
+    """Return a page that contains the weights. Args, and errors: those of `write_web`."""
     weights, description = describe(bundle, precision=precision, history=history)
     if len(weights) > _LARGEST_PAGE:
         raise ValueError(
@@ -216,15 +207,9 @@ def _stored(
 def describe(
     bundle: Bundle, *, precision: Precision, history: History | None = None
 ) -> tuple[bytes, dict[str, Any]]:
-    """Return what `render` makes a page of: the weights, and the rest as JSON.
+    """Return what `render` makes a page of: all weights, the history's last, and the rest as JSON.
 
-    Args:
-        bundle: the model.
-        precision: type of the weights.
-        history: its weights follow those of the model.
-
-    Raises:
-        ValueError: as `write_web`.
+    Args, and errors: those of `write_web`.
     """
     states = [bundle.weights.to_numpy().weights, *(history.weights.values() if history else ())]
     files = [save(dict(_stored(state, precision))) for state in states]
@@ -250,12 +235,7 @@ def describe(
 
 
 def render(description: Mapping[str, Any], weights: bytes = b"") -> str:
-    """Return the page of what `describe` returned.
-
-    Args:
-        description: of the model.
-        weights: to be part of the page; none if the description names files that hold them.
-    """
+    """Return the page of what `describe` returned, without weights if it names their files."""
     style = "".join(map(_text, _STYLES))
     script = "".join(map(_text, _SCRIPTS))
     worker = engine() + _text("web/page/worker.js")

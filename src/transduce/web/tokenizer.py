@@ -17,11 +17,7 @@ from transduce.data.tokenizer import Tokenizer
 def tokenizer_data(tokenizer: Tokenizer) -> dict[str, object]:
     """Return the data of a tokenizer, for JSON.
 
-    Args:
-        tokenizer: of one vocabulary, or a pair of models with a table of ids.
-
-    Returns:
-        The data of its model; of a pair `source`, `target`, and `table`, the pieces in id order.
+    A pair of models has `source`, `target`, and `table`, the pieces in id order.
 
     Raises:
         ValueError: if a model has a feature that the engine lacks; the message names it.

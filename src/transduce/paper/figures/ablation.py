@@ -199,12 +199,7 @@ def _ablate(
 
 
 def bootstrap_mean(values: Float[Tensor, " pairs"], *, level: float) -> Interval:
-    """Return the mean with its percentile bootstrap interval.
-
-    Args:
-        values: one per pair.
-        level: probability that the interval misses the true mean.
-    """
+    """Return the mean over pairs with its percentile bootstrap interval, `level` as in `wilson`."""
     draws = torch.Generator().manual_seed(1)
     drawn = torch.randint(len(values), (_RESAMPLES, len(values)), generator=draws)
     means = values[drawn].mean(1)

@@ -144,12 +144,7 @@ def _sentence_losses(model: Transformer, batches: Sequence[Batch]) -> Float[Tens
 def _place_shares(
     bundle: Bundle, encoded: Sequence[tuple[list[int], list[int]]]
 ) -> list[tuple[float, ...]]:
-    """Return each head's shares of `PLACES`, in the order of `model_heads`.
-
-    Args:
-        bundle: the model.
-        encoded: ids of sources and targets, with EOS.
-    """
+    """Each head's shares of `PLACES`, in the order of `model_heads`; ids have EOS."""
     sums: list[Float[np.ndarray, "layers heads places"]] = []
     for source, target in encoded:
         traced = trace(bundle.weights, source, target)

@@ -389,13 +389,8 @@ def measure_heads(
 ) -> HeadComparison:
     """Measure cost and learning of one attention split into different numbers of heads.
 
-    Args:
-        cuts: numbers of heads.
-        d_model: width of the timed attention.
-        length: positions of the timed sequence.
-        seeds: training runs per number of heads.
-        updates: optimizer steps per run.
-        repeats: timed repetitions.
+    Args: as for `measure_compatibility`; `cuts` are numbers of heads, and an attention of width
+    `d_model` is timed on `length` positions.
     """
     return HeadComparison(
         length=length,

@@ -157,9 +157,7 @@ FIGURES: Final[Mapping[str, PaperFigure]] = {
 def select_figures(only: Sequence[str], *, model: bool) -> tuple[str, ...]:
     """Return the names of the figures to make, in the paper's order.
 
-    Args:
-        only: requested names; empty selects all but those of any model.
-        model: whether there is a model.
+    If `only` is empty, they are all but those of any model, and of those that need a `model`.
 
     Raises:
         ValueError: if a name is unknown, or a figure of a model is requested without one.

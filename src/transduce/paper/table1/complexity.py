@@ -415,10 +415,7 @@ def _equal_operations(kind: Kind, part: Part, d: int, reach: Reach) -> float:
 def sequential_operations(kind: Kind, length: int, reach: Reach) -> int:
     """Count the matrix products of one layer that depend on each other in sequence.
 
-    Args:
-        kind: type of the layer.
-        length: n.
-        reach: r and k.
+    Args: those of `operations`.
     """
     module = layer(kind, WIDTH, reach, heads=1)
     x = torch.randn(1, length, WIDTH, requires_grad=True)
@@ -446,13 +443,7 @@ def longest_chain(last: Node) -> int:
 
 
 def path_length(kind: Stack, length: int, reach: Reach) -> int:
-    """Count the hops from the first position to the last.
-
-    Args:
-        kind: type of the layers.
-        length: n.
-        reach: r and k.
-    """
+    """Count the hops from the first position to the last. Args: those of `operations`."""
     x = torch.randn(1, length, WIDTH, dtype=torch.float64, requires_grad=True)
     if kind == "GRU" or kind == "LSTM":
         return _first_to_arrive(x, in_parallel(Recurrent(kind, WIDTH).double(), x))

@@ -141,12 +141,7 @@ class Table3Report:
 
 
 def report(outcomes: Sequence[Outcome], *, settings: Settings) -> Table3Report:
-    """Summarize the outcomes.
-
-    Args:
-        outcomes: of all rows and seeds; every row with the same seeds.
-        settings: shared by all rows.
-    """
+    """Summarize the outcomes of all rows, every one of them with the same seeds."""
     rows: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         rows.setdefault(outcome.row, []).append(outcome)

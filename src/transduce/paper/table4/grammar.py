@@ -104,11 +104,7 @@ def generated(
 ) -> Treebank:
     """Generate a treebank without duplicate sentences.
 
-    Args:
-        train: number of training trees.
-        validation: number of validation trees.
-        test: number of test trees.
-        seed: random seed.
+    Args: numbers of trees, and the random seed.
     """
     rng = Random(seed)
     known: dict[tuple[str, ...], Tree] = {}

@@ -147,11 +147,7 @@ def score_tree(gold: Tree, test: Tree | None) -> BracketScore:
 
 
 def score_trees(golds: Sequence[Tree], tests: Sequence[Tree | None]) -> Brackets:
-    """Score the trees of a test set.
-
-    Args:
-        golds: reference trees.
-        tests: parse trees in the same order; None for a sentence without one.
+    """Score the trees of a test set; None stands for a sentence without a parse.
 
     Raises:
         ValueError: for unequal numbers of trees or none.

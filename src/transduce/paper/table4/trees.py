@@ -273,11 +273,7 @@ class Mended(NamedTuple):
 
 
 def linearise(tree: Tree, *, tags: bool = False) -> str:
-    """Linearize a tree as the target of its sentence.
-
-    Args:
-        tree: without traces, as `read_trees` gives it.
-        tags: write parts of speech instead of `XX`.
+    """Linearize a tree without traces as the target of its sentence; `tags` replace `XX`.
 
     >>> linearise(Tree("S", (Tree("NP", (Leaf("NN", "rain"),)), Leaf("VBD", "fell"))))
     '(S (NP XX )NP XX )S'
