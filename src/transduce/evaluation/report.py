@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import SequenceMatcher
+from html import escape
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
@@ -31,7 +32,7 @@ from transduce.evaluation.scoring import (
 )
 from transduce.evaluation.significance import Comparison, System, compare_systems
 from transduce.io.machine import VERSION
-from transduce.visualization.page import BarSeries, Section, bar_chart, escape, page
+from transduce.visualization.page import BarSeries, Section, bar_chart, page
 from transduce.visualization.template import open_template
 
 _FEW: Final = 10  # lines; buckets with fewer get no bar, since their BLEU is noise

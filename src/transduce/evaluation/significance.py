@@ -152,20 +152,13 @@ def distinct_names(files: Sequence[Path]) -> tuple[str, ...]:
     >>> distinct_names([Path("a/run/out.de"), Path("b/run/out.de"), Path("b/other.de")])
     ('a/run/out.de', 'b/run/out.de', 'other.de')
     """
-
-    def name(file: Path) -> str:
-        others = [other.parts for other in files if other != file]
-        length = next(
-            (
-                n
-                for n in range(1, len(file.parts))
-                if all(o[-n:] != file.parts[-n:] for o in others)
-            ),
-            len(file.parts),
-        )
-        return "/".join(file.parts[-length:])
-
-    return tuple(map(name, files))
+    names: list[str] = []
+    for file in files:
+        others, length = [other.parts for other in files if other != file], 1
+        while length < len(file.parts) and any(o[-length:] == file.parts[-length:] for o in others):
+            length += 1
+        names.append("/".join(file.parts[-length:]))
+    return tuple(names)
 
 
 def _compare_to_baseline(

@@ -184,10 +184,6 @@ class LearnedPositions(nn.Module):
         Raises:
             ValueError: if there are fewer rows; a longer sentence has to be split.
         """
-        end, rows = first + x.size(1), self.weight.size(0)
-        if end > rows:
-            raise ValueError(
-                f"a sentence of {end} positions, EOS included, is longer than model.max_positions "
-                f"{rows}: split it, or train with more positions or with sinusoids"
-            )
+        end = first + x.size(1)
+        numpy_transformer.check_length(end, rows=self.weight.size(0))
         return x + self.weight[first:end]

@@ -197,12 +197,7 @@ class NumpyTransformer:
         embedded = self._embedding(side)[ids] * np.float32(math.sqrt(self.config.d_model))
         end = first + ids.shape[1]
         if self.config.positions == "learned":
-            if end > self.config.max_positions:
-                raise ValueError(
-                    f"a sentence of {end} positions, EOS included, is longer than "
-                    f"model.max_positions {self.config.max_positions}: split it, or train with "
-                    f"more positions or with sinusoids"
-                )
+            check_length(end, self.config.max_positions)
             positions = self.weights["positions.weight"][first:end]
         else:
             positions = sinusoids(end, self.config.d_model)[first:]
@@ -325,6 +320,15 @@ class _Layer:
     ) -> Float[np.ndarray, "batch heads length head_width"]:
         projected = self.model.linear(f"{self.name}.{part}.{kind}", x)
         return projected.reshape(*x.shape[:2], self.model.config.heads, -1).swapaxes(1, 2)
+
+
+def check_length(positions: int, rows: int) -> None:
+    """Raise a ValueError if a table of learned positions has fewer rows than a sentence needs."""
+    if positions > rows:
+        raise ValueError(
+            f"a sentence of {positions} positions, EOS included, is longer than "
+            f"model.max_positions {rows}: split it, or train with more positions or with sinusoids"
+        )
 
 
 def sinusoids(length: int, d_model: int) -> Float[np.ndarray, "length d_model"]:

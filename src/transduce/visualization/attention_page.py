@@ -1,6 +1,7 @@
 """Attention weights of a model for a sentence, and the HTML page that shows them."""
 
 import math
+from html import escape
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
@@ -15,7 +16,7 @@ from transduce.visualization.attention_view import (
     mean_of_heads,
     strongest,
 )
-from transduce.visualization.page import Section, escape, page, table
+from transduce.visualization.page import Section, page, table
 
 MAX_PIECES = 150
 """Maximum number of pieces per side, for a legible heat map."""

@@ -8,10 +8,10 @@ which a plain install lacks. Horizontal positions are percentages and vertical o
 text keeps its size at any width; the axis labels lie in the margins.
 """
 
-import html
 import math
 import unicodedata
 from collections.abc import Collection, Sequence
+from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,15 +80,6 @@ def scroll_box(content: str, *, label: str) -> str:
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">\n'
         f"{content}\n</div>\n"
     )
-
-
-def escape(text: str) -> str:
-    """Escape plain text for markup and attributes.
-
-    >>> escape('<b> & "c"')
-    '&lt;b&gt; &amp; &quot;c&quot;'
-    """
-    return html.escape(text, quote=True)
 
 
 def text_width(text: str) -> float:

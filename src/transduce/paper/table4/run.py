@@ -229,17 +229,6 @@ def _by_label(pairs: Sequence[tuple[Tree, Tree]]) -> dict[str, Sums]:
     return {name: Sums(gold=gold[name], test=test[name], matched=matched[name]) for name in labels}
 
 
-class PublishedParser(NamedTuple):
-    """A row of the paper's Table 4: F1 on section 23 of the WSJ."""
-
-    parser: str
-    training: str
-    f1: float
-
-
-PUBLISHED: Final = tuple(PublishedParser(*row) for row in published_rows("table4"))
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parsed:
     """Result of `transduce paper table4`."""
@@ -261,7 +250,8 @@ class Parsed:
     """Tagging accuracy, in percent."""
     examples: tuple[tuple[str, str, str, str], ...]
     """Sentence, model output, its tree and the reference tree, in bracket notation."""
-    published: tuple[PublishedParser, ...] = PUBLISHED
+    published: tuple[tuple[str, str, float], ...]
+    """Rows of the paper's Table 4: parser, training, and F1 on section 23 of the WSJ."""
 
 
 def page(record: Mapping[str, Any], *, trees: bool = True) -> str:
@@ -364,6 +354,7 @@ def table4(
             ill_formed=sum(not parse.well_formed for parse in parses),
             faults=summed(parses),
             tagged=tagged(outputs, golds),
+            published=tuple(map(tuple, published_rows("table4"))),
             examples=tuple(
                 (" ".join(golds[n].words), outputs[n], str(parses[n].tree), str(golds[n]))
                 for n in shown(parses, golds)
