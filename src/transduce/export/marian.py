@@ -25,13 +25,7 @@ from torch import Tensor
 from transduce.bundle.bundle import CONFIG, WEIGHTS, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import EOS, TAG, UNK
-from transduce.export.marian_files import (
-    MARIAN,
-    OUTPUT_BIAS,
-    PEGASUS,
-    interleaved_to_halves,
-    tensor_map,
-)
+from transduce.export import marian_files
 from transduce.inference.engines.ct2_model import unsupported_feature as why_not_ctranslate2
 from transduce.inference.engines.ct2_model import vocabulary
 from transduce.io.atomic_folder import atomic_folder, check_replaceable
@@ -89,14 +83,14 @@ def _weights(bundle: Bundle) -> dict[str, Tensor]:
     state = bundle.model.state_dict()
     tensors = {name: tensor.detach().cpu().float() for name, tensor in state.items()}
     config = bundle.model.config
-    order = interleaved_to_halves(config.d_model)
+    order = marian_files.interleaved_to_halves(config.d_model)
     weights: dict[str, Tensor] = {}
-    for name, marian_name, axis in tensor_map(config):
+    for name, marian_name, axis in marian_files.tensor_map(config):
         tensor = tensors.get(name, torch.zeros(config.d_model))
         reordered = tensor if axis is None else tensor.index_select(axis, order)
         weights[marian_name] = reordered.contiguous()
     zeros = torch.zeros(config.vocab_size)
-    weights[OUTPUT_BIAS] = tensors.get("output_bias", zeros)[None].contiguous()
+    weights[marian_files.OUTPUT_BIAS] = tensors.get("output_bias", zeros)[None].contiguous()
     return weights
 
 
@@ -109,7 +103,7 @@ def huggingface_config(bundle: Bundle) -> _Json:
     pre_norm = shape.norm == "pre"
     return {
         "architectures": ["PegasusForConditionalGeneration" if pre_norm else "MarianMTModel"],
-        "model_type": PEGASUS if pre_norm else MARIAN,
+        "model_type": marian_files.PEGASUS if pre_norm else marian_files.MARIAN,
         "is_encoder_decoder": True,
         "vocab_size": shape.vocab_size,
         "decoder_vocab_size": shape.vocab_size,

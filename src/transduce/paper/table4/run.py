@@ -16,15 +16,7 @@ from transduce.evaluation.scoring import RunResult
 from transduce.io.lock import exclusive_lock
 from transduce.io.streams import read_lines
 from transduce.paper.report import json_text, published_rows, render_page, versions, write_files
-from transduce.paper.table4.grammar import (
-    ORIGIN,
-    TARGET,
-    generated,
-    read_gold,
-    read_parsed,
-    read_treebank,
-    write_corpus,
-)
+from transduce.paper.table4 import grammar
 from transduce.paper.table4.trees import (
     Faults,
     Leaf,
@@ -341,7 +333,7 @@ def table4(
     with exclusive_lock(out):
         origin = _write_corpus(corpus, trees, on_event=on_event)
         finished = run_recipe(settings, run, resume=has_begun(run), on_event=on_event)
-        golds, outputs = read_gold(corpus), read_lines(run / f"hypotheses.{TARGET}")
+        golds, outputs = grammar.read_gold(corpus), read_lines(run / f"hypotheses.{grammar.TARGET}")
         parses = [delinearise(out, gold.leaves) for out, gold in zip(outputs, golds, strict=True)]
         result = Parsed(
             origin=origin,
@@ -368,10 +360,10 @@ def table4(
 def _write_corpus(corpus: Path, trees: Trees, *, on_event: EventHandler) -> str:
     """Write the parallel corpus unless it exists, and return the origin of its trees."""
     if trees.treebank is None:
-        bank = generated(**_FEW) if trees.quick else generated()
+        bank = grammar.generated(**_FEW) if trees.quick else grammar.generated()
     else:
         on_event(LogMessage(text=f"reading the trees of {trees.treebank}"))
-        bank = read_treebank(trees.treebank)
+        bank = grammar.read_treebank(trees.treebank)
         if trees.quick:
             bank = replace(
                 bank,
@@ -383,9 +375,9 @@ def _write_corpus(corpus: Path, trees: Trees, *, on_event: EventHandler) -> str:
     if trees.also:
         also = ", ".join(map(str, trees.also))
         bank = replace(bank, origin=f"{bank.origin}, and the trees of {also}")
-    file = corpus / ORIGIN
+    file = corpus / grammar.ORIGIN
     if not file.is_file():
-        write_corpus(bank, corpus, also=read_parsed(trees.also))
+        grammar.write_corpus(bank, corpus, also=grammar.read_parsed(trees.also))
         on_event(LogMessage(text=f"wrote sentences and trees to {corpus}: {bank.origin}"))
     elif read_lines(file) != [bank.origin]:
         raise ValueError(
