@@ -175,11 +175,9 @@ class Bundle:
         self.weights = model
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
-        """Write the bundle atomically; an older bundle in its place is replaced.
+        """Write the bundle atomically, with a generated model card unless `card` is one.
 
-        Args:
-            folder: to write.
-            card: model card; None generates it.
+        An older bundle in its place is replaced.
 
         Raises:
             ValueError: if `folder` holds something else, or a weight is not a finite number.

@@ -122,11 +122,7 @@ def check_size(weights: Mapping[str, HasShape], config: ModelConfig, where: str)
 
 
 def check_weights(weights: Mapping[str, Shaped[np.ndarray, "..."]], where: str) -> None:
-    """Refuse weights of a failed training or a damaged file.
-
-    Args:
-        weights: by name.
-        where: start of the message, such as the file.
+    """Refuse weights of a failed training or a damaged file; `where` they are starts the message.
 
     Raises:
         ValueError: if a weight is not finite or exceeds `MAX_WEIGHT`.

@@ -239,7 +239,7 @@ def figures(
             "skipping the figures it and ablation, which need the demo's model: --model runs/demo"
         )
     weights = sha256(find_bundle(model) / WEIGHTS) if model is not None else ""
-    of_text = any(FIGURES[name].of_text for name in names)
+    of_text = any(FIGURES[name].needs == "run" for name in names)
     print_stdout(
         make_figures(
             names,

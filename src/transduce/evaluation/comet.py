@@ -23,12 +23,8 @@ def comet(
 ) -> Score:
     """Score translations by a COMET model, on the CPU.
 
-    Args:
-        sources: source lines.
-        hypotheses: translations, line by line.
-        references: reference translations, line by line.
-        model: its folder, with hparams.yaml and checkpoints/model.ckpt.
-        interval: estimate the confidence interval by bootstrap over the lines.
+    Args: those of `bleu`, and the source lines; `model` is a folder with hparams.yaml and
+    checkpoints/model.ckpt.
 
     Raises:
         ValueError: if the package, the model or the sources are missing, or the checkpoint needs

@@ -128,11 +128,9 @@ class Axis(NamedTuple):
 
 
 def make_axis(values: Sequence[float], *, extend_to_ticks: bool) -> Axis:
-    """Choose ticks that are 1, 2 or 5 times a power of ten apart.
+    """Choose ticks that are 1, 2 or 5 times a power of ten apart, to cover one value or more.
 
-    Args:
-        values: the values to cover; at least one.
-        extend_to_ticks: whether the axis begins and ends on a tick, or with the values.
+    The axis begins and ends with the values, or with `extend_to_ticks` on a tick.
 
     >>> make_axis([0.3, 4.2], extend_to_ticks=True)
     Axis(low=0.0, high=5.0, ticks=(0.0, 1.0, 2.0, 3.0, 4.0, 5.0))

@@ -82,15 +82,11 @@ class AblationResult:
 
 
 def measure_ablation(bundle: Bundle, *, count: int = 250) -> AblationResult:
-    """Remove every head in turn and count right pronouns, with the reference up to the pronoun.
+    """Remove every head in turn and count right pronouns in up to `count` pairs of sentences.
 
     A head is removed by zeroing its columns of the output projection. The pronoun is the most
-    probable of er, sie and es. Intervals resample the pairs; those of single heads are corrected
-    for the number of heads (Bonferroni).
-
-    Args:
-        bundle: a model of the demo.
-        count: pairs of sentences at most.
+    probable of er, sie and es after the reference up to it. Intervals resample the pairs; those of
+    single heads are corrected for the number of heads (Bonferroni).
 
     Raises:
         ValueError: if the model is not of the demo.

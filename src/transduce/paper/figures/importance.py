@@ -166,11 +166,9 @@ def _place_shares(
 def places_of(
     weights: Float[np.ndarray, "layers heads query memory"], *, edge: int
 ) -> Float[np.ndarray, "layers heads places"]:
-    """Return the shares of the weight on `PLACES`, the mean over the queries.
+    """Return the shares of the weight on `PLACES`, the mean over the queries of one sentence.
 
-    Args:
-        weights: of one sentence; rows sum to 1.
-        edge: the position of EOS or of the start, which counts as nothing else.
+    At `edge` is EOS or the start, which counts as nothing else.
 
     >>> places_of(np.array([[[[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]]]]), edge=-1).round(3).tolist()
     [[[0.25, 0.5, 0.125, 0.125]]]

@@ -153,13 +153,7 @@ class KeyLookup(nn.Module):
         values: Int[Tensor, "batch memory"],
         queried: Int[Tensor, "batch query"],
     ) -> Float[Tensor, "batch query value"]:
-        """Return the logits of the queried names' values.
-
-        Args:
-            names: the keys of the pairs.
-            values: their values.
-            queried: names whose values are wanted.
-        """
+        """Return the logits of the queried names' values, given names and values of all pairs."""
         weights = self.scores(self.names(queried), self.names(names)).softmax(-1)
         return self.out(weights @ self.values(values))
 
@@ -331,13 +325,7 @@ class TwoPositionLookup(nn.Module):
         values: Int[Tensor, "batch pair"],
         queried: Int[Tensor, "batch query 2"],
     ) -> Float[Tensor, "batch query 2 value"]:
-        """Return the logits of both queried names' values.
-
-        Args:
-            names: of the pairs.
-            values: of the pairs.
-            queried: two names per query.
-        """
+        """Return the logits of the values of a query's two names, given those of all pairs."""
         memory = self.attend.project_kv(self.names(names) + self.values(values))
         x = self.first(queried[..., 0]) + self.second(queried[..., 1])
         return self.out(self.attend(x, memory)).unflatten(-1, (2, VALUES))

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Literal, get_type_hints
 
 import torch
 from pydantic import TypeAdapter
@@ -42,12 +42,9 @@ class PaperFigure:
     """Arguments of `measure` for a smoke test."""
     height: float = 3.4
     """Of the plot in inches."""
-    of_model: bool = False
-    """Whether it measures a model: of the demo, unless `of_any`."""
-    of_any: bool = False
-    """Whether any model will do; such a figure is made only if it is named."""
-    of_text: bool = False
-    """Whether `measure` takes the test text of the model's run, as `pairs`."""
+    needs: Literal["", "demo", "model", "run"] = ""
+    """The demo's model, any, or that of a run with test text, which `measure` takes as `pairs`. A
+    figure of any model is made only if it is named."""
 
 
 FIGURES: Final[Mapping[str, PaperFigure]] = {
@@ -108,47 +105,42 @@ FIGURES: Final[Mapping[str, PaperFigure]] = {
         draw=coreference.draw_coreference,
         quick={"count": 6},
         height=5.0,
-        of_model=True,
+        needs="demo",
     ),
     "ablation": PaperFigure(
         title="Looking is not deciding: heads removed",
         measure=ablation.measure_ablation,
         draw=ablation.draw_ablation,
         quick={"count": 6},
-        of_model=True,
+        needs="demo",
     ),
     "making": PaperFigure(
         title="Figure 3: “making … more difficult”",
         measure=sentences.measure_making,
         draw=sentences.draw_making,
         height=3.6,
-        of_model=True,
-        of_any=True,
+        needs="model",
     ),
     "its": PaperFigure(
         title="Figure 4: what “its” attends to",
         measure=sentences.measure_its,
         draw=sentences.draw_its,
         height=6.4,
-        of_model=True,
-        of_any=True,
+        needs="model",
     ),
     "tasks": PaperFigure(
         title="Figure 5: two heads, two tasks",
         measure=sentences.measure_tasks,
         draw=sentences.draw_tasks,
         height=6.4,
-        of_model=True,
-        of_any=True,
+        needs="model",
     ),
     "importance": PaperFigure(
         title="Every head of a model of text: what it looks at, what is lost without it",
         measure=importance.measure_importance,
         draw=importance.draw_importance,
         quick={"count": 6},
-        of_model=True,
-        of_any=True,
-        of_text=True,
+        needs="run",
     ),
 }
 """By name, in the paper's order; figures of a model come last."""
@@ -165,13 +157,15 @@ def select_figures(only: Sequence[str], *, model: bool) -> tuple[str, ...]:
     for name in only:
         if name not in FIGURES:
             raise ValueError(f"there is no figure {name!r}: --only takes {', '.join(FIGURES)}")
-        if FIGURES[name].of_model and not model:
-            which = ": --model MODEL" if FIGURES[name].of_any else " of the demo: --model runs/demo"
+        if FIGURES[name].needs and not model:
+            demo = FIGURES[name].needs == "demo"
+            which = " of the demo: --model runs/demo" if demo else ": --model MODEL"
             raise ValueError(f'the figure "{name}" needs a model{which}')
+    by_default = ("", "demo") if model else ("",)
     return tuple(
         name
         for name, figure in FIGURES.items()
-        if (name in only if only else not figure.of_any and (model or not figure.of_model))
+        if (name in only if only else figure.needs in by_default)
     )
 
 
@@ -213,8 +207,8 @@ def make_figures(
     for name in names:
         on_progress(f"measuring: {name}")
         figure = FIGURES[name]
-        model = [bundle] if figure.of_model else []
-        text = {"pairs": pairs} if figure.of_text else {}
+        model = [bundle] if figure.needs else []
+        text = {"pairs": pairs} if figure.needs == "run" else {}
         numbers = figure.measure(*model, **text, **(figure.quick if quick else {}))
         result = finding(name, numbers)
         save_plot(folder, name, partial(figure.draw, numbers), height=figure.height)
@@ -226,7 +220,7 @@ def make_figures(
             "versions": versions("torch"),
             "threads": torch.get_num_threads(),
             "numbers": asdict(numbers),
-            **({"model": weights} if figure.of_model else {}),
+            **({"model": weights} if figure.needs else {}),
         }
         write_files(folder, {f"{name}.json": json_text(record, indent=1)})
         parts.append(f"## {figure.title}\n\n{result}\n\n![]({name}.svg)")

@@ -56,11 +56,7 @@ def paper_bleu(
 ) -> Score:
     """Tokenised BLEU as the paper measured it, German with its compounds split.
 
-    Args:
-        hypotheses: translations, a line each, not tokenised.
-        references: what they should be, line by line.
-        language: code of the target language.
-        tokenise: in place of the tokeniser of Moses.
+    Args: those of `bleu`, of text that is not tokenised; `tokenise` replaces Moses' tokeniser.
 
     Raises:
         ValueError: for unequal numbers of lines or none, or without sacremoses.

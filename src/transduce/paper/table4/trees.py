@@ -115,12 +115,8 @@ def parse_trees(lines: list[str], *, name: str) -> Iterator[Tree]:
 
     Between two trees a line may be blank or a comment, which begins with `#`, `%`, `;` or `*x*`.
 
-    Args:
-        lines: of one file.
-        name: file name for error messages.
-
     Raises:
-        ValueError: for malformed brackets; the message names the line.
+        ValueError: for malformed brackets; the message names the file, as `name`, and the line.
     """
     stack: list[_OpenBracket] = []
     start = 0
