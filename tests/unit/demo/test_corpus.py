@@ -81,12 +81,6 @@ def test_another_seed_writes_other_files(folder: Path, tmp_path: Path):
     assert lines(tmp_path, "test.en") != lines(folder, "test.en")
 
 
-@pytest.mark.parametrize("setting", ["pairs", "held_out", "cases"])
-def test_a_corpus_of_nothing_is_refused(tmp_path: Path, setting: str):
-    with pytest.raises(ValueError, match=f"{setting} must be at least 1, not 0"):
-        write_corpus(tmp_path, **{setting: 0})
-
-
 def test_a_source_has_one_target():
     rng, translations = Random(11), {}
 

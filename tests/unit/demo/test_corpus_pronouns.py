@@ -63,16 +63,3 @@ def test_cases_are_read_as_they_were_written(tmp_path: Path):
     write_cases(tmp_path, CASES)
 
     assert read_cases(tmp_path) == CASES
-
-
-def test_a_folder_without_cases_is_refused(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"pronouns.jsonl is missing: `transduce demo` writes it"):
-        read_cases(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["{}\n", "no json\n", '{"line": 1, "word": "er"}\n'])
-def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str):
-    (tmp_path / "pronouns.jsonl").write_text(text)
-
-    with pytest.raises(ValueError, match="is malformed"):
-        read_cases(tmp_path)

@@ -38,18 +38,9 @@ class OrderSensitivity:
     stacks: tuple[Equivariance, ...]
 
 
-def measure_order(
-    config: ModelConfig | None = None, *, length: int = 24, permutations: int = 50
-) -> OrderSensitivity:
-    """Permute random inputs of untrained stacks and compare the outputs.
-
-    Args:
-        config: shape of the model; None for a tiny one. Weights are the initial ones.
-        length: positions.
-        permutations: number tried; the worst counts.
-    """
-    tiny = replace(load_recipe("tiny").model, vocab_size=97)
-    config = replace(config or tiny, dropout=0.0)
+def measure_order(*, permutations: int = 50) -> OrderSensitivity:
+    """Permute random inputs of untrained stacks and compare the outputs; the worst counts."""
+    length, config = 24, replace(load_recipe("tiny").model, vocab_size=97, dropout=0.0)
     sinusoid = _model(config)
     learned = _model(replace(config, positions="learned"))
     without = _model(config)

@@ -139,16 +139,7 @@ def score_tree(gold: Tree, test: Tree | None) -> BracketScore:
 
 
 def score_trees(golds: Sequence[Tree], tests: Sequence[Tree | None]) -> Brackets:
-    """Score the trees of a test set; None stands for a sentence without a parse.
-
-    Raises:
-        ValueError: for unequal numbers of trees or none.
-    """
-    if len(golds) != len(tests) or not golds:
-        raise ValueError(
-            f"there are {len(golds)} trees to score against but {len(tests)} to score: tree n of "
-            f"the one is tree n of the other"
-        )
+    """Score the trees of a test set, in order; None stands for a sentence without a parse."""
     scores = [score_tree(gold, test) for gold, test in zip(golds, tests, strict=True)]
     states = Counter(score.state for score in scores)
     counts = np.array([score[1:] for score in scores if score.state == "scored"], dtype=np.int64)

@@ -301,12 +301,7 @@ def delinearise(output: str, leaves: Sequence[Leaf], *, tags: bool = False) -> M
         output: what the model wrote.
         leaves: the sentence's words; their tags are kept, so that a scorer knows punctuation.
         tags: take the tags from the output, where it has them, and not from `leaves`.
-
-    Raises:
-        ValueError: if there is no word.
     """
-    if not leaves:
-        raise ValueError("a tree needs a sentence of one word or more")
     parser = _OutputParser(leaves, take_tags=tags)
     for token in output.split():
         parser.read(token)

@@ -115,8 +115,3 @@ def test_tags_are_the_sentences_unless_the_outputs_are_asked_for():
 
 def test_an_output_without_fault_is_well_formed():
     assert delinearise("(S XX XX XX )S", THREE).faults == Faults()
-
-
-def test_a_sentence_without_words_is_refused():
-    with pytest.raises(ValueError, match="one word or more"):
-        delinearise("(S )S", [])
