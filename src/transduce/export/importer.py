@@ -8,7 +8,6 @@ Unsupported features are refused by name before anything is written; departures 
 √d_model, which our model multiplies with; the last norm, which only the logits read, compensates.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +27,8 @@ from transduce.export.npz_files import POSITIONS, is_npz_folder, marian_sinusoid
 from transduce.io.atomic_folder import MANIFEST, check_folder, sanitise, sha256
 from transduce.model.config import ModelConfig
 from transduce.model.layers import sinusoids
-from transduce.model.transformer import Transformer
+from transduce.model.numpy_transformer import NumpyTransformer, parameter_shapes
+from transduce.model.transformer import Transformer, from_numpy, with_paper_scaling
 from transduce.search.config import SearchConfig
 
 FILES = (
@@ -188,15 +188,13 @@ def _model(
             f"{path}: PAD's embedding is not zero, but transduce's decoder starts with a zero one"
         )
     if not marian.scale_embedding:
-        _scale_embeddings(state, config)
+        state = with_paper_scaling(state, replace(config, scale="none"))
     config, state = _drop_zero_biases(config, state)
     if positions is not None:
         config = replace(config, positions="learned", max_positions=len(positions))
         state["positions.weight"] = positions
-    with torch.random.fork_rng(devices=[]):  # initialization must not advance the caller's RNG
-        model = Transformer(config)
-    model.load_state_dict(state)
-    return model.eval()
+    arrays = {name: tensor.numpy() for name, tensor in state.items()}
+    return from_numpy(NumpyTransformer(config, arrays))
 
 
 def _validated(
@@ -207,10 +205,9 @@ def _validated(
     _drop_copies(tensors, path=path)
     _drop_positions(tensors, config, path=path)
     tensors.setdefault(OUTPUT_BIAS, torch.zeros(1, config.vocab_size))
-    with torch.device("meta"):
-        shapes = {name: tensor.shape for name, tensor in Transformer(config).state_dict().items()}
+    shapes = parameter_shapes(config)
     expected = {entry.marian_name: shapes[entry.name] for entry in marian_files.tensor_map(config)}
-    expected[OUTPUT_BIAS] = torch.Size((1, config.vocab_size))
+    expected[OUTPUT_BIAS] = (1, config.vocab_size)
     for name in sorted(expected.keys() - tensors.keys()):
         raise ValueError(f"{path} has no tensor {name}, which config.json requires")
     for name in sorted(tensors.keys() - expected.keys()):
@@ -270,14 +267,6 @@ def _state_dict(
     state["embedding.weight"] = state["embedding.weight"].index_select(0, rows)
     state["output_bias"] = tensors[OUTPUT_BIAS][0].index_select(0, rows)
     return state
-
-
-def _scale_embeddings(state: dict[str, Tensor], config: ModelConfig) -> None:
-    """Convert embeddings without the factor √d_model to embeddings with it."""
-    root = math.sqrt(config.d_model)
-    state["embedding.weight"] = state["embedding.weight"] / root
-    for name in marian_files.last_norm(config):
-        state[name] = state[name] * root
 
 
 def _drop_zero_biases(

@@ -291,13 +291,6 @@ def tensor_map(config: ModelConfig) -> Iterator[TensorMapping]:
                 yield TensorMapping(f"{side}_norm.{part}", f"model.{side}.layer_norm.{part}", 0)
 
 
-def last_norm(config: ModelConfig) -> tuple[str, str]:
-    """Names of the weight and bias of the norm that only the logits read."""
-    top = f"decoder.{config.decoder_layers - 1}.feed_forward_norm.norm"
-    last = "decoder_norm" if config.norm == "pre" else top
-    return f"{last}.weight", f"{last}.bias"
-
-
 def _layer(side: str) -> Iterator[TensorMapping]:
     for name, marian_name in _ATTENTIONS if side == "decoder" else _ATTENTIONS[:1]:
         for part, marian_part in _PROJECTIONS:

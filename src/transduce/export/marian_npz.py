@@ -28,7 +28,7 @@ from jaxtyping import Float32
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.pair_tokenizer import SOURCE, TARGET, PairTokenizer
-from transduce.export.marian_files import last_norm, tensor_map
+from transduce.export.marian_files import tensor_map
 from transduce.export.proof import (
     PiecePair,
     Proof,
@@ -41,7 +41,7 @@ from transduce.inference.engines.ct2_model import unsupported_feature as why_not
 from transduce.inference.engines.ct2_model import vocabulary
 from transduce.io.atomic_folder import atomic_folder, check_replaceable
 from transduce.model.config import ModelConfig
-from transduce.model.numpy_transformer import sinusoids
+from transduce.model.numpy_transformer import last_norm, sinusoids
 
 MODEL, DECODER, VOCABULARY, TABLE = "model.npz", "decoder.yml", "vocab.spm", "vocab.yml"
 FILES: Final = (MODEL, DECODER, VOCABULARY, TABLE, SOURCE, TARGET)

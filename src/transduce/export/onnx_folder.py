@@ -64,9 +64,7 @@ def write_onnx(bundle: Bundle, folder: Path) -> None:
     check_replaceable(folder, (CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, FOLDER))
     names = vocabulary(bundle.tokenizer)
     tokenizer = tokenizer_json(bundle.tokenizer, names)
-    state = {
-        name: t.detach().cpu().float().numpy() for name, t in bundle.model.state_dict().items()
-    }
+    state = bundle.weights.to_numpy().weights
     rows = bundle.search.limit(bundle.search.max_source)
     positions = state.get("positions.weight", sinusoids(rows, config.d_model))
     weights = onnx_weights(config, state, positions)

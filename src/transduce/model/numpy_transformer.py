@@ -382,6 +382,13 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def last_norm(config: ModelConfig) -> tuple[str, str]:
+    """Return the names of gain and offset of the normalisation that only the logits read."""
+    top = f"decoder.{config.decoder_layers - 1}.feed_forward_norm.norm"
+    last = "decoder_norm" if config.norm == "pre" else top
+    return f"{last}.weight", f"{last}.bias"
+
+
 def _visible(
     query: int, memory: int, *, radius: int, causal: bool = False
 ) -> Bool[np.ndarray, "1 1 query memory"]:

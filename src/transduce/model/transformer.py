@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from transduce.model.config import ModelConfig
 from transduce.model.kernels import Dropout
 from transduce.model.layers import DecoderLayer, EncoderLayer, LearnedPositions, Positions
-from transduce.model.numpy_transformer import NumpyTransformer
+from transduce.model.numpy_transformer import NumpyTransformer, last_norm
 
 Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
 
@@ -163,13 +163,13 @@ class Transformer(nn.Module):
         """
         state = {name: tensor.detach().cpu().float() for name, tensor in self.state_dict().items()}
         if self.config.scale != "embedding":
-            state = _with_the_paper_s_scaling(state, self.config)
+            state = with_paper_scaling(state, self.config)
         weights = {name: tensor.numpy() for name, tensor in state.items()}
         return NumpyTransformer(replace(self.config, scale="embedding"), weights)
 
 
-def _with_the_paper_s_scaling(state: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-    """Weights that give the same logits where embedded pieces are multiplied by √d_model."""
+def with_paper_scaling(state: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
+    """Return weights with the same logits where embedded pieces are multiplied by √d_model."""
     root, scaled = config.d_model**0.5, dict(state)
     for name in ("embedding.weight", "source_embedding.weight"):
         if name in state:
@@ -179,9 +179,7 @@ def _with_the_paper_s_scaling(state: dict[str, Tensor], config: ModelConfig) -> 
         scaled[output] = state[output] / root
     if config.scale == "none" and output not in state:
         # The shared matrix makes the logits, too: the last normalisation makes up for it.
-        last = f"decoder.{config.decoder_layers - 1}.feed_forward_norm.norm"
-        norm = "decoder_norm" if config.norm == "pre" else last
-        for name in (f"{norm}.weight", f"{norm}.bias"):
+        for name in last_norm(config):
             scaled[name] = state[name] * root
     return scaled
 
