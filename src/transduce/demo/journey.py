@@ -11,8 +11,8 @@ from transduce.config import load_recipe, to_toml
 from transduce.demo.corpus import PronounScore, read_cases, score_pronouns, write_corpus
 from transduce.evaluation.scoring import RunResult
 from transduce.io.lock import LOCK_FILE, exclusive_lock
-from transduce.io.streams import open_output
 from transduce.pipeline.run import run_recipe
+from transduce.pipeline.run_folder import write_text
 from transduce.pipeline.run_page import REPORT, curves, read_metrics
 from transduce.train.events import EventHandler, LogMessage
 from transduce.visualization.attention_page import trace_attention
@@ -102,8 +102,7 @@ def run_demo(out: Path, *, on_event: EventHandler) -> DemoResult:
         corpus = out / "corpus"
         recipe = load_recipe("demo", [f"data.folder={corpus}"])
         # Marks the folder as a demo's, which the next demo may replace.
-        with open_output(out / "recipe.toml") as file:
-            file.write(to_toml(recipe).encode())
+        write_text(out / "recipe.toml", to_toml(recipe))
         on_event(LogMessage(text=f"writing English and German sentences to {corpus}"))
         open_reference = write_corpus(corpus)
         run = run_recipe(recipe, out, on_event=on_event)
@@ -119,8 +118,7 @@ def run_demo(out: Path, *, on_event: EventHandler) -> DemoResult:
             pronouns=score_pronouns([example.translation for example in examples], cases),
         )
         html = render_report(result, bundle=Bundle.load(out), metrics=out / "metrics.jsonl")
-        with open_output(out / REPORT) as file:
-            file.write(html.encode())
+        write_text(out / REPORT, html)
     return result
 
 
