@@ -66,22 +66,16 @@ class Provenance:
 
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """Programs that made it, by name."""
-
     commit: str = ""
     """Commit of the source code, if known."""
-
     created: str = ""
     """Time in UTC (ISO 8601)."""
-
     data_sha256: Mapping[str, str] = field(default_factory=dict[str, str])
     """SHA-256 of the corpus files, by name."""
-
     recipe: str = ""
     """The recipe with all settings, as TOML."""
-
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
     """Measured values by name and signature."""
-
     started_from: Mapping[str, str] = field(default_factory=dict[str, str])
     """SHA-256 of the initial weights, by model name."""
 

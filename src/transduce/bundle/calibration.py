@@ -27,13 +27,10 @@ class Calibration:
 
     log_probs: tuple[float, ...]
     """The knots, strictly increasing."""
-
     worth: tuple[float, ...]
     """The confidence at each knot, in [0, 1], non-decreasing."""
-
     observations: int
     """Number of words or sentences that it was fitted to."""
-
     lowest: float | None = None
     """Log-probability up to which there were observations; None in older files: no lower limit."""
 
@@ -65,10 +62,8 @@ class Confidence:
 
     words: Calibration | None = None
     """None if the validation set has too few words."""
-
     sentences: Calibration | None = None
     """None if the validation set has too few sentences."""
-
     max_fragmentation: float | None = None
     """Fragmentation (`inference.confidence`) that 99 % of the validation sources stay below; None
     in older files: sources are not examined."""

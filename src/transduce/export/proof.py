@@ -48,10 +48,8 @@ class Difference(NamedTuple):
 
     sentence: int
     """Counted from 1 in the sample."""
-
     position: int
     """Counted from 1 in the sentence: source pieces and EOS first, then the translation's."""
-
     piece: str
     other_piece: str
     """Our piece and the other program's (for Argos, words); empty where a side has ended."""
@@ -72,11 +70,9 @@ class Proof:
     sentences: int = 0
     equal: int = 0
     """Sentences with identical source pieces and translations."""
-
     first_difference: Difference | None = None
     gap: float | None = None
     """Largest difference of two logits, if the other program exposes its logits."""
-
     not_made: str = ""
     """Why there is no proof, and the remedy; empty if there is one."""
 

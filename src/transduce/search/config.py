@@ -15,7 +15,6 @@ class Request(NamedTuple):
 
     source: tuple[int, ...]
     """Ids without EOS."""
-
     prefix: tuple[int, ...] = ()
     """Ids that every translation starts with; they count for its length and score."""
 

@@ -87,10 +87,8 @@ class History:
 
     weights: Mapping[int, Weights]
     """Weights by update, the first before any."""
-
     training: Sequence[tuple[int, float]]
     """Updates with the training loss, nats per target piece."""
-
     validation: Sequence[tuple[int, float, float | None]]
     """Updates with the validation loss and chrF2, if that was computed."""
 
