@@ -194,9 +194,9 @@ def prove_huggingface(bundle: Bundle, folder: Path, sentences: Sequence[str]) ->
                 max_length=sample.limit + 1,  # + the start token
             )
             pairs.append(sample.pair(source[0].tolist(), output[0, 1:].tolist()))
-            ours, target_in = torch.tensor([sample.source]), torch.tensor([sample.target_in])
+            source, target_in = torch.tensor([sample.source]), torch.tensor([sample.target_in])
             with torch.inference_mode():
-                logits = model(input_ids=ours, decoder_input_ids=target_in).logits[0]
+                logits = model(input_ids=source, decoder_input_ids=target_in).logits[0]
             gap = max(gap, sample.gap(logits.numpy()))
     return compare_pieces("huggingface", pairs, gap=gap)
 
