@@ -55,7 +55,7 @@ def write_huggingface(bundle: Bundle, folder: Path) -> None:
     """Write the folder atomically, replacing an earlier export.
 
     Raises:
-        ValueError: if neither class can express the model, or `folder` is not an export.
+        ValueError: if the format cannot express the model, or `folder` is not an export.
         OSError: if it cannot be written; an earlier export is kept.
     """
     if reason := why_not(bundle):

@@ -182,10 +182,7 @@ def read_languages(folder: Path) -> MarianTokenizerConfig:
 
 
 def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
-    """Read the weights as float32, from safetensors if there is such a file.
-
-    Returns:
-        The file and its tensors by name.
+    """Return the file of the weights, safetensors if there is one, and its tensors as float32.
 
     Raises:
         ValueError: if it is missing or damaged.

@@ -61,12 +61,7 @@ _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "swish"}
 
 
 def write_marian_npz(bundle: Bundle, folder: Path) -> None:
-    """Write the folder atomically, replacing an earlier export.
-
-    Raises:
-        ValueError: if Marian cannot express the model, or `folder` is not an export.
-        OSError: if it cannot be written; an earlier export is kept.
-    """
+    """Write the folder atomically, replacing an earlier export. Raises: as `write_huggingface`."""
     if bundle.tokenizer.tags and not isinstance(bundle.tokenizer, PairTokenizer):
         raise ValueError(
             "Marian's vocabulary cannot express the target language tags of data.directions: "

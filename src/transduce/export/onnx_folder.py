@@ -46,10 +46,7 @@ TOKENIZER = "tokenizer.json"
 def write_onnx(bundle: Bundle, folder: Path) -> None:
     """Write the folder atomically, replacing an earlier export.
 
-    Raises:
-        ValueError: if the package onnx is not installed, the runtimes lack a feature of the model,
-            or `folder` is not an export.
-        OSError: if it cannot be written; an earlier export is kept.
+    Raises: as `write_huggingface`, and a ValueError if the package onnx is not installed.
     """
     config = bundle.weights.config
     if reason := why_not(config):

@@ -256,10 +256,7 @@ ENDINGS = (".svg", ".html", ".md")
 
 
 def named_model(model: str) -> tuple[str, Anatomy]:
-    """Take a model apart: one in a model's or a run's folder, else that of a recipe's name or file.
-
-    Returns:
-        Its name and its parts.
+    """Return name and parts of a model, by its folder or its run's, or by a recipe's name or file.
 
     Raises:
         ValueError: if it is none of these, or the folder's model cannot be loaded.
@@ -274,15 +271,12 @@ def named_model(model: str) -> tuple[str, Anatomy]:
 
 
 def write_model(file: Path, name: str, anatomy: Anatomy) -> list[Path]:
-    """Write the drawing as SVG (for light pages, and FILE-dark.svg), or a page, or a table.
+    """Write a drawing as SVG (and FILE-dark.svg), a page, or a table, and return the files' paths.
 
     Args:
         file: its ending, one of `ENDINGS`, selects the format.
         name: of the model.
         anatomy: its parts.
-
-    Returns:
-        The files that were written.
 
     Raises:
         ValueError: if the file's ending is none of `ENDINGS`.

@@ -34,8 +34,7 @@ def fast_search(steps: Steps, task: SearchTask) -> list[list[Hypothesis]]:
 def greedy_search(steps: Steps, task: SearchTask) -> list[list[Hypothesis]]:
     """Take the most probable piece at every step: nothing is sorted or reordered.
 
-    Returns:
-        For each sentence one hypothesis; none where its logits were NaN or infinite.
+    A sentence has one hypothesis; none where its logits were NaN or infinite.
     """
     limits, eos, device = task.limits, task.eos, task.device
     ids: list[list[int]] = [[] for _ in limits]
@@ -87,10 +86,7 @@ def beam_search_single(steps: Steps, task: SearchTask) -> list[Hypothesis]:
     """Search one sentence with Python lists for bookkeeping.
 
     Its candidates are a handful of numbers, which Python moves in less time than the many small
-    tensor operations that a batch is worth.
-
-    Returns:
-        The finished hypotheses, in the order in which they finished.
+    tensor operations that a batch is worth. Hypotheses come in the order in which they finished.
     """
     (limit,), config, eos, device = task.limits, task.config, task.eos, task.device
     finished: list[Hypothesis] = []

@@ -83,15 +83,12 @@ def operations(kind: Kind, length: int, width: int, *, reach: Reach, part: Part)
 def measure_seconds(
     jobs: Sequence[Callable[[], object]], *, rounds: int, timer: Callable[[], float] = thread_time
 ) -> list[float]:
-    """Time calls in alternation until the times are stable, or for `rounds` rounds.
+    """Return the least time of each call in seconds, measured in alternation until it is stable.
 
     Args:
         jobs: the calls.
-        rounds: at most.
+        rounds: of all calls, at most.
         timer: CPU time of this thread, or for several threads the wall clock.
-
-    Returns:
-        the minimum time of each, in seconds.
     """
 
     def seconds(call: Callable[[], object], times: int) -> float:

@@ -169,16 +169,13 @@ def _logarithmic(axes: "Axes", ticks: Sequence[int]) -> None:
 
 
 def table1(out: Path, sizes: Sizes, recall: Recall | None, *, tell: Tell) -> str:
-    """Run the measurements, and write the report, its data and the plots.
+    """Run the measurements, write their report, data and plots, and return the report.
 
     Args:
         out: output folder; earlier files are replaced.
         sizes: of the measurements.
         recall: settings of the recall experiment; None skips it.
         tell: called with lines of progress.
-
-    Returns:
-        the report.
 
     Raises:
         ValueError: if matplotlib is not installed.
