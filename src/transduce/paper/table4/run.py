@@ -51,18 +51,13 @@ class Bracket(NamedTuple):
     end: int
 
 
-class BracketScore(NamedTuple):
-    """Bracket counts of a sentence."""
+class ScoredTree(NamedTuple):
+    """Brackets of a sentence; none of one that is not scored."""
 
     state: Literal["scored", "error", "skipped"]
-    gold: int = 0
-    test: int = 0
-    matched: int = 0
-
-    @property
-    def exact(self) -> bool:
-        """Whether the trees have the same brackets."""
-        return self.state == "scored" and self.gold == self.test == self.matched
+    gold: Counter[Bracket]
+    test: Counter[Bracket]
+    matched: Counter[Bracket]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,24 +120,23 @@ def brackets_of(tree: Tree) -> Counter[Bracket]:
     return counts
 
 
-def score_tree(gold: Tree, test: Tree | None) -> BracketScore:
+def score_tree(gold: Tree, test: Tree | None) -> ScoredTree:
     """Score one tree; None stands for a sentence without a parse."""
     words = _counted_words(test) if test else []
     if test is None or not words:
-        return BracketScore("skipped")
+        return ScoredTree("skipped", Counter(), Counter(), Counter())
     if _counted_words(gold) != words:
-        return BracketScore("error")
+        return ScoredTree("error", Counter(), Counter(), Counter())
     expected, predicted = brackets_of(gold), brackets_of(test)
-    return BracketScore(
-        "scored", expected.total(), predicted.total(), (expected & predicted).total()
-    )
+    return ScoredTree("scored", expected, predicted, expected & predicted)
 
 
 def score_trees(golds: Sequence[Tree], tests: Sequence[Tree | None]) -> Brackets:
     """Score the trees of a test set, in order; None stands for a sentence without a parse."""
     scores = [score_tree(gold, test) for gold, test in zip(golds, tests, strict=True)]
     states = Counter(score.state for score in scores)
-    counts = np.array([score[1:] for score in scores if score.state == "scored"], dtype=np.int64)
+    scored = [score for score in scores if score.state == "scored"]
+    counts = np.array([[part.total() for part in score[1:]] for score in scored], dtype=np.int64)
     counts = counts.reshape(-1, 3)
     low, high = _interval(counts)
     return Brackets(
@@ -150,16 +144,10 @@ def score_trees(golds: Sequence[Tree], tests: Sequence[Tree | None]) -> Brackets
         errors=states["error"],
         skipped=states["skipped"],
         sums=_sums(counts),
-        exact=100.0 * sum(score.exact for score in scores) / max(states["scored"], 1),
+        exact=100.0 * sum(score.gold == score.test for score in scored) / max(len(scored), 1),
         low=low,
         high=high,
-        labels=_by_label(
-            [
-                (gold, test)
-                for gold, test, score in zip(golds, tests, scores, strict=True)
-                if test is not None and score.state == "scored"
-            ]
-        ),
+        labels=_by_label(scored),
     )
 
 
@@ -199,15 +187,11 @@ def _interval(counts: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _by_label(pairs: Sequence[tuple[Tree, Tree]]) -> dict[str, Sums]:
-    gold: Counter[str] = Counter()
-    test: Counter[str] = Counter()
-    matched: Counter[str] = Counter()
-    for gold_tree, test_tree in pairs:
-        expected, predicted = brackets_of(gold_tree), brackets_of(test_tree)
-        gold.update(bracket.label for bracket in expected.elements())
-        test.update(bracket.label for bracket in predicted.elements())
-        matched.update(bracket.label for bracket in (expected & predicted).elements())
+def _by_label(scored: Sequence[ScoredTree]) -> dict[str, Sums]:
+    gold, test, matched = Counter[str](), Counter[str](), Counter[str]()
+    for score in scored:
+        for counts, brackets in zip((gold, test, matched), score[1:], strict=True):
+            counts.update(bracket.label for bracket in brackets.elements())
     labels = sorted(gold | test, key=lambda label: (-gold[label], label))
     return {name: Sums(gold=gold[name], test=test[name], matched=matched[name]) for name in labels}
 
