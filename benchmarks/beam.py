@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/beam.py RUN [RUN …] --name multi30k-tok
 
-Several runs (seeds) are judged together, as one long validation set. For each beam the rule takes
-the smallest length penalty that is not significantly worse than the best one (paired bootstrap,
-p < 0.05): a departure from the paper's 0.6 wants evidence. The test set is not looked at. Written
-to benchmarks/results/beam-NAME/record.json.
+Several runs (seeds) are scored together, as one concatenated validation set. For each beam size the
+rule selects the smallest length penalty that is not significantly worse than the best (paired
+bootstrap, p < 0.05): a departure from the paper's 0.6 needs evidence. The test set is not used.
+Writes benchmarks/results/beam-NAME/record.json.
 """
 
 import argparse
@@ -27,15 +27,15 @@ Row = dict[str, float | bool]
 
 
 def main() -> None:
-    """Decode with every pair of settings, print one table, write one record."""
+    """Decode with every combination of settings, print a table, write the record."""
     arguments = parse()
     recipe = load_recipe(arguments.runs[0] / "recipe.toml")
     rows: list[Row] = []
     print("beam  alpha    BLEU   length        p  seconds")
     for beam in arguments.beams:
-        found = judge(arguments.runs, recipe, beam=beam, alphas=sorted(arguments.alphas))
-        rows += found
-        for row in found:
+        scored = score_beam(arguments.runs, recipe, beam=beam, alphas=sorted(arguments.alphas))
+        rows += scored
+        for row in scored:
             print(
                 f"{beam:4}  {row['alpha']:5}  {row['bleu']:6.2f}  {row['length_ratio']:7.4f}  "
                 f"{row['p']:7.4f}  {row['seconds']:7.1f}{'   <- the rule' * bool(row['rule'])}"
@@ -59,37 +59,39 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("runs", type=Path, nargs="+", help="finished runs' folders, one a seed")
-    parser.add_argument("--name", required=True, help="of the record")
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of finished runs, one per seed")
+    parser.add_argument("--name", required=True, help="suffix of the record's name")
     parser.add_argument("--beams", type=int, nargs="+", default=[4, 5, 8])
     parser.add_argument("--alphas", type=float, nargs="+", default=[0.6, 1.0, 1.4, 1.8, 2.2])
     return parser.parse_args()
 
 
-def judge(runs: Sequence[Path], recipe: Recipe, *, beam: int, alphas: Sequence[float]) -> list[Row]:
-    """One row an α: BLEU over all runs' validation pairs, and p against the best α."""
+def score_beam(
+    runs: Sequence[Path], recipe: Recipe, *, beam: int, alphas: Sequence[float]
+) -> list[Row]:
+    """Score one beam size: BLEU over all runs' validation pairs, and p against the best α."""
     systems, seconds = [], []
     for alpha in alphas:
         started = time.perf_counter()
-        lines = [line for run in runs for line in translated(run, beam=beam, alpha=alpha)]
+        lines = [line for run in runs for line in translate_validation(run, beam=beam, alpha=alpha)]
         seconds.append(round(time.perf_counter() - started, 1))
         systems.append(System(str(alpha), lines))
     pairs = [pair for run in runs for pair in open_prepared(run).validation]
     references = [pair.target for pair in pairs]
     language, tokenize = recipe.languages.target, recipe.score.bleu_tokenize
 
-    def standings(order: Sequence[System]) -> dict[str, tuple[float, float]]:
-        found = compare_systems(
+    def score_systems(order: Sequence[System]) -> dict[str, tuple[float, float]]:
+        comparison = compare_systems(
             order, references, metrics=["bleu"], language=language, tokenize=tokenize
         )
         return {
-            one.system: (one.value, 1.0 if one.p is None else one.p)
-            for one in found.metrics[0].systems
+            scored.system: (scored.value, 1.0 if scored.p is None else scored.p)
+            for scored in comparison.metrics[0].systems
         }
 
-    values = standings(systems)
+    values = score_systems(systems)
     best = max(systems, key=lambda system: values[system.name][0])
-    values = standings([best, *(system for system in systems if system is not best)])
+    values = score_systems([best, *(system for system in systems if system is not best)])
     rule = next(system.name for system in systems if values[system.name][1] >= SIGNIFICANCE_LEVEL)
     return [
         {
@@ -99,25 +101,25 @@ def judge(runs: Sequence[Path], recipe: Recipe, *, beam: int, alphas: Sequence[f
             "length_ratio": round(words(system.lines) / words(references), 4),
             "p": round(values[system.name][1], 4),
             "rule": system.name == rule,
-            "seconds": spent,
+            "seconds": duration,
         }
-        for alpha, system, spent in zip(alphas, systems, seconds, strict=True)
+        for alpha, system, duration in zip(alphas, systems, seconds, strict=True)
     ]
 
 
-def translated(run: Path, *, beam: int, alpha: float) -> list[str]:
-    """The validation sources of one run, translated by its model."""
+def translate_validation(run: Path, *, beam: int, alpha: float) -> list[str]:
+    """Translate the validation sources of a run with its model."""
     bundle = Bundle.load(run)
     search = replace(bundle.search, beam=beam, alpha=alpha)
     pairs = open_prepared(run).validation
-    found = translate_pairs(
+    translations = translate_pairs(
         bundle.model, bundle.tokenizer, pairs=pairs, search=search, retry_loops=False
     )
-    return [one.text for one in found]
+    return [translation.text for translation in translations]
 
 
 def words(lines: Sequence[str]) -> int:
-    """Number of words in all lines."""
+    """Count the words of all lines."""
     return sum(len(line.split()) for line in lines)
 
 

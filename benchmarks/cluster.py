@@ -1,22 +1,21 @@
-"""Translation of a large corpus by workers that are killed, the road's efficiency, preparation.
+"""Cluster translation with killed workers and drivers, its scaling efficiency, and preparation.
 
     .venv/bin/python benchmarks/cluster.py kills MODEL --source FILE [--lines 200000]
     .venv/bin/python benchmarks/cluster.py scaling [--lines 61440]
     .venv/bin/python benchmarks/cluster.py prepare [--lines 10000000] [--folder FOLDER]
 
-`kills` needs a file of sentences, which it repeats to so many lines. It translates them by the
-single-machine command and on a Ray cluster of two nodes, each with one core of this machine, first
-undisturbed, then while a worker is killed (-9) five times and the driver twice, at moments drawn
-from a seed. It compares the bytes, counts the shards that were written twice, and divides the
-undisturbed times. `scaling` replaces the translator by one that sleeps as long per line as the
-record of decoding says (shape T, CTranslate2, beam 5, one core), on 1 to 16 logical nodes; the rest
-is starting, scheduling, reading and writing. `prepare` generates a corpus as benchmarks/corpora.py
-does, some of whose pairs are empty or repeated, and prepares it by the single road and by one and
-two workers of the cluster's; it compares the bytes, and reads the peak resident memory of every
-process from the system. It needs 1.5 KB of disk for each pair in FOLDER. All need
-`transduce[cluster]` and write benchmarks/results/cluster-NAME (prepare with fewer lines:
-cluster-prepare-LINES); `plot` draws cluster-scaling
-again, which needs `transduce[plot]`. Nothing else should run meanwhile.
+`kills` repeats the sentences of a file up to the given number of lines. It translates them with the
+single-machine command and on a Ray cluster of two nodes, each with one core of this machine: first
+undisturbed, then killing a worker (-9) five times and the driver twice, at seeded random points. It
+compares the bytes, counts the shards that were written twice, and divides the undisturbed times.
+`scaling` replaces the translator with a stub that sleeps as long per line as the decoding record
+measured (shape T, CTranslate2, beam 5, one core), on 1 to 16 logical nodes; what remains is
+starting, scheduling, reading and writing. `prepare` generates a corpus as benchmarks/corpora.py
+does, with some empty and some repeated pairs, and prepares it on the single-machine path and with
+one and two cluster workers; it compares the bytes, and reads the peak resident memory of every
+process from the system. It needs 1.5 KB of disk per pair in FOLDER. All need `transduce[cluster]`
+and write benchmarks/results/cluster-NAME (prepare with fewer lines: cluster-prepare-LINES); `plot`
+redraws cluster-scaling, which needs `transduce[plot]`. Run nothing else at the same time.
 """
 
 import argparse
@@ -53,11 +52,11 @@ LINES = 10_000_000  # of `prepare`
 NODES = (1, 2, 4, 8, 16)
 WORKER_KILLS, DRIVER_KILLS = 5, 2
 MESSAGES = ("cleaning by", "kept", "training a vocabulary", "encoding by", "pairs to train on")
-MEMORY = 80 * 2**20  # bytes of each logical node's object store, which holds records only
+MEMORY = 80 * 2**20  # bytes of a logical node's object store, which holds records only
 
 
 def main() -> None:
-    """Run one of the measurements and write its record."""
+    """Run a measurement and write its record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     kills = commands.add_parser("kills")
@@ -66,7 +65,7 @@ def main() -> None:
     kills.add_argument("--lines", type=int, default=200_000)
     kills.add_argument("--seed", type=int, default=1)
     scaling = commands.add_parser("scaling")
-    scaling.add_argument("--lines", type=int, default=61_440, help="on each node")
+    scaling.add_argument("--lines", type=int, default=61_440, help="lines per node")
     prepare = commands.add_parser("prepare")
     prepare.add_argument("--lines", type=int, default=LINES, help="20,000 with --dry")
     prepare.add_argument("--folder", type=Path, help="where to write [default: the system's]")
@@ -74,7 +73,7 @@ def main() -> None:
         default = 65_536 if command is prepare else 4096
         command.add_argument("--shard-lines", type=int, default=default)
         command.add_argument("--dry", action="store_true", help="write no record")
-    commands.add_parser("plot", help="of the record of `scaling`")
+    commands.add_parser("plot", help="redraw the plot of the record of `scaling`")
     arguments = parser.parse_args()
     if arguments.command == "plot":
         draw_efficiency()
@@ -91,33 +90,35 @@ def main() -> None:
     record |= {"lines": arguments.lines, "shard_lines": arguments.shard_lines, **results}
     print(json.dumps(results, indent=2))
     if not arguments.dry:
-        fewer = name == "prepare" and arguments.lines < LINES  # for times, which more lines repeat
-        write(f"cluster-{name}-{arguments.lines}" if fewer else f"cluster-{name}", record)
+        is_partial = (
+            name == "prepare" and arguments.lines < LINES
+        )  # for times, which more lines repeat
+        write(f"cluster-{name}-{arguments.lines}" if is_partial else f"cluster-{name}", record)
         if name == "scaling":
             draw_efficiency()
 
 
 def measure_kills(arguments: argparse.Namespace, scratch: Path) -> dict[str, object]:
-    """Translate by both roads; kill workers and drivers of the second."""
+    """Translate on a single machine and on the cluster, where workers and drivers are killed."""
     sentences = read_lines(arguments.source)
     source = scratch / "source.txt"
     repeated = (sentences[number % len(sentences)] for number in range(arguments.lines))
     source.write_text("".join(f"{line}\n" for line in repeated))
     translate = [sys.executable, "-m", "transduce", "translate", str(arguments.model)]
     translate += ["-i", str(source), "--engine", "ctranslate2"]
-    begun = time.monotonic()
+    started = time.monotonic()
     single_plan = ["--workers", "2", "--threads", "1"]
     subprocess.run([*translate, "-o", str(scratch / "single.txt"), *single_plan], check=True)
-    single_seconds = time.monotonic() - begun
+    single_seconds = time.monotonic() - started
     cluster = start_nodes(2)
     try:
-        many = [*translate, "--shard-lines", str(arguments.shard_lines)]
-        many += ["--cluster", f"ray:{cluster.address}"]
-        begun = time.monotonic()
-        subprocess.run([*many, "-o", str(scratch / "calm")], check=True)
-        cluster_seconds = time.monotonic() - begun
+        cluster_command = [*translate, "--shard-lines", str(arguments.shard_lines)]
+        cluster_command += ["--cluster", f"ray:{cluster.address}"]
+        started = time.monotonic()
+        subprocess.run([*cluster_command, "-o", str(scratch / "calm")], check=True)
+        cluster_seconds = time.monotonic() - started
         events = run_with_kills(
-            [*many, "-o", str(scratch / "killed")],
+            [*cluster_command, "-o", str(scratch / "killed")],
             records=scratch / "killed/_transduce/shards",
             shards=-(-arguments.lines // arguments.shard_lines),
             rng=random.Random(arguments.seed),
@@ -141,34 +142,34 @@ def run_with_kills(
     """Run a translation, kill workers and drivers, and repeat the command until it succeeds.
 
     Args:
-        command: of the driver.
-        records: folder in which finished shards appear.
-        shards: of the whole corpus.
-        rng: draws after how many finished shards a kill comes.
+        command: The driver's command line.
+        records: Folder in which the records of finished shards appear.
+        shards: Number of shards of the corpus.
+        rng: Draws the numbers of finished shards at which a process is killed.
     """
     kills = ["worker"] * WORKER_KILLS + ["driver"] * DRIVER_KILLS
     rng.shuffle(kills)
-    moments = sorted(rng.sample(range(1, max(shards - 2, len(kills) + 1)), len(kills)))
+    thresholds = sorted(rng.sample(range(1, max(shards - 2, len(kills) + 1)), len(kills)))
     written: dict[str, set[int]] = {}
     starts, events = 1, list[str]()
     driver = subprocess.Popen(command)
     while driver.poll() is None or driver.returncode == -signal.SIGKILL:
         if driver.poll() is not None:
             driver, starts = subprocess.Popen(command), starts + 1
-        for record in records.glob("*.json"):  # a record written again has another time
+        for record in records.glob("*.json"):  # a rewritten record has another time
             written.setdefault(record.name, set()).add(record.stat().st_mtime_ns)
-        if moments and len(written) >= moments[0]:
-            victim = driver.pid if kills[0] == "driver" else busy_worker(rng)
+        if thresholds and len(written) >= thresholds[0]:
+            victim = driver.pid if kills[0] == "driver" else pick_busy_worker(rng)
             if victim is not None:
                 os.kill(victim, signal.SIGKILL)
                 events.append(f"{kills.pop(0)} at {len(written)} of {shards} shards")
-                moments.pop(0)
+                thresholds.pop(0)
         time.sleep(0.02)
     if driver.returncode:
         raise SystemExit(f"the driver ended with code {driver.returncode}")
     return {
         "kills": events,
-        "kills_missed": len(moments),
+        "kills_missed": len(thresholds),
         "starts": starts,
         "shards": shards,
         "shards_written_twice": sum(len(times) > 1 for times in written.values()),
@@ -176,8 +177,8 @@ def run_with_kills(
     }
 
 
-def busy_worker(rng: random.Random) -> int | None:
-    """The process of one of the actors, drawn at random; None if there is none at the moment."""
+def pick_busy_worker(rng: random.Random) -> int | None:
+    """Draw the process of a running actor at random; None if no actor runs."""
     names = ("ray::ShardWorker.run",)
     pids = [
         process.pid
@@ -188,7 +189,7 @@ def busy_worker(rng: random.Random) -> int | None:
 
 
 def measure_scaling(arguments: argparse.Namespace, scratch: Path) -> dict[str, object]:
-    """Process equally many lines per node with a stub that sleeps, on more and more nodes."""
+    """Process equally many lines per node with a sleeping stub, on increasing numbers of nodes."""
     decoding = json.loads((RESULTS / "decoding/record.json").read_text())
     (rate,) = [
         row["sentences_a_second"] / decoding["machine"]["cores_used"]
@@ -203,7 +204,7 @@ def measure_scaling(arguments: argparse.Namespace, scratch: Path) -> dict[str, o
         cluster = start_nodes(nodes)
         ray.init(cluster.address, log_to_driver=False)
         try:
-            begun = time.monotonic()
+            started = time.monotonic()
             process_corpus(
                 partial(load_sleeper, rate),
                 str(source),
@@ -212,7 +213,7 @@ def measure_scaling(arguments: argparse.Namespace, scratch: Path) -> dict[str, o
                 config=ClusterConfig(workers=nodes, shard_rows=arguments.shard_lines),
                 on_event=lambda event: None,
             )
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - started
         finally:
             ray.shutdown()
             cluster.shutdown()
@@ -234,15 +235,15 @@ def measure_scaling(arguments: argparse.Namespace, scratch: Path) -> dict[str, o
 
 
 def measure_prepare(arguments: argparse.Namespace, scratch: Path) -> dict[str, object]:
-    """Prepare a generated corpus by both roads."""
+    """Prepare a generated corpus on a single machine and with cluster workers."""
     generate(scratch / "run", arguments.lines)
     repeated = [
         (file, list(islice(file.open(), arguments.lines // 50))) for file in scratch.glob("train.*")
     ]
     for file, lines in repeated:  # the first pairs again, and pairs without a target
-        more = [*lines, *("\n" if file.suffix == ".tgt" else line for line in lines[::10])]
+        additional = [*lines, *("\n" if file.suffix == ".tgt" else line for line in lines[::10])]
         with file.open("a") as stream:
-            stream.writelines(more)
+            stream.writelines(additional)
     settings = (
         f"data.folder={scratch}",
         'data.train=["train.src", "train.tgt"]',
@@ -254,7 +255,7 @@ def measure_prepare(arguments: argparse.Namespace, scratch: Path) -> dict[str, o
     for workers in (0, 1, 2):
         plan = ["--cluster", "local", "--workers", str(workers)]
         plan += ["--shard-lines", str(arguments.shard_lines)]
-        row = run_watched([*command, *(plan if workers else ())])
+        row = run_monitored([*command, *(plan if workers else ())])
         files = sorted(file for file in (scratch / "out").rglob("*") if file.is_file())
         facts = json.loads((scratch / "out/prepared/prepared.json").read_text())
         rate = round(facts["read"] / row["seconds"], 1)
@@ -270,21 +271,26 @@ def measure_prepare(arguments: argparse.Namespace, scratch: Path) -> dict[str, o
     }
 
 
-def run_watched(command: list[str]) -> dict[str, object]:
-    """Run a command to its end; note when its messages come, and the peak memory of its processes.
+def run_monitored(command: list[str]) -> dict[str, object]:
+    """Run a command; record the times of its messages and the peak memory of its processes.
 
     Returns:
-        Seconds in all, seconds until a few of the messages, peak resident MB by kind of process.
+        Total seconds, seconds until the first of each of MESSAGES, peak resident MB by kind of
+        process.
     """
-    begun, peaks, moments = time.monotonic(), dict[int, tuple[str, int]](), dict[str, float]()
+    started, peaks, message_times = (
+        time.monotonic(),
+        dict[int, tuple[str, int]](),
+        dict[str, float](),
+    )
     process = psutil.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def read() -> None:
         for line in process.stderr:
-            print(f"{time.monotonic() - begun:7.1f}  {line}", end="", file=sys.stderr, flush=True)
+            print(f"{time.monotonic() - started:7.1f}  {line}", end="", file=sys.stderr, flush=True)
             for message in MESSAGES:
                 if message in line:
-                    moments.setdefault(message, round(time.monotonic() - begun, 1))
+                    message_times.setdefault(message, round(time.monotonic() - started, 1))
 
     reader = Thread(target=read)
     reader.start()
@@ -300,8 +306,8 @@ def run_watched(command: list[str]) -> dict[str, object]:
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
     return {
-        "seconds": round(time.monotonic() - begun, 1),
-        "moments": moments,
+        "seconds": round(time.monotonic() - started, 1),
+        "moments": message_times,
         "peak_mb": {
             kind: max(mb for k, mb in peaks.values() if k == kind) for kind, _ in peaks.values()
         },
@@ -334,7 +340,7 @@ def draw_efficiency() -> None:
 
 
 def load_sleeper(rate: float):
-    """Load a stub that takes 1 / rate seconds a line and returns upper case."""
+    """Load a stub that takes 1 / rate seconds per line and returns upper case."""
 
     def translate(texts: list[str], first_line: int) -> list[str]:
         time.sleep(len(texts) / rate)
@@ -353,7 +359,7 @@ def start_nodes(count: int) -> Cluster:
 
 
 def digest(files: list[Path]) -> str:
-    """Checksum of the concatenated files."""
+    """Compute the checksum of the concatenated files."""
     checksum = hashlib.sha256()
     for file in files:
         checksum.update(file.read_bytes())

@@ -1,12 +1,11 @@
-"""Copying of identifiers, addresses and numbers, with and without `tokenizer.protect`.
+"""Copying of identifiers, addresses and numbers with and without `tokenizer.protect`.
 
     .venv/bin/python benchmarks/copying.py
 
-Two small models learn the same generated corpus: English sentences of technical documentation with
-their German translations, full of identifiers, options, addresses and numbers that are drawn at
-random. No identifier of the test set occurs in training. Models differ in `tokenizer.protect`
-alone; both are scored by `transduce evaluate`. The record is
-benchmarks/results/copying/record.json.
+Trains two small models on the same generated corpus: English sentences of technical documentation
+with German translations, full of random identifiers, options, addresses and numbers. No identifier
+of the test set occurs in training. The models differ only in `tokenizer.protect`; `transduce
+evaluate` scores both. Writes benchmarks/results/copying/record.json.
 """
 
 import argparse
@@ -54,8 +53,8 @@ TEMPLATES = [
 ]
 
 
-def spans(random: Random) -> dict[str, Callable[[], str]]:
-    """What is copied: a function that draws it for each letter of the templates."""
+def span_generators(random: Random) -> dict[str, Callable[[], str]]:
+    """Map each letter of the templates to a function that generates a span to copy."""
 
     def word(parts: int = 2) -> str:
         return "".join(random.choices(SYLLABLES, k=random.randint(1, parts) + 1))
@@ -82,15 +81,19 @@ def spans(random: Random) -> dict[str, Callable[[], str]]:
     }
 
 
-def pairs(count: int, random: Random, seen: set[str]) -> list[tuple[str, str]]:
-    """Draw sentences with their translations, with no identifier of `seen`, which grows."""
-    drawn: list[tuple[str, str]] = []
-    draw = spans(random)
+def generate_pairs(count: int, random: Random, seen: set[str]) -> list[tuple[str, str]]:
+    """Generate sentence pairs without the identifiers in `seen`, and add theirs to it."""
+    generated: list[tuple[str, str]] = []
+    draw = span_generators(random)
     new: set[str] = set()
-    while len(drawn) < count:
+    while len(generated) < count:
         source, target = (text.rstrip(".").split(" ") for text in random.choice(TEMPLATES))
         noun, adjective = random.choice(NOUNS), random.choice(ADJECTIVES)
-        fills = [(letter, draw[letter]()) for token in source if (letter := core(token)) in draw]
+        fills = [
+            (letter, draw[letter]())
+            for token in source
+            if (letter := strip_punctuation(token)) in draw
+        ]
         copies = {text for letter, text in fills if letter != "N"}
         if copies & seen:
             continue
@@ -100,32 +103,32 @@ def pairs(count: int, random: Random, seen: set[str]) -> list[tuple[str, str]]:
             fill(side, fills, {**words, "A": adjective[number]})
             for number, side in enumerate((source, target))
         ]
-        drawn.append((sides[0], sides[1]))
+        generated.append((sides[0], sides[1]))
     seen |= new
-    return drawn
+    return generated
 
 
-def core(token: str) -> str:
-    """A token of a template without punctuation."""
+def strip_punctuation(token: str) -> str:
+    """Strip the punctuation of a template's token."""
     return token.strip("[],.")
 
 
 def fill(tokens: Sequence[str], fills: Sequence[tuple[str, str]], words: dict[str, str]) -> str:
-    """Replace the letters of a template, copies in order."""
-    left = list(fills)
+    """Replace the letters of a template; copied spans in order."""
+    remaining = list(fills)
     filled: list[str] = []
     for token in tokens:
-        letter = core(token)
+        letter = strip_punctuation(token)
         text = words.get(letter, letter)
-        if match := next((span for span in left if span[0] == letter), None):
-            left.remove(match)
+        if match := next((span for span in remaining if span[0] == letter), None):
+            remaining.remove(match)
             text = match[1]
         filled.append(token.replace(letter, text) if letter else token)
     return " ".join(filled) + "."
 
 
-def run(*command: object) -> str:
-    """Run transduce, and return its standard output."""
+def run_transduce(*command: object) -> str:
+    """Run transduce and return its standard output."""
     line = [sys.executable, "-m", "transduce", *map(str, command)]
     return subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -147,9 +150,9 @@ def measure(folder: Path, *, protect: Sequence[str], updates: int) -> dict[str, 
     changes = [
         part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")
     ]
-    run("train", "tiny", "--out", out, *changes)
+    run_transduce("train", "tiny", "--out", out, *changes)
     test = ("--source", folder / "test.en", "--target", folder / "test.de", "--language", "de")
-    scores = json.loads(run("evaluate", out, *test, "--json"))
+    scores = json.loads(run_transduce("evaluate", out, *test, "--json"))
     return {
         "protect": list(protect),
         "updates": updates,
@@ -162,24 +165,26 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=12_000, help="training pairs")
     parser.add_argument("--updates", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    random = Random(options.seed)
-    sizes = {"train": options.pairs, "validation": VALIDATION_PAIRS, "test": TEST_PAIRS}
+    arguments = parser.parse_args()
+    random = Random(arguments.seed)
+    sizes = {"train": arguments.pairs, "validation": VALIDATION_PAIRS, "test": TEST_PAIRS}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         seen: set[str] = set()
         for name, count in sizes.items():
-            drawn = pairs(count, random, seen)
+            generated = generate_pairs(count, random, seen)
             for side, ending in enumerate(("en", "de")):
-                text = "".join(f"{pair[side]}\n" for pair in drawn)
+                text = "".join(f"{pair[side]}\n" for pair in generated)
                 (folder / f"{name}.{ending}").write_text(text, encoding="utf-8")
         models = [
-            measure(folder, protect=patterns, updates=options.updates)
+            measure(folder, protect=patterns, updates=arguments.updates)
             for patterns in (PATTERNS, ())
         ]
         record = {
-            **header(f"benchmarks/copying.py --pairs {options.pairs} --updates {options.updates}"),
-            "corpus": {**sizes, "seed": options.seed},
+            **header(
+                f"benchmarks/copying.py --pairs {arguments.pairs} --updates {arguments.updates}"
+            ),
+            "corpus": {**sizes, "seed": arguments.seed},
             "models": models,
         }
         print(write("copying", record, hide={scratch: "FOLDER"}))

@@ -2,11 +2,11 @@
 
     .venv/bin/python benchmarks/corpora.py --pairs 100000 1000000 10000000
 
-Each corpus is generated, seeded, in a temporary folder and deleted when it is measured: sentences
-of 5 to 30 words, the words by Zipf's law from vocabularies of 30,000. Every step is a process of
-its own, whose time of all cores and peak resident memory the system tells when it ends: mapped
-pages of files counted. Training is `transduce train` with a model of one layer, as the corpus is
-what is measured. The record is benchmarks/results/corpora/record.json.
+Each corpus is generated from a seed in a temporary folder and deleted after its measurement:
+sentences of 5 to 30 words, drawn by Zipf's law from vocabularies of 30,000. Every step runs in a
+subprocess, whose CPU time and peak resident memory (with mapped pages of files) the operating
+system reports at its end. Training is `transduce train` with a model of one layer, because the
+corpus is what is measured. Writes benchmarks/results/corpora/record.json.
 """
 
 import argparse
@@ -35,34 +35,34 @@ SETTINGS = {
 
 
 class Step(NamedTuple):
-    """What a process took."""
+    """Time and memory of a process."""
 
     seconds: float
     core_seconds: float
-    """Of all cores together; other programs that run matter less to them."""
+    """CPU time of all cores together; less sensitive to other running programs."""
     peak_mb: float
-    said: dict[str, float]
-    """What it measured itself, if anything."""
+    reported: dict[str, float]
+    """Further measurements that the process printed as JSON."""
 
 
 def main() -> None:
-    """Measure every size, print a table, write one record."""
+    """Measure every size, print a table, write the record."""
     arguments = parse()
     if arguments.step:
         STEPS[arguments.step](arguments.run, arguments.pairs[0])
         return
-    rows = [measured(pairs, folder=arguments.folder) for pairs in sorted(arguments.pairs)]
+    rows = [measure_size(pairs, folder=arguments.folder) for pairs in sorted(arguments.pairs)]
     command = "python benchmarks/corpora.py --pairs " + " ".join(map(str, arguments.pairs))
     record = {
         **header(command, "numpy", "sentencepiece"),
         "settings": SETTINGS,
         "sizes": rows,
-        "bytes_of_memory_a_pair": growth(rows),
+        "bytes_of_memory_a_pair": memory_growth(rows),
     }
     if not arguments.dry:
         write("corpora", record)
-    print(table(rows))
-    print("\nMore memory for a pair more, in bytes:", json.dumps(growth(rows)))
+    print(format_table(rows))
+    print("\nMemory per additional pair, in bytes:", json.dumps(memory_growth(rows)))
 
 
 def parse() -> argparse.Namespace:
@@ -76,123 +76,128 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measured(pairs: int, *, folder: Path | None) -> dict[str, float]:
-    """Measure one size."""
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        run = Path(place) / "run"
-        ours = ["python", __file__, "--run", str(run), "--pairs", str(pairs), "--step"]
-        theirs = ["--set", f"data.folder={place}", "--out", str(run)]
+def measure_size(pairs: int, *, folder: Path | None) -> dict[str, float]:
+    """Run and measure every step with a corpus of this size."""
+    with tempfile.TemporaryDirectory(dir=folder) as workspace:
+        run = Path(workspace) / "run"
+        own_command = ["python", __file__, "--run", str(run), "--pairs", str(pairs), "--step"]
+        settings = ["--set", f"data.folder={workspace}", "--out", str(run)]
         for name, value in SETTINGS.items():
-            theirs += ["--set", f"{name}={value}"]
+            settings += ["--set", f"{name}={value}"]
         steps: dict[str, Step] = {}
         for name, command in {
-            "generate": [*ours, "generate"],
-            "prepare": ["python", "-m", "transduce", "prepare", "tiny", *theirs],
-            "pass": [*ours, "pass"],
-            "resume": [*ours, "resume"],
-            "train": ["python", "-m", "transduce", "train", "tiny", *theirs],
+            "generate": [*own_command, "generate"],
+            "prepare": ["python", "-m", "transduce", "prepare", "tiny", *settings],
+            "pass": [*own_command, "pass"],
+            "resume": [*own_command, "resume"],
+            "train": ["python", "-m", "transduce", "train", "tiny", *settings],
         }.items():
-            steps[name] = timed(command)
+            steps[name] = run_step(command)
             print(f"{pairs:,}: {name}: {steps[name]}", file=sys.stderr, flush=True)
         return {
             "pairs": pairs,
-            "corpus_mb": megabytes(Path(place), "train.*"),
-            "prepared_mb": megabytes(run / "prepared", "**/*"),
+            "corpus_mb": total_megabytes(Path(workspace), "train.*"),
+            "prepared_mb": total_megabytes(run / "prepared", "**/*"),
             **{f"{name}_seconds": step.seconds for name, step in steps.items()},
             **{f"{name}_core_seconds": step.core_seconds for name, step in steps.items()},
             **{f"{name}_peak_mb": step.peak_mb for name, step in steps.items()},
-            **{key: value for step in steps.values() for key, value in step.said.items()},
+            **{key: value for step in steps.values() for key, value in step.reported.items()},
         }
 
 
-def timed(command: list[str]) -> Step:
-    """Run a process to its end."""
-    began = time.perf_counter()
+def run_step(command: list[str]) -> Step:
+    """Run a process and measure it."""
+    started = time.perf_counter()
     process = subprocess.Popen([sys.executable, *command[1:]], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    out = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)  # of this process and what it waited for
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)  # of the process and its children
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    said = json.loads(out) if out.startswith("{") else {}
-    seconds, core_seconds = time.perf_counter() - began, usage.ru_utime + usage.ru_stime
-    return Step(round(seconds, 1), round(core_seconds, 1), round(usage.ru_maxrss / 1024), said)
+    reported = json.loads(output) if output.startswith("{") else {}
+    seconds, core_seconds = time.perf_counter() - started, usage.ru_utime + usage.ru_stime
+    return Step(round(seconds, 1), round(core_seconds, 1), round(usage.ru_maxrss / 1024), reported)
 
 
 def generate(run: Path, pairs: int) -> None:
-    """Write the corpus beside the run's folder."""
+    """Write the corpus into the parent of the run's folder."""
     import numpy as np
 
     rng = np.random.default_rng(0)
     letters = ("abcdefghijklmnopqrstuvwxyz", "abcdefghijklmnopqrstuvwxyzäöüß")
     vocabularies = [
-        np.array(["".join(rng.choice([*kind], rng.integers(2, 10))) for _ in range(WORDS)], object)
-        for kind in letters
+        np.array(
+            ["".join(rng.choice([*alphabet], rng.integers(2, 10))) for _ in range(WORDS)], object
+        )
+        for alphabet in letters
     ]
     share = np.cumsum(1.0 / np.arange(1, WORDS + 1))
-    with (run.parent / "train.src").open("w") as source, (run.parent / "train.tgt").open("w") as to:
+    with (
+        (run.parent / "train.src").open("w") as source,
+        (run.parent / "train.tgt").open("w") as target,
+    ):
         for first in range(0, pairs, CHUNK):
             ends = rng.integers(5, 31, min(CHUNK, pairs - first)).cumsum()
             drawn = np.searchsorted(share, rng.random(ends[-1]) * share[-1])
             spans = list(itertools.pairwise([0, *ends.tolist()]))
-            for file, vocabulary in zip((source, to), vocabularies, strict=True):
+            for file, vocabulary in zip((source, target), vocabularies, strict=True):
                 words = vocabulary[drawn].tolist()
                 file.write("".join(f"{' '.join(words[a:b])}\n" for a, b in spans))
 
 
 def one_pass(run: Path, pairs: int) -> None:
-    """Load an epoch's batches."""
+    """Load the batches of an epoch."""
     from transduce.data.sampler import SamplerState
 
-    loader, sampler, seconds = opened(run)
-    began = time.perf_counter()
+    loader, sampler, seconds = open_run(run)
+    started = time.perf_counter()
     read = 0
     for loaded in loader.updates(SamplerState()):
         read += sum(len(batch.source) for batch in loaded.batches)
         if loaded.state_after.epoch:
             break
-    took = time.perf_counter() - began
+    duration = time.perf_counter() - started
     assert read > 0.9 * pairs, f"{read} of {pairs}"
     updates = sampler.epoch_updates(0)
-    print(json.dumps({**seconds, "batches_seconds": round(took, 1), "updates": updates}))
+    print(json.dumps({**seconds, "batches_seconds": round(duration, 1), "updates": updates}))
 
 
 def resume(run: Path, pairs: int) -> None:
     """Load the batches of one update in the middle of the second epoch."""
     from transduce.data.sampler import SamplerState
 
-    loader, sampler, _ = opened(run)
-    began = time.perf_counter()  # the epoch is planned for the first time
+    loader, sampler, _ = open_run(run)
+    started = time.perf_counter()  # includes planning the epoch
     next(loader.updates(SamplerState(1, sampler.epoch_updates(1) // 2)))
-    print(json.dumps({"first_batch_seconds": round(time.perf_counter() - began, 2)}))
+    print(json.dumps({"first_batch_seconds": round(time.perf_counter() - started, 2)}))
 
 
-def opened(run: Path):
-    """What a run reads its batches with, and how long opening took, checksums compared."""
+def open_run(run: Path):
+    """Open a run's loader and sampler; report the seconds this took, checksums included."""
     from transduce.config import load_recipe
     from transduce.data.loader import Loader
     from transduce.data.sampler import Sampler
     from transduce.pipeline.prepared import open_prepared
 
-    began = time.perf_counter()
+    started = time.perf_counter()
     recipe = load_recipe(run / "recipe.toml")
     prepared = open_prepared(run)
     sampler = Sampler(prepared.store.lengths, config=recipe.batch, seed=recipe.train.seed)
     loader = Loader(prepared.store, sampler=sampler, tokenizer=prepared.tokenizer)
-    return loader, sampler, {"open_seconds": round(time.perf_counter() - began, 1)}
+    return loader, sampler, {"open_seconds": round(time.perf_counter() - started, 1)}
 
 
 STEPS = {"generate": generate, "pass": one_pass, "resume": resume}
 
 
-def megabytes(folder: Path, pattern: str) -> int:
-    """The size of some files."""
+def total_megabytes(folder: Path, pattern: str) -> int:
+    """Sum the sizes of the files that match."""
     return round(sum(file.stat().st_size for file in folder.glob(pattern) if file.is_file()) / 1e6)
 
 
-def growth(rows: list[dict[str, float]]) -> dict[str, float]:
-    """How much more memory a step takes for a pair more, from one size to the next."""
+def memory_growth(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Compute the bytes of memory per additional pair of each step, from a size to the next."""
     return {
         f"{step}, {small['pairs']:,} to {large['pairs']:,}": round(
             (large[f"{step}_peak_mb"] - small[f"{step}_peak_mb"])
@@ -205,8 +210,8 @@ def growth(rows: list[dict[str, float]]) -> dict[str, float]:
     }
 
 
-def table(rows: list[dict[str, float]]) -> str:
-    """The record as people read it."""
+def format_table(rows: list[dict[str, float]]) -> str:
+    """Format the record as a table in Markdown."""
     lines = [
         "| pairs | corpus, prepared (MB) | prepare (s, pairs/s, peak MB) "
         "| a pass of all batches (s, pairs/s, peak MB) | 200 updates (s, peak MB) "

@@ -1,4 +1,4 @@
-"""Systems that benchmarks/decoding.py times: ours, CTranslate2 and Hugging Face."""
+"""Systems that benchmarks/decoding.py times: transduce, CTranslate2 and Hugging Face."""
 
 import statistics
 import time
@@ -26,54 +26,57 @@ Ids = Sequence[int]
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """One way to translate."""
+    """A system that translates."""
 
     translate: Callable[[Sequence[Ids], int], list[list[int]]]
-    """Takes sources and a beam, gives the best translation of each."""
+    """Takes sources and a beam size; returns the best translation of each source."""
 
-    says: bool = True
-    """Whether what it says means anything."""
+    same_weights: bool = True
+    """Whether it has the model's weights; translations by random weights are not scored."""
 
-    how: str = ""
+    setup: str = ""
+    """Threads, batches and weights, for the record."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What all systems do."""
+    """Input of all systems."""
 
     bundle: Bundle
     sources: Sequence[Ids]
     folder: Path
-    """Where models are written for others to read."""
+    """Folder for converted models."""
 
     random: bool = False
-    """Whether weights are random: nothing would end by itself, so all translations are as long as
-    sources are on average."""
+    """Whether weights are random: no translation ends, so all have the sources' mean length."""
 
     @property
     def length(self) -> int:
-        """Pieces of a source on average, EOS counted."""
+        """Mean number of pieces of a source, with EOS."""
         return round(statistics.mean(map(len, self.sources))) + 1
 
     @property
     def longest(self) -> int:
-        """The limit of those who are told one for all sentences."""
+        """Length limit of the systems that have a single limit for all sentences."""
         return max(map(len, self.sources)) + self.bundle.search.extra
 
 
-def ours(task: Task, *, engine: Literal["torch", "ctranslate2"], kind: str = "float32") -> System:
-    """An engine of ours; one that gathers batches itself gets all sentences together."""
+def transduce_system(
+    task: Task, *, engine: Literal["torch", "ctranslate2"], kind: str = "float32"
+) -> System:
+    """Load an engine of transduce; CTranslate2 forms batches itself and gets all sentences."""
     cache = Cache(task.folder / "cache")
     if engine == "torch":
         enable_worker_processes()  # as `transduce translate` does
-        (made,) = select_engines(task.bundle, engine=engine, compute_type=kind).engines
-        how, at_once = (
-            f"a batch of {BATCH} on each of {made.preferred_batches} cores",
-            BATCH * made.preferred_batches,
-        )
+        (loaded,) = select_engines(task.bundle, engine=engine, compute_type=kind).engines
+        setup = f"a batch of {BATCH} on each of {loaded.preferred_batches} cores"
+        chunk = BATCH * loaded.preferred_batches
     else:
-        (made,) = select_engines(task.bundle, engine=engine, compute_type=kind, cache=cache).engines
-        how, at_once = str(tuple(getattr(made, "plans"))), len(task.sources)  # noqa: B009
+        (loaded,) = select_engines(
+            task.bundle, engine=engine, compute_type=kind, cache=cache
+        ).engines
+        setup = str(tuple(getattr(loaded, "plans")))  # noqa: B009
+        chunk = len(task.sources)
     constraints = (
         DecodingConstraints(max_length=task.length) if task.random else DecodingConstraints()
     )
@@ -81,29 +84,29 @@ def ours(task: Task, *, engine: Literal["torch", "ctranslate2"], kind: str = "fl
     def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:
         config = replace(task.bundle.search, beam=beam)
 
-        def some(batch: Sequence[Ids]) -> list[list[int]]:
-            asked = [Request(tuple(one)) for one in batch]
-            found = made.search(asked, config, constraints, token_scores=False)
-            return [list(hypotheses[0].ids) for hypotheses in found]
+        def translate_batch(batch: Sequence[Ids]) -> list[list[int]]:
+            requests = [Request(tuple(source)) for source in batch]
+            results = loaded.search(requests, config, constraints, token_scores=False)
+            return [list(hypotheses[0].ids) for hypotheses in results]
 
-        return in_batches(sources, some, size=at_once)
+        return in_batches(sources, translate_batch, size=chunk)
 
-    return System(translate=translate, how=how)
+    return System(translate=translate, setup=setup)
 
 
-def ctranslate2_alone(task: Task, *, best: bool) -> System:
-    """The converted model: a worker with one thread a core, one for a sentence; or its defaults."""
+def ctranslate2_system(task: Task, *, tuned: bool) -> System:
+    """Load CTranslate2: one-thread workers on all cores (one for one sentence), or its defaults."""
     folder = str(task.folder / "ctranslate2")
     write_ctranslate2(task.bundle, task.folder / "ctranslate2")
     workers = torch.get_num_threads()
-    if best:
+    if tuned:
         options = {"inter_threads": workers, "intra_threads": 1}
-        many = ctranslate2.Translator(folder, device="cpu", **options)
-        one = ctranslate2.Translator(folder, device="cpu", intra_threads=1)
-        how = f"{workers} workers x 1 thread; a sentence 1 thread"
+        parallel = ctranslate2.Translator(folder, device="cpu", **options)
+        single = ctranslate2.Translator(folder, device="cpu", intra_threads=1)
+        setup = f"{workers} workers x 1 thread; a sentence 1 thread"
     else:
-        one = many = ctranslate2.Translator(folder, device="cpu")
-        how = "its defaults"
+        single = parallel = ctranslate2.Translator(folder, device="cpu")
+        setup = "its defaults"
     pieces = vocabulary(task.bundle.tokenizer)
     ids = {piece: number for number, piece in enumerate(pieces)}
     limits = {"max_decoding_length": task.longest}
@@ -111,33 +114,34 @@ def ctranslate2_alone(task: Task, *, best: bool) -> System:
         limits = {"min_decoding_length": task.length, "max_decoding_length": task.length}
 
     def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:
-        named = [[pieces[one] for one in source] for source in sources]
-        translator = one if len(sources) == 1 else many
-        found = translator.translate_batch(named, beam_size=beam, max_batch_size=BATCH, **limits)
-        return [[ids[piece] for piece in one.hypotheses[0]] for one in found]
+        tokens = [[pieces[piece] for piece in source] for source in sources]
+        translator = single if len(sources) == 1 else parallel
+        results = translator.translate_batch(tokens, beam_size=beam, max_batch_size=BATCH, **limits)
+        return [[ids[piece] for piece in result.hypotheses[0]] for result in results]
 
-    return System(translate=translate, how=how)
+    return System(translate=translate, setup=setup)
 
 
-def hugging_face(task: Task, *, kind: torch.dtype = torch.float32) -> System:
-    """`generate`, with our weights if a class can hold them; all of it in one precision."""
+def huggingface_system(task: Task, *, dtype: torch.dtype = torch.float32) -> System:
+    """Load a Hugging Face model, with the bundle's weights if Marian or Pegasus can hold them."""
     from transformers import AutoModelForSeq2SeqLM, MarianConfig, MarianMTModel
 
-    reason, shape = why_not(task.bundle), task.bundle.model.config
+    reason, model_config = why_not(task.bundle), task.bundle.model.config
+    pad = model_config.pad
     limits = {"max_new_tokens": task.longest}
     if reason or task.random:
         config = MarianConfig(
-            vocab_size=shape.vocab_size,
-            d_model=shape.d_model,
-            encoder_layers=shape.encoder_layers,
-            decoder_layers=shape.decoder_layers,
-            encoder_ffn_dim=shape.d_ff,
-            decoder_ffn_dim=shape.d_ff,
-            encoder_attention_heads=shape.heads,
-            decoder_attention_heads=shape.heads,
-            pad_token_id=shape.pad,
+            vocab_size=model_config.vocab_size,
+            d_model=model_config.d_model,
+            encoder_layers=model_config.encoder_layers,
+            decoder_layers=model_config.decoder_layers,
+            encoder_ffn_dim=model_config.d_ff,
+            decoder_ffn_dim=model_config.d_ff,
+            encoder_attention_heads=model_config.heads,
+            decoder_attention_heads=model_config.heads,
+            pad_token_id=pad,
             eos_token_id=0,
-            decoder_start_token_id=shape.pad,
+            decoder_start_token_id=pad,
             forced_eos_token_id=None,
         )
         torch.manual_seed(1)
@@ -146,66 +150,70 @@ def hugging_face(task: Task, *, kind: torch.dtype = torch.float32) -> System:
     else:
         write_huggingface(task.bundle, task.folder / "marian")
         model = AutoModelForSeq2SeqLM.from_pretrained(task.folder / "marian").eval()
-    model.to(kind)
+    model.to(dtype)
 
     def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:
-        def some(batch: Sequence[Ids]) -> list[list[int]]:
+        def translate_batch(batch: Sequence[Ids]) -> list[list[int]]:
             longest = max(map(len, batch)) + 1
-            rows = [[*one, 0, *[shape.pad] * (longest - len(one) - 1)] for one in batch]
+            rows = [[*source, 0, *[pad] * (longest - len(source) - 1)] for source in batch]
             ids = torch.tensor(rows)
             with torch.inference_mode():
-                said = model.generate(
-                    ids, attention_mask=(ids != shape.pad).long(), num_beams=beam, **limits
+                output = model.generate(
+                    ids, attention_mask=(ids != pad).long(), num_beams=beam, **limits
                 )
-            return [[one for one in row if one not in (0, shape.pad)] for row in said.tolist()]
+            return [[piece for piece in row if piece not in (0, pad)] for row in output.tolist()]
 
-        return in_batches(sources, some, size=BATCH)
+        return in_batches(sources, translate_batch, size=BATCH)
 
-    how = f"random weights, as Marian cannot express {reason}" if reason else "our weights"
+    setup = f"random weights, as Marian cannot express {reason}" if reason else "our weights"
     if task.random:
-        how = "random weights"
+        setup = "random weights"
     return System(
         translate=translate,
-        says=not reason,
-        how=f"{how}; {torch.get_num_threads()} threads, batches of {BATCH}",
+        same_weights=not reason,
+        setup=f"{setup}; {torch.get_num_threads()} threads, batches of {BATCH}",
     )
 
 
 def in_batches(
-    sources: Sequence[Ids], some: Callable[[Sequence[Ids]], list[list[int]]], *, size: int
+    sources: Sequence[Ids],
+    translate_batch: Callable[[Sequence[Ids]], list[list[int]]],
+    *,
+    size: int,
 ) -> list[list[int]]:
-    """Translate like lengths together, and give all back in their order."""
-    order = sorted(range(len(sources)), key=lambda at: -len(sources[at]))
-    said: list[list[int]] = [[]] * len(sources)
+    """Translate sources in batches of similar length; return translations in the original order."""
+    order = sorted(range(len(sources)), key=lambda position: -len(sources[position]))
+    outputs: list[list[int]] = [[]] * len(sources)
     for first in range(0, len(order), size):
-        places = order[first : first + size]
-        for at, one in zip(places, some([sources[at] for at in places]), strict=True):
-            said[at] = one
-    return said
+        positions = order[first : first + size]
+        for position, output in zip(
+            positions, translate_batch([sources[position] for position in positions]), strict=True
+        ):
+            outputs[position] = output
+    return outputs
 
 
 SYSTEMS: Mapping[str, Callable[[Task], System]] = {
-    "ours, torch": partial(ours, engine="torch"),
-    "ours, torch bfloat16": partial(ours, engine="torch", kind="bfloat16"),
-    "ours, ctranslate2": partial(ours, engine="ctranslate2"),
-    "ours, int8": partial(ours, engine="ctranslate2", kind="int8"),
-    "CTranslate2 at its best": partial(ctranslate2_alone, best=True),
-    "CTranslate2 as it comes": partial(ctranslate2_alone, best=False),
-    "Hugging Face": hugging_face,
-    "Hugging Face bfloat16": partial(hugging_face, kind=torch.bfloat16),
+    "ours, torch": partial(transduce_system, engine="torch"),
+    "ours, torch bfloat16": partial(transduce_system, engine="torch", kind="bfloat16"),
+    "ours, ctranslate2": partial(transduce_system, engine="ctranslate2"),
+    "ours, int8": partial(transduce_system, engine="ctranslate2", kind="int8"),
+    "CTranslate2 at its best": partial(ctranslate2_system, tuned=True),
+    "CTranslate2 as it comes": partial(ctranslate2_system, tuned=False),
+    "Hugging Face": huggingface_system,
+    "Hugging Face bfloat16": partial(huggingface_system, kind=torch.bfloat16),
 }
 
 
-def answer(line: Connection, name: str, task: Task) -> None:
-    """Load a system, say how it computes, and translate what is asked until nothing more is.
+def run_system(connection: Connection, name: str, task: Task) -> None:
+    """Load a system, send its setup, and translate requests until an empty one.
 
-    Each lives in a process of its own: the threads of one wait for work by turning, and would keep
-    those of another from a core.
+    Each system runs in its own process: idle threads spin and would take cores from others.
     """
     system = SYSTEMS[name](task)
-    line.send((system.how, system.says))
-    while asked := line.recv():
-        sources, beam = asked
-        begun = time.perf_counter()
-        said = system.translate(sources, beam)
-        line.send((time.perf_counter() - begun, said))
+    connection.send((system.setup, system.same_weights))
+    while request := connection.recv():
+        sources, beam = request
+        started = time.perf_counter()
+        outputs = system.translate(sources, beam)
+        connection.send((time.perf_counter() - started, outputs))

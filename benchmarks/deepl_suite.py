@@ -1,11 +1,11 @@
-"""DeepL's own client library against `transduce serve`: its test suite in real-server mode.
+"""DeepL's client library against `transduce serve`: its test suite in real-server mode.
 
     python benchmarks/deepl_suite.py CHECKOUT [MODEL]
 
-CHECKOUT is a clone of github.com/DeepLcom/deepl-python. Serves MODEL under the labels of all the
-languages that the suite names, from and into English. Without MODEL, small models are trained that
-have memorised the suite's example sentence, as DeepL's mock server has, and two headings: what is
-measured is the protocol, not the translation. Writes results/deepl/record.json.
+CHECKOUT is a clone of github.com/DeepLcom/deepl-python. Serves MODEL, labeled with each language of
+the suite, from and into English. Without MODEL, trains small models that memorize the suite's
+example sentence, as DeepL's mock server does, and two headings: this measures the protocol, not the
+translations. Writes results/deepl/record.json.
 """
 
 import ast
@@ -35,7 +35,7 @@ HEADINGS = {
     "A document's title": "Der Titel eines Dokuments",
     "My First Heading": "Meine erste Überschrift",
 }
-"""English text of the suite whose German translation it expects."""
+"""English headings whose German translations the suite expects."""
 RECIPE = """
 name = "{target}"
 data = {{ folder = "{folder}", train = {train}, validation = {validation} }}
@@ -56,7 +56,7 @@ SHIM = "import pydantic, pydantic.v1\npydantic.BaseSettings = pydantic.v1.BaseSe
 
 
 def example_texts(checkout: Path) -> dict[str, str]:
-    """The suite's example sentence by language."""
+    """Read the suite's example sentence by language."""
     tree = ast.parse((checkout / "tests" / "conftest.py").read_text())
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "example_text":
@@ -64,8 +64,8 @@ def example_texts(checkout: Path) -> dict[str, str]:
     raise SystemExit(f"{checkout} has no example_text in tests/conftest.py")
 
 
-def memorise(target: str, texts: Mapping[str, str], *, folder: Path) -> Path:
-    """Train a model that translates the example sentence of any language into one."""
+def train_memorizing(target: str, texts: Mapping[str, str], *, folder: Path) -> Path:
+    """Train a model that translates the example sentence from any language into the target."""
     headings = HEADINGS if target == "de" else {}
     sources = [*texts.values(), *ALPHABET, *headings] * 4
     targets = [*[texts[target.upper()]] * len(texts), *ALPHABET, *headings.values()] * 4
@@ -82,7 +82,7 @@ def memorise(target: str, texts: Mapping[str, str], *, folder: Path) -> Path:
 
 
 def relabel(model: Path, source: str, target: str, *, folder: Path) -> Path:
-    """Copy a model as that of another direction."""
+    """Copy a model under another direction."""
     names = [NAMES.get(code, code.upper()) for code in (source, target)]
     bundle = Bundle.load(model)
     copy = folder / f"{source}-{target}"
@@ -92,11 +92,12 @@ def relabel(model: Path, source: str, target: str, *, folder: Path) -> Path:
 
 
 def copied_directions(texts: Mapping[str, str], model: Path | None, *, folder: Path) -> list[Path]:
-    """Models of all languages from and into English, and from French into German."""
+    """Create models of all languages from and into English, and from French into German."""
     codes = sorted({name.partition("-")[0].lower() for name in texts})
     others = [code for code in codes if code != "en"]
     trained = {
-        target: model or memorise(target, texts, folder=folder) for target in ("en", "de", "fr")
+        target: model or train_memorizing(target, texts, folder=folder)
+        for target in ("en", "de", "fr")
     }
     pairs = [*((code, "en") for code in others), *(("en", code) for code in others), ("fr", "de")]
     return [
@@ -106,8 +107,8 @@ def copied_directions(texts: Mapping[str, str], model: Path | None, *, folder: P
 
 
 @contextmanager
-def serving(models: list[Path], keys: Path) -> Iterator[str]:
-    """Serve models; the URL."""
+def run_server(models: list[Path], keys: Path) -> Iterator[str]:
+    """Serve models; yield the URL."""
     keys.write_text(f"{KEY}\n")
     command = [sys.executable, "-m", "transduce", "serve", *map(str, models), "--port", "0"]
     command += ["--quiet", "--engine", "torch", "--api-keys", str(keys)]
@@ -123,7 +124,7 @@ def serving(models: list[Path], keys: Path) -> Iterator[str]:
 
 
 def run_suite(checkout: Path, url: str, *, folder: Path) -> dict[str, str]:
-    """Run the suite; the outcome of each test: passed, skipped, or the failure."""
+    """Run the suite; return each test's outcome: passed, skipped, or the failure."""
     (folder / "pydantic_shim.py").write_text(SHIM)
     environment = {
         **os.environ,
@@ -153,7 +154,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         models = copied_directions(example_texts(checkout), model, folder=folder)
-        with serving(models, folder / "keys") as url:
+        with run_server(models, folder / "keys") as url:
             outcomes = run_suite(checkout, url, folder=folder)
     results = list(outcomes.values())
     head = subprocess.run(

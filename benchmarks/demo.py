@@ -1,9 +1,9 @@
-"""Time for a newcomer: `transduce demo` from start to end, and `transduce --help`.
+"""Time of a newcomer's first commands: `transduce demo` and `transduce --help`.
 
     .venv/bin/python benchmarks/demo.py
 
-Installation is not counted. Writes benchmarks/results/demo/record.json. Nothing else should run
-meanwhile.
+Without the installation. Writes benchmarks/results/demo/record.json. Run nothing else at the same
+time.
 """
 
 import json
@@ -22,43 +22,44 @@ TRANSDUCE = [sys.executable, "-m", "transduce"]
 
 
 def main() -> None:
-    """Time both, print two lines, write the record."""
+    """Time both commands, print two lines, write the record."""
     with tempfile.TemporaryDirectory() as folder:
-        seconds = timed("demo", "--out", f"{folder}/demo")
+        seconds = time_command("demo", "--out", f"{folder}/demo")
         results = json.loads(Path(folder, "demo", "results.json").read_text())
-        judged = judge(Path(folder, "demo"))
-    helped = statistics.median(timed("--help") for _ in range(5))
+        accuracy = score_demo(Path(folder, "demo"))
+    help_seconds = statistics.median(time_command("--help") for _ in range(5))
     record = {
         **header("python benchmarks/demo.py"),
         "demo_seconds": round(seconds, 1),
-        "help_seconds": round(helped, 3),
-        **judged,
+        "help_seconds": round(help_seconds, 3),
+        **accuracy,
         "test": results["test"],
     }
     write("demo", record)
-    print(f"demo    {seconds:6.1f} s\n--help  {helped:6.2f} s")
-    print(json.dumps(judged, indent=2))
+    print(f"demo    {seconds:6.1f} s\n--help  {help_seconds:6.2f} s")
+    print(json.dumps(accuracy, indent=2))
 
 
-def judge(run: Path) -> dict[str, object]:
-    """What the demo says of its test set: exact match, and the pronoun beside two baselines."""
+def score_demo(run: Path) -> dict[str, object]:
+    """Score the demo's test set: exact match, and pronouns compared with two baselines."""
     lines = [
         path.read_text().splitlines() for path in (run / "hypotheses.de", run / "corpus/test.de")
     ]
-    right = sum(found == wanted for found, wanted in zip(*lines, strict=True))
+    correct = sum(hypothesis == reference for hypothesis, reference in zip(*lines, strict=True))
     pronouns = score_pronouns(lines[0], read_cases(run / "corpus"))
     return {
-        "exact_match": round(right / len(lines[1]), 4),
+        "exact_match": round(correct / len(lines[1]), 4),
         "pronouns": {
-            key: round(v, 4) if isinstance(v, float) else v for key, v in pronouns._asdict().items()
+            key: round(value, 4) if isinstance(value, float) else value
+            for key, value in pronouns._asdict().items()
         },
     }
 
 
-def timed(*words: str) -> float:
-    """Seconds that a command takes as a process of its own."""
+def time_command(*options: str) -> float:
+    """Measure the seconds of a command in a subprocess."""
     started = time.perf_counter()
-    subprocess.run([*TRANSDUCE, *words], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*TRANSDUCE, *options], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - started
 
 

@@ -3,13 +3,13 @@
     .venv/bin/python benchmarks/directions.py CORPUS --seeds 1 --out runs/directions
 
 CORPUS holds train, val and test_2016_flickr of Multi30k, .en.gz and .de.gz. The third language is
-German with every word spelled backwards, code "xx". The joint model trains en-de, de-en and en-xx
-for all updates; each separate model has a third of them. de-xx is zero-shot: only the joint model
-can be asked for it. All have the same settings, in float32.
+German with every word reversed, code "xx". The joint model trains en-de, de-en and en-xx for all
+updates, each separate model for a third of them. de-xx is zero-shot: only the joint model
+translates it. All models share their settings, in float32.
 
-What is finished is not repeated: each training is a file in results/directions/outcomes, which may
-be committed and completed on another machine. Written to results/directions/record.json: BLEU of
-the test set by direction, parameters and seconds, by seed, and the means.
+Finished trainings are not repeated: the outcome of each is a file in results/directions/outcomes,
+which can be committed and completed on another machine. Writes results/directions/record.json: BLEU
+of the test set by direction, parameters and seconds, by seed, and the means.
 """
 
 import argparse
@@ -40,17 +40,17 @@ SETTINGS = {
 
 
 def main() -> None:
-    """Train what has no outcome yet, and write one record of all seeds."""
+    """Train the models without an outcome; write one record of all seeds."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("corpus", type=Path, help="folder of Multi30k")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("--updates", type=int, default=2400, help="of the joint model")
-    parser.add_argument("--pairs", type=int, default=0, help="training pairs; 0: all")
-    parser.add_argument("--validated", type=int, default=300, help="validation pairs a direction")
+    parser.add_argument("--updates", type=int, default=2400, help="updates of the joint model")
+    parser.add_argument("--pairs", type=int, default=0, help="training pairs (0 = all)")
+    parser.add_argument("--validated", type=int, default=300, help="validation pairs per direction")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("runs/directions"))
     parser.add_argument("--name", default="directions", help="folder below results")
-    parser.add_argument("--note", default="", help="for the record, such as: on a busy machine")
+    parser.add_argument("--note", default="", help="note in the record, such as: on a busy machine")
     parser.add_argument("--set", action="append", default=[], dest="settings")
     arguments = parser.parse_args()
     limits = {"train": arguments.pairs, "validation": arguments.validated}
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def write_text(corpus: Path, folder: Path, limits: Mapping[str, int]) -> None:
-    """Write the three languages of every set as plain text; a limit of 0 is the whole set."""
+    """Write the three languages of every set as plain text; a limit of 0 keeps all pairs."""
     folder.mkdir(parents=True, exist_ok=True)
     for part, name in SETS.items():
         limit = limits.get(part) or None
@@ -80,42 +80,44 @@ def write_text(corpus: Path, folder: Path, limits: Mapping[str, int]) -> None:
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
-    """What all models have in common."""
+    """Return the settings that all models share."""
     common = {name: getattr(arguments, name) for name in ("pairs", "validated")}
     return {**SETTINGS, "by hand": arguments.settings, **common}
 
 
 def measure(arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """The outcomes of a seed: kept by an earlier sitting, or of trainings."""
+    """Return the outcomes of a seed's models; train those that have none."""
     share = arguments.updates // len(TRAINED)
     return {
         "seed": seed,
-        "separate": {name: trained(arguments, seed, name, share) for name in TRAINED},
-        "joint": trained(arguments, seed, "joint", arguments.updates),
+        "separate": {name: model_outcome(arguments, seed, name, share) for name in TRAINED},
+        "joint": model_outcome(arguments, seed, "joint", arguments.updates),
     }
 
 
-def trained(arguments: argparse.Namespace, seed: int, name: str, updates: int) -> dict[str, Any]:
-    """The outcome of a model: parameters, seconds, and the test's BLEU by direction."""
-    facts = {**settings_of(arguments), "updates": updates}
+def model_outcome(
+    arguments: argparse.Namespace, seed: int, name: str, updates: int
+) -> dict[str, Any]:
+    """Return a model's outcome, stored or trained: parameters, seconds, test BLEU by direction."""
+    settings = {**settings_of(arguments), "updates": updates}
     file = RESULTS / arguments.name / "outcomes" / f"{seed}-{name}.json"
-    return outcome(file, facts, lambda: train(arguments, seed, name, updates))
+    return outcome(file, settings, lambda: train(arguments, seed, name, updates))
 
 
 def train(arguments: argparse.Namespace, seed: int, name: str, updates: int) -> dict[str, Any]:
-    """Train a model, or go on with it."""
-    chosen = {
+    """Train a model, or resume its training."""
+    settings = {
         **SETTINGS,
         "train.updates": updates,
         "train.validate_every": max(1, updates // 6),
         "train.seed": seed,
         "train.intra_op_threads": arguments.threads,
     }
-    words = [f"{key}={value}" for key, value in chosen.items()]
+    setting_options = [f"{key}={value}" for key, value in settings.items()]
     corpus = corpus_settings(name, arguments.out / "text")
-    recipe = load_recipe("tiny", [*corpus, *words, *arguments.settings])
+    recipe = load_recipe("tiny", [*corpus, *setting_options, *arguments.settings])
     out = arguments.out / f"{name}-{seed}"
-    result = run_recipe(recipe, out, resume=True, on_event=show)
+    result = run_recipe(recipe, out, resume=True, on_event=print_event)
     tests = {
         label.removeprefix("test "): bleu(scored)
         for label, scored in result.directions.items()
@@ -129,38 +131,38 @@ def train(arguments: argparse.Namespace, seed: int, name: str, updates: int) -> 
 
 
 def corpus_settings(name: str, text: Path) -> list[str]:
-    """The corpus of the joint model, or that of a separate one, as settings."""
+    """Return the corpus settings of the joint model or of a separate model."""
     folder = f"data.folder={json.dumps(str(text))}"
     if name == "joint":
         tables = [*map(table, TRAINED), table(ZERO_SHOT, sets=["test"])]
         return [folder, f"data.directions=[{', '.join(tables)}]"]
-    codes = [
+    languages = [
         f"languages.{side}={code}"
         for side, code in zip(("source", "target"), name.split("-"), strict=True)
     ]
-    return [folder, *codes, *(f"data.{part}={files(part, name)}" for part in SETS)]
+    return [folder, *languages, *(f"data.{part}={file_pair(part, name)}" for part in SETS)]
 
 
 def table(name: str, *, sets: Sequence[str] = tuple(SETS)) -> str:
-    """A direction as an inline table of TOML."""
+    """Format a direction as an inline table of TOML."""
     source, target = name.split("-")
-    named = ", ".join(f"{part} = {files(part, name)}" for part in sets)
-    return f'{{source = "{source}", target = "{target}", {named}}}'
+    entries = ", ".join(f"{part} = {file_pair(part, name)}" for part in sets)
+    return f'{{source = "{source}", target = "{target}", {entries}}}'
 
 
-def files(part: str, name: str) -> str:
-    """The two files of a set, as TOML."""
+def file_pair(part: str, name: str) -> str:
+    """Format the two files of a set as TOML."""
     return json.dumps([f"{part}.{code}" for code in name.split("-")])
 
 
-def bleu(result: EvaluationResult | None) -> float:
-    """The BLEU of a scored set."""
-    assert result, "a set of this name is in the settings"
-    return round(next(score.value for score in result.scores if score.name == "BLEU"), 2)
+def bleu(scored_set: EvaluationResult | None) -> float:
+    """Return the BLEU of a scored set."""
+    assert scored_set, "a set of this name is in the settings"
+    return round(next(score.value for score in scored_set.scores if score.name == "BLEU"), 2)
 
 
 def mean(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The mean BLEU by direction of both kinds, and the parameters of each."""
+    """Average BLEU by direction, joint and separate; sum the parameters of each kind."""
     separate = [
         {name: score for row in seed["separate"].values() for name, score in row["test"].items()}
         for seed in seeds
@@ -175,7 +177,7 @@ def mean(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**means, "parameters": parameters}
 
 
-def show(event: Event) -> None:
+def print_event(event: Event) -> None:
     """Print an event."""
     sys.stderr.write(f"{event}\n")
 

@@ -2,13 +2,13 @@
 
     .venv/bin/python benchmarks/engines.py MODEL --source F --target F [--tokenize none]
 
-torch and CTranslate2 in single precision, greedy, with the paper's beam of 4 and α 0.6, and as the
-model searches where it is told nothing. A line whose pieces differ is shown with its first
-differing piece and both scores: within 1e-4 it is a tie. Then CTranslate2's int8 against its
-float32: BLEU of both and a paired bootstrap; and how far ln p of each piece of the references is
-off. Beside it the same with weights that CTranslate2 rounds by itself, whose products some
-processors cut off (inference/engines/ct2_model.py).
-Written to benchmarks/results/NAME/record.json, NAME being "engines" unless `--name` says another.
+Compares torch and CTranslate2 in single precision: greedy, with the paper's beam of 4 and α 0.6,
+and with the model's default search. A line whose tokens differ is listed with its first differing
+token and the difference of the scores: within 1e-4 it is a tie. Then compares CTranslate2's int8
+with its float32: BLEU with paired bootstrap, and the error of ln p of each token of the references;
+the same with weights that CTranslate2 quantizes by itself, whose products some processors clip
+(inference/engines/ct2_model.py). Writes benchmarks/results/NAME/record.json; NAME is "engines"
+unless `--name` is given.
 """
 
 import argparse
@@ -35,18 +35,18 @@ TIE = 1e-4
 INT8 = Plan("int8", 1, 1)
 
 
-class Loaded(NamedTuple):
-    """One way to compute."""
+class Translators(NamedTuple):
+    """The model, loaded by each engine and in each precision."""
 
     torch: Translator
     float32: Translator
     int8: Translator
     own_int8: Translator
-    """With weights rounded by CTranslate2."""
+    """With weights quantized by CTranslate2."""
 
 
 def main() -> None:
-    """Translate with every engine and search, print what differs, write one record."""
+    """Translate with every engine and search, print the differences, write the record."""
     arguments = parse()
     sources, references = read_lines(arguments.source), read_lines(arguments.target)
     bundle = Bundle.load(arguments.model)
@@ -54,16 +54,18 @@ def main() -> None:
         plain, rounded = Path(folder) / "float32", Path(folder) / "int8"
         write_ctranslate2(bundle, plain)
         write_ctranslate2(bundle, rounded, quantization="int8")
-        off = log_probs_off(bundle, plain, rounded, sources, references)
-        ways = Loaded(
+        log_prob_errors = measure_log_prob_errors(bundle, plain, rounded, sources, references)
+        engines = Translators(
             Translator.load(arguments.model, engine="torch"),
             Translator.load(arguments.model, engine="ctranslate2"),
             Translator.load(arguments.model, engine="ctranslate2", compute_type="int8"),
-            rounds_itself(bundle),
+            load_runtime_quantized(bundle),
         )
-        found = {
-            f"beam {config.beam}, alpha {config.alpha}" if config.beam > 1 else "greedy": searched(
-                ways, config, sources, references, arguments.tokenize, bundle.languages.target
+        results = {
+            f"beam {config.beam}, alpha {config.alpha}"
+            if config.beam > 1
+            else "greedy": compare_search(
+                engines, config, sources, references, arguments.tokenize, bundle.languages.target
             )
             for config in (GREEDY, PAPER, bundle.search)
         }
@@ -75,32 +77,32 @@ def main() -> None:
             "sacrebleu",
         ),
         "test_set": arguments.source.name,
-        "mean_log_prob_off": off,
-        "searches": found,
+        "mean_log_prob_off": log_prob_errors,
+        "searches": results,
     }
     write(arguments.name, record)
 
 
-def searched(
-    ways: Loaded,
+def compare_search(
+    engines: Translators,
     config: SearchConfig,
     sources: list[str],
     references: list[str],
     tokenize: str,
     language: str,
 ) -> dict[str, object]:
-    """What every way says in one search."""
+    """Compare the translations of all engines in one search."""
     torch, float32, int8, own_int8 = (
-        way.translate(
+        translator.translate(
             sources, num_beams=config.beam, length_penalty=config.alpha, retry_loops=False
         )
-        for way in ways
+        for translator in engines
     )
-    apart = differences(torch, float32)
-    found: dict[str, object] = {
+    differing = differences(torch, float32)
+    results: dict[str, object] = {
         "lines": len(sources),
-        "same_pieces": len(sources) - len(apart),
-        "differences": apart,
+        "same_pieces": len(sources) - len(differing),
+        "differences": differing,
         "largest_score_gap": max(
             abs(a.score - b.score) for a, b in zip(torch, float32, strict=True)
         ),
@@ -109,39 +111,39 @@ def searched(
             float32, own_int8, references, language, tokenize
         ),
     }
-    sys.stdout.write(f"{config}: {json.dumps(found, indent=2, ensure_ascii=False)}\n")
-    return found
+    sys.stdout.write(f"{config}: {json.dumps(results, indent=2, ensure_ascii=False)}\n")
+    return results
 
 
-def rounds_itself(bundle: Bundle) -> Translator:
-    """CTranslate2 in 8 bits from a model in single precision, as people use it."""
+def load_runtime_quantized(bundle: Bundle) -> Translator:
+    """Load a float32 model that CTranslate2 quantizes to int8, as is common."""
     engine = Ct2Engine(bundle, plan=Plan("float32", 1, 1))
     engine.plans = Plans(INT8, INT8)
     return Translator([engine], bundle.tokenizer, model=bundle.model, search=bundle.search)
 
 
-def log_probs_off(
+def measure_log_prob_errors(
     bundle: Bundle, plain: Path, rounded: Path, sources: list[str], references: list[str]
 ) -> dict[str, object]:
-    """How far 8 bits move ln p of each piece of the references, in the mean."""
+    """Measure the mean absolute error that int8 causes in ln p of each token of the references."""
     encode, eos = bundle.tokenizer.encode, bundle.tokenizer.EOS
     pairs = [
-        (tuple(encode(tidy(source))), (*encode(tidy(said)), eos))
-        for source, said in zip(sources, references, strict=True)
+        (tuple(encode(tidy(source))), (*encode(tidy(reference)), eos))
+        for source, reference in zip(sources, references, strict=True)
     ]
 
     def log_probs(folder: Path, plan: Plan) -> list[float]:
-        calls = Ct2Model(folder, plan, pieces=vocabulary(bundle.tokenizer))
-        return [one for line in calls.score(pairs) for one in line]
+        model = Ct2Model(folder, plan, pieces=vocabulary(bundle.tokenizer))
+        return [log_prob for line in model.score(pairs) for log_prob in line]
 
     exact = log_probs(plain, Plan("float32", 1, 1))
-    off = {
+    errors = {
         name: round(
             fmean(abs(a - b) for a, b in zip(exact, log_probs(folder, INT8), strict=True)), 4
         )
         for name, folder in (("int8", rounded), ("int8_rounded_by_ctranslate2", plain))
     }
-    return {"pieces": len(exact), **off}
+    return {"pieces": len(exact), **errors}
 
 
 def parse() -> argparse.Namespace:
@@ -149,33 +151,35 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model", type=Path, help="a bundle, or a run's folder")
     parser.add_argument("--source", type=Path, required=True, help="text, gzip or not")
-    parser.add_argument("--target", type=Path, required=True, help="its references")
-    parser.add_argument("--tokenize", default="", help="BLEU's tokeniser")
-    parser.add_argument("--name", default="engines", help="of the record")
+    parser.add_argument("--target", type=Path, required=True, help="reference translations")
+    parser.add_argument("--tokenize", default="", help="BLEU's tokenizer")
+    parser.add_argument("--name", default="engines", help="the record's name")
     if len(sys.argv) == 1:
-        parser.error("name a model, and the test set by --source and --target")
+        parser.error("a model is required, and a test set as --source and --target")
     return parser.parse_args()
 
 
-def differences(ours: list[Translation], theirs: list[Translation]) -> list[dict[str, object]]:
-    """The first differing piece of every line that differs, and whether the two are a tie."""
-    apart: list[dict[str, object]] = []
-    for line, (a, b) in enumerate(zip(ours, theirs, strict=True), 1):
+def differences(
+    torch_lines: list[Translation], ct2_lines: list[Translation]
+) -> list[dict[str, object]]:
+    """List the lines that differ, with their first differing token and whether it is a tie."""
+    differing: list[dict[str, object]] = []
+    for line, (a, b) in enumerate(zip(torch_lines, ct2_lines, strict=True), 1):
         if a.pieces != b.pieces:
-            both = zip([*a.pieces, ""], [*b.pieces, ""], strict=False)
-            place = next(place for place, (x, y) in enumerate(both) if x != y)
+            pieces = zip([*a.pieces, ""], [*b.pieces, ""], strict=False)
+            position = next(position for position, (x, y) in enumerate(pieces) if x != y)
             gap = abs(a.score - b.score)
-            apart.append(
+            differing.append(
                 {
                     "line": line,
-                    "place": place,
-                    "torch": a.pieces[place : place + 1],
-                    "ctranslate2": b.pieces[place : place + 1],
+                    "place": position,
+                    "torch": a.pieces[position : position + 1],
+                    "ctranslate2": b.pieces[position : position + 1],
                     "score_gap": gap,
                     "tie": gap < TIE,
                 }
             )
-    return apart
+    return differing
 
 
 def quantization(
@@ -185,9 +189,9 @@ def quantization(
     language: str,
     tokenize: str,
 ) -> dict[str, object]:
-    """BLEU in float32 and int8, the difference, and its p by a paired bootstrap."""
+    """Compute BLEU in float32 and int8, the difference, and its p by a paired bootstrap."""
     systems = [
-        System(name, [one.text for one in lines])
+        System(name, [translation.text for translation in lines])
         for name, lines in (("float32", exact), ("int8", quantized))
     ]
     table = compare_systems(

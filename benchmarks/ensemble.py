@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/ensemble.py multi30k-tok --folder CORPUS --seeds 1 2 3 --runs RUNS
 
-Takes the runs that benchmarks/quality.py trained, and translates the validation and the test set
-with all of them (`transduce translate MODEL --with MODEL …`), by the recipe's own search. Nothing
-is chosen: beam and length penalty are those of each model alone. Writes
-benchmarks/results/RECIPE-ensemble/: record.json and the hypotheses of both sets.
+Translates the validation and test sets with the runs that benchmarks/quality.py trained (`transduce
+translate MODEL --with MODEL …`) and the recipe's search settings. Nothing is tuned: beam and length
+penalty are those of the single models. Writes benchmarks/results/RECIPE-ensemble/: record.json and
+the hypotheses of both sets.
 """
 
 import argparse
@@ -33,19 +33,19 @@ def main() -> None:
     for name, files in (("validation", recipe.data.validation), ("test", recipe.data.test)):
         assert files, f"the recipe has no {name} set"
         source, target = (Path(arguments.folder) / file for file in files)
-        lines = out / f"{name}.source"
-        lines.write_text("\n".join(read_lines(source)) + "\n")
-        said = out / f"hypotheses-{name}.{recipe.languages.target}"
-        began = time.perf_counter()
-        translate(runs, lines, said)
-        lines.unlink()
+        source_file = out / f"{name}.source"
+        source_file.write_text("\n".join(read_lines(source)) + "\n")
+        hypotheses = out / f"hypotheses-{name}.{recipe.languages.target}"
+        started = time.perf_counter()
+        translate(runs, source_file, hypotheses)
+        source_file.unlink()
         bleu = BLEU(tokenize=recipe.score.bleu_tokenize or "13a", force=True)
-        score = bleu.corpus_score(read_lines(said), [read_lines(target)])
+        score = bleu.corpus_score(read_lines(hypotheses), [read_lines(target)])
         scored[name] = {
             "bleu": round(score.score, 2),
             "signature": str(bleu.get_signature()),
-            "alone": [alone(run, name) for run in runs],
-            "seconds": round(time.perf_counter() - began, 1),
+            "alone": [single_bleu(run, name) for run in runs],
+            "seconds": round(time.perf_counter() - started, 1),
         }
         print(f"{name}: {score.score:.2f} together, {scored[name]['alone']} alone")
     record = {
@@ -60,15 +60,15 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("recipe", help="that was trained, such as multi30k-tok")
-    parser.add_argument("--folder", required=True, help="where the corpus lies (data.folder)")
+    parser.add_argument("recipe", help="the recipe of the runs, such as multi30k-tok")
+    parser.add_argument("--folder", required=True, help="folder of the corpus (data.folder)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs were written")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the runs")
     return parser.parse_args()
 
 
 def translate(runs: Sequence[Path], source: Path, out: Path) -> None:
-    """Let all models decide together."""
+    """Translate with the ensemble of all runs."""
     first, *others = map(str, runs)
     command = [sys.executable, "-m", "transduce", "translate", first, "-i", str(source)]
     for other in others:
@@ -76,14 +76,14 @@ def translate(runs: Sequence[Path], source: Path, out: Path) -> None:
     subprocess.run([*command, "-o", str(out)], check=True)
 
 
-def alone(run: Path, name: str) -> float:
-    """The BLEU of one run on the set of that name."""
+def single_bleu(run: Path, name: str) -> float:
+    """Return the BLEU of a single run on a set."""
     scores = results(run)[name]["scores"]  # type: ignore[index]
     return round(next(score["value"] for score in scores if score["name"] == "BLEU"), 2)
 
 
 def results(run: Path) -> dict[str, object]:
-    """What a run found out about itself."""
+    """Read the results of a run."""
     return json.loads((run / "results.json").read_text())
 
 

@@ -1,11 +1,11 @@
-"""Every export of a trained model, decoded by the program that it is for, sentence by sentence.
+"""Every export format, decoded by its target program and compared with transduce.
 
     .venv/bin/python benchmarks/exports.py --train SOURCE TARGET --test SOURCE TARGET
 
-Two small models, post-norm and pre-norm, learn the same lines. Each is exported to every format;
-the other program and transduce translate the same test lines greedily. The record says how many
-translations are equal, piece for piece, the largest difference of two logits (of log-probabilities
-for marian-npz), and the first difference. It is no timing. The programs are those of
+Trains two small models, post-norm and pre-norm, on the same lines, and exports each to every
+format; the target program and transduce translate the same test lines greedily. The record has the
+number of translations with equal tokens, the largest difference of two logits (of log-probabilities
+for marian-npz), and the first differing translation. Nothing is timed. Needs
 `pip install -e '.[test-interop]'` and Node.js. Writes results/exports/record.json.
 """
 
@@ -54,34 +54,34 @@ SHAPE = {
 }
 
 
-def train(norm: str, options: argparse.Namespace, folder: Path) -> Bundle:
+def train(norm: str, arguments: argparse.Namespace, folder: Path) -> Bundle:
     """Train a small model."""
-    settings = SHAPE | {"model.norm": norm, "train.updates": options.updates}
-    sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    source, target = options.train
+    settings = SHAPE | {"model.norm": norm, "train.updates": arguments.updates}
+    set_options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    source, target = arguments.train
     command = [sys.executable, "-m", "transduce", "train", "tiny", "--out", str(folder)]
     command += ["--source", str(source), "--target", str(target)]
-    command += ["--source-lang", "en", "--target-lang", "de", *sets]
+    command += ["--source-lang", "en", "--target-lang", "de", *set_options]
     subprocess.run(command, check=True)
     return Bundle.load(folder)
 
 
-def compare(norm: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Train, export and compare."""
-    lines, references = (read_lines(file)[: options.lines] for file in options.test)
+def compare(norm: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Train a model, export it to every format, and compare."""
+    lines, references = (read_lines(file)[: arguments.lines] for file in arguments.test)
     with tempfile.TemporaryDirectory() as scratch:
-        bundle = train(norm, options, Path(scratch) / "run")
+        bundle = train(norm, arguments, Path(scratch) / "run")
         texts = [
             t.text for t in Translator.load(Path(scratch) / "run").translate(lines, num_beams=1)
         ]
         rows: dict[str, object] = {}
-        for name, (write_format, prove, place) in FORMATS.items():
+        for name, (write_format, prove, file_name) in FORMATS.items():
             try:
-                write_format(bundle, Path(scratch) / place)
+                write_format(bundle, Path(scratch) / file_name)
             except ValueError as error:
                 rows[name] = {"refused": str(error)}
                 continue
-            proof = asdict(prove(bundle, Path(scratch) / place, lines))
+            proof = asdict(prove(bundle, Path(scratch) / file_name, lines))
             rows[name] = {key: value for key, value in proof.items() if key != "format"}
             print(norm, name, rows[name], flush=True)
         return {
@@ -98,17 +98,17 @@ def main() -> None:
         parser.add_argument(f"--{name}", nargs=2, type=Path, required=True, metavar="FILE")
     parser.add_argument("--lines", type=int, default=300)
     parser.add_argument("--updates", type=int, default=400)
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])  # inherited by all that is started
+        os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])  # inherited by subprocesses
     record = {
         **header(
             "python benchmarks/exports.py --train FILE FILE --test FILE FILE",
             *("argostranslate", "ctranslate2", "onnxruntime", "pymarian", "transformers"),
         ),
-        "lines": options.lines,
-        "updates": options.updates,
-        "models": {norm: compare(norm, options) for norm in ("post", "pre")},
+        "lines": arguments.lines,
+        "updates": arguments.updates,
+        "models": {norm: compare(norm, arguments) for norm in ("post", "pre")},
     }
     print(write("exports", record))
 

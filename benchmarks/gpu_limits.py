@@ -1,21 +1,20 @@
-"""What limits training on a GPU, as far as it can be counted without one.
+"""Limits of training on a GPU, as far as they can be counted without a GPU.
 
     .venv/bin/python benchmarks/gpu_limits.py RUN
 
-Whatever batches and passes the model as a GPU has it, for the paper's base and big models on
-sentences of WMT's lengths (those of `gpu.py`), and for the recipe and the corpus of a prepared run.
-Counted, not timed: it may run beside anything. Prints a table and writes
+Takes the code paths and batches of a GPU, for the paper's base and big models on sentences of WMT's
+lengths (those of `gpu.py`), and for the recipe and corpus of a prepared run. Nothing is timed, so
+other programs may run at the same time. Prints a table and writes
 benchmarks/results/gpu-limits/record.json.
 
-padding  Share of all positions, as the sampler of `transduce train` makes batches: what could be
-         gained, at most, by a model that is passed without padding.
-scores   Share of an update's arithmetic that attention's scores and sums are, padding not counted:
-         times the padding, about what attention of variable lengths alone could gain.
-calls    Operators of torch an update that compute: forward, loss, backward, optimizers; views and
-         fresh memory are not counted. Each starts one kernel or a few. Layers are as they are
-         written, not compiled.
-a call   Microseconds of a GPU for each of them at one million target tokens a second: where a
-         processor needs longer to start it, the GPU waits.
+padding  Share of padding in all positions of the batches that `transduce train` forms: the most
+         that a model without padding could gain.
+scores   Share of attention scores and weighted sums in an update's arithmetic, without padding:
+         times the padding, about what variable-length attention could gain.
+calls    Computing operators of torch per update: forward, loss, backward, optimizers, without views
+         and allocations. Each launches one kernel or a few. Layers are not compiled.
+a call   GPU microseconds per operator at one million target tokens per second: if the processor
+         takes longer to launch it, the GPU waits.
 """
 
 import argparse
@@ -29,7 +28,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from gpu import WHOLE, like_wmt, random_batch, updating
+from gpu import FULL, random_batch, sample_lengths, training_update
 from peers.shapes import Shape, flops
 from record import header, write
 from torch import Tensor
@@ -47,10 +46,10 @@ from transduce.train.config import TrainConfig
 from transduce.train.precision import Bf16Replica
 
 PAIRS = 4_500_000
-"""As many as WMT 2014's for English and German (section 5.1)."""
+"""Pairs of WMT 2014 English-German (section 5.1)."""
 
 RATE = 1e6
-"""Target tokens a second that are aimed at."""
+"""Intended target tokens per second."""
 
 FREE = ("aten::empty", "aten::new_empty", "aten::detach", "aten::alias", "aten::lift_fresh")
 FREE += ("aten::_unsafe_view", "aten::_reshape_alias", "aten::_local_scalar_dense")
@@ -59,48 +58,48 @@ Row = dict[str, object]
 
 
 class Case(NamedTuple):
-    """What is trained, and on what."""
+    """A model, its training, and the lengths of its corpus."""
 
     name: str
     model: ModelConfig
     train: TrainConfig
     batch: BatchConfig
     lengths: np.ndarray
-    """Source and target pieces of every pair, EOS not counted."""
+    """Source and target tokens of every pair, without EOS."""
 
 
 def main() -> None:
     """Count, print the table, write the record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("run", type=Path, help="a run's folder, prepared")
+    parser.add_argument("run", type=Path, help="folder of a prepared run")
     run = parser.parse_args().run
-    rows = [counted(case) for case in cases(run)]
+    rows = [count_case(case) for case in cases(run)]
     print(table(rows))
     write("gpu-limits", {**header("python benchmarks/gpu_limits.py RUN"), "rows": rows})
 
 
 def cases(run: Path) -> Iterator[Case]:
-    """The paper's two models, and the run's."""
-    lengths = like_wmt(PAIRS)
-    for name in WHOLE.shapes:
+    """Yield the paper's two models, and the run's."""
+    lengths = sample_lengths(PAIRS)
+    for name in FULL.shapes:
         recipe = load_recipe(name)
-        model = replace(recipe.model, vocab_size=WHOLE.vocabulary)
+        model = replace(recipe.model, vocab_size=FULL.vocabulary)
         yield Case(name, model, recipe.train, recipe.batch, lengths)
     recipe, prepared = load_recipe(run / "recipe.toml"), open_prepared(run)
     model = replace(recipe.model, vocab_size=prepared.tokenizer.vocab_size)
     yield Case(recipe.name, model, recipe.train, recipe.batch, prepared.store.lengths)
 
 
-def counted(case: Case) -> Row:
-    """Everything about one of them; an update is passed at once, as a GPU has room for it."""
+def count_case(case: Case) -> Row:
+    """Count a case's padding, attention scores and operators; an update is one micro-batch."""
     config, tokens = case.model, case.batch.tokens
     batch = replace(case.batch, micro_tokens=2 * tokens + int(case.lengths.max()) + 1)
     sampler = Sampler(case.lengths, config=batch, seed=0)
-    calls = calls_of(case, next(sampler.updates(SamplerState())).micro_batches[0])
+    calls = count_operators(case, next(sampler.updates(SamplerState())).micro_batches[0])
     source, target = (case.lengths + 1).astype(np.float64).T
     shape = Shape(config.decoder_layers, config.d_model, config.d_ff, config.heads, 0, 0)
     products = flops(shape, vocabulary=config.vocab_size) * target.sum()
-    # Two products forward and four backward, all heads; half of the decoder's own are barred.
+    # Two products forward, four backward, all heads; half of the self-attention is masked.
     pairs = source * source + target * target / 2 + source * target
     scores = 3 * 4 * config.d_model * config.decoder_layers * pairs.sum()
     return {
@@ -114,8 +113,8 @@ def counted(case: Case) -> Row:
     }
 
 
-class Calls(TorchDispatchMode):
-    """Counts what computes."""
+class OperatorCounter(TorchDispatchMode):
+    """Counts the operators that compute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,30 +123,33 @@ class Calls(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Count one operator."""
+        """Count an operator."""
         self.count += not func.is_view and not func._schema.name.startswith(FREE)
         return func(*args, **(kwargs or {}))
 
 
-def calls_of(case: Case, pairs: np.ndarray) -> int:
-    """Count an update, after one that makes what optimizers keep. Any width has as many."""
-    narrow = 8 * case.model.heads
-    config = replace(case.model, d_model=narrow, d_ff=narrow, d_k=8, d_v=8)
+def count_operators(case: Case, pairs: np.ndarray) -> int:
+    """Count the operators of an update, after one that allocates the optimizers' state.
+
+    The count does not depend on the model's width.
+    """
+    width = 8 * case.model.heads
+    config = replace(case.model, d_model=width, d_ff=width, d_k=8, d_v=8)
     torch.manual_seed(0)
     model = Transformer(config).train()
-    chance = np.random.default_rng(0)
-    batch = random_batch(case.lengths[pairs], pad=config.pad, chance=chance)
-    with as_on_a_gpu(config.vocab_size):
-        update = updating(model, replace(case.train, precision="bfloat16"))
+    rng = np.random.default_rng(0)
+    batch = random_batch(case.lengths[pairs], pad=config.pad, rng=rng)
+    with gpu_code_paths(config.vocab_size):
+        update = training_update(model, replace(case.train, precision="bfloat16"))
         update(batch)
-        with Calls() as calls:
+        with OperatorCounter() as calls:
             update(batch)
     return calls.count
 
 
 @contextmanager
-def as_on_a_gpu(vocabulary: int) -> Generator[None]:
-    """Take the ways that are taken there, although tensors are on a CPU."""
+def gpu_code_paths(vocabulary: int) -> Generator[None]:
+    """Take the code paths of a GPU for tensors on a CPU."""
 
     def dropout(self: Dropout, x: Tensor) -> Tensor:
         return torch.native_dropout(x, self.p, True)[0] if self.p else x
@@ -162,7 +164,7 @@ def as_on_a_gpu(vocabulary: int) -> Generator[None]:
 
 
 def table(rows: list[Row]) -> str:
-    """One line a model."""
+    """Format a line per model."""
     lines = ["model            tokens  padding  scores  calls  a call"]
     lines += [
         f"{row['model']!s:15}{row['tokens_an_update']:8,}{row['padding']:9.1%}{row['scores']:8.1%}"

@@ -1,59 +1,60 @@
-"""Peers of `gpu.py`, with every setting that makes them fast."""
+"""Peers of `gpu.py`, with their fastest settings."""
 
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 
 import torch
+from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, Shape
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-sys.path.insert(0, str(Path(__file__).parent / "peers"))
-
-from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, Shape
 
 from transduce.data.batch import Batch
 
 Update = Callable[[Batch], object]
 
 
-def tuned(model: nn.Module, *, marian: bool, device: torch.device, compiled: bool) -> Update:
-    """A peer's update: Adam in one kernel; on a GPU autocast to bf16; compiled if it is to be."""
+def tuned_update(model: nn.Module, *, marian: bool, device: torch.device, compiled: bool) -> Update:
+    """Return a peer's update: fused Adam, bf16 autocast on a GPU, compiled if `compiled`."""
     adam = torch.optim.Adam(model.parameters(), lr=RATE, betas=BETAS, eps=EPSILON, fused=True)
-    half = torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else nullcontext()
+    autocast = torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else nullcontext()
     if compiled:
         model.compile(dynamic=True)
 
     def loss(batch: Batch) -> Tensor:
         if marian:
-            seen = None if batch.source_mask is None else batch.source_mask[:, 0, 0].long()
+            attention_mask = (
+                None if batch.source_mask is None else batch.source_mask[:, 0, 0].long()
+            )
             logits = model(
-                input_ids=batch.source, attention_mask=seen, decoder_input_ids=batch.target_in
+                input_ids=batch.source,
+                attention_mask=attention_mask,
+                decoder_input_ids=batch.target_in,
             ).logits
         else:
-            with device:  # it makes its causal mask where torch makes tensors by default
+            with device:  # the model creates its causal mask on the default device
                 logits = model(batch.source, batch.target_in)
         pad = logits.size(-1) - 1
-        rows, right = logits.flatten(0, 1), batch.target_out.flatten()
-        return F.cross_entropy(rows, right, ignore_index=pad, label_smoothing=SMOOTHING)
+        rows, labels = logits.flatten(0, 1), batch.target_out.flatten()
+        return F.cross_entropy(rows, labels, ignore_index=pad, label_smoothing=SMOOTHING)
 
     def update(batch: Batch) -> None:
         adam.zero_grad(set_to_none=True)
-        with half:
-            found = loss(batch)
-        found.backward()
+        with autocast:
+            loss_value = loss(batch)
+        loss_value.backward()
         adam.step()
 
     return update
 
 
-def marian_of(shape: Shape, vocabulary: int) -> nn.Module:
-    """Hugging Face's, as near to the shape as it comes."""
+def build_marian(shape: Shape, vocabulary: int) -> nn.Module:
+    """Build the closest MarianMTModel of Hugging Face."""
     from transformers import MarianConfig, MarianMTModel
 
     parts = {"layers": shape.layers, "ffn_dim": shape.d_ff, "attention_heads": shape.heads}
-    sides = {f"{side}_{what}": n for what, n in parts.items() for side in ("encoder", "decoder")}
+    sides = {
+        f"{side}_{name}": value for name, value in parts.items() for side in ("encoder", "decoder")
+    }
     config = MarianConfig(
         **sides,
         d_model=shape.d_model,

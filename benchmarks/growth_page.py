@@ -11,23 +11,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Line(TypedDict):
-    """What fits y = always + each x best, by least squares."""
-
-    always: float
-    each: float
-    r_squared: float
-    furthest: float
-    """Largest distance of a measurement from the line, as a share of the measurement."""
+Line = dict[str, float]
+"""Least-squares fit of y = always + each x; `furthest` is the largest relative residual."""
 
 
 class Record(TypedDict):
-    """What is measured; lists go with `lengths` or `tokens` as they are named."""
+    """Measurements; lists correspond to `lengths` or `tokens` according to their names."""
 
     update: int
-    """Tokens of an update whose sentences grow."""
+    """Tokens of an update where the sentence length varies."""
     length: int
-    """Pieces of a sentence where the tokens of an update grow."""
+    """Tokens of a sentence where the tokens of an update vary."""
     rows: int
     """Sentences translated at once."""
     lengths: list[int]
@@ -39,25 +33,29 @@ class Record(TypedDict):
     line: Line
 
 
-def page(found: Record) -> str:
-    """Both tables, and the line, as Markdown."""
-    line = found["line"]
+def page(record: Record) -> str:
+    """Format both tables and the fitted line as Markdown."""
+    line = record["line"]
     rows = [
-        f"| {length:,} | {train:.0f} | {decode:.0f} | {held:,.0f} |"
-        for length, train, decode, held in zip(
-            *(found["lengths"], found["train_us"], found["decode_us"], found["lengths_mb"]),
+        f"| {length:,} | {train:.0f} | {decode:.0f} | {megabytes:,.0f} |"
+        for length, train, decode, megabytes in zip(
+            *(record["lengths"], record["train_us"], record["decode_us"], record["lengths_mb"]),
             strict=True,
         )
     ]
-    growing = [
-        f"| {many:,} | {held:,.0f} | {line['always'] + line['each'] * many:,.0f} |"
-        for many, held in zip(found["tokens"], found["tokens_mb"], strict=True)
+    token_rows = [
+        f"| {tokens:,} | {megabytes:,.0f} | {line['always'] + line['each'] * tokens:,.0f} |"
+        for tokens, megabytes in zip(record["tokens"], record["tokens_mb"], strict=True)
     ]
     head = "| pieces a sentence | training, µs a token | greedy, µs a token | training's peak, MB |"
     return "\n".join(
         [
             *(head, "|--:|--:|--:|--:|", *rows, ""),
-            *("| tokens in one micro-batch | peak, MB | the line, MB |", "|--:|--:|--:|", *growing),
+            *(
+                "| tokens in one micro-batch | peak, MB | the line, MB |",
+                "|--:|--:|--:|",
+                *token_rows,
+            ),
             f"\n{1e3 * line['each']:.1f} kB a token and {line['always']:.0f} MB always; "
             f"R² {line['r_squared']:.4f}, no measurement is further than "
             f"{100 * line['furthest']:.1f} % from the line.\n",
@@ -65,53 +63,59 @@ def page(found: Record) -> str:
     )
 
 
-def draw(found: Record, out: Path) -> None:
-    """One plot of time, one of memory."""
-    save_plot(out, "time", lambda figure, ink: draw_time(found, figure))
-    save_plot(out, "memory", lambda figure, ink: draw_memory(found, figure, ink), height=3.6)
+def draw(record: Record, out: Path) -> None:
+    """Draw a plot of time and a plot of memory."""
+    save_plot(out, "time", lambda figure, ink: draw_time(record, figure))
+    save_plot(out, "memory", lambda figure, ink: draw_memory(record, figure, ink), height=3.6)
 
 
-def draw_time(found: Record, figure: "Figure") -> None:
-    """Both kinds of work against length; both axes in powers."""
+def draw_time(record: Record, figure: "Figure") -> None:
+    """Plot the times of training and decoding against length, both axes logarithmic."""
     axes = figure.subplots()
     axes.plot(
-        found["lengths"], found["train_us"], label=f"training, {found['update']:,} tokens an update"
+        record["lengths"],
+        record["train_us"],
+        label=f"training, {record['update']:,} tokens an update",
     )
     axes.plot(
-        found["lengths"], found["decode_us"], label=f"greedy translation, {found['rows']} at once"
+        record["lengths"],
+        record["decode_us"],
+        label=f"greedy translation, {record['rows']} at once",
     )
-    powers(axes, found["lengths"])
+    set_power_axis(axes, record["lengths"])
     axes.set(xlabel="pieces a sentence", ylabel="microseconds a token", yscale="log")
     ticks = [first * ten for ten in (10, 100, 1000, 10_000) for first in (1, 2, 5)]
     axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
-    both = [*found["train_us"], *found["decode_us"]]
-    axes.set_ylim(0.7 * min(both), 1.7 * max(both))
+    times = [*record["train_us"], *record["decode_us"]]
+    axes.set_ylim(0.7 * min(times), 1.7 * max(times))
     axes.minorticks_off()
     axes.legend(loc="upper left")
 
 
-def draw_memory(found: Record, figure: "Figure", ink: Ink) -> None:
-    """Against tokens with the line, and against length."""
+def draw_memory(record: Record, figure: "Figure", ink: Ink) -> None:
+    """Plot memory against tokens with the fitted line, and against length."""
     left, right = figure.subplots(1, 2)
-    line, ends = found["line"], [0, found["tokens"][-1]]
+    line, range_ends = record["line"], [0, record["tokens"][-1]]
     label = f"{1e3 * line['each']:.1f} kB a token, {line['always']:.0f} MB always"
-    fitted = [line["always"] + line["each"] * end for end in ends]
-    left.plot(ends, fitted, color=ink.text, linewidth=1.0, linestyle=":", marker="", label=label)
-    left.plot(found["tokens"], found["tokens_mb"], linestyle="", color=ink.lines[0], marker="o")
-    left.set(xlabel=f"tokens in one micro-batch, {found['length']} a sentence", ylabel="peak, MB")
+    fitted = [line["always"] + line["each"] * end for end in range_ends]
+    left.plot(
+        range_ends, fitted, color=ink.text, linewidth=1.0, linestyle=":", marker="", label=label
+    )
+    left.plot(record["tokens"], record["tokens_mb"], linestyle="", color=ink.lines[0], marker="o")
+    left.set(xlabel=f"tokens in one micro-batch, {record['length']} a sentence", ylabel="peak, MB")
     left.xaxis.set_major_formatter("{x:,.0f}")
     left.legend(loc="upper left")
-    for axes, highest in ((left, max(found["tokens_mb"])), (right, max(found["lengths_mb"]))):
+    for axes, highest in ((left, max(record["tokens_mb"])), (right, max(record["lengths_mb"]))):
         axes.set_ylim(0, 1.25 * highest)
         axes.yaxis.set_major_formatter("{x:,.0f}")
-    right.plot(found["lengths"], found["lengths_mb"], color=ink.lines[1], marker="s")
-    powers(right, found["lengths"])
-    right.set(xlabel=f"pieces a sentence, {found['update']:,} tokens")
+    right.plot(record["lengths"], record["lengths_mb"], color=ink.lines[1], marker="s")
+    set_power_axis(right, record["lengths"])
+    right.set(xlabel=f"pieces a sentence, {record['update']:,} tokens")
 
 
-def powers(axes: "Axes", at: Sequence[int]) -> None:
-    """An axis of powers of two, each written out."""
+def set_power_axis(axes: "Axes", ticks: Sequence[int]) -> None:
+    """Set a logarithmic axis with labeled powers of two."""
     axes.set_xscale("log", base=2)
-    axes.set_xticks(at, [str(one) for one in at])
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.tick_params(axis="x", labelsize=8)
     axes.minorticks_off()

@@ -1,10 +1,10 @@
-"""Hostile requests during the work of 64 ordinary clients: what the others notice.
+"""Effect of hostile requests on 64 regular clients of the server.
 
     python benchmarks/hostile.py MODEL [PYTHON]
 
-Starts `transduce serve MODEL` (of another environment, if PYTHON is its interpreter), measures 64
-clients alone, then with each hostile request: extra latency, /health, memory, and how soon work
-that nobody waits for ends. Writes results/hostile/record.json, if it measures its own environment.
+Starts `transduce serve MODEL` (in another environment if PYTHON is its interpreter) and measures 64
+clients alone, then with each hostile request: additional latency, /health, memory, and how soon
+cancelled work ends. Writes results/hostile/record.json, unless PYTHON is another environment's.
 """
 
 import asyncio
@@ -71,14 +71,14 @@ class Server:
         return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
     def stop(self) -> float:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(120)
-        return time.perf_counter() - begun
+        return time.perf_counter() - started
 
 
 class Connection:
-    """A connection on a bare socket: 64 of them are cheap enough to share two cores."""
+    """A connection on a plain socket: 64 of them are cheap enough to share two cores."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -92,10 +92,10 @@ class Connection:
         head = f"{'POST' if body else 'GET'} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
-        answer = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = int(answer.split(b"content-length: ")[1].split()[0])
+        response_head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(response_head.split(b"content-length: ")[1].split()[0])
         content = (await reader.readexactly(length)).decode()
-        return int(answer.split(b" ", 2)[1]), content
+        return int(response_head.split(b" ", 2)[1]), content
 
     def close(self) -> None:
         if self._streams is not None:
@@ -103,12 +103,12 @@ class Connection:
 
 
 class Timing(NamedTuple):
-    """What the ordinary clients notice, in seconds, and what the server answered and used."""
+    """Latencies of regular clients in seconds, the hostile request's outcome, and memory."""
 
     request: str
     outcome: str
     ordinary: int
-    """Requests of the ordinary clients."""
+    """Number of requests by regular clients."""
     median: float
     slowest: float
     health: float
@@ -116,22 +116,22 @@ class Timing(NamedTuple):
     errors: int
 
 
-async def _repeat(port: int, path: str, body: bytes, times: list[list[float]]) -> None:
-    """Ask again and again; a time is a beginning and an end, which is missing if unanswered."""
+async def _request_repeatedly(port: int, path: str, body: bytes, times: list[list[float]]) -> None:
+    """Send a request repeatedly; append its start and, once there is a response, its end."""
     connection = Connection(port)
     try:
         while True:
-            times.append(answered := [time.perf_counter()])
+            times.append(times_of_request := [time.perf_counter()])
             status, content = await connection.ask(path, body)
             assert status == 200, content
-            answered.append(time.perf_counter())
+            times_of_request.append(time.perf_counter())
             await asyncio.sleep(0.2)
     finally:
         connection.close()
 
 
 def _seconds(times: list[list[float]], *, since: float) -> list[float]:
-    """Seconds of the requests that were answered since then, or are unanswered."""
+    """Return the seconds of requests that were answered since a time or are still pending."""
     now = time.perf_counter()
     return [(end or [now])[0] - begin for begin, *end in times if not end or end[0] >= since]
 
@@ -141,17 +141,19 @@ def _hostile_body(name: str) -> tuple[str, bytes]:
     return path, json.dumps(fields, separators=(",", ":")).encode()
 
 
-async def measure(server: Server, name: str, *, seconds: float, usual: Timing | None) -> Timing:
-    """Run the clients, with the hostile request unless the name is empty."""
-    own: list[list[float]] = []
-    health: list[list[float]] = []
-    tasks = [asyncio.create_task(_repeat(server.port, "/health", b"", health))]
+async def measure(server: Server, name: str, *, seconds: float, baseline: Timing | None) -> Timing:
+    """Run the clients, together with the hostile request unless its name is empty."""
+    translation_times: list[list[float]] = []
+    health_times: list[list[float]] = []
+    tasks = [asyncio.create_task(_request_repeatedly(server.port, "/health", b"", health_times))]
     for number in range(CLIENTS):
         fields = {"q": SENTENCES[number % 2], "source": "en", "target": "de"}
-        repeated = _repeat(server.port, "/translate", json.dumps(fields).encode(), own)
+        repeated = _request_repeatedly(
+            server.port, "/translate", json.dumps(fields).encode(), translation_times
+        )
         tasks.append(asyncio.create_task(repeated))
     await asyncio.sleep(2)  # 64 new connections at once are slow
-    begun, result = time.perf_counter(), "-"
+    started, result = time.perf_counter(), "-"
     if name:
         connection = Connection(server.port)
         request = asyncio.create_task(connection.ask(*_hostile_body(name)))
@@ -159,55 +161,57 @@ async def measure(server: Server, name: str, *, seconds: float, usual: Timing | 
         result = f"none after {seconds:.0f} s"
         if request.done():
             status, content = request.result()
-            result = f"{status} after {time.perf_counter() - begun:.1f} s"
+            result = f"{status} after {time.perf_counter() - started:.1f} s"
             result += f" {content[:80]}" * (status != 200)
         request.cancel()
         connection.close()
-    await asyncio.sleep(max(1.0, begun + seconds - time.perf_counter()))
+    await asyncio.sleep(max(1.0, started + seconds - time.perf_counter()))
     for task in tasks:
         task.cancel()
-    answers = _seconds(own, since=begun)
-    slowest_health = max(_seconds(health, since=begun))
+    latencies = _seconds(translation_times, since=started)
+    slowest_health = max(_seconds(health_times, since=started))
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     errors = sum(not isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
     timing = Timing(
         request=name or "nobody else",
         outcome=result,
-        ordinary=len(answers),
-        median=round(statistics.median(answers), 3),
-        slowest=round(max(answers), 3),
+        ordinary=len(latencies),
+        median=round(statistics.median(latencies), 3),
+        slowest=round(max(latencies), 3),
         health=round(slowest_health, 3),
         peak_mb=round(server.peak_mb()),
         errors=errors,
     )
-    extra = f" ({timing.slowest - usual.slowest:+.2f} s for others)" if usual else ""
+    extra = f" ({timing.slowest - baseline.slowest:+.2f} s for others)" if baseline else ""
     print(f"{timing}{extra}; load {os.getloadavg()[0]:.1f}", flush=True)
     return timing
 
 
-async def cancelled(server: Server, name: str) -> float:
-    """Hang up after a second; return the CPU seconds that the process still spends."""
+async def measure_cancellation(server: Server, name: str) -> float:
+    """Disconnect after a second; return the CPU seconds that the server still spends."""
     connection = Connection(server.port)
     with suppress(TimeoutError):
         await asyncio.wait_for(connection.ask(*_hostile_body(name)), 1.0)
     connection.close()
     before = server.cpu_s()
     while True:
-        at = server.cpu_s()
+        cpu_seconds = server.cpu_s()
         await asyncio.sleep(1.0)
-        if server.cpu_s() - at < 0.1:
-            return at - before
+        if server.cpu_s() - cpu_seconds < 0.1:
+            return cpu_seconds - before
 
 
 def main(model: Path, python: str = sys.executable) -> None:
     server = Server(model, python)
     try:
-        usual = asyncio.run(measure(server, "", seconds=10, usual=None))
-        timings = [usual]
+        baseline = asyncio.run(measure(server, "", seconds=10, baseline=None))
+        timings = [baseline]
         for name in HOSTILE:
-            timings.append(asyncio.run(measure(server, name, seconds=10, usual=usual)))
+            timings.append(asyncio.run(measure(server, name, seconds=10, baseline=baseline)))
             time.sleep(1)
-        cancelled_cpu_s = {name: round(asyncio.run(cancelled(server, name)), 2) for name in HOSTILE}
+        cancelled_cpu_s = {
+            name: round(asyncio.run(measure_cancellation(server, name)), 2) for name in HOSTILE
+        }
         print(f"CPU seconds after cancellation: {cancelled_cpu_s}", flush=True)
     finally:
         stop_s = server.stop()

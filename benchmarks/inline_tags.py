@@ -1,4 +1,4 @@
-"""Inline tags of texts, beside those of their translations."""
+"""Inline tags of texts, compared with those of their translations."""
 
 import re
 from collections import Counter
@@ -12,13 +12,13 @@ _VOID = frozenset(
 
 
 class _Tags(NamedTuple):
-    """The tags of a text: all, opening ones in order, and the pairs that have text inside."""
+    """The tags of a text: all, opening tags in order, and the elements that contain text."""
 
     all: Counter[str]
     order: list[str]
     filled: Counter[str]
     nested: bool
-    """Whether each end is that of the element opened last."""
+    """Whether each end tag closes the element opened last."""
 
 
 def _tags(text: str) -> _Tags:
@@ -44,10 +44,10 @@ def _tags(text: str) -> _Tags:
 
 
 def count_tags(pairs: Iterable[tuple[str, str]]) -> Counter[str]:
-    """Count texts with inline tags, by what became of the tags in translation.
+    """Count texts with inline tags, and those whose tags the translation lost or reordered.
 
     Args:
-        pairs: texts and their translations, both with their tags.
+        pairs: Texts and their translations, both with tags.
     """
     counts = Counter(texts=0, unbalanced=0, emptied=0, reordered=0)
     for source, target in pairs:

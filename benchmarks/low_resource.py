@@ -1,19 +1,19 @@
-"""Low-resource training: how much of the gap to a larger corpus monolingual text closes.
+"""Low-resource training: the share of the gap to a larger corpus that monolingual text closes.
 
     .venv/bin/python benchmarks/low_resource.py CORPUS --seeds 1 2 3 --out runs/low-resource
 
 CORPUS holds train, val and test_2016_flickr of Multi30k, .en.gz and .de.gz. The first 5,000 pairs
-are the parallel corpus, the German sides of the others monolingual text. For each seed:
+are the parallel corpus, the German sides of the others the monolingual text. For each seed:
 
     plain             the 5,000 pairs, English to German
-    back-translated   and the German text, its sources by a German-English model of the 5,000 pairs
-    both              that with R-Drop (train.r_drop)
+    back-translated   also the German text, back-translated by a model of the 5,000 pairs
+    both              back-translated, with R-Drop (train.r_drop)
     full              all 29,000 pairs
 
-All have the same settings and equally many updates. What is finished is not repeated, so seeds may
-run in separate sittings: each outcome is a file in results/low-resource/outcomes, which may be
-committed and completed on another machine. Written to results/low-resource/record.json: BLEU of the
-test set, and the share of the gap between plain and full that each closes, by seed.
+All models share their settings and number of updates. Finished trainings are not repeated, so seeds
+can run separately: each outcome is a file in results/low-resource/outcomes, which can be committed
+and completed on another machine. Writes results/low-resource/record.json: BLEU of the test set, and
+the share of the gap between plain and full that each model closes, by seed.
 """
 
 import argparse
@@ -38,19 +38,19 @@ REGIME = {"train.r_drop": 1.0}
 
 
 def main() -> None:
-    """Run what has no result yet, and write one record of all seeds."""
+    """Train the models without an outcome; write one record of all seeds."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("corpus", type=Path, help="folder of Multi30k")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("--pairs", type=int, default=5000, help="of the parallel corpus")
-    parser.add_argument("--limit", type=int, default=0, help="pairs of all; 0: the corpus")
-    parser.add_argument("--updates", type=int, default=2000, help="of each model")
-    parser.add_argument("--weight", type=float, default=0.5, help="of the synthetic pairs")
-    parser.add_argument("--beam", type=int, default=4, help="of the back-translation")
+    parser.add_argument("--pairs", type=int, default=5000, help="pairs of the parallel corpus")
+    parser.add_argument("--limit", type=int, default=0, help="pairs of the full corpus (0 = all)")
+    parser.add_argument("--updates", type=int, default=2000, help="updates of each model")
+    parser.add_argument("--weight", type=float, default=0.5, help="weight of the synthetic pairs")
+    parser.add_argument("--beam", type=int, default=4, help="beam size of the back-translation")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs/low-resource"))
     parser.add_argument("--name", default="low-resource", help="folder below results")
-    parser.add_argument("--note", default="", help="for the record, such as: on a busy machine")
+    parser.add_argument("--note", default="", help="note in the record, such as: on a busy machine")
     parser.add_argument("--set", action="append", default=[], dest="settings")
     arguments = parser.parse_args()
     write_text(arguments.corpus, arguments.out, pairs=arguments.pairs, limit=arguments.limit)
@@ -98,7 +98,7 @@ def measure(arguments: argparse.Namespace, seed: int) -> dict[str, object]:
         "back-translated": score(arguments, seed, "back-translated", synthetic=True),
         "both": score(arguments, seed, "both", synthetic=True, settings=REGIME),
     }
-    return {"seed": seed, "models": closed(rows)}
+    return {"seed": seed, "models": add_gap_closed(rows)}
 
 
 def score(
@@ -110,40 +110,48 @@ def score(
     synthetic: bool = False,
     settings: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """The outcome of a model: kept by an earlier sitting, or of a training."""
-    facts: dict[str, object] = {**SETTINGS, **(settings or {}), "by hand": arguments.settings}
+    """Return the outcome of a model, stored or trained."""
+    run_settings: dict[str, object] = {
+        **SETTINGS,
+        **(settings or {}),
+        "by hand": arguments.settings,
+    }
     for key in ("pairs", "limit", "updates", *(("weight", "beam") if synthetic else ())):
-        facts[key] = getattr(arguments, key)
+        run_settings[key] = getattr(arguments, key)
 
     def compute() -> dict[str, float]:
         options = synthesize(arguments, seed) if synthetic else ()
         return train(arguments, seed, name, corpus, *options, settings=settings)
 
-    return outcome(RESULTS / arguments.name / "outcomes" / f"{seed}-{name}.json", facts, compute)
+    return outcome(
+        RESULTS / arguments.name / "outcomes" / f"{seed}-{name}.json", run_settings, compute
+    )
 
 
 def synthesize(arguments: argparse.Namespace, seed: int) -> tuple[str, str]:
-    """Translate the German text by a model of the reverse direction; return the option for it."""
+    """Back-translate the German text with a reverse model; return the option that adds it."""
     out, text = arguments.out, arguments.out / f"synthetic-{seed}.tsv"
     if not text.exists():
         train(arguments, seed, "reverse", "small", codes=("de", "en"))
         files = ("--input", str(out / "mono.de"), "--output", str(text))
-        transduce("augment", str(out / f"reverse-{seed}"), *files, "--beam", str(arguments.beam))
+        run_transduce(
+            "augment", str(out / f"reverse-{seed}"), *files, "--beam", str(arguments.beam)
+        )
     return "--also", f"{text}:{arguments.weight}"
 
 
-def closed(rows: Mapping[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+def add_gap_closed(rows: Mapping[str, dict[str, float]]) -> dict[str, dict[str, float]]:
     """Add the share of the gap between plain and full that each model closes."""
     plain, full = (rows[name]["bleu"] for name in ("plain", "full"))
     gap = full - plain
     return {
-        name: row | ({"gap_closed": round((row["bleu"] - plain) / gap, 3)} if gap > 0 else {})
-        for name, row in rows.items()
+        name: scores | ({"gap_closed": round((scores["bleu"] - plain) / gap, 3)} if gap > 0 else {})
+        for name, scores in rows.items()
     }
 
 
 def mean(seeds: Iterable[Mapping[str, object]]) -> dict[str, float]:
-    """The mean BLEU of each model over the seeds."""
+    """Average the BLEU of each model over the seeds."""
     models = [row["models"] for row in seeds]
     return {
         name: round(statistics.mean(row[name]["bleu"] for row in models), 2) for name in models[0]
@@ -159,19 +167,25 @@ def train(
     codes: tuple[str, str] = ("en", "de"),
     settings: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Train a model, or go on with it; return its scores, seconds and parameters."""
+    """Train a model or resume its training; return its scores, seconds and parameters."""
     folder, run = arguments.out, arguments.out / f"{name}-{seed}"
     if not (run / "results.json").exists():
         files = {part: [str(folder / f"{part}.{code}") for code in codes] for part in SETS}
-        chosen = {**SETTINGS, "train.updates": arguments.updates, "train.seed": seed}
-        chosen["train.validate_every"] = max(1, arguments.updates // 10)
-        chosen["train.intra_op_threads"] = arguments.threads
-        words = [f"{key}={value}" for key, value in {**chosen, **(settings or {})}.items()]
-        transduce(
+        run_settings = {**SETTINGS, "train.updates": arguments.updates, "train.seed": seed}
+        run_settings["train.validate_every"] = max(1, arguments.updates // 10)
+        run_settings["train.intra_op_threads"] = arguments.threads
+        setting_options = [
+            f"{key}={value}" for key, value in {**run_settings, **(settings or {})}.items()
+        ]
+        run_transduce(
             *("train", "tiny", "--source", str(folder / f"{corpus}.{codes[0]}")),
             *("--target", str(folder / f"{corpus}.{codes[1]}")),
             *("--validation", *files["validation"], "--test", *files["test"], *options),
-            *(word for setting in [*words, *arguments.settings] for word in ("--set", setting)),
+            *(
+                word
+                for setting in [*setting_options, *arguments.settings]
+                for word in ("--set", setting)
+            ),
             *("--resume", "--out", str(run)),
         )
     results = json.loads((run / "results.json").read_text())
@@ -187,9 +201,9 @@ def train(
     }
 
 
-def transduce(*words: str) -> None:
-    """Run a command of transduce as a user does; its log is shown."""
-    subprocess.run([sys.executable, "-m", "transduce", *words], check=True, env=os.environ)
+def run_transduce(*arguments: str) -> None:
+    """Run a command of transduce and show its log."""
+    subprocess.run([sys.executable, "-m", "transduce", *arguments], check=True, env=os.environ)
 
 
 if __name__ == "__main__":

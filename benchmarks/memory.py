@@ -1,12 +1,12 @@
-"""A translation memory of a million entries: look-ups timed, and a writer killed.
+"""A translation memory of a million entries: time of lookups, and durability of killed writers.
 
     python benchmarks/memory.py
 
-Entries are sentences of random words by Zipf's law. Times 1,000 exact look-ups, and as many of
-similar sentences: entries with a word replaced, added or left out; also by the thread's time on a
-processor, which other programs delay less. Then a process that writes one entry after another, and
-acknowledges each on stdout, is killed (SIGKILL) at a random time, twenty times; counts acknowledged
-entries that are missing. Writes results/memory/record.json.
+Entries are sentences of random words by Zipf's law. Times 1,000 exact lookups, and as many of
+similar sentences: entries with a word replaced, inserted or deleted; also in CPU time of the
+thread, which depends less on other programs. Then kills (SIGKILL) a process that writes entries and
+acknowledges each on stdout at a random time, twenty times, and counts the acknowledged entries that
+are missing. Writes results/memory/record.json.
 """
 
 import random
@@ -38,28 +38,28 @@ for number in range({writes}):
 """
 
 
-def sentences(chance: random.Random) -> Iterator[str]:
-    """Endless sentences; the word of rank r has a share of about 1 / r."""
+def random_sentences(rng: random.Random) -> Iterator[str]:
+    """Generate sentences endlessly; the word of rank r has a frequency of about 1 / r."""
     while True:
-        ranks = (int(VOCABULARY ** chance.random()) for _ in range(chance.randint(4, 16)))
+        ranks = (int(VOCABULARY ** rng.random()) for _ in range(rng.randint(4, 16)))
         yield " ".join(f"w{rank}" for rank in ranks)
 
 
-def varied(text: str, chance: random.Random) -> str:
-    """A sentence with a word replaced, added or left out."""
+def edit_sentence(text: str, rng: random.Random) -> str:
+    """Replace, insert or delete a word of a sentence."""
     words = text.split()
-    place = chance.randrange(len(words))
-    words[place : place + chance.choice((0, 1, 1))] = chance.choice(([], ["wnew"], ["wnew"]))
+    position = rng.randrange(len(words))
+    words[position : position + rng.choice((0, 1, 1))] = rng.choice(([], ["wnew"], ["wnew"]))
     return " ".join(words)
 
 
-def timed(look_up: Callable[[str], object], texts: list[str]) -> dict[str, float]:
-    """Milliseconds, of the clock and on a processor, and the share of the texts with a match."""
+def time_lookups(lookup: Callable[[str], object], texts: list[str]) -> dict[str, float]:
+    """Time lookups in milliseconds of wall-clock and CPU time; count the share of matches."""
     times: dict[str, list[float]] = {"": [], "processor_": []}
     matches = 0
     for text in texts:
         started = time.perf_counter(), time.thread_time()
-        matches += bool(look_up(text))
+        matches += bool(lookup(text))
         ended = time.perf_counter(), time.thread_time()
         for name, start, end in zip(times, started, ended, strict=True):
             times[name].append(1000 * (end - start))
@@ -71,15 +71,15 @@ def timed(look_up: Callable[[str], object], texts: list[str]) -> dict[str, float
 
 
 def kill_writers(path: Path) -> dict[str, int]:
-    """Kill a writer at random times; count what it acknowledged, and what of it is missing."""
-    chance = random.Random(3)
+    """Kill a writer at random times; count acknowledged entries and those that are missing."""
+    rng = random.Random(3)
     acknowledged: list[str] = []
     for number in range(KILLS):
         command = [sys.executable, "-c", WRITER.format(writes=WRITES), str(path), str(number)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             acknowledged.append(process.stdout.readline().rstrip("\n"))
-            time.sleep(chance.uniform(0.0, 1.0))
+            time.sleep(rng.uniform(0.0, 1.0))
             process.send_signal(signal.SIGKILL)
             acknowledged += [line.rstrip("\n") for line in process.stdout if line.endswith("\n")]
     with TranslationMemory(path) as memory:
@@ -88,9 +88,9 @@ def kill_writers(path: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    """Load, look up, kill."""
-    chance = random.Random(1)
-    source = sentences(chance)
+    """Fill the memory, time lookups, kill writers, write the record."""
+    rng = random.Random(1)
+    source = random_sentences(rng)
     texts = [next(source) for _ in range(ENTRIES)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memory.db"
@@ -101,14 +101,14 @@ def main() -> None:
                 for text in texts
             )
             loading = time.perf_counter() - started
-            sample = chance.sample(texts, LOOKUPS)
-            similar = [varied(text, chance) for text in sample]
+            sample = rng.sample(texts, LOOKUPS)
+            similar = [edit_sentence(text, rng) for text in sample]
             result = {
                 "entries": len(memory),
                 "loading_s": loading,
                 "megabytes": path.stat().st_size / 1e6,
-                "exact": timed(lambda text: memory.exact(text, languages=EN_DE), sample),
-                "similar": timed(lambda text: memory.lookup(text, languages=EN_DE), similar),
+                "exact": time_lookups(lambda text: memory.exact(text, languages=EN_DE), sample),
+                "similar": time_lookups(lambda text: memory.lookup(text, languages=EN_DE), similar),
             }
         result["killed"] = kill_writers(path)
     record = {**header("python benchmarks/memory.py", "rapidfuzz"), **result}

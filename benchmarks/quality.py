@@ -2,10 +2,9 @@
 
     .venv/bin/python benchmarks/quality.py multi30k-tok --folder CORPUS --seeds 1 2
 
-Each seed is one `transduce train` in a process of its own; the test set is scored once per seed, by
-that run. A seed that is done already is not trained again, so seeds may run in separate sittings,
-or one a core, and a last call with all of them writes the record. Written below
-benchmarks/results/RECIPE/: record.json, and for the first seed
+Each seed is one `transduce train` in a subprocess, which scores the test set once. Finished seeds
+are not trained again, so seeds can run separately, or one per core; a last call with all of them
+writes the record. Writes benchmarks/results/RECIPE/: record.json, and for the first seed
 metrics.jsonl and the test hypotheses (further seeds: the same names with -seed-N).
 """
 
@@ -22,7 +21,7 @@ from record import RESULTS, commit, header, machine, now, write
 
 
 def main() -> None:
-    """Run every seed, print one table, write one record."""
+    """Run every seed, print a table, write the record."""
     arguments = parse()
     record = {
         **header("python " + " ".join(sys.argv), "sentencepiece", "sacrebleu"),
@@ -35,7 +34,7 @@ def main() -> None:
         run = arguments.runs / f"{arguments.recipe}-seed-{seed}"
         record["runs"].append(train(arguments, seed=seed, run=run))
         record["recipe"] = (run / "recipe.toml").read_text()
-        keep(run, out, mark="" if seed == arguments.seeds[0] else f"-seed-{seed}")
+        copy_outputs(run, out, suffix="" if seed == arguments.seeds[0] else f"-seed-{seed}")
         record["test_bleu"] = summary(record["runs"])
         hidden = {arguments.folder: "CORPUS", str(arguments.runs): "RUNS"}
         write(arguments.recipe, record, hide=hidden)
@@ -46,44 +45,49 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("recipe", help="a shipped recipe with a test set, such as multi30k-tok")
-    parser.add_argument("--folder", required=True, help="where the corpus lies (data.folder)")
+    parser.add_argument("--folder", required=True, help="folder of the corpus (data.folder)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are written")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder for the runs")
     return parser.parse_args()
 
 
 def train(arguments: argparse.Namespace, *, seed: int, run: Path) -> dict[str, object]:
-    """Carry the recipe out with one seed and say what came of it."""
-    timed = run / "timed.json"
+    """Run the recipe with a seed, unless that is done; return its results."""
+    run_info = run / "timed.json"
     if not (run / "results.json").exists():
         command = [sys.executable, "-m", "transduce", "train", arguments.recipe, "--out", str(run)]
         command += ["--set", f"train.seed={seed}", "--set", f"data.folder={arguments.folder}"]
         command += ["--resume"] if (run / "recipe.toml").exists() else []
-        begun, started = commit(), time.perf_counter()
+        start_commit, started = commit(), time.perf_counter()
         subprocess.run(command, check=True)
         seconds = round(time.perf_counter() - started, 1)
-        fact = {"commit": begun, "date": now(), "wall_seconds": seconds, "machine": machine()}
-        timed.write_text(json.dumps(fact))
+        facts = {
+            "commit": start_commit,
+            "date": now(),
+            "wall_seconds": seconds,
+            "machine": machine(),
+        }
+        run_info.write_text(json.dumps(facts))
     results = json.loads((run / "results.json").read_text())
     validations = [
         json.loads(line) for line in (run / "metrics.jsonl").open() if "validation_loss" in line
     ]
     return {
         "seed": seed,
-        **json.loads(timed.read_text()),
+        **json.loads(run_info.read_text()),
         "target_tokens": validations[-1]["tokens"],
         **results,
     }
 
 
-def keep(run: Path, out: Path, *, mark: str) -> None:
-    """Copy what the record is of beside it."""
+def copy_outputs(run: Path, out: Path, *, suffix: str) -> None:
+    """Copy the metrics and hypotheses of a run into the record's folder."""
     for path in [run / "metrics.jsonl", *run.glob("hypotheses.??")]:
-        shutil.copyfile(path, out / f"{path.stem}{mark}{path.suffix}")
+        shutil.copyfile(path, out / f"{path.stem}{suffix}{path.suffix}")
 
 
 def summary(runs: list[dict[str, object]]) -> dict[str, object]:
-    """Mean and spread of the test BLEU over all seeds so far."""
+    """Average the test BLEU over all seeds so far."""
     values = [bleu(run) for run in runs]
     return {
         "seeds": len(values),
@@ -93,13 +97,13 @@ def summary(runs: list[dict[str, object]]) -> dict[str, object]:
 
 
 def bleu(run: dict[str, object]) -> float:
-    """The test set's BLEU of one run."""
+    """Return the test BLEU of a run."""
     scores = run["test"]["scores"]  # type: ignore[index]
     return next(score["value"] for score in scores if score["name"] == "BLEU")
 
 
 def table(runs: list[dict[str, object]]) -> str:
-    """One line a seed."""
+    """Format a line per seed."""
     lines = ["seed  minutes  parameters  test BLEU"]
     lines += [
         f"{run['seed']:>4}  {run['wall_seconds'] / 60:7.1f}  {run['parameters']:10,}  "

@@ -16,7 +16,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def header(command: str, *packages: str) -> dict[str, object]:
-    """What a record says first; the machine is this one, the commit that which is checked out."""
+    """Return the common fields: command, date, checked-out commit, this machine, versions."""
     return {
         "command": command,
         "date": now(),
@@ -27,10 +27,10 @@ def header(command: str, *packages: str) -> dict[str, object]:
 
 
 def write(name: str, record: Mapping[str, object], *, hide: Mapping[str, str] | None = None) -> str:
-    """Write results/NAME/record.json, with paths replaced by words, and return its text."""
+    """Write results/NAME/record.json, with paths replaced by placeholders, and return its text."""
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    for path, word in (hide or {}).items():  # whose machine it was is nobody's business
-        text = text.replace(path, word)
+    for path, placeholder in (hide or {}).items():  # paths of the machine are private
+        text = text.replace(path, placeholder)
     out = RESULTS / name / "record.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
@@ -40,14 +40,14 @@ def write(name: str, record: Mapping[str, object], *, hide: Mapping[str, str] | 
 def outcome(
     file: Path, settings: Mapping[str, object], compute: Callable[[], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What a finished run gave: read from its file, or computed and written there.
+    """Return the outcome of a run: read from its file, or computed and written there.
 
-    Such files are committed, so that a record may be completed on another machine. One of other
-    settings is computed anew.
+    These files are committed, so that a record can be completed on another machine. An outcome with
+    other settings is computed again.
     """
     settings = json.loads(json.dumps(settings))
-    if file.exists() and (kept := json.loads(file.read_text()))["settings"] == settings:
-        return kept
+    if file.exists() and (stored := json.loads(file.read_text()))["settings"] == settings:
+        return stored
     result = {**compute(), "settings": settings, "date": now(), "commit": commit()}
     result["processor"] = machine()["processor"]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -56,14 +56,14 @@ def outcome(
 
 
 def read_lines(file: str | Path) -> list[str]:
-    """The lines of a file, gzip or not; they end at line feeds alone."""
+    """Read the lines of a file, gzip or not, split at line feeds only."""
     data = Path(file).read_bytes()
     text = (gzip.decompress(data) if str(file).endswith(".gz") else data).decode()
     return text.removesuffix("\n").split("\n")
 
 
 def machine() -> dict[str, object]:
-    """What the run had to compute with."""
+    """Describe the processor, its cores, the operating system and Python."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().split("\n") if cpuinfo.exists() else []
     names = {line.split(":")[1].strip() for line in lines if line.startswith("model name")}
@@ -79,12 +79,12 @@ def machine() -> dict[str, object]:
 
 
 def now() -> str:
-    """The time in UTC, as ISO 8601."""
+    """Return the current time in UTC, as ISO 8601."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def commit() -> str:
-    """The commit that is measured; "+" says that files differ from it."""
+    """Return the checked-out commit; "+" marks uncommitted changes in src."""
     git = ["git", "-C", str(ROOT)]
     name = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
     dirty = subprocess.run([*git, "status", "--porcelain", "src"], capture_output=True, text=True)

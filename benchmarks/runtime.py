@@ -1,16 +1,16 @@
-"""An installation without torch: its size, the first sentence from the shell, a server's memory.
+"""An installation without torch: size, time of the first sentence, memory of a server.
 
     .venv/bin/python benchmarks/runtime.py [MODEL] [--dry]
 
 Builds the wheel, installs it without extras into an empty environment (with the versions of
-constraints.txt), and translates one sentence in a process of its own: with transduce, with plain
-CTranslate2 and SentencePiece on the exported model, and, where this environment has Argos Translate
-(`make test-interop`), with that on the exported package. All in turn, after one round that fills
-the caches; times are from the start of the process to its end. Then a server of the same
-environment, with the extra `serve`, answers one request. Without MODEL, a bundle or a run's
-folder, an untrained model of the tiny shape with 5,000 pieces is used, whose translations end at
-32 pieces. Prints one table and writes benchmarks/results/runtime/record.json. Nothing else should
-run meanwhile. PIP_OPTIONS is passed on to pip.
+constraints.txt), and translates one sentence in a subprocess: with transduce; with plain
+CTranslate2 and SentencePiece and the exported model; and, if this environment has Argos Translate
+(`make test-interop`), with Argos Translate and the exported package. All in turn, after a warm-up
+round; times are from the start of the process to its end. Then a server of the same environment,
+with the extra `serve`, handles one request. Without MODEL, a bundle or a run's folder, uses an
+untrained model of the tiny shape with a vocabulary of 5,000, whose translations end after 32
+tokens. Prints a table and writes benchmarks/results/runtime/record.json. Run nothing else at the
+same time. PIP_OPTIONS is passed on to pip.
 """
 
 import argparse
@@ -44,7 +44,7 @@ from transduce.search.config import SearchConfig
 
 SENTENCE = "A dog runs across the green grass."
 LIMIT = 32
-"""Pieces of a translation, at most."""
+"""Maximum length of a translation in tokens."""
 ALLOWED_MB = 350
 ALLOWED_SECONDS, ALLOWED_PEAK_MB = 1.0, 120
 PLAIN = """
@@ -69,19 +69,19 @@ if not pid:
 _, status, usage = os.wait4(pid, 0)
 print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
 """
-"""A small process, since the peak of a child is at least what its parent had."""
+"""A small parent process, because the peak memory of a child includes its parent's at the fork."""
 MB = 1e6
 
 
-class Finished(NamedTuple):
-    """What one process took."""
+class Usage(NamedTuple):
+    """Time and peak memory of a process."""
 
     seconds: float
     peak_mb: float
 
 
 def main() -> None:
-    """Measure everything, print one table, write one record."""
+    """Measure installation, translation and server, print a table, write the record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", nargs="?", type=Path, help="a bundle or a run's folder")
     parser.add_argument("--rounds", type=int, default=7)
@@ -90,11 +90,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         os.environ["TRANSDUCE_CACHE"] = str(folder / "cache")
-        model = arguments.model.resolve() if arguments.model else untrained(folder / "model")
-        python, wheel, sizes = installed(folder)
+        model = arguments.model.resolve() if arguments.model else create_untrained(folder / "model")
+        python, wheel, sizes = install_runtime(folder)
         rows = first_sentence(model, python, folder, rounds=arguments.rounds)
-        server = served(model, python, wheel)
-    ours = rows[0]
+        server = measure_server(model, python, wheel)
+    own_row = rows[0]
     print(f"{'':44}{'seconds':>9}{'least':>8}{'peak MB':>9}")
     for row in rows:
         print(f"{row['what']:44}{row['seconds']:9.3f}{row['least']:8.3f}{row['peak_mb']:9.1f}")
@@ -102,11 +102,11 @@ def main() -> None:
     print(f"server: {server['resident_mb']:.0f} MB resident, peak {server['peak_mb']:.0f} MB")
     targets = {
         f"installed at most {ALLOWED_MB} MB": sizes["installed_mb"] <= ALLOWED_MB,
-        f"first sentence within {ALLOWED_SECONDS} s": ours["seconds"] <= ALLOWED_SECONDS,
-        f"first sentence within {ALLOWED_PEAK_MB} MB": ours["peak_mb"] <= ALLOWED_PEAK_MB,
+        f"first sentence within {ALLOWED_SECONDS} s": own_row["seconds"] <= ALLOWED_SECONDS,
+        f"first sentence within {ALLOWED_PEAK_MB} MB": own_row["peak_mb"] <= ALLOWED_PEAK_MB,
     }
-    for target, met in targets.items():
-        print(f"{target}: {'met' if met else 'MISSED'}")
+    for target, reached in targets.items():
+        print(f"{target}: {'met' if reached else 'MISSED'}")
     if not arguments.dry:
         record = {
             **header("python benchmarks/runtime.py", "ctranslate2", "sentencepiece"),
@@ -122,7 +122,7 @@ def main() -> None:
         write("runtime", record)
 
 
-def installed(folder: Path) -> tuple[Path, Path, dict[str, float]]:
+def install_runtime(folder: Path) -> tuple[Path, Path, dict[str, float]]:
     """Install the wheel without extras; return its Python, the wheel, and the sizes."""
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         (folder / "source").mkdir(exist_ok=True)
@@ -133,76 +133,88 @@ def installed(folder: Path) -> tuple[Path, Path, dict[str, float]]:
     (wheel,) = (folder / "wheel").glob("transduce-*.whl")
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / "bin" / "python"
-    before = packages(python)
+    previous = packages(python)
     pip(python, "install", "-c", ROOT / "constraints.txt", wheel)
-    added = packages(python) - before
+    added = packages(python) - previous
     assert "torch" not in added, "the installation has torch"
     (site,) = (folder / "venv").glob("lib/python3*/site-packages")
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
-    own = ("pip", "setuptools", "pkg_resources")  # come with any environment
-    size -= sum(p.stat().st_size for name in own for p in (site / name).rglob("*") if p.is_file())
+    preinstalled = ("pip", "setuptools", "pkg_resources")  # part of every environment
+    size -= sum(
+        p.stat().st_size for name in preinstalled for p in (site / name).rglob("*") if p.is_file()
+    )
     return python, wheel, {"installed_mb": round(size / MB, 1), "packages": len(added)}
 
 
-def pip(python: Path, *words: object) -> None:
-    """Run pip in an environment; its message is shown if it fails."""
+def pip(python: Path, *arguments: object) -> None:
+    """Run pip in an environment; show its output if it fails."""
     options = shlex.split(os.environ.get("PIP_OPTIONS", ""))
-    command = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", *words, *options]
-    run([str(word) for word in command])
+    command = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments, *options]
+    run_command([str(word) for word in command])
 
 
 def packages(python: Path) -> set[str]:
-    """Names of the distributions of an environment."""
+    """Return the names of the distributions in an environment."""
     script = "from importlib.metadata import distributions as d; print(*{x.name for x in d()})"
-    return set(run([str(python), "-c", script]).split())
+    return set(run_command([str(python), "-c", script]).split())
 
 
-def run(words: list[str]) -> str:
-    """Run a command outside this checkout; return what it prints."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(words, capture_output=True, text=True, cwd="/", env=kept, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(words)}: {done.stderr}")
-    return done.stdout
+def run_command(command: list[str]) -> str:
+    """Run a command outside this checkout; return its output."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run(
+        command, capture_output=True, text=True, cwd="/", env=environment, check=False
+    )
+    if result.returncode:
+        raise SystemExit(f"{' '.join(command)}: {result.stderr}")
+    return result.stdout
 
 
 def first_sentence(
     model: Path, python: Path, folder: Path, *, rounds: int
 ) -> list[dict[str, object]]:
-    """Time one sentence, in turn, with each program."""
+    """Time the translation of a sentence by each program, in turn."""
     transduce = str(python.with_name("transduce"))
     ct2 = str(folder / "ct2")
     (folder / "sample.txt").write_text(f"{SENTENCE}\n")
     sample = ["--sample", str(folder / "sample.txt")]
-    run([transduce, "export", str(model), "--to", "ctranslate2", "--out", ct2, *sample])
-    asked = [transduce, "translate", str(model), SENTENCE, "--as-is", "--max-length", str(LIMIT)]
+    run_command([transduce, "export", str(model), "--to", "ctranslate2", "--out", ct2, *sample])
+    translate_command = [
+        transduce,
+        "translate",
+        str(model),
+        SENTENCE,
+        "--as-is",
+        "--max-length",
+        str(LIMIT),
+    ]
     commands = {
-        "transduce translate": asked,
+        "transduce translate": translate_command,
         "CTranslate2 + SentencePiece": [str(python), "-c", PLAIN, ct2, SENTENCE, str(LIMIT)],
     }
     if find_spec("argostranslate"):
-        commands["Argos Translate"] = argos(model, transduce, folder)
-    results: dict[str, list[Finished]] = {name: [] for name in commands}
-    for number in range(rounds + 1):
-        for name, words in commands.items():
-            finished = measured(words)
-            if number:
-                results[name].append(finished)
+        commands["Argos Translate"] = argos_command(model, transduce, folder)
+    results: dict[str, list[Usage]] = {name: [] for name in commands}
+    for round_number in range(rounds + 1):
+        for name, command in commands.items():
+            usage = measure_process(command)
+            if round_number:
+                results[name].append(usage)
     return [
         {
             "what": name,
-            "seconds": round(statistics.median(one.seconds for one in runs), 3),
-            "least": round(min(one.seconds for one in runs), 3),
-            "peak_mb": round(statistics.median(one.peak_mb for one in runs), 1),
+            "seconds": round(statistics.median(usage.seconds for usage in runs), 3),
+            "least": round(min(usage.seconds for usage in runs), 3),
+            "peak_mb": round(statistics.median(usage.peak_mb for usage in runs), 1),
         }
         for name, runs in results.items()
     ]
 
 
-def argos(model: Path, transduce: str, folder: Path) -> list[str]:
-    """Export a package, and return the command that translates with it in this environment."""
+def argos_command(model: Path, transduce: str, folder: Path) -> list[str]:
+    """Export a package; return the command that translates with it in this environment."""
     package, job = folder / "model.argosmodel", folder / "job.json"
-    run([transduce, "export", str(model), "--to", "argos", "--out", str(package)])
+    run_command([transduce, "export", str(model), "--to", "argos", "--out", str(package)])
     languages = Bundle.load(model).languages
     settings = {
         "package": str(package),
@@ -213,31 +225,35 @@ def argos(model: Path, transduce: str, folder: Path) -> list[str]:
     }
     job.write_text(json.dumps(settings))
     runner = str(ROOT / "src" / "transduce" / "export" / "argos_runner.py")
-    places = [f"{name}={folder / 'home'}" for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")]
-    return ["env", *places, sys.executable, "-W", "ignore", runner, str(job)]
+    home_variables = [
+        f"{name}={folder / 'home'}" for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
+    ]
+    return ["env", *home_variables, sys.executable, "-W", "ignore", runner, str(job)]
 
 
-def measured(words: list[str]) -> Finished:
-    """Run a process; return its time and the most memory that it had."""
-    seconds, kilobytes, code = run([sys.executable, "-S", "-c", LAUNCHER, *words]).split()
+def measure_process(command: list[str]) -> Usage:
+    """Run a process; return its time and peak memory."""
+    seconds, kilobytes, code = run_command([sys.executable, "-S", "-c", LAUNCHER, *command]).split()
     if int(code):
-        raise SystemExit(f"{' '.join(words)}: exit code {code}")
-    return Finished(float(seconds), int(kilobytes) * 1024 / MB)
+        raise SystemExit(f"{' '.join(command)}: exit code {code}")
+    return Usage(float(seconds), int(kilobytes) * 1024 / MB)
 
 
-def served(model: Path, python: Path, wheel: Path) -> dict[str, float]:
-    """Start a server, translate one sentence, and read its memory."""
+def measure_server(model: Path, python: Path, wheel: Path) -> dict[str, float]:
+    """Start a server, translate a sentence, and read its memory."""
     pip(python, "install", "-c", ROOT / "constraints.txt", f"{wheel}[serve]")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    words = [str(python.with_name("transduce")), "serve", str(model), "--port", address[10:]]
-    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    command = [str(python.with_name("transduce")), "serve", str(model), "--port", address[10:]]
+    server = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
+    )
     languages = Bundle.load(model).languages
     fields = {"q": SENTENCE, "source": languages.source, "target": languages.target}
-    kind = {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json"}
     body = json.dumps(fields).encode()
-    request = urllib.request.Request(f"http://{address}/translate", body, kind)
+    request = urllib.request.Request(f"http://{address}/translate", body, headers)
     try:
         while True:
             try:
@@ -245,7 +261,7 @@ def served(model: Path, python: Path, wheel: Path) -> dict[str, float]:
                 break
             except urllib.error.HTTPError as error:
                 raise SystemExit(error.read().decode()) from None
-            except urllib.error.URLError:  # it is still starting
+            except urllib.error.URLError:  # still starting
                 if server.poll() is not None:
                     raise SystemExit("the server ended") from None
                 time.sleep(0.1)
@@ -260,12 +276,12 @@ def served(model: Path, python: Path, wheel: Path) -> dict[str, float]:
     }
 
 
-def untrained(folder: Path) -> Path:
-    """A bundle of the tiny shape that learned nothing, with 5,000 pieces of made-up words."""
+def create_untrained(folder: Path) -> Path:
+    """Create an untrained bundle of the tiny shape with a vocabulary of 5,000 random words."""
     torch.manual_seed(0)
-    chance = random.Random(0)
-    words = ["".join(chance.choices("abcdefghijklmnopqrst", k=6)) for _ in range(4000)]
-    lines = [SENTENCE, *(" ".join(chance.choices(words, k=8)) for _ in range(4000))]
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefghijklmnopqrst", k=6)) for _ in range(4000)]
+    lines = [SENTENCE, *(" ".join(rng.choices(words, k=8)) for _ in range(4000))]
     tokenizer = Tokenizer.train(lines, TokenizerConfig(vocab_size=5000))
     Bundle(
         model=Transformer(ModelConfig(vocab_size=tokenizer.vocab_size, **PRESETS["tiny"])),

@@ -1,10 +1,10 @@
-"""How many of pySBD's Golden Rules of sentence boundaries our segmentation follows.
+"""Sentence segmentation: the share of pySBD's Golden Rules that it satisfies.
 
     python benchmarks/segmentation.py --rules PYSBD/tests/lang
 
-PYSBD is a copy of https://github.com/nipunsadvilkar/pySBD (MIT); its rules are read, not run. With
-`pip install sentencex` (MIT) that library is counted too, which knows the language of each rule;
-our segmentation does not. White space at the ends of sentences makes no difference.
+PYSBD is a copy of https://github.com/nipunsadvilkar/pySBD (MIT); its rules are parsed, not
+executed. With `pip install sentencex` (MIT) that library is scored, too; it gets the language of
+each rule, transduce does not. White space at the ends of sentences is ignored.
 
 Writes results/segmentation/record.json.
 """
@@ -25,8 +25,8 @@ from transduce.data.segmentation import sentence_spans
 RULES = re.compile("GOLDEN_(..)_RULES_TEST_CASES")
 
 
-def rules(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
-    """Language, text and sentences of each rule."""
+def read_rules(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield language, text and sentences of each rule."""
     for file in sorted(folder.glob("test_*.py")):
         for node in ast.parse(file.read_text("utf-8")).body:
             if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.List)):
@@ -38,34 +38,36 @@ def rules(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
                     yield name[1].lower(), text, sentences
 
 
-def count(
+def count_matches(
     cases: Sequence[tuple[str, str, list[str]]], split: Callable[[str, str], list[str]]
 ) -> dict[str, object]:
-    """Rules that are followed, in all and by language."""
+    """Count the satisfied rules, in total and by language."""
     languages: dict[str, list[int]] = {}
     for language, text, sentences in cases:
-        followed = [*map(str.strip, split(language, text))] == [*map(str.strip, sentences)]
-        languages.setdefault(language, []).append(followed)
+        is_match = [*map(str.strip, split(language, text))] == [*map(str.strip, sentences)]
+        languages.setdefault(language, []).append(is_match)
     by_language = {code: f"{sum(rows)} of {len(rows)}" for code, rows in languages.items()}
     return {"followed": sum(map(sum, languages.values())), "languages": by_language}
 
 
 def main() -> None:
-    """Count."""
+    """Count satisfied rules and write the record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rules", type=Path, required=True, help="tests/lang of pySBD")
-    cases = list(rules(parser.parse_args().rules))
-    ours = count(cases, lambda _, text: [text[start:end] for start, end in sentence_spans(text)])
+    cases = list(read_rules(parser.parse_args().rules))
+    transduce_counts = count_matches(
+        cases, lambda _, text: [text[start:end] for start, end in sentence_spans(text)]
+    )
     record = {
         **header("python benchmarks/segmentation.py --rules PYSBD/tests/lang"),
         "rules": len(cases),
-        "ours": ours,
+        "ours": transduce_counts,
     }
     if find_spec("sentencex"):
         library = importlib.import_module("sentencex")
         record["sentencex"] = {
             "version": version("sentencex"),
-            **count(cases, lambda code, text: [*library.segment(code, text)]),
+            **count_matches(cases, lambda code, text: [*library.segment(code, text)]),
         }
     print(write("segmentation", record))
 

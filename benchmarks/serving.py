@@ -2,14 +2,13 @@
 
     .venv/bin/python benchmarks/serving.py MODEL --source FILE
 
-For CTranslate2, greedily and with the model's own beam, and for torch: a server on this machine,
-asked by clients in a process beside it on the same cores. The first gets all requests, the others
-fewer. Every answer is held against the offline
-translation of its own text by the same engine and precision; what differs is listed with ln p of
-both. Throughput is that of the server as it is, beside the same server with batches of one
-sentence and no waiting. Then overload (a queue of 16, 200 clients), SIGTERM under load, and the
-time from the command's start to its first translation. Prints a table and writes
-benchmarks/results/serving/record.json. Nothing else should run meanwhile.
+For CTranslate2, greedily and with the model's beam, and for torch: a server on this machine, with
+clients in a process on the same cores. The first server gets all requests, the others fewer. Every
+response is compared with the offline translation of its text by the same engine and precision;
+differences are listed with ln p of both. Throughput is that of the server with its defaults,
+compared with batches of one sentence and no waiting. Then overload (a queue of 16, 200 clients),
+SIGTERM under load, and the time from the command's start to its first translation. Prints a table
+and writes benchmarks/results/serving/record.json. Run nothing else at the same time.
 """
 
 import argparse
@@ -29,13 +28,13 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 from record import header, read_lines, write
-from serving_client import Found, Job
+from serving_client import ClientResult, Job
 
 from transduce.bundle.bundle import Bundle
 from transduce.inference.translator import Extras, Translator, translate_texts
 
-SHOWN = 20
-"""Of the answers that differ, how many are listed."""
+MAX_LISTED = 20
+"""Maximum number of differing translations to list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,18 +47,18 @@ class Server:
 
 
 def main() -> None:
-    """Measure all, print the table, write the record."""
+    """Measure all engines, print a table, write the record."""
     arguments = parse()
     bundle = Bundle.load(arguments.model)
     arguments.languages = (bundle.languages.source, bundle.languages.target)
-    arguments.texts = texts(arguments.source)[: arguments.lines]
+    arguments.texts = unique_lines(arguments.source)[: arguments.lines]
     rows: list[dict[str, object]] = []
     for engine, beam, requests in (
         ("ctranslate2", 1, arguments.requests),
         ("ctranslate2", bundle.search.beam, arguments.fewer),
         ("torch", 1, arguments.fewer),
     ):
-        for row in compared(engine, beam, requests, arguments):
+        for row in measure_engine(engine, beam, requests, arguments):
             rows.append(row)
             print(f"{engine}, beam {beam}, {row['handling']}: done", file=sys.stderr)
     record = {
@@ -70,15 +69,15 @@ def main() -> None:
             "starlette",
             "h11",
         ),
-        "parameters": sum(one.numel() for one in bundle.model.parameters()),
+        "parameters": sum(weight.numel() for weight in bundle.model.parameters()),
         "texts": len(arguments.texts),
         "clients": arguments.clients,
         "rows": rows,
-        "overload": overload(arguments),
-        "stopped": stopped(arguments),
-        "first_translation_seconds": [first(arguments) for _ in range(3)],
+        "overload": measure_overload(arguments),
+        "stopped": measure_shutdown(arguments),
+        "first_translation_seconds": [time_first_translation(arguments) for _ in range(3)],
     }
-    print(table(rows))
+    print(format_table(rows))
     for name in ("overload", "stopped", "first_translation_seconds"):
         print(f"{name}: {json.dumps(record[name])}")
     if arguments.dry:
@@ -90,154 +89,164 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", type=Path, help="a bundle or a run's folder")
-    parser.add_argument("--source", required=True, help="texts, one a line; may be .gz")
+    parser.add_argument("--source", required=True, help="texts, one per line; may be .gz")
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--requests", type=int, default=10_000)
-    parser.add_argument("--fewer", type=int, default=2000, help="of the slower ways")
-    parser.add_argument("--single", type=int, default=500, help="requests one at a time")
+    parser.add_argument("--fewer", type=int, default=2000, help="requests to the slower engines")
+    parser.add_argument("--single", type=int, default=500, help="requests without batching")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--dry", action="store_true", help="write no record")
     return parser.parse_args()
 
 
-def texts(path: str) -> list[str]:
-    """The lines of a file, each once."""
+def unique_lines(path: str) -> list[str]:
+    """Read the distinct lines of a file."""
     return [line for line in dict.fromkeys(read_lines(path)) if line.strip()]
 
 
-def compared(
+def measure_engine(
     engine: str, beam: int, requests: int, arguments: argparse.Namespace
 ) -> Iterator[dict[str, object]]:
-    """A server as it is, and one that translates one sentence at a time."""
+    """Measure a server without batching, and one with its defaults."""
     translator = Translator.load(arguments.model, engine=engine)
     expected = [
-        one.text
-        for one in translate_texts(
+        translation.text
+        for translation in translate_texts(
             translator, arguments.texts, beam=beam, extras=Extras(token_scores=False)
         )
     ]
     del translator
     options = ["--engine", engine, "--beam", str(beam), "--quiet"]
-    alone = [*options, "--batch-sentences", "1", "--wait-ms", "0"]
-    for handling, more, count in (
-        ("one at a time", alone, arguments.single),
+    single_options = [*options, "--batch-sentences", "1", "--wait-ms", "0"]
+    for handling, server_options, count in (
+        ("one at a time", single_options, arguments.single),
         ("gathered", options, requests),
     ):
-        with serving(arguments, *more) as server:
-            asked(server, arguments, requests=4 * arguments.clients)  # warm
-            found = asked(server, arguments, requests=count)
-            sizes = batches(server)
+        with run_server(arguments, *server_options) as server:
+            send_requests(server, arguments, requests=4 * arguments.clients)  # warm-up
+            result = send_requests(server, arguments, requests=count)
+            sizes = mean_batch_size(server)
         yield {
             "engine": engine,
             "beam": beam,
             "handling": handling,
             "requests": count,
-            "statuses": counted(found),
-            "requests_a_second": round(count / found["whole_seconds"], 1),
-            **percentiles(found["seconds"]),
+            "statuses": count_statuses(result),
+            "requests_a_second": round(count / result["total_seconds"], 1),
+            **percentiles(result["seconds"]),
             "sentences_a_batch": sizes,
-            "memory_mib": [round(one / 1024, 1) for one in found["memory_kib"]],
-            **differing(found, expected, engine, arguments),
+            "memory_mib": [round(size / 1024, 1) for size in result["memory_kib"]],
+            **list_differences(result, expected, engine, arguments),
         }
 
 
-def differing(
-    found: Found, expected: Sequence[str], engine: str, arguments: argparse.Namespace
+def list_differences(
+    result: ClientResult, expected: Sequence[str], engine: str, arguments: argparse.Namespace
 ) -> dict[str, object]:
-    """The answers that are not the offline translation of their own text, with ln p of both."""
+    """List the translations that differ from the offline translation, with ln p of both."""
     pairs = {
-        (at % len(expected), said)
-        for at, said in enumerate(found["answers"])
-        if said != expected[at % len(expected)]
+        (position % len(expected), translation)
+        for position, translation in enumerate(result["translations"])
+        if translation != expected[position % len(expected)]
     }
-    wrong = sum(said != expected[at % len(expected)] for at, said in enumerate(found["answers"]))
+    differing_count = sum(
+        translation != expected[position % len(expected)]
+        for position, translation in enumerate(result["translations"])
+    )
     if not pairs:
         return {"differ": 0, "differing": []}
     scorer = Translator.load(arguments.model, engine="torch")
     listed: list[dict[str, object]] = []
-    for number, said in sorted(pairs)[:SHOWN]:
+    for number, translation in sorted(pairs)[:MAX_LISTED]:
         text = arguments.texts[number]
-        offline, served = scorer.score([text, text], [expected[number], said])
+        offline, rescored = scorer.score([text, text], [expected[number], translation])
         listed.append(
             {
                 "text": text,
                 "offline": expected[number],
-                "served": said,
-                "ln_p": [round(offline.log_prob, 5), round(served.log_prob, 5)],
+                "served": translation,
+                "ln_p": [round(offline.log_prob, 5), round(rescored.log_prob, 5)],
             }
         )
-    return {"differ": wrong, "differing": listed}
+    return {"differ": differing_count, "differing": listed}
 
 
-def overload(arguments: argparse.Namespace) -> dict[str, object]:
-    """More clients than may wait; then one request more."""
-    with serving(arguments, "--queue", "16", "--beam", "1", "--quiet") as server:
-        found = asked(server, arguments, requests=max(400, arguments.requests // 5), clients=200)
-        after = asked(server, arguments, requests=1, clients=1)
+def measure_overload(arguments: argparse.Namespace) -> dict[str, object]:
+    """Run more clients than the queue holds; then send a single request."""
+    with run_server(arguments, "--queue", "16", "--beam", "1", "--quiet") as server:
+        result = send_requests(
+            server, arguments, requests=max(400, arguments.requests // 5), clients=200
+        )
+        next_result = send_requests(server, arguments, requests=1, clients=1)
     return {
         "queue": 16,
         "clients": 200,
-        "statuses": counted(found),
-        "afterwards": {"status": after["statuses"][0], "seconds": round(after["seconds"][0], 4)},
+        "statuses": count_statuses(result),
+        "afterwards": {
+            "status": next_result["statuses"][0],
+            "seconds": round(next_result["seconds"][0], 4),
+        },
     }
 
 
-def stopped(arguments: argparse.Namespace) -> dict[str, object]:
-    """SIGTERM while all clients ask: what the server answered, they have."""
-    with serving(arguments, "--beam", "1") as server:
-        client = start(server, arguments, requests=1_000_000 // 20, clients=arguments.clients)
+def measure_shutdown(arguments: argparse.Namespace) -> dict[str, object]:
+    """Send SIGTERM under load; compare the responses that were sent and received."""
+    with run_server(arguments, "--beam", "1") as server:
+        client = start_clients(
+            server, arguments, requests=1_000_000 // 20, clients=arguments.clients
+        )
         while server.log.read_text().count("POST /translate 200") < 4 * arguments.clients:
             time.sleep(0.05)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         server.process.send_signal(signal.SIGTERM)
         code = server.process.wait(60)
-        seconds = time.perf_counter() - begun
-        found: Found = json.loads(client.communicate()[0])
+        seconds = time.perf_counter() - started
+        result: ClientResult = json.loads(client.communicate()[0])
         logged = Counter(re.findall(r"POST /translate (\w+)", server.log.read_text()))
     return {
         "exit_code": code,
         "seconds": round(seconds, 2),
         "answered_by_the_server": dict(logged),
-        "received": {name: count for name, count in counted(found).items() if name != "0"},
-        "broken_off_within_an_answer": found["torn"],
+        "received": {name: count for name, count in count_statuses(result).items() if name != "0"},
+        "broken_off_within_an_answer": result["broken_responses"],
     }
 
 
-def first(arguments: argparse.Namespace) -> float:
-    """Seconds from the start of the command to the first translation."""
-    begun = time.perf_counter()
-    with serving(arguments, "--quiet") as server:
+def time_first_translation(arguments: argparse.Namespace) -> float:
+    """Measure the seconds from the start of the command to the first translation."""
+    started = time.perf_counter()
+    with run_server(arguments, "--quiet") as server:
         fields = dict(zip(("source", "target"), arguments.languages, strict=True))
         body = json.dumps({"q": arguments.texts[0], **fields}).encode()
         url = f"http://127.0.0.1:{server.port}/translate"
-        with urlopen(Request(url, body, {"Content-Type": "application/json"})) as answer:
-            answer.read()
-        return round(time.perf_counter() - begun, 2)
+        with urlopen(Request(url, body, {"Content-Type": "application/json"})) as response:
+            response.read()
+        return round(time.perf_counter() - started, 2)
 
 
 @contextmanager
-def serving(arguments: argparse.Namespace, *options: str) -> Iterator[Server]:
-    """A server that is ready."""
+def run_server(arguments: argparse.Namespace, *options: str) -> Iterator[Server]:
+    """Run a server; yield it when it is ready."""
     command = [sys.executable, "-m", "transduce", "serve", str(arguments.model), "--port", "0"]
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        with log.open("wb") as out:
-            process = subprocess.Popen([*command, *options], stderr=out)
+        with log.open("wb") as stream:
+            process = subprocess.Popen([*command, *options], stderr=stream)
         try:
-            while not (found := re.search(r"ready at \S+:(\d+)/", log.read_text())):
+            while not (match := re.search(r"ready at \S+:(\d+)/", log.read_text())):
                 if process.poll() is not None:
                     sys.exit(log.read_text())
                 time.sleep(0.02)
-            yield Server(process=process, port=int(found[1]), log=log)
+            yield Server(process=process, port=int(match[1]), log=log)
         finally:
             process.terminate()
             process.wait()
 
 
-def start(
+def start_clients(
     server: Server, arguments: argparse.Namespace, *, requests: int, clients: int
 ) -> subprocess.Popen[bytes]:
-    """Start clients."""
+    """Start the clients' process."""
     job: Job = {
         "port": server.port,
         "clients": clients,
@@ -260,54 +269,58 @@ def start(
     return client
 
 
-def asked(
+def send_requests(
     server: Server, arguments: argparse.Namespace, *, requests: int, clients: int = 0
-) -> Found:
-    """Ask and wait for all answers."""
+) -> ClientResult:
+    """Send requests and wait for all responses."""
     clients = clients or arguments.clients
-    return json.loads(start(server, arguments, requests=requests, clients=clients).communicate()[0])
+    return json.loads(
+        start_clients(server, arguments, requests=requests, clients=clients).communicate()[0]
+    )
 
 
-def batches(server: Server) -> float:
-    """Mean sentences of a batch, as the server's metrics have it."""
-    with urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
-        counted = answer.read().decode()
+def mean_batch_size(server: Server) -> float:
+    """Read the mean number of sentences per batch from the server's metrics."""
+    with urlopen(f"http://127.0.0.1:{server.port}/metrics") as response:
+        metrics = response.read().decode()
     total, number = (
-        float(re.search(rf"transduce_batch_sentences_{name}{{.*}} (\S+)", counted)[1])
+        float(re.search(rf"transduce_batch_sentences_{name}{{.*}} (\S+)", metrics)[1])
         for name in ("sum", "count")
     )
     return round(total / number, 1)
 
 
-def counted(found: Found) -> dict[str, int]:
-    """How often each status came."""
-    return {str(status): count for status, count in sorted(Counter(found["statuses"]).items())}
+def count_statuses(result: ClientResult) -> dict[str, int]:
+    """Count the responses by status."""
+    return {str(status): count for status, count in sorted(Counter(result["statuses"]).items())}
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    """How long a client waited, in milliseconds."""
+    """Compute percentiles of the latencies, in milliseconds."""
     cuts = statistics.quantiles(seconds, n=100)
-    return {f"p{at}_ms": round(1000 * cuts[at - 1], 1) for at in (50, 95, 99)}
+    return {
+        f"p{percentile}_ms": round(1000 * cuts[percentile - 1], 1) for percentile in (50, 95, 99)
+    }
 
 
-def table(rows: Sequence[dict[str, object]]) -> str:
-    """One line a server."""
-    written = [
+def format_table(rows: Sequence[dict[str, object]]) -> str:
+    """Format a line per server."""
+    lines = [
         "engine       beam  handling       requests/s   gain     p50     p95     p99 ms"
         "  a batch  differ  memory MiB"
     ]
-    alone = {
+    baselines = {
         (row["engine"], row["beam"]): row for row in rows if row["handling"] == "one at a time"
     }
     for row in rows:
         rate = row["requests_a_second"]
-        gain = rate / alone[row["engine"], row["beam"]]["requests_a_second"]
-        written.append(
+        gain = rate / baselines[row["engine"], row["beam"]]["requests_a_second"]
+        lines.append(
             f"{row['engine']:11}  {row['beam']:4}  {row['handling']:13}  {rate:10.1f}  {gain:5.2f}"
             f"  {row['p50_ms']:6.1f}  {row['p95_ms']:6.1f}  {row['p99_ms']:9.1f}"
             f"  {row['sentences_a_batch']:7.1f}  {row['differ']:6}  {row['memory_mib']}"
         )
-    return "\n".join(written)
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

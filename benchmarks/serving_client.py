@@ -1,10 +1,11 @@
-"""Many concurrent clients on bare sockets, cheap enough to share two cores with the server.
+"""Concurrent clients on plain sockets, cheap enough to share two cores with the server.
 
-    .venv/bin/python benchmarks/serving_client.py < job.json > found.json
+    .venv/bin/python benchmarks/serving_client.py < job.json > result.json
 
-A job: port, clients, requests, texts (taken in turn), source, target, pid (whose memory is read, or
-0), memory_at (after how many answers). Found: for each request its status and answer, "" where the
-connection broke off without one; seconds of each, and of all; resident memory in KiB.
+A job: port, clients, requests, texts (sent in turn), source, target, pid (of the process whose
+memory is read), memory_at (numbers of responses after which it is read). A result: status,
+translation ("" without a response) and seconds of each request; total seconds; resident memory in
+KiB; the number of incomplete responses.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from typing import TypedDict
 
 
 class Job(TypedDict):
-    """What is to be asked."""
+    """Requests to send, and when to read the server's memory."""
 
     port: int
     clients: int
@@ -28,69 +29,69 @@ class Job(TypedDict):
     memory_at: list[int]
 
 
-class Found(TypedDict):
-    """What came of it."""
+class ClientResult(TypedDict):
+    """Responses, latencies and memory."""
 
     statuses: list[int]
-    answers: list[str]
+    translations: list[str]
     seconds: list[float]
-    whole_seconds: float
+    total_seconds: float
     memory_kib: list[int]
-    torn: int
+    broken_responses: int
 
 
-async def ask_all(job: Job) -> Found:
-    """Ask with so many clients, each one request at a time, until all are asked or it is gone."""
+async def send_all(job: Job) -> ClientResult:
+    """Send requests from all clients, one at a time each, until all are sent or the server ends."""
     number = job["requests"]
-    found: Found = {
+    result: ClientResult = {
         "statuses": [0] * number,
-        "answers": [""] * number,
+        "translations": [""] * number,
         "seconds": [0.0] * number,
-        "whole_seconds": 0.0,
+        "total_seconds": 0.0,
         "memory_kib": [],
-        "torn": 0,
+        "broken_responses": 0,
     }
-    asked = iter(range(number))
-    done = iter(range(1, number + 1))
+    request_numbers = iter(range(number))
+    response_counts = iter(range(1, number + 1))
 
     async def client() -> None:
         writer: asyncio.StreamWriter | None = None
-        for at in asked:
-            begun = time.perf_counter()
+        for position in request_numbers:
+            started = time.perf_counter()
             try:
                 if writer is None:
                     reader, writer = await asyncio.open_connection("127.0.0.1", job["port"])
-                writer.write(request(job, at))
+                writer.write(request_bytes(job, position))
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
             except (OSError, asyncio.IncompleteReadError) as error:
-                found["torn"] += bool(getattr(error, "partial", b""))
-                return  # the server is stopped: there was no answer
+                result["broken_responses"] += bool(getattr(error, "partial", b""))
+                return  # the server has stopped without responding
             try:
                 body = await reader.readexactly(int(head.split(b"content-length: ")[1].split()[0]))
             except (OSError, asyncio.IncompleteReadError):
-                found["torn"] += 1
+                result["broken_responses"] += 1
                 return
             status = int(head.split(b" ", 2)[1])
-            found["statuses"][at] = status
-            found["seconds"][at] = time.perf_counter() - begun
+            result["statuses"][position] = status
+            result["seconds"][position] = time.perf_counter() - started
             if status == 200:
-                found["answers"][at] = json.loads(body)["translatedText"]
-            if next(done) in job["memory_at"]:
-                found["memory_kib"].append(memory(job["pid"]))
+                result["translations"][position] = json.loads(body)["translatedText"]
+            if next(response_counts) in job["memory_at"]:
+                result["memory_kib"].append(resident_kib(job["pid"]))
             if b"\r\nconnection: close" in head:
                 writer = None
         if writer is not None:
             writer.close()
 
-    begun = time.perf_counter()
+    started = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(job["clients"])))
-    found["whole_seconds"] = time.perf_counter() - begun
-    return found
+    result["total_seconds"] = time.perf_counter() - started
+    return result
 
 
-def request(job: Job, at: int) -> bytes:
-    """The bytes of one request."""
-    text = job["texts"][at % len(job["texts"])]
+def request_bytes(job: Job, position: int) -> bytes:
+    """Format a request."""
+    text = job["texts"][position % len(job["texts"])]
     body = json.dumps({"q": text, "source": job["source"], "target": job["target"]}).encode()
     return (
         b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -98,11 +99,11 @@ def request(job: Job, at: int) -> bytes:
     )
 
 
-def memory(pid: int) -> int:
-    """Resident memory of a process in KiB."""
+def resident_kib(pid: int) -> int:
+    """Read the resident memory of a process in KiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
 if __name__ == "__main__":
-    json.dump(asyncio.run(ask_all(json.load(sys.stdin))), sys.stdout)
+    json.dump(asyncio.run(send_all(json.load(sys.stdin))), sys.stdout)

@@ -59,5 +59,5 @@ def test_what_has_an_outcome_is_not_trained_again(tmp_path: Path, monkeypatch: p
         "parameters": {"joint": 11, "separate": 33},
     }
     arguments.updates = 60
-    benchmark.trained(arguments, 1, "en-de", 20)
+    benchmark.model_outcome(arguments, 1, "en-de", 20)
     assert trained[8:] == [("en-de", 20)]
