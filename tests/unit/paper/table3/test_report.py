@@ -108,7 +108,9 @@ def test_a_rank_correlation_has_its_interval_over_the_seeds(found: Table3Report)
 
     assert taus["D"] == (-1.0, 0.0, (-1.0, -1.0, -1.0))
     assert taus["C"] == (1.0, 0.0, (1.0, 1.0, 1.0))
-    assert "| D | 2 | 0, 1, 0 | -1.00 | -1.00 | -1.00\u00a0to\u00a0-1.00 |" in page(record_of(found))
+    assert "| D | 2 | 0, 1, 0 | -1.00 | -1.00 | -1.00\u00a0to\u00a0-1.00 |" in page(
+        record_of(found)
+    )
 
 
 def test_a_rank_correlation_without_order_has_no_interval():
