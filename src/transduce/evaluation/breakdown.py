@@ -320,23 +320,18 @@ def _count_errors(
     brevity: float,
     lost: Sequence[tuple[int, str]],
 ) -> ErrorCounts:
-    counts = [
-        (len(words(line)), len(words(wanted)))
-        for line, wanted in zip(lines, references, strict=True)
-    ]
-    lengths, expected = np.array(counts).T
+    tokens = [(words(line), words(wanted)) for line, wanted in zip(lines, references, strict=True)]
+    lengths, expected = np.array([[len(line), len(wanted)] for line, wanted in tokens]).T
     ratios = lengths[expected > 0] / expected[expected > 0]
     bins = np.searchsorted(_SHORT, ratios, side="right") + np.searchsorted(_LONG, ratios)
     repetitions = [
         RepetitionExample(line=number, piece=" ".join(repeated), hypothesis=line)
-        for number, (line, reference) in enumerate(zip(lines, references, strict=True), start=1)
-        if (repeated := find_repetition(words(line), words(reference)))
+        for number, (line, pair) in enumerate(zip(lines, tokens, strict=True), start=1)
+        if (repeated := find_repetition(*pair))
     ]
     copied_lines, copied_words = 0, Counter[str]()
-    for source, line, reference in zip(
-        sources or (), lines, references, strict=sources is not None
-    ):
-        in_source, in_line, in_reference = words(source), words(line), words(reference)
+    for source, (in_line, in_reference) in zip(sources or (), tokens, strict=sources is not None):
+        in_source = words(source)
         copied_lines += bool(in_line) and in_line == in_source != in_reference
         alphanumeric = Counter(word for word in in_source if word[0].isalnum())
         wrong = Counter(in_line) - Counter(in_reference)
