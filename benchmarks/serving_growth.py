@@ -3,12 +3,12 @@
     .venv/bin/python benchmarks/serving_growth.py MODEL OTHER --source FILE
 
 A server of two processes serves a link to MODEL. While 64 clients send 20,000 requests, the link is
-changed to OTHER after a fifth, a worker is killed with SIGKILL after two fifths, and the link is
-changed back after three fifths. Every answer is held against the offline translations of its text
-by both models; a request whose connection broke is counted, and repeated. Latencies are compared
-before, during and after. Memory is that of /proc/PID/smaps_rollup: the proportional set size (PSS)
-of all workers beside that of a single process. Prints and writes
-benchmarks/results/serving-growth/record.json. Nothing else should run meanwhile.
+switched to OTHER after one fifth, a worker is killed with SIGKILL after two fifths, and the link is
+switched back after three fifths. Every response is compared with the offline translations of its
+text by both models; requests whose connection broke are counted and repeated. Latencies are
+compared before, during and after. Memory is read from /proc/PID/smaps_rollup: the proportional set
+size (PSS) of all workers, compared with a single process. Prints and writes
+benchmarks/results/serving-growth/record.json. Run nothing else at the same time.
 """
 
 import argparse
@@ -38,11 +38,11 @@ PHASES = ("before", "during", "after")
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What clients got."""
+    """Responses, latencies and broken connections."""
 
     answers: Counter[str] = field(default_factory=Counter[str])
     broken: int = 0
-    """Connections that broke before an answer; the request was repeated."""
+    """Connections that broke before a response; the requests were repeated."""
     seconds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in PHASES})
     done: int = 0
 
@@ -53,23 +53,25 @@ def main() -> None:
     languages = Bundle.load(arguments.model).languages
     texts = read_lines(arguments.source)[: arguments.texts]
     models = [arguments.model.resolve(), arguments.other.resolve()]
-    known = [offline(model, texts, arguments.engine) for model in models]
+    offline_translations = [translate_offline(model, texts, arguments.engine) for model in models]
     with tempfile.TemporaryDirectory() as folder:
         current = Path(folder) / "current"
-        change(current, models[0])
-        with served(current, arguments, processes=1) as (process, _):
-            single = memory([process.pid])
-        with served(current, arguments, processes=2) as (process, url):
-            idle = memory(workers(process.pid))
-            pair = {"source": languages.source, "target": languages.target}
-            load = Load(url, texts=texts, known=known, pair=pair)
+        switch_link(current, models[0])
+        with run_server(current, arguments, processes=1) as (process, _):
+            single = read_memory([process.pid])
+        with run_server(current, arguments, processes=2) as (process, url):
+            idle = read_memory(worker_pids(process.pid))
+            direction = {"source": languages.source, "target": languages.target}
+            load = LoadTest(
+                url, texts=texts, offline_translations=offline_translations, direction=direction
+            )
             events = [
-                lambda: change(current, models[1]),
-                lambda: os.kill(workers(process.pid)[0], signal.SIGKILL),
-                lambda: change(current, models[0]),
+                lambda: switch_link(current, models[1]),
+                lambda: os.kill(worker_pids(process.pid)[0], signal.SIGKILL),
+                lambda: switch_link(current, models[0]),
             ]
             outcome = asyncio.run(load.run(arguments.requests, arguments.clients, events))
-            loaded = memory(workers(process.pid))
+            loaded = read_memory(worker_pids(process.pid))
     latencies = {name: percentiles(outcome.seconds[name]) for name in PHASES}
     record = {
         **header(
@@ -103,35 +105,35 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def offline(model: Path, texts: Sequence[str], engine: str) -> dict[str, str]:
-    """Translate each text by itself."""
+def translate_offline(model: Path, texts: Sequence[str], engine: str) -> dict[str, str]:
+    """Translate each text separately."""
     translator = Translator.load(model, engine=engine)
     return {text: translator.translate([text])[0].text for text in texts}
 
 
-def change(current: Path, model: Path) -> None:
-    """Let a link lead to another model, in one step."""
-    new = current.with_name("new")
-    new.symlink_to(model)
-    new.replace(current)
+def switch_link(current: Path, model: Path) -> None:
+    """Point a link to another model, atomically."""
+    new_link = current.with_name("new")
+    new_link.symlink_to(model)
+    new_link.replace(current)
 
 
 @contextmanager
-def served(
+def run_server(
     current: Path, arguments: argparse.Namespace, *, processes: int
 ) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
-    """A server that is ready; it has to end with 0."""
+    """Run a server; yield it when it is ready, and check its exit code."""
     log = current.with_name("log")
     options = ["--port", "0", "--quiet", "--engine", arguments.engine]
     if arguments.engine != "torch":
         options += ["--threads", "1"]
-    with log.open("wb") as out:
+    with log.open("wb") as stream:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "transduce", "serve", str(current), *options),
                 *("--processes", str(processes)),
             ],
-            stderr=out,
+            stderr=stream,
         )
     try:
         while not (ready := re.search(r"ready at (\S+/):", log.read_text())):
@@ -143,8 +145,8 @@ def served(
         assert process.wait(60) == 0, log.read_text()
 
 
-def workers(pid: int) -> list[int]:
-    """The processes that a supervisor has started to serve."""
+def worker_pids(pid: int) -> list[int]:
+    """Return the supervisor's worker processes."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [
         int(child)
@@ -153,8 +155,8 @@ def workers(pid: int) -> list[int]:
     ]
 
 
-def memory(pids: Sequence[int]) -> list[dict[str, int]]:
-    """Return what the kernel counts of each process, in KiB."""
+def read_memory(pids: Sequence[int]) -> list[dict[str, int]]:
+    """Read the memory statistics of each process, in KiB."""
     names = ("Rss", "Pss", "Pss_Anon", "Pss_File", "Private_Clean", "Private_Dirty")
     tables: list[dict[str, int]] = []
     for pid in pids:
@@ -164,26 +166,33 @@ def memory(pids: Sequence[int]) -> list[dict[str, int]]:
     return tables
 
 
-class Load:
-    """Clients that take texts in turn."""
+class LoadTest:
+    """Clients that send the texts in turn."""
 
     def __init__(
         self,
         url: str,
         *,
         texts: Sequence[str],
-        known: Sequence[dict[str, str]],
-        pair: dict[str, str],
+        offline_translations: Sequence[dict[str, str]],
+        direction: dict[str, str],
     ) -> None:
-        """Store what is sent, and what may come back."""
-        self._url, self._texts, self._known, self._pair = url, texts, known, pair
+        """Store the texts to send and their expected translations."""
+        self._url, self._texts, self._offline_translations, self._direction = (
+            url,
+            texts,
+            offline_translations,
+            direction,
+        )
         self.outcome = Outcome()
 
     async def run(self, requests: int, clients: int, events: Sequence[object]) -> Outcome:
-        """Send all requests; let each event happen after another fifth of them."""
+        """Send all requests; trigger an event after each fifth of them."""
         pending = iter(range(requests))
-        at = {(number + 1) * requests // 5: event for number, event in enumerate(events)}
-        self._limits = (min(at), requests * 4 // 5)
+        events_by_count = {
+            (number + 1) * requests // 5: event for number, event in enumerate(events)
+        }
+        self._limits = (min(events_by_count), requests * 4 // 5)
         limits = httpx.Limits(max_connections=clients)
         async with httpx.AsyncClient(base_url=self._url, timeout=120, limits=limits) as client:
 
@@ -191,7 +200,7 @@ class Load:
                 for number in pending:
                     await self._send(client, self._texts[number % len(self._texts)])
                     self.outcome.done += 1
-                    if event := at.pop(self.outcome.done, None):
+                    if event := events_by_count.pop(self.outcome.done, None):
                         await asyncio.to_thread(event)  # type: ignore[arg-type]
 
             await asyncio.gather(*(work() for _ in range(clients)))
@@ -202,20 +211,22 @@ class Load:
         phase = PHASES[sum(outcome.done >= limit for limit in self._limits)]
         while True:
             try:
-                answer = await client.post("translate", json={"q": text, **self._pair})
+                response = await client.post("translate", json={"q": text, **self._direction})
             except httpx.TransportError:
                 outcome.broken += 1
                 continue
             break
         outcome.seconds[phase].append(time.perf_counter() - started)
-        if answer.status_code != 200:
-            outcome.answers[f"status {answer.status_code}"] += 1
+        if response.status_code != 200:
+            outcome.answers[f"status {response.status_code}"] += 1
             return
-        translation = answer.json()["translatedText"]
-        right = [
-            f"model {n}" for n, known in enumerate(self._known, 1) if known[text] == translation
+        translation = response.json()["translatedText"]
+        matching = [
+            f"model {index}"
+            for index, translations in enumerate(self._offline_translations, 1)
+            if translations[text] == translation
         ]
-        outcome.answers[" or ".join(right) or "of neither model"] += 1
+        outcome.answers[" or ".join(matching) or "of neither model"] += 1
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:

@@ -1,13 +1,13 @@
-"""Gain and cost of a lexical shortlist.
+"""Speed and quality of decoding with a lexical shortlist.
 
     .venv/bin/python benchmarks/shortlist.py RUN --source FILE --target FILE [--tokenize none]
 
-Learns one from the run's training pairs, as `transduce export --shortlist` does, and translates the
-same sentences with it and without, in float32 and int8, greedily and as the model searches where it
-is told nothing. Each round times one after the other, the whole text and then single sentences;
-a gain is the median of the rounds' ratios. Seconds are the processor's, all workers together, so
-that other programs on the machine do not count. BLEU and a paired bootstrap compare what is said.
-Written to benchmarks/results/shortlist/record.json.
+Learns a shortlist from the run's training pairs, as `transduce export --shortlist` does, and
+translates the same sentences with and without it, in float32 and int8, greedily and with the
+model's default search. Each round times the full text and then single sentences, in turn; a gain is
+the median of the rounds' ratios. Times are CPU seconds of all workers, to exclude other programs.
+BLEU with paired bootstrap compares the translations. Writes
+benchmarks/results/shortlist/record.json.
 """
 
 import argparse
@@ -35,49 +35,51 @@ from transduce.inference.translator import Translator
 from transduce.pipeline.prepared import open_prepared
 from transduce.search.config import Request, SearchConfig
 
-HELD = 1000  # validation pairs that it is learned by, at most, as in `transduce export`
+MAX_VALIDATION = 1000  # pairs whose translations select it, as in `transduce export`
 
 Ids = Sequence[int]
 
 
-class Both(NamedTuple):
-    """The whole vocabulary, and what the shortlist leaves of it."""
+class EnginePair(NamedTuple):
+    """Engines with the full vocabulary and with the shortlist."""
 
-    whole: Engine
-    short: Engine
+    full_vocabulary: Engine
+    with_shortlist: Engine
 
 
 class Times(NamedTuple):
-    """The processor's seconds, of one round."""
+    """CPU seconds of a round."""
 
     text: float
     single: float
 
 
 def main() -> None:
-    """Learn, translate in turn, write one record."""
+    """Learn the shortlist, translate in turn, write the record."""
     arguments = parse()
     bundle = Bundle.load(arguments.run)
     sources, references = read_lines(arguments.source), read_lines(arguments.target)
-    asked = bundle.tokenizer.encode_all([tidy(source) for source in sources])
-    begun = time.process_time()
+    token_ids = bundle.tokenizer.encode_all([tidy(source) for source in sources])
+    started = time.process_time()
     learned = learn(arguments.run, bundle)
-    seconds = time.process_time() - begun
+    seconds = time.process_time() - started
     sys.stdout.write(f"{learned}\n")
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "vmap.txt"
         file.write_bytes(learned.shortlist.to_text(vocabulary(bundle.tokenizer)).encode())
         for kind in ("float32", "int8"):
-            engines = both(bundle, kind, file)
+            engines = load_engines(bundle, kind, file)
             for config in (replace(bundle.search, beam=1), bundle.search):
                 rows.append(
                     {
                         "compute_type": kind,
                         "beam": config.beam,
                         "alpha": config.alpha,
-                        **gains(engines, asked, config, arguments),
-                        **cost(engines, bundle, asked, config, references, arguments.tokenize),
+                        **measure_gains(engines, token_ids, config, arguments),
+                        **measure_cost(
+                            engines, bundle, token_ids, config, references, arguments.tokenize
+                        ),
                     }
                 )
                 sys.stdout.write(f"{json.dumps(rows[-1])}\n")
@@ -110,27 +112,29 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("run", type=Path, help="a finished run's folder")
     parser.add_argument("--source", type=Path, required=True, help="text, gzip or not")
-    parser.add_argument("--target", type=Path, required=True, help="its references")
-    parser.add_argument("--tokenize", default="", help="BLEU's tokeniser")
+    parser.add_argument("--target", type=Path, required=True, help="reference translations")
+    parser.add_argument("--tokenize", default="", help="BLEU's tokenizer")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--single", type=int, default=100, help="sentences timed one by one")
+    parser.add_argument("--single", type=int, default=100, help="sentences to time singly")
     return parser.parse_args()
 
 
 def learn(run: Path, bundle: Bundle) -> LearnedShortlist:
-    """Learn as `transduce export` does."""
+    """Learn a shortlist as `transduce export` does."""
     prepared = open_prepared(run)
-    held = prepared.validation[:HELD]
-    said = Translator.load(run).translate(
-        [pair.source for pair in held], retry_loops=False, token_scores=False
+    validation = prepared.validation[:MAX_VALIDATION]
+    translations = Translator.load(run).translate(
+        [pair.source for pair in validation], retry_loops=False, token_scores=False
     )
-    return learn_shortlist(bundle, prepared.store, held, [one.ids for one in said])
+    return learn_shortlist(
+        bundle, prepared.store, validation, [translation.ids for translation in translations]
+    )
 
 
-def both(bundle: Bundle, kind: str, file: Path) -> Both:
-    """Load the model twice; nothing differs but the shortlist."""
+def load_engines(bundle: Bundle, kind: str, file: Path) -> EnginePair:
+    """Load the model with and without the shortlist."""
     plan = Plan(kind, available_threads(), 1)
-    return Both(
+    return EnginePair(
         *(
             select_engines(bundle, engine="ctranslate2", plan=plan, shortlist=shortlist).engines[0]
             for shortlist in (None, file)
@@ -138,62 +142,72 @@ def both(bundle: Bundle, kind: str, file: Path) -> Both:
     )
 
 
-def say(engine: Engine, asked: Sequence[Ids], config: SearchConfig) -> list[Ids]:
-    """The best translation of each."""
-    found = engine.search([Request(tuple(one)) for one in asked], config, token_scores=False)
-    return [hypotheses[0].ids for hypotheses in found]
+def translate(engine: Engine, token_ids: Sequence[Ids], config: SearchConfig) -> list[Ids]:
+    """Return the best translation of each source."""
+    results = engine.search(
+        [Request(tuple(source)) for source in token_ids], config, token_scores=False
+    )
+    return [hypotheses[0].ids for hypotheses in results]
 
 
-def gains(
-    engines: Both, asked: Sequence[Ids], config: SearchConfig, arguments: argparse.Namespace
+def measure_gains(
+    engines: EnginePair,
+    token_ids: Sequence[Ids],
+    config: SearchConfig,
+    arguments: argparse.Namespace,
 ) -> dict[str, object]:
-    """How many times as quick the shortlist is, and the seconds that say so."""
+    """Measure the speed-up by the shortlist."""
     for engine in engines:
-        say(engine, asked[:64], config)
+        translate(engine, token_ids[:64], config)
     rounds = [
-        [times(engine, asked, config, arguments.single) for engine in engines]
+        [time_round(engine, token_ids, config, arguments.single) for engine in engines]
         for _ in range(arguments.rounds)
     ]
     return {
-        "gain_text": round(median(whole.text / short.text for whole, short in rounds), 2),
-        "gain_single": round(median(whole.single / short.single for whole, short in rounds), 2),
-        "seconds_text": [[round(side.text, 2) for side in one] for one in rounds],
-        "seconds_single": [[round(side.single, 2) for side in one] for one in rounds],
+        "gain_text": round(median(full.text / reduced.text for full, reduced in rounds), 2),
+        "gain_single": round(median(full.single / reduced.single for full, reduced in rounds), 2),
+        "seconds_text": [[round(side.text, 2) for side in pair] for pair in rounds],
+        "seconds_single": [[round(side.single, 2) for side in pair] for pair in rounds],
     }
 
 
-def times(engine: Engine, asked: Sequence[Ids], config: SearchConfig, single: int) -> Times:
-    """Time the whole text, then some sentences one by one."""
-    begun = time.process_time()
-    say(engine, asked, config)
-    between = time.process_time()
-    for one in asked[:single]:
-        say(engine, [one], config)
-    return Times(between - begun, time.process_time() - between)
+def time_round(
+    engine: Engine, token_ids: Sequence[Ids], config: SearchConfig, single: int
+) -> Times:
+    """Time the full text, then single sentences."""
+    started = time.process_time()
+    translate(engine, token_ids, config)
+    text_end = time.process_time()
+    for source in token_ids[:single]:
+        translate(engine, [source], config)
+    return Times(text_end - started, time.process_time() - text_end)
 
 
-def cost(
-    engines: Both,
+def measure_cost(
+    engines: EnginePair,
     bundle: Bundle,
-    asked: Sequence[Ids],
+    token_ids: Sequence[Ids],
     config: SearchConfig,
     references: Sequence[str],
     tokenize: str,
 ) -> dict[str, object]:
-    """BLEU without and with the shortlist, and the p of the difference."""
+    """Compute BLEU without and with the shortlist, and the p of the difference."""
     systems = [
-        System(name, [bundle.tokenizer.decode(ids).strip() for ids in say(engine, asked, config)])
-        for name, engine in zip(Both._fields, engines, strict=True)
+        System(
+            name,
+            [bundle.tokenizer.decode(ids).strip() for ids in translate(engine, token_ids, config)],
+        )
+        for name, engine in zip(EnginePair._fields, engines, strict=True)
     ]
     table = compare_systems(
         systems, references, metrics=["bleu"], language=bundle.languages.target, tokenize=tokenize
     ).metrics[0]
-    whole, short = table.systems
+    full, reduced = table.systems
     return {
-        "bleu_whole": round(whole.value, 2),
-        "bleu_short": round(short.value, 2),
-        "difference": round(short.value - whole.value, 2),
-        "p": short.p,
+        "bleu_whole": round(full.value, 2),
+        "bleu_short": round(reduced.value, 2),
+        "difference": round(reduced.value - full.value, 2),
+        "p": reduced.p,
         "other_lines": sum(a != b for a, b in zip(*(s.lines for s in systems), strict=True)),
         "signature": table.signature,
     }

@@ -1,11 +1,11 @@
-"""Train one corpus with several hyperparameter settings, each on the same budget.
+"""Train on one corpus with several hyperparameter settings and the same budget.
 
     .venv/bin/python benchmarks/sweep.py multi30k --folder CORPUS
 
-The settings stand in benchmarks/sweeps/NAME.toml: one base and, for each run, what differs from it.
-Every run is one `transduce train` in a process of its own. The table is ordered by validation BLEU;
-the test set is scored once a run, to see whether the order holds there. The record is
-benchmarks/results/sweep-NAME/record.json; a sweep that was stopped goes on where it was.
+benchmarks/sweeps/NAME.toml has the base settings and, for each run, its changes. Every run is one
+`transduce train` in a subprocess. The table is sorted by validation BLEU; each run scores the test
+set once, to check whether the order holds there. Writes benchmarks/results/sweep-NAME/record.json;
+an interrupted sweep can be resumed.
 """
 
 import argparse
@@ -20,17 +20,19 @@ from record import ROOT, header, write
 
 
 def main() -> None:
-    """Run every setting that has no result yet, print one table, write one record."""
+    """Run the settings without a result, print a table, write the record."""
     arguments = parse()
     sweep = tomllib.loads((ROOT / "benchmarks" / "sweeps" / f"{arguments.name}.toml").read_text())
-    corpus = take(arguments.folder, sweep.get("first", 0), sweep, into=arguments.runs / "corpus")
-    chosen = [name for name in sweep["runs"] if not arguments.only or name in arguments.only]
-    for name in chosen:
+    corpus = limit_corpus(
+        arguments.folder, sweep.get("first", 0), sweep, out=arguments.runs / "corpus"
+    )
+    selected = [name for name in sweep["runs"] if not arguments.only or name in arguments.only]
+    for name in selected:
         settings = {**sweep["base"], **sweep["runs"][name]}
         train(sweep["recipe"], settings, corpus=corpus, run=arguments.runs / name)
     runs = [
-        result(name, {**sweep["base"], **differs}, run=arguments.runs / name)
-        for name, differs in sweep["runs"].items()
+        read_result(name, {**sweep["base"], **changes}, run=arguments.runs / name)
+        for name, changes in sweep["runs"].items()
         if (arguments.runs / name / "results.json").exists()
     ]
     runs.sort(key=lambda run: -float(str(run["validation_bleu"])))
@@ -48,29 +50,29 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("name", help="a file of benchmarks/sweeps without its .toml")
-    parser.add_argument("--folder", type=Path, required=True, help="where the corpus lies")
-    parser.add_argument("--runs", type=Path, required=True, help="where runs are written")
+    parser.add_argument("--folder", type=Path, required=True, help="folder of the corpus")
+    parser.add_argument("--runs", type=Path, required=True, help="folder for the runs")
     parser.add_argument("--only", nargs="+", default=[], help="only these runs of the sweep")
     return parser.parse_args()
 
 
-def take(folder: Path, first: int, sweep: dict[str, object], *, into: Path) -> Path:
-    """Return the corpus folder, or one that holds its first pairs alone."""
+def limit_corpus(folder: Path, first: int, sweep: dict[str, object], *, out: Path) -> Path:
+    """Return the corpus folder, or one with only its first pairs."""
     if not first:
         return folder.absolute()
-    into.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     for name in sweep["files"]:  # type: ignore[attr-defined]
         with gzip.open(folder / name, "rt", encoding="utf-8", newline="\n") as lines:
-            wanted = [
+            kept_lines = [
                 line for number, line in enumerate(lines) if number < first or "train" not in name
             ]
-        with gzip.open(into / name, "wt", encoding="utf-8", newline="\n") as out:
-            out.writelines(wanted)
-    return into.absolute()
+        with gzip.open(out / name, "wt", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(kept_lines)
+    return out.absolute()
 
 
 def train(recipe: str, settings: dict[str, object], *, corpus: Path, run: Path) -> None:
-    """Carry one setting out, unless it has been."""
+    """Train with a setting, unless that is done."""
     if (run / "results.json").exists():
         return
     command = [sys.executable, "-m", "transduce", "train", recipe, "--out", str(run)]
@@ -81,8 +83,8 @@ def train(recipe: str, settings: dict[str, object], *, corpus: Path, run: Path) 
     subprocess.run(command, check=True)
 
 
-def result(name: str, settings: dict[str, object], *, run: Path) -> dict[str, object]:
-    """What came of one setting."""
+def read_result(name: str, settings: dict[str, object], *, run: Path) -> dict[str, object]:
+    """Read the result of a setting."""
     results = json.loads((run / "results.json").read_text())
     log = [json.loads(line) for line in (run / "metrics.jsonl").open()]
     return {
@@ -98,13 +100,13 @@ def result(name: str, settings: dict[str, object], *, run: Path) -> dict[str, ob
 
 
 def bleu(part: dict[str, object]) -> float:
-    """The BLEU of one set, to two places."""
+    """Return the BLEU of a set, to two decimal places."""
     scores = part["scores"]
     return next(round(s["value"], 2) for s in scores if s["name"] == "BLEU")  # type: ignore[attr-defined]
 
 
 def table(runs: list[dict[str, object]]) -> str:
-    """One line a setting, the best first."""
+    """Format a line per setting, the best first."""
     lines = [f"{'run':<20} parameters  minutes  val loss  val BLEU  test BLEU"]
     for run in runs:
         lines.append(

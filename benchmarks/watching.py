@@ -1,12 +1,12 @@
-"""A small training to watch in the documentation: numbers below a million, from English to German.
+"""A small recorded training for the documentation: numbers from English to German.
 
     python benchmarks/watching.py
 
-"three hundred and forty-two thousand" is "dreihundertzweiundvierzigtausend": units come before
-tens, and everything is one word, so that the attention has to cross. The recipe below trains for
-less than a minute on two cores and keeps every checkpoint; they become results/watching/page.json
-and weights.bin (int8), of which the site's page is made. record.json has the model's scores on
-numbers that training did not see, and the SHA-256 of the weights.
+"three hundred and forty-two thousand" is "dreihundertzweiundvierzigtausend": units precede tens in
+a single word, so attention has to cross. The recipe below trains for less than a minute on two
+cores and keeps every checkpoint; they become results/watching/page.json and weights.bin (int8),
+from which the site's page is built. record.json has the model's scores on held-out numbers, and the
+SHA-256 of the weights.
 """
 
 import json
@@ -91,7 +91,7 @@ ZEHNER = ("zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "a
 
 
 def english(number: int) -> str:
-    """A number below a million in English words."""
+    """Spell a number below a million in English."""
     if number >= 1000:
         rest = number % 1000
         and_ = "and " if 0 < rest < 100 else ""
@@ -108,7 +108,7 @@ def english(number: int) -> str:
 
 
 def german(number: int, *, last: bool = True) -> str:
-    """The same in German; "eins" only at the very end."""
+    """Spell a number below a million in German; "eins" only at the end."""
     if number >= 1000:
         rest = number % 1000
         return f"{german(number // 1000, last=False)}tausend{german(rest) if rest else ''}"
@@ -122,9 +122,9 @@ def german(number: int, *, last: bool = True) -> str:
 
 
 def write_corpus(folder: Path) -> list[int]:
-    """Write numbers of all lengths, those below 1,000 often; return the test set's.
+    """Write numbers of 1 to 6 digits, uniform by length; return those of the test set.
 
-    Validation and test have numbers from 1,000 that training does not have.
+    Validation and test numbers are at least 1,000 and not in the training set.
     """
     generator = random.Random(1)
     held_out = generator.sample(range(1000, 10**6), 2 * HELD_OUT)
@@ -142,20 +142,20 @@ def write_corpus(folder: Path) -> list[int]:
     return test
 
 
-def recipe_for(corpus: Path) -> Recipe:
-    """The recipe above, with the corpus of this run."""
+def write_recipe(corpus: Path) -> Recipe:
+    """Write the recipe above for this corpus, and load it."""
     file = corpus / "recipe.toml"
     file.write_text(RECIPE, encoding="utf-8")
     return load_recipe(file, [f"data.folder={corpus}"])
 
 
 def main() -> None:
-    """Train, and write what the site needs."""
+    """Train, and write the site's data and the record."""
     with tempfile.TemporaryDirectory() as folder:
         corpus, run = Path(folder) / "corpus", Path(folder) / "run"
         corpus.mkdir()
         test = write_corpus(corpus)
-        result = run_recipe(recipe_for(corpus), run, on_event=print_event)
+        result = run_recipe(write_recipe(corpus), run, on_event=print_event)
         bundle = Bundle.load(run)
         weights, description = describe(bundle, precision="int8", history=training_history(run))
         translations = Translator.from_bundle(bundle, engine="torch").translate(
@@ -167,7 +167,10 @@ def main() -> None:
     page = json.dumps(description, ensure_ascii=False)
     (out / "page.json").write_text(page + "\n", encoding="utf-8")
     assert result.test is not None
-    right = sum(t.text == german(number) for number, t in zip(test, translations, strict=True))
+    correct = sum(
+        translation.text == german(number)
+        for number, translation in zip(test, translations, strict=True)
+    )
     record = {
         **header("python benchmarks/watching.py"),
         "parameters": bundle.model.size,
@@ -175,7 +178,7 @@ def main() -> None:
         "updates": description["history"]["updates"][-1],
         "checkpoints": len(description["history"]["updates"]),
         "test_pairs": len(test),
-        "exact": right / len(test),
+        "exact": correct / len(test),
         "perplexity": result.test.perplexity,
         "weights_bytes": len(weights),
         "weights_sha256": description["weights"]["sha256"],
@@ -184,7 +187,7 @@ def main() -> None:
 
 
 def print_event(event: Event) -> None:
-    """Show how the run goes."""
+    """Print an event of the run."""
     print(describe_event(event), file=sys.stderr)
 
 

@@ -1,12 +1,12 @@
-"""An exported page in Node and in Chromium against torch: equal tokens, quality of int8, speed.
+"""An exported page in Node and Chromium compared with torch: tokens, int8 quality, speed.
 
     .venv/bin/python benchmarks/web.py MODEL --source FILE --target FILE
 
-Every system translates the same lines on one core, one after the other, greedily and with a beam
-of 4 (length penalty 0.6): torch in float32, the page in Node, the page in headless Chromium
-(CHROMIUM names the program, by default "chromium"). A line that differs is listed with both
-scores. Then the pages with float16 and int8 weights translate in Node, and BLEU is compared by a
-paired bootstrap. Writes results/web/record.json. Nothing else should run meanwhile.
+All systems translate the same lines on one core, in turn, greedily and with a beam of 4 (length
+penalty 0.6): torch in float32, the page in Node, the page in headless Chromium (the environment
+variable CHROMIUM is the program, by default "chromium"). Differing lines are listed with both
+scores. Then the pages with float16 and int8 weights translate in Node; BLEU is compared by paired
+bootstrap. Writes results/web/record.json. Run nothing else at the same time.
 """
 
 import argparse
@@ -34,8 +34,8 @@ from transduce.web.page import Precision, run_in_node, write_web
 
 BEAMS = (1, 4)
 ALPHA = 0.6
-LISTED = 10
-# What a page's worker does, for many lines.
+MAX_LISTED = 10
+# Translates many lines as the page's worker does.
 IN_BROWSER = """
 async ([sentences, beam]) => {
   const script = document.getElementById("engine").textContent;
@@ -54,7 +54,7 @@ async ([sentences, beam]) => {
   return { translations, seconds: (performance.now() - start) / 1000 };
 }
 """
-# The page itself removes its weights once the worker has them.
+# Keeps a copy of the weights, which the page removes once its worker has them.
 KEEP_WEIGHTS = """
 new MutationObserver((_, observer) => {
   const weights = document.getElementById("weights");
@@ -66,7 +66,7 @@ new MutationObserver((_, observer) => {
 
 
 class Line(NamedTuple):
-    """The translation of a line."""
+    """A translated line."""
 
     ids: tuple[int, ...]
     text: str
@@ -74,7 +74,7 @@ class Line(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The translations of one system, and how long they took."""
+    """Translations of a system, and their duration."""
 
     lines: list[Line]
     seconds: float
@@ -83,8 +83,8 @@ class Run(NamedTuple):
 Translate = Callable[[Sequence[str], int], Run]
 
 
-def with_torch(bundle: Bundle) -> Translate:
-    """One line at a time, on one thread."""
+def torch_translator(bundle: Bundle) -> Translate:
+    """Translate with torch, one line at a time."""
     engine = TorchEngine(bundle.model, pad=bundle.tokenizer.pad, eos=EOS, device="cpu")
 
     def translate(sentences: Sequence[str], beam: int) -> Run:
@@ -100,21 +100,21 @@ def with_torch(bundle: Bundle) -> Translate:
     return translate
 
 
-def with_node(page: Path) -> Translate:
-    """The page's program in Node."""
+def node_translator(page: Path) -> Translate:
+    """Translate with the page's program in Node."""
     node = shutil.which("node")
     assert node, "Node.js is not installed"
 
     def translate(sentences: Sequence[str], beam: int) -> Run:
-        answer = run_in_node(node, page, {"sentences": list(sentences), "beam": beam})
-        return to_run(answer)
+        response = run_in_node(node, page, {"sentences": list(sentences), "beam": beam})
+        return to_run(response)
 
     return translate
 
 
 @contextmanager
-def with_chromium(page: Path) -> Iterator[Translate]:
-    """The page's program in the page, in a browser."""
+def open_chromium(page: Path) -> Iterator[Translate]:
+    """Translate with the page's program in a browser."""
     program = shutil.which(os.environ.get("CHROMIUM", "chromium"))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -128,17 +128,17 @@ def with_chromium(page: Path) -> Iterator[Translate]:
         browser.close()
 
 
-def to_run(answer: dict[str, object]) -> Run:
-    """Convert what JavaScript returns."""
-    translations, seconds = answer["translations"], answer["seconds"]
+def to_run(response: dict[str, object]) -> Run:
+    """Convert the result of JavaScript."""
+    translations, seconds = response["translations"], response["seconds"]
     assert isinstance(translations, list)
     assert isinstance(seconds, float | int)
     lines = [Line(tuple(line["ids"]), line["text"], line["score"]) for line in translations]
     return Run(lines, seconds)
 
 
-def first_translation(page: Path, sentence: str) -> float:
-    """Seconds from opening the page to the first translation on it."""
+def time_first_translation(page: Path, sentence: str) -> float:
+    """Measure the seconds from opening the page to its first translation."""
     program = shutil.which(os.environ.get("CHROMIUM", "chromium"))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -153,21 +153,23 @@ def first_translation(page: Path, sentence: str) -> float:
     return seconds
 
 
-def agreement(expected: Run, run: Run) -> dict[str, object]:
-    """How many lines are equal, and the others with both scores."""
+def compare_runs(expected: Run, run: Run) -> dict[str, object]:
+    """Count the equal lines; list the others with both scores."""
     pairs = list(zip(expected.lines, run.lines, strict=True))
     differing = [
-        {"line": number, "torch": ours.score, "page": theirs.score, "text": theirs.text}
-        for number, (ours, theirs) in enumerate(pairs, 1)
-        if ours.ids != theirs.ids
+        {"line": number, "torch": torch_line.score, "page": page_line.score, "text": page_line.text}
+        for number, (torch_line, page_line) in enumerate(pairs, 1)
+        if torch_line.ids != page_line.ids
     ]
     return {
         "lines": len(pairs),
         "equal": len(pairs) - len(differing),
         "largest_score_difference": max(
-            abs(ours.score - theirs.score) for ours, theirs in pairs if ours.ids == theirs.ids
+            abs(torch_line.score - page_line.score)
+            for torch_line, page_line in pairs
+            if torch_line.ids == page_line.ids
         ),
-        "differing": differing[:LISTED],
+        "differing": differing[:MAX_LISTED],
     }
 
 
@@ -178,15 +180,15 @@ def main() -> None:
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--lines", type=int, default=1000)
-    parser.add_argument("--tokenize", default="", help="sacreBLEU's tokeniser")
-    options = parser.parse_args()
+    parser.add_argument("--tokenize", default="", help="sacreBLEU's tokenizer")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])  # inherited by all that is started
-    bundle = Bundle.load(options.model)
+        os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])  # inherited by subprocesses
+    bundle = Bundle.load(arguments.model)
     bundle = replace(bundle, search=replace(bundle.search, alpha=ALPHA, beam=BEAMS[-1]))
-    sentences = [tidy(line) for line in read_lines(options.source)[: options.lines]]
-    references = read_lines(options.target)[: len(sentences)]
+    sentences = [tidy(line) for line in read_lines(arguments.source)[: arguments.lines]]
+    references = read_lines(arguments.target)[: len(sentences)]
     record: dict[str, object] = {
         **header("python benchmarks/web.py MODEL --source FILE --target FILE", "playwright"),
         "parameters": bundle.model.size,
@@ -198,13 +200,15 @@ def main() -> None:
         for precision, page in pages.items():
             write_web(bundle, page, precision=precision)
         record["page_bytes"] = {name: page.stat().st_size for name, page in pages.items()}
-        record["first_translation_s"] = round(first_translation(pages["float32"], sentences[0]), 2)
+        record["first_translation_s"] = round(
+            time_first_translation(pages["float32"], sentences[0]), 2
+        )
         texts: dict[str, list[str]] = {}
-        with with_chromium(pages["float32"]) as in_chromium:
+        with open_chromium(pages["float32"]) as chromium_translate:
             systems = {
-                "torch": with_torch(bundle),
-                "Node": with_node(pages["float32"]),
-                "Chromium": in_chromium,
+                "torch": torch_translator(bundle),
+                "Node": node_translator(pages["float32"]),
+                "Chromium": chromium_translate,
             }
             for beam in BEAMS:
                 runs: dict[str, Run] = {}
@@ -216,23 +220,23 @@ def main() -> None:
                         "sentences_per_s": round(len(sentences) / run.seconds, 1),
                         "ms_per_sentence": round(1000 * run.seconds / len(sentences), 1),
                         "relative_to_torch": round(runs["torch"].seconds / run.seconds, 2),
-                        **({} if name == "torch" else agreement(runs["torch"], run)),
+                        **({} if name == "torch" else compare_runs(runs["torch"], run)),
                     }
                     for name, run in runs.items()
                 }
                 texts["float32"] = [line.text for line in runs["Node"].lines]
         for precision in ("float16", "int8"):
-            run = with_node(pages[precision])(sentences, BEAMS[-1])
+            run = node_translator(pages[precision])(sentences, BEAMS[-1])
             texts[precision] = [line.text for line in run.lines]
-    compared = compare_systems(
+    comparison = compare_systems(
         [System(name, lines) for name, lines in texts.items()],
         references,
         metrics=("bleu",),
         language=bundle.languages.target,
-        tokenize=options.tokenize,
+        tokenize=arguments.tokenize,
     )
-    record["precisions"] = asdict(compared)
-    print(write("web", record, hide={str(options.model): "MODEL"}))
+    record["precisions"] = asdict(comparison)
+    print(write("web", record, hide={str(arguments.model): "MODEL"}))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""An exported page beside transformers.js, both in Chromium, with the same weights, greedily.
+"""An exported page compared with transformers.js: the same weights in Chromium, greedy.
 
     mkdir peer && cd peer && npm install @huggingface/transformers
-    pip install optimum-onnx onnxruntime 'transformers<4.58'     (in an environment of its own)
+    pip install optimum-onnx onnxruntime 'transformers<4.58'     (in another environment)
     .venv/bin/python benchmarks/web_peer.py --source FILE --target FILE \\
         --node-modules peer/node_modules --optimum OTHER/bin/optimum-cli
 
-A Marian model of random weights with a vocabulary for either side is imported and exported as a
-page, and exported by Optimum to ONNX for transformers.js. On one core both translate the same
-lines, as pieces, up to the same number of pieces; a size is one of SIZES. Their tokens must be
-equal. Writes results/web-peer/record.json. Nothing else should run meanwhile.
+A Marian model of random weights with separate vocabularies is imported and exported as a page, and
+exported by Optimum to ONNX for transformers.js. Both translate the same tokenized lines on one
+core, up to the same length; a size is one of SIZES. The record counts equal translations. Writes
+results/web-peer/record.json. Run nothing else at the same time.
 """
 
 import argparse
@@ -43,9 +43,9 @@ SIZES = {
     "T": {"d_model": 128, "layers": 4, "heads": 4, "ffn": 256},
     "base": {"d_model": 512, "layers": 6, "heads": 8, "ffn": 2048},
 }
-VOCABULARY = 3000  # pieces of a side
-EXTRA = 4  # pieces a translation may have above its source: weights at random never end one
-OURS = """
+VOCABULARY = 3000  # per side
+EXTRA = 4  # length limit above the source's: random weights never end a translation
+LOAD_PAGE = """
 async ([sources, extra]) => {
   const script = document.getElementById("engine").textContent;
   const make = new Function("self", `${script}; return { fetchParts, loadTranslator };`);
@@ -63,7 +63,7 @@ async ([sources, extra]) => {
   translate(sources[0]);
 }
 """
-THEIRS = """
+LOAD_PEER = """
 async ([sources, extra, dtype, maps]) => {
   const library = await import("/transformers/dist/transformers.min.js");
   const { AutoModelForSeq2SeqLM, Tensor, env } = library;
@@ -88,7 +88,7 @@ async ([sources, extra, dtype, maps]) => {
   await translate(sources[0]);
 }
 """
-RUN = """
+TRANSLATE_ALL = """
 async (sources) => {
   const start = performance.now();
   const translations = [];
@@ -99,7 +99,7 @@ async (sources) => {
 
 
 def make_model(folder: Path, size: str, corpus: tuple[list[str], list[str]]) -> Bundle:
-    """Write a Marian model of random weights with two vocabularies, and import it."""
+    """Write a Marian model of random weights with two vocabularies and import it."""
     config = TokenizerConfig(vocab_size=VOCABULARY)
     sides = [Tokenizer.train(lines, config) for lines in corpus]
     pieces = {piece for side in sides for piece in side.pieces(range(2, side.pad))}
@@ -129,13 +129,13 @@ def make_model(folder: Path, size: str, corpus: tuple[list[str], list[str]]) -> 
     model.save_pretrained(folder)
     for name, side in zip(("source", "target"), sides, strict=True):
         (folder / f"{name}.spm").write_bytes(side.to_bytes())
-    table = {name: number for number, name in enumerate(names)}
-    (folder / "vocab.json").write_text(json.dumps(table))
+    vocabulary = {name: number for number, name in enumerate(names)}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
     return import_marian(folder)
 
 
 def export_onnx(optimum: str, marian: Path, out: Path) -> None:
-    """Export with Optimum, also with int8 weights, as transformers.js reads them."""
+    """Export with Optimum for transformers.js, in float32 and int8."""
     command = [optimum, "export", "onnx", "--model", str(marian), "--task"]
     subprocess.run([*command, "text2text-generation-with-past", str(out / "onnx")], check=True)
     for file in (out / "onnx").glob("*.json"):
@@ -151,7 +151,7 @@ def export_onnx(optimum: str, marian: Path, out: Path) -> None:
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves files and counts the bytes."""
+    """Serves files and counts the bytes it sends."""
 
     sent = 0
 
@@ -165,7 +165,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def serve_folder(folder: Path) -> Iterator[str]:
     """Serve a folder on this machine."""
     handler = functools.partial(Handler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -174,18 +174,18 @@ def served(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def measure(tab: Page, address: str, start: str, arguments: list[Any]) -> dict[str, Any]:
-    """Open a page, translate the first line, then all."""
+def measure(tab: Page, address: str, load_script: str, arguments: list[Any]) -> dict[str, Any]:
+    """Open a page, translate the first line, then all lines."""
     Handler.sent = 0
     started = time.perf_counter()
     tab.goto(address)
-    tab.evaluate(start, arguments)
+    tab.evaluate(load_script, arguments)
     first = time.perf_counter() - started
     loaded = Handler.sent
-    answers = [tab.evaluate(RUN, arguments[0]) for _ in range(3)]
-    seconds = sorted(answer["seconds"] for answer in answers)
+    results = [tab.evaluate(TRANSLATE_ALL, arguments[0]) for _ in range(3)]
+    seconds = sorted(result["seconds"] for result in results)
     return {
-        "translations": answers[0]["translations"],
+        "translations": results[0]["translations"],
         "first_translation_s": round(first, 2),
         "ms_per_sentence": round(1000 * seconds[1] / len(arguments[0]), 2),
         "megabytes": round(loaded / 1e6, 2),
@@ -193,49 +193,55 @@ def measure(tab: Page, address: str, start: str, arguments: list[Any]) -> dict[s
 
 
 def compare(
-    size: str, options: argparse.Namespace, corpus: tuple[list[str], list[str]]
+    size: str, arguments: argparse.Namespace, corpus: tuple[list[str], list[str]]
 ) -> dict[str, Any]:
     """Measure both systems on a model."""
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         root = Path(scratch)
         bundle = make_model(root / "marian", size, corpus)
         bundle = replace(bundle, search=replace(bundle.search, beam=1))
-        export_onnx(options.optimum, root / "marian", root / "onnx-model")
+        export_onnx(arguments.optimum, root / "marian", root / "onnx-model")
         precisions: tuple[Precision, ...] = ("float32", "int8")
         for precision in precisions:
             write_web(bundle, root / precision, precision=precision)
         (root / "empty.html").write_text("<!doctype html><title>transformers.js</title>")
-        modules = options.node_modules.resolve()
+        modules = arguments.node_modules.resolve()
         (root / "transformers").symlink_to(modules / "@huggingface" / "transformers")
         (root / "onnxruntime").symlink_to(modules / "onnxruntime-web" / "dist")
-        table = json.loads((root / "marian" / "vocab.json").read_text())
+        vocabulary = json.loads((root / "marian" / "vocab.json").read_text())
         ids = range(bundle.tokenizer.vocab_size)
-        to = [table.get(piece, table["<unk>"]) for piece in bundle.tokenizer.pieces(ids)]
-        maps = {"to": to, "from": {number: i for i, number in enumerate(to)}, "eos": 0}
-        sources = [bundle.tokenizer.encode(line) for line in corpus[0][: options.lines]]
+        marian_ids = [
+            vocabulary.get(piece, vocabulary["<unk>"]) for piece in bundle.tokenizer.pieces(ids)
+        ]
+        maps = {
+            "to": marian_ids,
+            "from": {number: index for index, number in enumerate(marian_ids)},
+            "eos": 0,
+        }
+        sources = [bundle.tokenizer.encode(line) for line in corpus[0][: arguments.lines]]
         browser = playwright.chromium.launch(
             executable_path=shutil.which(os.environ.get("CHROMIUM", "chromium")),
             args=["--no-sandbox"],
         )
         runs: dict[str, dict[str, Any]] = {}
-        with served(root) as address:
+        with serve_folder(root) as address:
             for precision, dtype in (("float32", "fp32"), ("int8", "q8")):
-                for system, page, start, arguments in (
-                    ("page", f"{precision}/index.html", OURS, [sources, EXTRA]),
-                    ("transformers.js", "empty.html", THEIRS, [sources, EXTRA, dtype, maps]),
+                for system, page, load_script, script_arguments in (
+                    ("page", f"{precision}/index.html", LOAD_PAGE, [sources, EXTRA]),
+                    ("transformers.js", "empty.html", LOAD_PEER, [sources, EXTRA, dtype, maps]),
                 ):
                     tab = browser.new_context(bypass_csp=True).new_page()
                     tab.set_default_timeout(0)
-                    run = measure(tab, address + page, start, arguments)
-                    if system == "page":  # which loads its weights for its own worker, too
+                    run = measure(tab, address + page, load_script, script_arguments)
+                    if system == "page":  # the page also loads the weights in its worker
                         sizes = [file.stat().st_size for file in (root / precision).iterdir()]
                         run["megabytes"] = round(sum(sizes) / 1e6, 2)
                     runs[f"{system} {precision}"] = run
                     tab.close()
         browser.close()
     expected = runs["page float32"].pop("translations")
-    theirs = runs["transformers.js float32"].pop("translations")
-    equal = sum(a == b for a, b in zip(expected, theirs, strict=True))
+    peer_translations = runs["transformers.js float32"].pop("translations")
+    equal = sum(a == b for a, b in zip(expected, peer_translations, strict=True))
     for run in runs.values():
         run.pop("translations", None)
     ratios = {
@@ -264,14 +270,14 @@ def main() -> None:
     parser.add_argument("--node-modules", type=Path, required=True)
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--optimum", required=True, help="the program optimum-cli")
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])  # inherited by all that is started
+        os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])  # inherited by subprocesses
     corpus = (
-        [tidy(line) for line in read_lines(options.source)],
-        [tidy(line) for line in read_lines(options.target)],
+        [tidy(line) for line in read_lines(arguments.source)],
+        [tidy(line) for line in read_lines(arguments.target)],
     )
-    package = options.node_modules / "@huggingface" / "transformers" / "package.json"
+    package = arguments.node_modules / "@huggingface" / "transformers" / "package.json"
     record = {
         **header(
             "python benchmarks/web_peer.py --source FILE --target FILE --node-modules FOLDER "
@@ -280,7 +286,7 @@ def main() -> None:
             "transformers",
         ),
         "transformers.js": json.loads(package.read_text())["version"],
-        **{size: compare(size, options, corpus) for size in options.sizes},
+        **{size: compare(size, arguments, corpus) for size in arguments.sizes},
     }
     print(write("web-peer", record))
 
