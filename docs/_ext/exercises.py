@@ -28,11 +28,13 @@ def exercise(claim: str, file: str, change: tuple[str, str], test: str) -> str:
     """One task as HTML: what to change, and folded, which test notices."""
     old, new = (escape(text.strip()) for text in change)
     number, _, title = claim.partition(" ")
+    block = "<div class=highlight><pre>{}</pre></div>"
     return (
-        f"<p><b>Claim {escape(number)}, {escape(title)}.</b> In <code>{escape(file)}</code> "
-        f"replace</p><pre>{old}</pre><p>by</p><pre>{new}</pre>"
+        f"<p><b>Claim {escape(number)}, {escape(title)}.</b> In "
+        f"<code class=literal>{escape(file)}</code> replace</p>"
+        f"{block.format(old)}<p>by</p>{block.format(new)}"
         f"<details><summary>Solution</summary><p>This test fails, and its name says why: "
-        f"<code>{escape(test)}</code></p></details>"
+        f"<code class=literal>{escape(test)}</code></p></details>"
     )
 
 
