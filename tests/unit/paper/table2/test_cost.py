@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -106,3 +107,26 @@ def test_a_gpu_takes_the_hours_of_its_rate():
 def test_a_gpu_without_a_rate_or_with_a_price_below_zero_is_refused(tflops: float, price: float):
     with pytest.raises(ValueError, match="--gpu-tflops must be above 0"):
         Assumed(gpu_tflops=tflops, gpu_hour_price=price)
+
+
+def test_the_page_has_what_is_counted_from_the_shapes():
+    """Times on this machine are not on it: they are a record's."""
+    page = " ".join((Path(__file__).parents[4] / "docs/paper/results.md").read_text().split())
+    assumed, raised = Assumed(), str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+    lengths = SentenceLengths(assumed.mean_length, assumed.mean_length)
+    recipes = [load_recipe(run.recipe) for run in RUNS]
+    base, big = (
+        account(run, recipe.model, tokens=recipe.batch.tokens, lengths=lengths)
+        for run, recipe in zip(RUNS, recipes, strict=True)
+    )
+
+    totals = []
+    for counted in (base, big):
+        digits, _, power = f"{counted.total:.1e}".partition("e+")
+        totals.append(f"{digits} · 10{power.translate(raised)}")
+    hours = [project_on_gpu(counted, assumed).hours for counted in (base, big)]
+
+    assert f"pairs of {assumed.mean_length} pieces a side" in page
+    assert f"{totals[0]} operations for base and {totals[1]} for big" in page
+    assert f"{base.utilisation:.0%} and {big.utilisation:.0%}".replace("%", " %") in page
+    assert f"would take {hours[0]:.1f} hours for base and {hours[1]:.0f} for big" in page
