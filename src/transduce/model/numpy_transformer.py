@@ -382,6 +382,15 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def parameter_count(config: ModelConfig) -> int:
+    """Return the number of parameters, from shapes alone.
+
+    >>> parameter_count(ModelConfig())
+    63045632
+    """
+    return sum(map(math.prod, parameter_shapes(config).values()))
+
+
 def last_norm(config: ModelConfig) -> tuple[str, str]:
     """Return the names of gain and offset of the normalisation that only the logits read."""
     top = f"decoder.{config.decoder_layers - 1}.feed_forward_norm.norm"

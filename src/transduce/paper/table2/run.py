@@ -18,6 +18,7 @@ from transduce.data.batch import collate
 from transduce.evaluation.metrics import Score
 from transduce.io.machine import keep_freed_memory
 from transduce.model.config import ModelConfig
+from transduce.model.numpy_transformer import parameter_count
 from transduce.model.transformer import Transformer
 from transduce.train.distributed import compute_device
 from transduce.train.events import EventHandler, LogMessage
@@ -140,13 +141,11 @@ def account(run: Run, config: ModelConfig, *, tokens: int, lengths: SentenceLeng
         tokens: target pieces of an update.
         lengths: of the average pair.
     """
-    from transduce.paper.table3.run import parameters
-
     pair = count(config, lengths)
     total = run.updates * tokens * pair.training / lengths.target
     return Account(
         run=run,
-        parameters=parameters(config),
+        parameters=parameter_count(config),
         lengths=lengths,
         tokens=tokens,
         a_pair=pair,

@@ -19,7 +19,6 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -40,6 +39,7 @@ from transduce.io.lock import exclusive_lock
 from transduce.io.machine import commit, keep_freed_memory, processor_name
 from transduce.io.records import read_record
 from transduce.model.config import ModelConfig
+from transduce.model.numpy_transformer import parameter_count
 from transduce.model.transformer import Transformer
 from transduce.paper.report import json_text, write_files
 from transduce.pipeline.prepare import is_up_to_date, prepare, write_pairs
@@ -153,7 +153,7 @@ class Job(NamedTuple):
     @property
     def cost(self) -> int:
         """Approximate relative cost: the weights that each token passes."""
-        return parameters(self.recipe.model) + 500_000
+        return parameter_count(self.recipe.model) + 500_000
 
 
 def measure(
@@ -342,17 +342,6 @@ def scaled(model: ModelConfig, settings: Settings, *, row: table3.Row) -> ModelC
     return replace(model, **sizes)
 
 
-@cache
-def parameters(config: ModelConfig) -> int:
-    """Count the parameters of a model, from shapes alone.
-
-    >>> parameters(ModelConfig())
-    63045632
-    """
-    with torch.device("meta"):
-        return Transformer(config).size
-
-
 def _keep_settings(folder: Path, settings: Settings) -> None:
     """Write the settings, or check that they equal those of existing rows."""
     file, current = folder / "settings.json", asdict(settings)
@@ -466,7 +455,7 @@ class _Clock:
     def begin(self, job: Job) -> None:
         """Announce the next row."""
         self._job = job
-        number, size = self._jobs.index(job) + 1, parameters(job.recipe.model)
+        number, size = self._jobs.index(job) + 1, parameter_count(job.recipe.model)
         text = (
             f"row {job.row.name}, seed {job.seed} ({number} of {len(self._jobs)}): "
             f"{job.row.differs or 'as the paper has it'}; {size:,} parameters"
