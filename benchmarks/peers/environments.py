@@ -18,8 +18,10 @@ class Package(NamedTuple):
 
 
 PACKAGES = {
-    "transformers": Package(("transformers==5.23.0",)),
-    "eole": Package(("eole==0.6.4", "aiohttp")),  # which it needs and does not ask for
+    "transformers": Package(("transformers==5.23.0", "accelerate", "sentencepiece")),
+    "eole": Package(
+        ("eole==0.6.4", "aiohttp", "sentencepiece")
+    ),  # which it needs and does not ask for
     "opennmt": Package(
         requirements=(
             *("configargparse", "ctranslate2>=4,<5", "fasttext-wheel", "flask", "pyahocorasick"),
