@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-CHECKPOINT = 200
+CHECKPOINT = 50
 """Updates between checkpoints: what is lost at the end is less."""
 BEAM = 5
 
@@ -70,7 +70,7 @@ def settings(shape: dict[str, Any], out: Path) -> dict[str, object]:
         "share_vocab": True,
         "seed": 1,
         "report_every": 100,
-        "transforms": ["filtertoolong"],
+        "transforms": [],
         "data": {
             "corpus": {"path_src": f"{out}/train.en", "path_tgt": f"{out}/train.de"},
             "valid": {"path_src": f"{out}/validation.en", "path_tgt": f"{out}/validation.de"},
@@ -89,7 +89,7 @@ def settings(shape: dict[str, Any], out: Path) -> dict[str, object]:
             "model_path": f"{out}/model",
             "keep_checkpoint": 2,
             "save_checkpoint_steps": CHECKPOINT,
-            "valid_steps": 10 * CHECKPOINT,
+            "valid_steps": 20 * CHECKPOINT,
             "train_steps": 10_000_000,  # the time ends training
             "bucket_size": 262_144,
             "num_workers": 0,

@@ -145,11 +145,15 @@ def examples(text: Path, part: str, pieces: Any) -> list[Example]:
 
 
 def collate(rows: list[Example], pad: int) -> dict[str, torch.Tensor]:
-    """A batch; the loss ignores -100."""
+    """A batch; the decoder reads the target shifted right, the loss ignores -100."""
     sides = [[torch.tensor(row[name]) for row in rows] for name in ("input_ids", "labels")]
-    source = pad_sequence(sides[0], batch_first=True, padding_value=pad)
-    labels = pad_sequence(sides[1], batch_first=True, padding_value=-100)
-    return {"input_ids": source, "attention_mask": (source != pad).long(), "labels": labels}
+    source, target = (pad_sequence(side, batch_first=True, padding_value=pad) for side in sides)
+    return {
+        "input_ids": source,
+        "attention_mask": (source != pad).long(),
+        "decoder_input_ids": torch.nn.functional.pad(target, (1, -1), value=pad),
+        "labels": target.masked_fill(target == pad, -100),
+    }
 
 
 @torch.inference_mode()
@@ -161,8 +165,8 @@ def translate(model: Any, pieces: Any, sources: list[str]) -> list[str]:
         encoded = pieces.encode(sources[first : first + ROWS], add_eos=True)
         rows = [{"input_ids": ids[:LONGEST], "labels": [pieces.eos_id()]} for ids in encoded]
         batch = collate(rows, pieces.pad_id())
-        del batch["labels"]
-        generated = model.generate(**batch, num_beams=BEAM, max_length=LONGEST)
+        source = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        generated = model.generate(**source, num_beams=BEAM, max_length=LONGEST)
         special = {pieces.pad_id(), pieces.eos_id(), pieces.bos_id()}
         kept = [[id for id in row if id not in special] for row in generated.tolist()]
         translations += pieces.decode(kept)
