@@ -181,6 +181,14 @@ def renewed(text: str) -> str:
     return _INLINE.sub(value, text)
 
 
+def records_of(text: str) -> set[str]:
+    """Return the records that the numbers of a page come from."""
+    expressions = [match["value"] for match in _INLINE.finditer(text)]
+    expressions += [match["text"] for match in _SCOPE.finditer(text) if match["kind"] == "from"]
+    names = [_names(compile(text, text, "eval")) for text in expressions]
+    return {name.replace("_", "-") for name in set[str]().union(*names)}
+
+
 def without_comments(text: str) -> str:
     """Return a page without these comments, as the site shows it."""
     return _SCOPE.sub("", re.sub(r"<!--= .+?-->", "", _FORGE.sub("", text)))
@@ -251,9 +259,10 @@ def setup(app: Any) -> dict[str, bool]:
     log = logging.getLogger(__name__)
 
     def read(app: Any, name: str, source: list[str]) -> None:
-        del app
         page = ROOT / "docs" / f"{name}.md"
         if page.is_file():
+            for record in records_of(source[0]):
+                app.env.note_dependency(str(RECORDS / record / "record.json"))
             for problem in stale(source[0]) if page in PAGES else ():
                 log.warning("%s", problem, location=name)
             source[0] = without_comments(renewed(source[0]))

@@ -75,6 +75,8 @@ def test_a_stale_number_is_a_warning_and_so_ends_the_build(monkeypatch: pytest.M
 
     readers[0](app, page, [text])
     log.warning.assert_not_called()
+    read_again_after = {call.args[0] for call in app.env.note_dependency.call_args_list}
+    assert str(values.RECORDS / "demo" / "record.json") in read_again_after
     record = values.read_record.__wrapped__
     monkeypatch.setattr(values, "read_record", lambda name: _scaled(record(name)))
     readers[0](app, page, [text])
