@@ -1,4 +1,4 @@
-"""Peers from PyPI, each in an environment of its own. What is installed is not installed again."""
+"""Virtual environments for peers from PyPI, created once."""
 
 import subprocess
 import sys
@@ -9,19 +9,17 @@ CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 
 
 class Package(NamedTuple):
-    """What a peer needs."""
+    """The packages of a peer."""
 
     requirements: tuple[str, ...]
-    """As pip has them, beside the torch of our constraints."""
+    """Requirements for pip, in addition to the torch of constraints.txt."""
     alone: tuple[str, ...] = ()
-    """What is installed without its own requirements, because they ask for another torch."""
+    """Packages to install without dependencies, because those pin another torch."""
 
 
 PACKAGES = {
     "transformers": Package(("transformers==5.23.0", "accelerate", "sentencepiece")),
-    "eole": Package(
-        ("eole==0.6.4", "aiohttp", "sentencepiece")
-    ),  # which it needs and does not ask for
+    "eole": Package(("eole==0.6.4", "aiohttp", "sentencepiece")),  # undeclared dependencies
     "opennmt": Package(
         requirements=(
             *("configargparse", "ctranslate2>=4,<5", "fasttext-wheel", "flask", "pyahocorasick"),
@@ -34,41 +32,41 @@ PACKAGES = {
 
 
 class NotInstalled(Exception):
-    """Why, in one line."""
+    """An installation failed; the message is one line."""
 
 
 def python_of(name: str, folder: Path) -> Path:
-    """The Python of a peer's environment, which is made if it is not there.
+    """Return the Python of a peer's environment; create the environment if it does not exist.
 
     Raises:
-        NotInstalled: if pip fails.
+        NotInstalled: pip failed.
     """
-    package, place = PACKAGES[name], folder / name
-    python, mark = place / "bin" / "python", place / "installed.txt"
+    package, environment = PACKAGES[name], folder / name
+    python, marker = environment / "bin" / "python", environment / "installed.txt"
     (torch,) = [line for line in CONSTRAINTS.read_text().split() if line.startswith("torch==")]
-    wanted = "\n".join((torch, *package.requirements, *package.alone)) + "\n"
-    if mark.is_file() and mark.read_text() == wanted:
+    requirements = "\n".join((torch, *package.requirements, *package.alone)) + "\n"
+    if marker.is_file() and marker.read_text() == requirements:
         return python
     print(f"installing {name}", file=sys.stderr)
     if not python.exists():
-        run([sys.executable, "-m", "venv", str(place)])
+        run([sys.executable, "-m", "venv", str(environment)])
     pip = [str(python), "-m", "pip", "install", "--quiet"]
     run([*pip, torch, *package.requirements])
     if package.alone:
         run([*pip, "--no-deps", *package.alone])
-    mark.write_text(wanted)
+    marker.write_text(requirements)
     return python
 
 
 def run(command: list[str]) -> None:
-    """Run what makes an environment."""
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise NotInstalled(f"does not install: {why(done.stderr)}")
+    """Run a command of the installation."""
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        raise NotInstalled(f"does not install: {why(result.stderr)}")
 
 
 def why(text: str) -> str:
-    """The line of a program's complaint that says most: its last error, or its last line."""
+    """Return the most informative line of a program's output: its last error, or its last line."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     errors = [line for line in lines if "rror" in line and not line.startswith("warn")]
-    return ([*lines, *errors] or ["it says nothing"])[-1][:200]
+    return ([*lines, *errors] or ["no output"])[-1][:200]

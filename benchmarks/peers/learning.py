@@ -1,10 +1,10 @@
-"""The same learning at equal tokens: ours and `nn.Transformer` from the same weights.
+"""Learning from equal tokens: transduce and `nn.Transformer`, from the same weights.
 
     PYTHON learning.py transduce|torch MODEL FOLDER UPDATES DROPOUT DRAW
 
-Same batches, rates, Adam, dropout and smoothing; DRAW seeds dropout, but the two draw differently
-all the same. For this alone `nn.Transformer` is made to be the paper's model: without its biases in
-attention, normalisations on top and additional dropout, and PAD is no piece that it could say.
+Same batches, learning rates, Adam, dropout and smoothing; DRAW seeds dropout, but the two systems
+still drop different units. Only here `nn.Transformer` is reduced to the paper's model: without
+biases in attention, final normalizations and additional dropout, and without PAD in the output.
 """
 
 import json
@@ -32,15 +32,15 @@ from transduce.train.precision import choose_precision, make_replica
 from transduce.train.step import LossSettings, train_step
 
 WARMUP = 400
-"""Of equation (3): the rate rises to the end of a short run, which ends at half of the peak."""
+"""Of equation (3): the rate rises until the end of a short run, at half of the peak."""
 
 
 class Learner(Protocol):
-    """A model, how it is updated, and what a batch's target tokens cost it in nats."""
+    """A model with its update and its loss in nats."""
 
     @property
     def model(self) -> nn.Module:
-        """What learns."""
+        """The model to train."""
         ...
 
     def learn(self, batch: loop.Ready, rate: float) -> None:
@@ -48,17 +48,17 @@ class Learner(Protocol):
         ...
 
     def nats(self, batch: loop.Ready) -> Tensor:
-        """The sum of -log p, nothing smoothed."""
+        """Sum -log p of the target tokens, without smoothing."""
         ...
 
 
-class Ours:
-    """As `transduce train` learns."""
+class TransduceLearner:
+    """The update of `transduce train`."""
 
     def __init__(self, model: Transformer, corpus: loop.Corpus, config: TrainConfig) -> None:
         self.model, self.corpus = model, corpus
         self.optimizers = make_optimizers(model, config)
-        self.working = make_replica(model, config)
+        self.replica = make_replica(model, config)
 
     def learn(self, batch: loop.Ready, rate: float) -> None:
         train_step(
@@ -67,22 +67,24 @@ class Ours:
             optimizers=self.optimizers,
             rates=[rate],
             loss=LossSettings(smoothing=SMOOTHING),
-            replica=self.working,
+            replica=self.replica,
         )
 
     def nats(self, batch: loop.Ready) -> Tensor:
-        ours = as_ours(batch, self.corpus)
-        hidden = self.model.hidden_states(ours.source, ours.source_mask, ours.target_in)
+        converted = as_ours(batch, self.corpus)
+        hidden = self.model.hidden_states(
+            converted.source, converted.source_mask, converted.target_in
+        )
         weight = self.model.embedding.weight
-        return chunked_cross_entropy(hidden, weight, ours.target_out, smoothing=0.0).plain
+        return chunked_cross_entropy(hidden, weight, converted.target_out, smoothing=0.0).plain
 
 
-class Theirs:
-    """The plain loop around `nn.Transformer`."""
+class TorchLearner:
+    """A plain loop around `nn.Transformer`."""
 
-    def __init__(self, ours: Transformer, shape: Shape, corpus: loop.Corpus) -> None:
-        plain = Plain(shape, corpus.vocabulary, dropout=ours.config.dropout)
-        self.model, self.pad = as_paper(plain, ours), corpus.pad
+    def __init__(self, reference: Transformer, shape: Shape, corpus: loop.Corpus) -> None:
+        plain = Plain(shape, corpus.vocabulary, dropout=reference.config.dropout)
+        self.model, self.pad = match_paper(plain, reference), corpus.pad
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         self.adam = torch.optim.Adam(weights, betas=BETAS, eps=EPSILON)
 
@@ -96,7 +98,7 @@ class Theirs:
         return self.loss(batch, smoothing=0.0, reduction="sum")
 
     def loss(self, batch: loop.Ready, *, smoothing: float, reduction: str) -> Tensor:
-        """Cross-entropy over all pieces but PAD."""
+        """Compute the cross-entropy over all tokens except PAD."""
         logits = self.model(batch.source, batch.before)[..., : self.pad].flatten(0, 1)
         return F.cross_entropy(
             logits,
@@ -108,47 +110,49 @@ class Theirs:
 
 
 @torch.no_grad()
-def as_paper(plain: Plain, ours: Transformer) -> Plain:
-    """Take from `nn.Transformer` what the paper's model has not, and give it our weights."""
-    plain.embedding.weight.copy_(ours.embedding.weight)
+def match_paper(plain: Plain, reference: Transformer) -> Plain:
+    """Reduce `nn.Transformer` to the paper's model and copy the reference's weights."""
+    plain.embedding.weight.copy_(reference.embedding.weight)
     stacks = plain.transformer
     stacks.encoder.norm = stacks.decoder.norm = None
-    for theirs, layer in zip(stacks.encoder.layers, ours.encoder, strict=True):
-        copy_attention(theirs.self_attn, layer.self_attention)
-        copy_rest(theirs, layer.feed_forward, [layer.self_attention_norm, layer.feed_forward_norm])
-    for theirs, layer in zip(stacks.decoder.layers, ours.decoder, strict=True):
-        copy_attention(theirs.self_attn, layer.self_attention)
-        copy_attention(theirs.multihead_attn, layer.cross_attention)
-        copy_rest(
-            theirs,
+    for target_layer, layer in zip(stacks.encoder.layers, reference.encoder, strict=True):
+        copy_attention(target_layer.self_attn, layer.self_attention)
+        copy_sublayers(
+            target_layer, layer.feed_forward, [layer.self_attention_norm, layer.feed_forward_norm]
+        )
+    for target_layer, layer in zip(stacks.decoder.layers, reference.decoder, strict=True):
+        copy_attention(target_layer.self_attn, layer.self_attention)
+        copy_attention(target_layer.multihead_attn, layer.cross_attention)
+        copy_sublayers(
+            target_layer,
             layer.feed_forward,
             [layer.self_attention_norm, layer.cross_attention_norm, layer.feed_forward_norm],
         )
     return plain
 
 
-def copy_attention(theirs: nn.MultiheadAttention, ours: Attention) -> None:
-    """Copy four projections; biases stay zero and out of learning."""
-    parts = [ours.query.weight, ours.key.weight, ours.value.weight]
-    theirs.in_proj_weight.copy_(torch.cat(parts))
-    theirs.out_proj.weight.copy_(ours.out.weight)
-    for bias in (theirs.in_proj_bias, theirs.out_proj.bias):
+def copy_attention(target: nn.MultiheadAttention, source: Attention) -> None:
+    """Copy four projections; biases are zero and not trained."""
+    parts = [source.query.weight, source.key.weight, source.value.weight]
+    target.in_proj_weight.copy_(torch.cat(parts))
+    target.out_proj.weight.copy_(source.out.weight)
+    for bias in (target.in_proj_bias, target.out_proj.bias):
         bias.zero_().requires_grad_(False)
-    theirs.dropout = 0.0
+    target.dropout = 0.0
 
 
-def copy_rest(theirs: nn.Module, feed: FeedForward, norms: list[AddNorm]) -> None:
-    """Copy the feed-forward and the normalisations of a layer."""
-    theirs.linear1.load_state_dict(feed.inner.state_dict())
-    theirs.linear2.load_state_dict(feed.outer.state_dict())
-    theirs.dropout.p = 0.0  # the one within the feed-forward
+def copy_sublayers(target: nn.Module, feed_forward: FeedForward, norms: list[AddNorm]) -> None:
+    """Copy the feed-forward network and the normalizations of a layer."""
+    target.linear1.load_state_dict(feed_forward.inner.state_dict())
+    target.linear2.load_state_dict(feed_forward.outer.state_dict())
+    target.dropout.p = 0.0  # within the feed-forward network
     for number, norm in enumerate(norms, start=1):
-        getattr(theirs, f"norm{number}").load_state_dict(norm.norm.state_dict())
+        getattr(target, f"norm{number}").load_state_dict(norm.norm.state_dict())
 
 
 @torch.no_grad()
-def validation(learner: Learner, corpus: loop.Corpus) -> float:
-    """Nats a target token of the validation set."""
+def validation_loss(learner: Learner, corpus: loop.Corpus) -> float:
+    """Compute the nats per target token of the validation set."""
     learner.model.eval()
     nats = sum(float(learner.nats(batch)) for batch in corpus.batches)
     learner.model.train()
@@ -156,24 +160,32 @@ def validation(learner: Learner, corpus: loop.Corpus) -> float:
 
 
 def main(name: str, model: str, folder: Path, *, updates: int, dropout: float, draw: int) -> None:
-    """Train one of the two and print its validation losses."""
+    """Train one of the systems and print its validation losses."""
     keep_freed_memory()
-    shape, train, held = SHAPES[model], loop.read(folder, "train"), loop.read(folder, "validation")
+    shape, train, validation_set = (
+        SHAPES[model],
+        loop.read(folder, "train"),
+        loop.read(folder, "validation"),
+    )
     torch.manual_seed(1)
-    ours = model_of(shape, train.vocabulary, dropout=dropout)
+    own_model = model_of(shape, train.vocabulary, dropout=dropout)
     config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, warmup=WARMUP)
-    learner = Theirs(ours, shape, train) if name == "torch" else Ours(ours, train, config)
-    before, tokens = validation(learner, held), 0
+    learner = (
+        TorchLearner(own_model, shape, train)
+        if name == "torch"
+        else TransduceLearner(own_model, train, config)
+    )
+    before, tokens = validation_loss(learner, validation_set), 0
     torch.manual_seed(draw)
     for number, batch in enumerate(islice(loop.endless(train), updates), start=1):
         learner.learn(batch, learning_rates(number, config=config, d_model=shape.d_model)[0])
         tokens += train.tokens(batch)
-    after = validation(learner, held)
+    after = validation_loss(learner, validation_set)
     precision = (
         choose_precision(config, torch.device("cpu")).name if name == "transduce" else "float32"
     )
-    found = {"tokens": tokens, "before": before, "after": after, "precision": precision}
-    print(json.dumps(found))
+    result = {"tokens": tokens, "before": before, "after": after, "precision": precision}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A plain training loop over ready-made batches, timed: what the programs beside this file share.
+"""A timed plain training loop over prepared batches, shared by the peers' programs.
 
 Started as `PYTHON PROGRAM MODEL FOLDER UPDATES [--precision P]`, each prints one line of JSON.
 """
@@ -19,52 +19,52 @@ from torch import Tensor
 
 
 class Ready(NamedTuple):
-    """A batch. PAD, the last id, fills up on the right and starts every target."""
+    """A batch, padded on the right with PAD, the last id, which also starts every target."""
 
     source: Tensor
-    """Every source, with EOS."""
+    """The sources, with EOS."""
     before: Tensor
-    """What the decoder reads."""
+    """The decoder's input."""
     after: Tensor
-    """What it should say."""
+    """The decoder's labels."""
 
 
 class Corpus(NamedTuple):
-    """What every system learns from."""
+    """The training batches of all systems."""
 
     vocabulary: int
-    """Ids, PAD included."""
+    """Number of ids, with PAD."""
     batches: list[Ready]
 
     @property
     def pad(self) -> int:
-        """The last id."""
+        """The id of PAD, the last."""
         return self.vocabulary - 1
 
     def tokens(self, batch: Ready) -> int:
-        """Target tokens of a batch, EOS included, padding not."""
+        """Count the target tokens of a batch, with EOS, without padding."""
         return int((batch.after != self.pad).sum())
 
 
 Update = Callable[[Ready], object]
 Build = Callable[[Shape, Corpus, str], Update]
-"""From what precision products of matrices are to be computed in."""
+"""Builds the update of a system from shape, corpus and the precision of matrix products."""
 
 
 def read(folder: Path, name: str) -> Corpus:
-    """Read what `prepare.py` wrote."""
+    """Read the batches that `prepare.py` wrote."""
     with np.load(folder / f"{name}.npz") as arrays:
-        flat = [
+        tensors = [
             torch.from_numpy(arrays[f"{side}{number}"])
             for number in range(int(arrays["batches"]))
             for side in Ready._fields
         ]
-        batches = [Ready(*flat[first : first + 3]) for first in range(0, len(flat), 3)]
+        batches = [Ready(*tensors[first : first + 3]) for first in range(0, len(tensors), 3)]
         return Corpus(int(arrays["vocabulary"]), batches)
 
 
 def run(build: Build, *, package: str, precision: str = "float32") -> None:
-    """Time the updates of one system, by itself in `precision`, and print what was found."""
+    """Time the updates of a system, by default in `precision`, and print the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model", choices=SHAPES)
     parser.add_argument("folder", type=Path)
@@ -80,20 +80,20 @@ def run(build: Build, *, package: str, precision: str = "float32") -> None:
         update(batch)
     tokens, seconds = 0, 0.0
     for batch in itertools.islice(batches, arguments.updates):
-        began = time.perf_counter()
+        started = time.perf_counter()
         update(batch)
-        seconds += time.perf_counter() - began
+        seconds += time.perf_counter() - started
         tokens += corpus.tokens(batch)
-    found = {"tokens_a_second": tokens / seconds, "tokens_an_update": tokens / arguments.updates}
-    said = {"precision": arguments.precision, "threads": torch.get_num_threads()}
-    print(json.dumps({**found, **said, "version": version(package)}))
+    speed = {"tokens_a_second": tokens / seconds, "tokens_an_update": tokens / arguments.updates}
+    setup = {"precision": arguments.precision, "threads": torch.get_num_threads()}
+    print(json.dumps({**speed, **setup, "version": version(package)}))
 
 
 def autocast(precision: str) -> torch.autocast:
-    """torch's own way to other precisions, as its tutorial on them says."""
+    """Return torch's autocast, as in its tutorial."""
     return torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def endless(corpus: Corpus) -> Iterator[Ready]:
-    """The batches, over and over."""
+    """Repeat the batches endlessly."""
     return itertools.cycle(corpus.batches)

@@ -1,10 +1,10 @@
-"""What all systems learn from, made once: batches of ids for loops, files of pieces for toolkits.
+"""Prepare the corpus of all systems: batches of ids for loops, tokenized files for toolkits.
 
     PYTHON prepare.py CORPUS FOLDER UPDATES
 
-train.npz, validation.npz      ready-made batches: `loop.read` reads them
-train.source, train.target     the same corpus as pieces, blanks between them
-vocabulary                     a piece a line
+train.npz, validation.npz      batches of ids for `loop.read`
+train.source, train.target     the same corpus as tokens separated by spaces
+vocabulary                     a token per line
 """
 
 import json
@@ -33,19 +33,21 @@ Pairs = tuple[list[list[int]], list[list[int]]]
 
 
 def main(corpus: Path, folder: Path, updates: int) -> None:
-    """Make everything."""
+    """Train the tokenizer and write all files."""
     texts = [lines(corpus / "tok" / f"train.lc.norm.tok.{language}.gz") for language in LANGUAGES]
-    both = [*texts[0], *texts[1]]
-    tokenizer = Tokenizer.train(both, TokenizerConfig(kind="bpe", vocab_size=VOCABULARY))
+    training_texts = [*texts[0], *texts[1]]
+    tokenizer = Tokenizer.train(training_texts, TokenizerConfig(kind="bpe", vocab_size=VOCABULARY))
     pairs = tuple(tokenizer.encode_all(side) for side in texts)
-    held = tuple(
+    validation_pairs = tuple(
         tokenizer.encode_all(lines(corpus / "tok" / f"val.lc.norm.tok.{language}.gz"))
         for language in LANGUAGES
     )
     save(folder / "train.npz", islice(batches(pairs, tokenizer), updates), tokenizer)
-    everything = sum(len(target) + 1 for target in held[1])
-    all_of_it = islice(batches(held, tokenizer), max(1, round(everything / TOKENS)))
-    save(folder / "validation.npz", all_of_it, tokenizer)
+    validation_tokens = sum(len(target) + 1 for target in validation_pairs[1])
+    validation_batches = islice(
+        batches(validation_pairs, tokenizer), max(1, round(validation_tokens / TOKENS))
+    )
+    save(folder / "validation.npz", validation_batches, tokenizer)
     for name, side in zip(("train.source", "train.target"), pairs, strict=True):
         text = "".join(f"{' '.join(tokenizer.pieces(ids))}\n" for ids in side)
         (folder / name).write_text(text)
@@ -55,25 +57,25 @@ def main(corpus: Path, folder: Path, updates: int) -> None:
 
 
 def lines(file: Path) -> list[str]:
-    """The sentences of a file."""
+    """Read the sentences of a file."""
     return [tidy(line) for line in read_lines(file)]
 
 
 def batches(pairs: Sequence[Sequence[Sequence[int]]], tokenizer: Tokenizer) -> Iterable[Batch]:
-    """An update each, of sentences of like length, without end."""
-    lengths = np.array([[len(one) for one in pair] for pair in zip(*pairs, strict=True)])
-    config = BatchConfig(tokens=TOKENS, micro_tokens=16 * TOKENS)  # each update in one piece
-    for planned in Sampler(lengths, config=config, seed=1).updates(SamplerState()):
-        (rows,) = planned.micro_batches
+    """Yield updates of sentences of similar length endlessly, a batch each."""
+    lengths = np.array([[len(side_ids) for side_ids in pair] for pair in zip(*pairs, strict=True)])
+    config = BatchConfig(tokens=TOKENS, micro_tokens=16 * TOKENS)  # one micro-batch per update
+    for update in Sampler(lengths, config=config, seed=1).updates(SamplerState()):
+        (rows,) = update.micro_batches
         source, target = ([side[row] for row in rows] for side in pairs)
         yield collate(source, target, pad=tokenizer.pad, eos=tokenizer.EOS)
 
 
-def save(file: Path, made: Iterable[Batch], tokenizer: Tokenizer) -> None:
-    """Write batches where torch is not needed to read them."""
+def save(file: Path, batches: Iterable[Batch], tokenizer: Tokenizer) -> None:
+    """Write batches in a format that is readable without torch."""
     arrays: dict[str, np.ndarray] = {}
     count = 0
-    for count, batch in enumerate(made, start=1):
+    for count, batch in enumerate(batches, start=1):
         sides = {"source": batch.source, "before": batch.target_in, "after": batch.target_out}
         arrays |= {f"{side}{count - 1}": tensor.numpy() for side, tensor in sides.items()}
     np.savez(file, **arrays, batches=count, vocabulary=tokenizer.vocab_size)

@@ -1,4 +1,4 @@
-"""Run a program in a process of its own: what it prints, and how large it grew."""
+"""Run a program in a subprocess; return its output and peak memory."""
 
 import contextlib
 import json
@@ -13,21 +13,21 @@ from pathlib import Path
 from peers.environments import why
 
 PROGRAMS = Path(__file__).parent
-"""Where the programs are that measure one system each."""
+"""Folder of the programs that measure a system."""
 
 LIMIT = 900.0
-"""Seconds after which a process is given up."""
+"""Seconds after which a process is killed."""
 
 
 class Failed(Exception):
-    """Why a program gave no result, in one line."""
+    """A program returned no result; the message is one line."""
 
 
 def arrange(threads: int) -> None:
-    """Take away what a shell may have set about memory and threads, for all that is run.
+    """Remove environment variables about memory and threads, for all subprocesses.
 
     Args:
-        threads: of each process; 0 leaves it to torch, which takes all cores.
+        threads: Threads of each process; 0 leaves the number to torch, which uses all cores.
     """
     for name in list(os.environ):
         if name.startswith(("MALLOC_", "OMP_", "MKL_", "LD_PRELOAD")):
@@ -37,40 +37,40 @@ def arrange(threads: int) -> None:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[dict[str, float], int]:
-    """Run a program; return the JSON that it prints, and the megabytes of its largest process."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+    """Run a program; return the JSON it prints, and the peak MB of its largest process."""
+    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
         process = subprocess.Popen(
             command,
-            stdout=out,
-            stderr=errors,
+            stdout=stdout,
+            stderr=stderr,
             env={**os.environ, **environment},
             start_new_session=True,
         )
         with ended(process.pid):
-            _, status, usage = os.wait4(process.pid, 0)  # with those that it waited for
+            _, status, usage = os.wait4(process.pid, 0)  # includes its children
         process.returncode = os.waitstatus_to_exitcode(status)
-        for file in (out, errors):
+        for file in (stdout, stderr):
             file.seek(0)
         if process.returncode == -signal.SIGKILL:
             raise Failed(f"killed: out of memory, or slower than {LIMIT:.0f} s")
         if process.returncode:
-            raise Failed(f"does not run: {why(errors.read())}")
-        return json.loads(out.read().splitlines()[-1]), round(usage.ru_maxrss / 1024)
+            raise Failed(f"does not run: {why(stderr.read())}")
+        return json.loads(stdout.read().splitlines()[-1]), round(usage.ru_maxrss / 1024)
 
 
 def with_ours(program: str, *words: str) -> dict[str, float]:
-    """Run one of `PROGRAMS` with our own Python; it has to run."""
+    """Run one of `PROGRAMS` with this Python; it must succeed."""
     return run([sys.executable, str(PROGRAMS / program), *words], {})[0]
 
 
 @contextlib.contextmanager
 def ended(group: int) -> Iterator[None]:
-    """Kill a group of processes when it takes too long, and when this one is interrupted."""
+    """Kill a process group after LIMIT seconds, or when this process is interrupted."""
 
     def kill(*_: object) -> None:
         os.killpg(group, signal.SIGKILL)
 
-    before = signal.signal(signal.SIGALRM, kill)
+    previous_handler = signal.signal(signal.SIGALRM, kill)
     signal.alarm(round(LIMIT))
     try:
         yield
@@ -79,4 +79,4 @@ def ended(group: int) -> Iterator[None]:
         raise
     finally:
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)

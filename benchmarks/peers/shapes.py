@@ -1,4 +1,4 @@
-"""The two models that all systems train, and the arithmetic of one target token. Free of torch."""
+"""The two models of all systems, and the arithmetic per target token. Does not import torch."""
 
 from typing import NamedTuple
 
@@ -6,21 +6,21 @@ DROPOUT = SMOOTHING = 0.1
 BETAS, EPSILON = (0.9, 0.98), 1e-9
 RATE = 1e-4
 TOKENS = 4096
-"""Target tokens of an update, about."""
+"""Approximate target tokens per update."""
 
 
 class Shape(NamedTuple):
-    """A Transformer, and how many of its updates are timed unless someone says so."""
+    """A Transformer, and the default number of updates to time."""
 
     layers: int
-    """Of the encoder, and again of the decoder."""
+    """Layers of the encoder, and of the decoder."""
     d_model: int
     d_ff: int
     heads: int
     warm: int
-    """Updates that are made first, and not timed."""
+    """Warm-up updates, not timed."""
     updates: int
-    """That are timed; a multiple of `warm`, as some toolkits report in such steps."""
+    """Timed updates; a multiple of `warm`, the reporting interval of the toolkits."""
 
 
 SHAPES = {
@@ -30,12 +30,12 @@ SHAPES = {
 
 
 def flops(shape: Shape, *, vocabulary: int) -> int:
-    """Floating-point operations that training needs for one target token and one source token.
+    """Count the floating-point operations of training per target token (and source token).
 
-    Counted are the products with weights: four projections an attention, the two maps of a
-    feed-forward, and the output matrix, a multiplication and an addition for each weight. The
-    backward pass makes two products for each one of the forward pass. Not counted are the scores of
-    attention (a few per cent at 14 pieces a sentence), softmax, normalisation, dropout, Adam.
+    Counts a multiplication and an addition for each weight: four projections per attention, two of
+    a feed-forward network, and the output matrix. The backward pass has two products for each of
+    the forward pass. Leaves out attention scores (a few percent at 14 tokens per sentence),
+    softmax, normalization, dropout and Adam.
 
     >>> flops(SHAPES["T"], vocabulary=10_000)
     15544320
