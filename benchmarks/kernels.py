@@ -120,7 +120,7 @@ def joint_projection() -> tuple[Way, Way]:
     projections = (attention.query, attention.key, attention.value)
 
     def joint() -> None:
-        attended = attention.attend_to_self(x, causal=True)
+        attended = attention(x, causal=True)
         attended.backward(attended)
 
     def separate() -> None:

@@ -19,7 +19,7 @@ def switched(model: Transformer, switches: Mapping[str, Any]) -> Generator[None]
     """Compute as the page does with these switches; the names are those of trace.js."""
 
     def attend(name: str, module: Attention, args: tuple[Any, ...], kwargs: Mapping[str, Any]):
-        x, kv = args
+        x, kv = args if len(args) == 2 else (args[0], module.project_kv(args[0]))
         size = x.size(1), kv.keys.size(2)
         queries = module.query(x).unflatten(-1, (module.heads, -1)).transpose(1, 2)
         scores = queries @ kv.keys.mT / switches.get("temperature", 1)

@@ -69,8 +69,8 @@ MUTATIONS = (
         f"{CLAIMS}::test_eight_heads_cost_what_one_of_full_width_costs",
     ),
     Mutation(
-        "4 all positions are seen", "model/layers.py", "attend(y, mask=mask)",
-        "attend(y, causal=True)",
+        "4 all positions are seen", "model/layers.py", "self.self_attention(y, mask=mask)",
+        "self.self_attention(y, causal=True)",
         f"{ATTENTION}::test_every_position_of_the_encoder_sees_all_positions",
     ),
     Mutation(
@@ -78,8 +78,8 @@ MUTATIONS = (
         f"{ARCHITECTURE}::test_the_stacks_have_six_layers_of_width_512",
     ),
     Mutation(
-        "5 the causal mask", "model/layers.py", "attend(y, causal=True)",
-        "attend(y, causal=False)",
+        "5 the causal mask", "model/layers.py", "self.self_attention(y, causal=True)",
+        "self.self_attention(y, causal=False)",
         f"{ATTENTION}::test_a_position_of_the_decoder_sees_itself_and_what_came_before",
     ),
     Mutation(
@@ -102,7 +102,7 @@ MUTATIONS = (
     ),
     Mutation(
         "5 self-attention reads the decoder itself", "model/layers.py",
-        "attend(y, causal=True)",
+        "self.self_attention(y, causal=True)",
         "self.self_attention(y, memory, causal=True)",
         f"{CLAIMS}::test_the_decoders_self_attention_never_meets_the_encoders_output",
     ),

@@ -204,18 +204,10 @@ def test_no_two_feed_forward_layers_share_a_matrix(tiny: Transformer):
     assert len({matrix.untyped_storage().data_ptr() for matrix in matrices}) == 2 * len(layers)
 
 
-def test_the_decoders_self_attention_never_meets_the_encoders_output(
-    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_decoders_self_attention_never_meets_the_encoders_output(tiny: Transformer):
     """The error: queries, keys and values of the decoder's self-attention from the encoder."""
-    attention, inputs = tiny.decoder[0].self_attention, list[Tensor]()
-    attend_to_self = attention.attend_to_self
-
-    def recording(x: Tensor, *, causal: bool) -> Tensor:
-        inputs.append(x)
-        return attend_to_self(x, causal=causal)
-
-    monkeypatch.setattr(attention, "attend_to_self", recording)
+    inputs = list[Tensor]()
+    tiny.decoder[0].self_attention.register_forward_pre_hook(lambda _, given: inputs.extend(given))
     target = torch.tensor([[18, 5, 6]])
     tiny(torch.tensor([[3, 4, 0]]), None, target)
     tiny(torch.tensor([[9, 8, 7, 0]]), None, target)

@@ -132,7 +132,7 @@ def test_the_joint_projection_is_the_separate_ones(bias: bool, causal: bool):
     def gradients(output: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(output.square().sum(), (x, *attention.parameters()))
 
-    joint, by_kv = attention.attend_to_self(x, causal=causal), attention.project_kv(x)
+    joint, by_kv = attention(x, causal=causal), attention.project_kv(x)
 
     torch.testing.assert_close(joint, separate(), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(attention(x, by_kv, causal=causal), joint, rtol=1e-10, atol=1e-12)

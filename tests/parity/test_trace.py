@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -31,8 +31,13 @@ def read(model: Transformer) -> Tensor:
 def noted(model: Transformer, attentions: Iterable[Attention]) -> list[tuple[Tensor, Tensor]]:
     """The values that each attention was given and what it answered, in one reading."""
     found: list[tuple[Tensor, Tensor]] = []
+
+    def note(module: Attention, given: tuple[Any, ...], answer: Tensor) -> None:
+        kv = given[1] if len(given) == 2 else module.project_kv(given[0])
+        found.append((kv.values, answer))
+
     for one in attentions:
-        one.register_forward_hook(lambda _, given, answer: found.append((given[1].values, answer)))
+        one.register_forward_hook(note)
     with torch.inference_mode():
         read(model)
     return found

@@ -79,23 +79,6 @@ class Attention(nn.Module):
         self.value = nn.Linear(d_model, heads * d_v, bias=bias)
         self.out = nn.Linear(heads * d_v, d_model, bias=bias)
 
-    def attend_to_self(
-        self,
-        x: Float[Tensor, "batch length d_model"],
-        *,
-        mask: Bool[Tensor, "batch 1 1 length"] | None = None,
-        causal: bool = False,
-    ) -> Float[Tensor, "batch length d_model"]:
-        """Self-attention: queries, keys and values are projections of the same positions.
-
-        Args:
-            x: the positions before their projections.
-            mask: True where a position is not padding; None allows all.
-            causal: each position attends to itself and earlier ones only; excludes `mask`.
-        """
-        queries, keys, values = self._project(x, self.query, self.key, self.value)
-        return self._attend(queries, KeyValue(keys, values), mask=mask, causal=causal)
-
     def project_kv(self, memory: Float[Tensor, "batch memory d_model"]) -> KeyValue:
         """Project a memory to its keys and values, once for all queries."""
         return KeyValue(*self._project(memory, self.key, self.value))
@@ -103,31 +86,25 @@ class Attention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch query d_model"],
-        kv: KeyValue,
+        kv: KeyValue | None = None,
         *,
         mask: Bool[Tensor, "#batch 1 #query memory"] | None = None,
         causal: bool = False,
     ) -> Float[Tensor, "batch query d_model"]:
-        """Attend from `x` to a memory.
+        """Attend from `x` to a memory, or in self-attention to `x` itself.
 
         Args:
             x: the queries before their projection.
-            kv: the memory, from `project_kv`.
+            kv: the memory, from `project_kv`; None is `x`.
             mask: True where a query may attend; None allows all.
             causal: each position attends to itself and earlier ones only; excludes `mask`.
         """
-        (queries,) = self._project(x, self.query)
-        return self._attend(queries, kv, mask=mask, causal=causal)
-
-    def _attend(
-        self,
-        queries: Float[Tensor, "batch heads query d_k"],
-        kv: KeyValue,
-        *,
-        mask: Bool[Tensor, "#batch 1 #query memory"] | None,
-        causal: bool,
-    ) -> Float[Tensor, "batch query d_model"]:
         assert mask is None or not causal, "causal is a mask itself"
+        if kv is None:
+            queries, keys, values = self._project(x, self.query, self.key, self.value)
+            kv = KeyValue(keys, values)
+        else:
+            (queries,) = self._project(x, self.query)
         dropout = self.dropout if self.training else 0.0
         heads = fastest_attention(
             queries, *kv, mask=mask, causal=causal, radius=self.radius, dropout=dropout

@@ -86,8 +86,7 @@ class EncoderLayer(nn.Module):
         mask: Bool[Tensor, "batch 1 1 source"] | None,
     ) -> Float[Tensor, "batch source d_model"]:
         """Compute one layer of the left side of Figure 1."""
-        attend = self.self_attention.attend_to_self
-        x = self.self_attention_norm(x, lambda y: attend(y, mask=mask))
+        x = self.self_attention_norm(x, lambda y: self.self_attention(y, mask=mask))
         return self.feed_forward_norm(x, self.feed_forward)
 
 
@@ -117,8 +116,7 @@ class DecoderLayer(nn.Module):
             memory: the encoder's output, projected by this layer's cross-attention.
             mask: True where a source position is not padding.
         """
-        attend = self.self_attention.attend_to_self
-        x = self.self_attention_norm(x, lambda y: attend(y, causal=True))
+        x = self.self_attention_norm(x, lambda y: self.self_attention(y, causal=True))
         x = self.cross_attention_norm(x, lambda y: self.cross_attention(y, memory, mask=mask))
         return self.feed_forward_norm(x, self.feed_forward)
 
