@@ -113,7 +113,7 @@ class _Shown(SphinxDirective):
     """What both directives need: a plot in light and in dark, and a note for what is missing."""
 
     def plot(self, light: Path, alt: str) -> nodes.container:
-        """The plot for either kind of page; a click shows it large."""
+        """The plot for either kind of page."""
         place = nodes.container(classes=["plot"])
         dark = light.with_name(f"{light.stem}-dark.svg")
         kinds = [(light, "only-light"), (dark, "only-dark")] if dark.is_file() else [(light, "")]

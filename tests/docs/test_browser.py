@@ -73,3 +73,18 @@ def test_a_plot_has_the_colours_of_its_page(browser: "Browser", site_address: st
         f"{name}{'-dark' * (scheme == 'dark')}.svg"
         for name in ("ablation", "importance", "it", "its", "making", "tasks")
     ]
+
+
+def test_a_plot_scrolls_on_a_telephone_at_a_legible_size(browser: "Browser", site_address: str):
+    context = browser.new_context(viewport=PHONE)
+    page = context.new_page()
+    page.goto(f"{site_address}/paper/results.html")
+    width, scrolls = page.evaluate("""() => {
+      const plot = document.querySelector(".plot");
+      const shown = [...plot.querySelectorAll("img")].find(i => i.offsetParent);
+      return [shown.getBoundingClientRect().width, getComputedStyle(plot).overflowX];
+    }""")
+    context.close()
+
+    assert width > 500
+    assert scrolls == "auto"
