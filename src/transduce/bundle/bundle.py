@@ -144,9 +144,17 @@ class Bundle:
         confidence: Confidence | None = None,
         directions: tuple[LanguagePair, ...] = (),
     ) -> None:
-        """Put a bundle together; `weights` is what `dataclasses.replace` calls the model.
+        """Put a bundle together.
 
-        Args: the fields above; `model` takes precedence over `weights`.
+        Args:
+            model: in torch, or in NumPy.
+            weights: the same; `dataclasses.replace` names it so, and `model` takes precedence.
+            tokenizer: of the model's vocabulary.
+            languages: of source and target.
+            search: default settings.
+            provenance: where the model is from.
+            confidence: calibration, if there is one.
+            directions: of a model that has several.
         """
         weights = model or weights
         assert weights is not None, "a bundle has a model"

@@ -169,8 +169,15 @@ def chrf(
 ) -> Score:
     """Corpus chrF2: F2 score over character n-grams up to 6; needs no tokeniser.
 
-    Args, and errors: those of `bleu`; `word_order` is the longest word n-gram that counts too: 2 is
-    chrF++.
+    Args:
+        hypotheses: translations, a line each.
+        references: reference translations, a line each.
+        word_order: longest word n-gram that counts too; 2 is chrF++.
+        lower_case: compare lower-cased text.
+        interval: estimate the confidence interval, as for `bleu`.
+
+    Raises:
+        ValueError: for unequal numbers of lines or none.
     """
     metric = CHRF(word_order=word_order, lowercase=lower_case)
     name = "chrF2" + "+" * word_order
@@ -186,7 +193,14 @@ def ter(
 ) -> Score:
     """Translation edit rate: edits per reference word (per character for Chinese and Japanese).
 
-    Args, and errors: those of `bleu`.
+    Args:
+        hypotheses: translations, a line each.
+        references: reference translations, a line each.
+        language: code of the target language.
+        interval: estimate the confidence interval, as for `bleu`.
+
+    Raises:
+        ValueError: for unequal numbers of lines or none.
     """
     language = scoring_language(language, references)
     return _corpus_score(
@@ -199,7 +213,13 @@ def exact_match(
 ) -> Score:
     """Percentage of lines equal to their reference, in Unicode NFC and without outer spaces.
 
-    Args, and errors: those of `bleu`.
+    Args:
+        hypotheses: translations, a line each.
+        references: reference translations, a line each.
+        lower_case: compare lower-cased text.
+
+    Raises:
+        ValueError: for unequal numbers of lines or none.
 
     >>> print(exact_match(["a b", "c"], ["a b ", "C"]))
     exact match 50.00  nrefs:1|case:mixed|norm:NFC
@@ -217,9 +237,10 @@ def exact_match(
 def scoring_language(language: str, references: Sequence[str]) -> str:
     """Return the language to score in: the one named, or what the references' script requires.
 
-    `language` may be empty, or not a language ("target"). If it has another script, references of
-    which most letters are of one without spaces between words give "ja", "zh" or "th" (for all but
-    Han and kana).
+    Args:
+        language: code of the target language; may be empty, or not a language ("target").
+        references: where most letters are of a script without spaces between words and `language`
+            has another, "ja", "zh" or "th" (for all scripts but Han and kana) is returned.
 
     >>> scoring_language("", ["猫はどこ？"]), scoring_language("de", ["Wo?"])
     ('ja', 'de')

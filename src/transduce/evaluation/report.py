@@ -170,7 +170,7 @@ def build_report(
         output: translations; without a training text, frequencies are counted in the references.
         references: reference translations.
         sources: source lines, if known.
-        against: another system to compare with.
+        against: translations of another system to compare with.
         scoring: language, tokeniser and metrics.
         origins: where each line is from, such as its document or domain.
         files: that the lines were read from, by purpose, to be shown.

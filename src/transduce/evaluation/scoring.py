@@ -198,7 +198,10 @@ def copy_scores(
 ) -> list[Score]:
     """Share of the identifiers, numbers and the like that translations keep, by built-in pattern.
 
-    Args: those of `score_lines`; what a reference does not keep is not counted.
+    Args:
+        sources: source lines.
+        hypotheses: the translation of each.
+        references: the reference translation of each; what it does not keep is not counted.
     """
     copies = count_copies(sources, hypotheses, references)
     return [

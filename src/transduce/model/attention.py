@@ -104,7 +104,7 @@ class Attention(nn.Module):
             queries, keys, values = self._project(x, self.query, self.key, self.value)
             kv = KeyValue(keys, values)
         else:
-            (queries,) = self._project(x, self.query)
+            queries = self._split_heads(self.query(x))
         dropout = self.dropout if self.training else 0.0
         heads = fastest_attention(
             queries, *kv, mask=mask, causal=causal, radius=self.radius, dropout=dropout
@@ -119,4 +119,9 @@ class Attention(nn.Module):
         bias = torch.cat(tuple(linear.bias for linear in maps)) if self.bias else None
         projected = F.linear(x, weight, bias)
         parts = projected.split([linear.out_features for linear in maps], dim=-1)
-        return [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts]
+        return [self._split_heads(part) for part in parts]
+
+    def _split_heads(
+        self, x: Float[Tensor, "batch length width"]
+    ) -> Float[Tensor, "batch heads length head_width"]:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -45,8 +45,11 @@ class FusedDecoder:
     ) -> None:
         """Encode the source once.
 
-        Args: those of `Transformer.forward`; the model is in eval mode, and its weights must not
-        change from then on. There are `beams` rows a sentence.
+        Args:
+            model: in eval mode; its weights must not change from then on.
+            source: ids with EOS, padded.
+            source_mask: True where a source position is not padding; None without padding.
+            beams: rows a sentence.
         """
         memory = model.encode(source, source_mask)
         self._model, self._beams = model, beams

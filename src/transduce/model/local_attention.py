@@ -31,7 +31,13 @@ def local_attention(
 ) -> Float[Tensor, "batch heads query d_v"]:
     """Equation (1) within a neighbourhood. The queries are the last positions of the memory.
 
-    Args: those of `kernels.fastest_attention`.
+    Args:
+        queries: Q.
+        keys: K.
+        values: V.
+        radius: how far a query sees.
+        mask: True where a position is a piece and not padding.
+        causal: each position attends to itself and earlier ones only.
     """
     length = keys.size(2)
     if queries.size(2) == length > MIN_WINDOWS * (max(radius, BLOCK) + 2 * radius):

@@ -120,8 +120,13 @@ def r_drop_loss(
 
         (CE(p) + CE(q)) / 2 + α / 4 · (KL(p ‖ q) + KL(q ‖ p))
 
-    Args: those of `chunked_cross_entropy`, with the decoder's output of two passes; `alpha` is the
-    weight of the divergence.
+    Args:
+        first: the decoder's output.
+        second: the same from a second pass.
+        embedding: the output matrix.
+        target_out: the correct ids, PAD where there is none.
+        smoothing: ε.
+        alpha: weight of the divergence.
 
     Source:
         Liang et al. 2021, R-Drop: Regularized Dropout for Neural Networks.
@@ -212,7 +217,7 @@ class ChunkGradients(NamedTuple):
 
 
 LogitGradients: TypeAlias = Callable[[Tensor, Tensor, float], ChunkGradients]
-"""Takes a chunk's logits, which it may overwrite, the correct ids (rows x 1), and 1 - ε."""
+"""Takes a chunk's logits, which it may overwrite, the correct ids (rows x 1), and the spike."""
 
 
 class _InPlace:
@@ -234,7 +239,13 @@ class _InPlace:
 
 
 def logit_gradients(logits: Tensor, correct: Tensor, spike: float) -> ChunkGradients:
-    """The same as a formula, of which a compiler makes few kernels. Args: as `LogitGradients`."""
+    """The same as a formula, of which a compiler makes few kernels.
+
+    Args:
+        logits: of a chunk.
+        correct: ids, rows x 1.
+        spike: 1 - ε.
+    """
     pieces = torch.arange(logits.size(1), device=logits.device)
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     wide = exact.masked_fill(pieces == logits.size(1) - 1, -math.inf)

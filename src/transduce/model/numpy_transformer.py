@@ -76,7 +76,11 @@ class NumpyTransformer:
     ) -> Float[np.ndarray, "batch target vocab"]:
         """Return the logits of each target piece, given the source and the target before it.
 
-        Args: those of `Transformer.forward`; `record` receives every intermediate result.
+        Args:
+            source: ids with EOS, padded.
+            source_mask: True where a source position is not padding; None without padding.
+            target_in: target ids shifted right: PAD first, without EOS.
+            record: receives every intermediate result.
         """
         memory = self.project_memory(self.encode(source, source_mask, record=record))
         return self.logits(self.decode(memory, source_mask, target_in, record=record))

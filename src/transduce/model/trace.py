@@ -66,7 +66,11 @@ def cross_attention_weights(
 
     Rows of padded target positions are meaningless; padded source positions have no weight.
 
-    Args: those of `Transformer.forward`, for a model in torch, on any device, or in NumPy.
+    Args:
+        model: in torch, on any device, or in NumPy.
+        source: ids with EOS, padded.
+        source_mask: True where a source position is not padding; None without padding.
+        target_in: target ids shifted right.
     """
     weights: list[Float[np.ndarray, "batch heads target source"]] = []
 
@@ -97,7 +101,13 @@ def intermediate_results(
       S_norm.variance of the vectors that are normalised; S_output;
     - memory and logits.
 
-    Args, and errors: those of `trace`.
+    Args:
+        model: in torch, on any device, or in NumPy.
+        source: ids with EOS.
+        target: ids with EOS.
+
+    Raises:
+        ValueError: if a side has no ids.
     """
     for side, ids in (("source", source), ("target", target)):
         if not ids:

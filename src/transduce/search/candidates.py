@@ -123,7 +123,9 @@ def topk_candidates(
 ) -> Candidates:
     """Return the 2 x beam best continuations of each sentence over all its beams.
 
-    A forbidden id has a log-probability of -inf, a dead beam a sum of them (`totals`) of -inf.
+    Args:
+        log_probs: next-token log-probabilities of each beam, -inf for a forbidden id.
+        totals: each beam's sum of log-probabilities, -inf for a dead beam.
     """
     vocab = log_probs.size(1)
     # Ascending positions, so that the stable sort below leaves equals in order of beam and id.

@@ -45,8 +45,16 @@ class ConstraintMask:
     ) -> "ConstraintMask | None":
         """Build the mask of a batch; None without constraints, so that they cost nothing.
 
-        Args, and errors: those of `check_request`, for each sentence; `device` is that of the
-        logits.
+        Args:
+            requests: the sentences.
+            constraints: no_repeat and min_length are read; max_length is in the limits.
+            limits: maximum length of each translation in pieces, EOS included.
+            eos: id that ends a translation.
+            pad: the last id, which is never generated.
+            device: device of the logits.
+
+        Raises:
+            ValueError: if an id is not a piece, or the constraints do not fit a limit.
         """
         for request, limit in zip(requests, limits, strict=True):
             check_request(request, constraints, limit=limit, eos=eos, pad=pad)
@@ -60,7 +68,12 @@ class ConstraintMask:
     def apply(
         self, log_probs: Float[Tensor, "rows vocab"], ids: Int[Tensor, "batch beam length"]
     ) -> Float[Tensor, "rows vocab"]:
-        """Set log-probabilities of next pieces that are forbidden after `ids` to -inf, in place."""
+        """Set the log-probabilities of forbidden next pieces to -inf, in place.
+
+        Args:
+            log_probs: the model's, of each beam's next piece.
+            ids: what the beams have generated so far.
+        """
         beam, length = ids.shape[1:]
         if length < self._constraints.min_length:
             log_probs[:, self._eos] = -math.inf

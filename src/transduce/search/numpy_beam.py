@@ -47,8 +47,11 @@ def numpy_beam_search(
     Args:
         steps: decoder state before the first target piece.
         request: the sentence, whose prefix every translation begins with.
+        limit: maximum length of the translation in pieces, EOS included.
         config: supplies beam and alpha.
-        constraints, limit, eos, pad: as for `check_request`; sampling is not supported.
+        constraints: minimum length and repetition; sampling is not supported.
+        eos: id that ends a translation.
+        pad: id that starts a translation.
 
     Returns:
         At most `config.beam` hypotheses, best first, and at least one.

@@ -75,11 +75,17 @@ class TokenSampler:
 def sample(steps: Steps, task: SearchTask, *, sampler: TokenSampler) -> list[list[Hypothesis]]:
     """Draw `beam` translations of each sentence, which may repeat.
 
-    Args, and errors: those of `beam_search`; `sampler` draws the pieces of these sentences.
+    Args:
+        steps: decoder state before the first target piece, `beam` rows a sentence.
+        task: limits, beam and constraints.
+        sampler: draws the pieces of these sentences.
 
     Returns:
         For each sentence its samples, ranked by score. Log-probabilities are the model's own, not
         those of the temperature and cut-offs by which the pieces were drawn.
+
+    Raises:
+        ValueError: if logits are NaN or infinite, or the constraints leave no translation.
     """
     beam, limits, device, mask = task.config.beam, task.limits, task.device, task.constraint_mask
     finished: list[list[Hypothesis]] = [[] for _ in limits]
