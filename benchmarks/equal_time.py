@@ -39,7 +39,7 @@ import sentencepiece
 from peers.environments import python_of
 from peers.running import PROGRAMS
 from record import RESULTS, ROOT, header, outcome, read_lines, write
-from time_budget import text as files_of
+from time_budget import text_files
 
 from transduce.evaluation.significance import System, compare_systems
 from transduce.train.config import parse_duration
@@ -81,9 +81,9 @@ def measure(name: str, corpus: Path, arguments: argparse.Namespace) -> list[dict
     """Train every system on one corpus; return a row for each."""
     work = arguments.folder / f"{name}-{arguments.time}"
     files = unpacked(corpus, work / "text")
-    ours = train_ours(name, work, files, arguments.time)
-    shape = {**ours["shape"], "seconds": parse_duration(arguments.time)}
-    runs = {OURS: ours}
+    own_run = train_transduce(name, work, files, arguments.time)
+    shape = {**own_run["shape"], "seconds": parse_duration(arguments.time)}
+    runs = {OURS: own_run}
     for peer in arguments.peers:
         python = python_of(peer, arguments.environments.absolute())
         runs[peer] = train_peer(peer, python, name, work, shape, arguments.time)
@@ -102,14 +102,16 @@ def unpacked(corpus: Path, folder: Path) -> dict[str, tuple[Path, Path]]:
     files: dict[str, tuple[Path, Path]] = {}
     for part in PARTS:
         source, target = (folder / f"{part}.{side}" for side in ("en", "de"))
-        for original, copy in zip(map(Path, files_of(corpus, part)), (source, target), strict=True):
+        for original, copy in zip(
+            map(Path, text_files(corpus, part)), (source, target), strict=True
+        ):
             data = original.read_bytes()
             copy.write_bytes(gzip.decompress(data) if original.suffix == ".gz" else data)
         files[part] = (source, target)
     return files
 
 
-def train_ours(
+def train_transduce(
     name: str, work: Path, files: Mapping[str, tuple[Path, Path]], length: str
 ) -> dict[str, Any]:
     """Train with `transduce train --time`; the shape that it chose is kept for the peers."""

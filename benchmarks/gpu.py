@@ -44,7 +44,7 @@ from transduce.train.step import LossSettings, train_step
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from bench_torch import Plain
-from bench_transduce import model_of
+from bench_transduce import build_model
 from gpu_peers import Update, build_marian, tuned_update
 from shapes import BETAS, EPSILON, RATE, SHAPES, SMOOTHING, Shape, flops
 
@@ -182,7 +182,7 @@ def transduce_update(
     config = TrainConfig(
         beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, label_smoothing=SMOOTHING, compile=compiled
     )
-    return training_update(model_of(shape, vocabulary).to(device).train(), config)
+    return training_update(build_model(shape, vocabulary).to(device).train(), config)
 
 
 def training_update(model: Transformer, config: TrainConfig) -> Update:

@@ -1,12 +1,12 @@
-"""Each fast path timed against the readable code, in turn, on this machine.
+"""Time of each fast path and its readable counterpart, measured in turn.
 
     .venv/bin/python benchmarks/kernels.py
 
-Attention, dropout and the loss as a training update of the tiny model meets them, forward and
-backward; whole updates with and without `keep_freed_memory`; and, where there are units for
-bfloat16, small ones whose batches are filled up to few shapes, or come in many. Updates are timed
-in processes of their own. Prints one table and writes benchmarks/results/kernels/record.json.
-Nothing else should run meanwhile.
+Attention, dropout and the loss in the shapes of a training update of the tiny model, forward and
+backward; complete updates with and without `keep_freed_memory`; and, if the processor supports
+bfloat16, small updates whose batches are padded to few shapes, or not. Updates are timed in
+subprocesses. Prints a table and writes benchmarks/results/kernels/record.json. Run nothing else at
+the same time.
 """
 
 import argparse
@@ -37,21 +37,21 @@ from transduce.train.step import train_step
 ROWS, LENGTH, VOCAB = 256, 16, 8000
 """An update of 4,096 target pieces in sentences of 16."""
 
-Way = Callable[[], object]
+Function = Callable[[], object]
 
 
 def main() -> None:
-    """Time every pair of ways, print the table, write the record."""
+    """Time all pairs, print a table, write the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--updates", choices=tuple(UPDATES), help=argparse.SUPPRESS)
-    updates: str | None = parser.parse_args().updates
-    if updates:
-        print(UPDATES[updates]())
+    variant: str | None = parser.parse_args().updates
+    if variant:
+        print(UPDATES[variant]())
         return
     torch.manual_seed(0)
     rows = [
-        {"what": what, **compare(ours, plain)}
-        for what, (ours, plain) in {
+        {"what": name, **compare(fast, readable)}
+        for name, (fast, readable) in {
             "attention, 16 pieces": attention(length=16, rows=256),
             "attention, 48 pieces": attention(length=48, rows=85),
             "attention, 64 pieces": attention(length=64, rows=64),
@@ -67,8 +67,8 @@ def main() -> None:
     ]
     rows.append({"what": "whole updates, memory held", **compare_updates("held", "returned")})
     if bfloat16_units(torch.device("cpu")):
-        few = compare_updates("few shapes", "many shapes")
-        rows.append({"what": "small updates in bfloat16, few shapes", **few})
+        few_shapes = compare_updates("few shapes", "many shapes")
+        rows.append({"what": "small updates in bfloat16, few shapes", **few_shapes})
     record = {
         **header("python benchmarks/kernels.py"),
         "threads": torch.get_num_threads(),
@@ -81,39 +81,43 @@ def main() -> None:
         print(f"{row['what']:38}{row['ours_ms']:9.2f}{row['plain_ms']:9.2f}{row['ratio']:7.2f}")
 
 
-def compare(ours: Way, plain: Way, *, repetitions: int = 15) -> dict[str, float]:
-    """Medians of both ways, run in turn, and how many times quicker ours is."""
+def compare(fast: Function, readable: Function, *, repetitions: int = 15) -> dict[str, float]:
+    """Time both functions in turn; return the medians and their ratio."""
     times: tuple[list[float], list[float]] = ([], [])
     for repetition in range(repetitions + 2):
-        for way, found in zip((ours, plain), times, strict=True):
+        for function, samples in zip((fast, readable), times, strict=True):
             started = time.perf_counter()
-            way()
+            function()
             if repetition >= 2:
-                found.append((time.perf_counter() - started) * 1e3)
-    return measured(*(statistics.median(found) for found in times))
+                samples.append((time.perf_counter() - started) * 1e3)
+    return format_row(*(statistics.median(samples) for samples in times))
 
 
-def measured(ours: float, plain: float) -> dict[str, float]:
-    """One row of the record."""
-    return {"ours_ms": round(ours, 3), "plain_ms": round(plain, 3), "ratio": round(plain / ours, 3)}
+def format_row(fast: float, readable: float) -> dict[str, float]:
+    """Format a row of the record."""
+    return {
+        "ours_ms": round(fast, 3),
+        "plain_ms": round(readable, 3),
+        "ratio": round(readable / fast, 3),
+    }
 
 
-def attention(*, length: int, rows: int) -> tuple[Way, Way]:
-    """Equation (1) written out, and torch's fused kernel: causal, forward and backward."""
+def attention(*, length: int, rows: int) -> tuple[Function, Function]:
+    """Equation (1) written out, and torch's fused kernel: causal, forward and backward pass."""
     queries, keys, values = (torch.randn(rows, 4, length, 32, requires_grad=True) for _ in range(3))
 
-    def ours() -> None:
+    def fast() -> None:
         mixed = scaled_dot_product_attention_cpu(queries, keys, values, causal=True)
         mixed.backward(mixed)
 
-    def plain() -> None:
+    def readable() -> None:
         mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         mixed.backward(mixed)
 
-    return ours, plain
+    return fast, readable
 
 
-def joint_projection() -> tuple[Way, Way]:
+def joint_projection() -> tuple[Function, Function]:
     """Self-attention with one product for queries, keys and values, and with three."""
     attention, x = Attention(128, heads=4, d_k=32, d_v=32), torch.randn(ROWS, LENGTH, 128)
     x.requires_grad_()
@@ -132,7 +136,7 @@ def joint_projection() -> tuple[Way, Way]:
     return joint, separate
 
 
-def added_mask() -> tuple[Way, Way]:
+def added_mask() -> tuple[Function, Function]:
     """Padding masked by an addition to the scores, and by `masked_fill`."""
     scores = torch.randn(ROWS, 4, LENGTH, LENGTH, requires_grad=True)
     mask = torch.arange(LENGTH) < torch.randint(LENGTH // 2, LENGTH + 1, (ROWS, 1, 1, 1))
@@ -149,9 +153,9 @@ def added_mask() -> tuple[Way, Way]:
     return added, filled
 
 
-def short_rows(kind: torch.dtype) -> tuple[Way, Way]:
-    """The softmax of scores between 13 pieces, and torch's, forward and backward."""
-    scores = torch.randn(ROWS, 4, 13, 13, dtype=kind, requires_grad=True)
+def short_rows(dtype: torch.dtype) -> tuple[Function, Function]:
+    """Softmax of scores between 13 tokens, and torch's: forward and backward pass."""
+    scores = torch.randn(ROWS, 4, 13, 13, dtype=dtype, requires_grad=True)
 
     def backward(weights: Tensor) -> None:
         weights.backward(weights)
@@ -159,56 +163,56 @@ def short_rows(kind: torch.dtype) -> tuple[Way, Way]:
     return lambda: backward(softmax(scores)), lambda: backward(scores.softmax(-1))
 
 
-def dropout() -> tuple[Way, Way]:
-    """Ours, and torch's, forward and backward."""
+def dropout() -> tuple[Function, Function]:
+    """Dropout of transduce and of torch: forward and backward pass."""
     x = torch.randn(ROWS, LENGTH, 128, requires_grad=True)
-    ours = Dropout(0.25)
+    fast_dropout = Dropout(0.25)
 
     def backward(dropped: Tensor) -> None:
         dropped.backward(dropped)
 
-    return lambda: backward(ours(x)), lambda: backward(F.dropout(x, 0.25))
+    return lambda: backward(fast_dropout(x)), lambda: backward(F.dropout(x, 0.25))
 
 
-def loss() -> tuple[Way, Way]:
-    """Logits and loss chunk by chunk, and all at once."""
+def loss() -> tuple[Function, Function]:
+    """Logits and loss in chunks, and at once."""
     hidden = torch.randn(ROWS, LENGTH, 128, requires_grad=True)
     weight = (torch.randn(VOCAB, 128) * 128**-0.5).requires_grad_()
-    right = torch.randint(0, VOCAB - 1, (ROWS, LENGTH))
+    labels = torch.randint(0, VOCAB - 1, (ROWS, LENGTH))
 
-    def ours() -> None:
-        chunked_cross_entropy(hidden, weight, right, smoothing=0.1).smoothed.backward()
+    def fast() -> None:
+        chunked_cross_entropy(hidden, weight, labels, smoothing=0.1).smoothed.backward()
 
-    def plain() -> None:
-        cross_entropy(F.linear(hidden, weight), right, smoothing=0.1).smoothed.backward()
+    def readable() -> None:
+        cross_entropy(F.linear(hidden, weight), labels, smoothing=0.1).smoothed.backward()
 
-    return ours, plain
-
-
-def compare_updates(ours: str, plain: str) -> dict[str, float]:
-    """Whole updates of the tiny model two ways (`UPDATES`), in fresh processes, in turn."""
-    found: dict[str, list[float]] = {ours: [], plain: []}
-    for way in (ours, plain) * 3:
-        words = [sys.executable, __file__, "--updates", way]
-        done = subprocess.run(words, check=True, capture_output=True, text=True)
-        found[way].append(float(done.stdout))
-    return measured(*(statistics.median(times) for times in found.values()))
+    return fast, readable
 
 
-def updates(*, held: bool) -> float:
-    """Milliseconds of one update, the median of eight."""
-    if held:
-        assert keep_freed_memory(), "this C library cannot be asked"
+def compare_updates(fast: str, readable: str) -> dict[str, float]:
+    """Time two variants of an update (`UPDATES`) in subprocesses, in turn."""
+    times: dict[str, list[float]] = {fast: [], readable: []}
+    for variant in (fast, readable) * 3:
+        command = [sys.executable, __file__, "--updates", variant]
+        result = subprocess.run(command, check=True, capture_output=True, text=True)
+        times[variant].append(float(result.stdout))
+    return format_row(*(statistics.median(samples) for samples in times.values()))
+
+
+def time_update(*, keep_memory: bool) -> float:
+    """Measure the milliseconds of an update of the tiny model, the median of eight."""
+    if keep_memory:
+        assert keep_freed_memory(), "this C library cannot keep freed memory"
     torch.manual_seed(0)
     model = Transformer(ModelConfig(vocab_size=VOCAB, dropout=0.25, **PRESETS["tiny"]))
     (adam,) = make_optimizers(model, TrainConfig())
-    source, before, after = (torch.randint(0, VOCAB - 1, (ROWS, LENGTH)) for _ in range(3))
+    source, target_in, target_out = (torch.randint(0, VOCAB - 1, (ROWS, LENGTH)) for _ in range(3))
     times: list[float] = []
     for _ in range(10):
         started = time.perf_counter()
-        hidden = model.hidden_states(source, None, before)
+        hidden = model.hidden_states(source, None, target_in)
         chunked_cross_entropy(
-            hidden, model.embedding.weight, after, smoothing=0.1
+            hidden, model.embedding.weight, target_out, smoothing=0.1
         ).smoothed.backward()
         adam.step()
         adam.zero_grad(set_to_none=True)
@@ -216,50 +220,50 @@ def updates(*, held: bool) -> float:
     return statistics.median(times[2:])
 
 
-class AsTheyCome(Bf16Replica):
-    """A working copy that passes batches of whatever shapes."""
+class UnpaddedReplica(Bf16Replica):
+    """A replica that does not pad batches to few shapes."""
 
     def shaped(self, batch: Batch) -> Batch:
-        """The batch."""
+        """Return the batch unchanged."""
         return batch
 
 
-def small_updates(kind: type[Bf16Replica]) -> float:
-    """Milliseconds of one update of some 1,024 target pieces, the mean of 150 after 50.
+def time_small_update(replica_type: type[Bf16Replica]) -> float:
+    """Measure the milliseconds of an update of about 1,024 target tokens, the mean of 150 after 50.
 
-    Lengths are like those of short captions, about the same within a batch.
+    Lengths are those of short captions, similar within a batch.
     """
     keep_freed_memory()
     torch.manual_seed(0)
-    chance = Random(0)
+    rng = Random(0)
     model = Transformer(ModelConfig(vocab_size=VOCAB, dropout=0.15, **PRESETS["tiny"]))
     config = TrainConfig(optimizer="muon", precision="bfloat16")
-    optimizers, working = make_optimizers(model, config), kind(model)
+    optimizers, replica = make_optimizers(model, config), replica_type(model)
 
     def sentence(length: int) -> Ids:
-        return chance.choices(range(VOCAB - 1), k=max(2, length))
+        return rng.choices(range(VOCAB - 1), k=max(2, length))
 
     started = 0.0
     for number in range(200):
         if number == 50:
             started = time.perf_counter()
-        long = round(min(max(chance.gauss(15, 5), 6), 40))
-        wide = long + chance.randint(-3, 3)
-        rows = range(1024 // (long + 1))
-        sources = [sentence(wide + chance.randint(-1, 1)) for _ in rows]
-        targets = [sentence(long - chance.randint(0, 1)) for _ in rows]
+        target_length = round(min(max(rng.gauss(15, 5), 6), 40))
+        source_length = target_length + rng.randint(-3, 3)
+        rows = range(1024 // (target_length + 1))
+        sources = [sentence(source_length + rng.randint(-1, 1)) for _ in rows]
+        targets = [sentence(target_length - rng.randint(0, 1)) for _ in rows]
         batch = collate(sources, targets, pad=VOCAB - 1, eos=0)
         train_step(
-            model, [batch], optimizers=optimizers, rates=[1e-3] * len(optimizers), replica=working
+            model, [batch], optimizers=optimizers, rates=[1e-3] * len(optimizers), replica=replica
         )
     return (time.perf_counter() - started) / 150 * 1e3
 
 
 UPDATES: dict[str, Callable[[], float]] = {
-    "held": lambda: updates(held=True),
-    "returned": lambda: updates(held=False),
-    "few shapes": lambda: small_updates(Bf16Replica),
-    "many shapes": lambda: small_updates(AsTheyCome),
+    "held": lambda: time_update(keep_memory=True),
+    "returned": lambda: time_update(keep_memory=False),
+    "few shapes": lambda: time_small_update(Bf16Replica),
+    "many shapes": lambda: time_small_update(UnpaddedReplica),
 }
 
 

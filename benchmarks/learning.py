@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from peers.running import arrange, with_ours
+from peers.running import arrange, run_own
 from peers.shapes import BETAS, DROPOUT, EPSILON, SMOOTHING, TOKENS
 from record import header, write
 
@@ -35,7 +35,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arrange(0)
     with tempfile.TemporaryDirectory() as work:
-        corpus_info = with_ours("prepare.py", str(arguments.folder), work, str(arguments.updates))
+        corpus_info = run_own("prepare.py", str(arguments.folder), work, str(arguments.updates))
         draws = [(0.0, 1), *((DROPOUT, draw) for draw in range(1, arguments.draws + 1))]
         pairs = [
             train_pair(work, updates=arguments.updates, dropout=dropout, draw=draw)
@@ -63,7 +63,7 @@ def train_pair(work: str, *, updates: int, dropout: float, draw: int) -> dict[st
     for system in SYSTEMS:
         print(f"{system}, dropout {dropout}, draw {draw}", file=sys.stderr, flush=True)
         arguments = (system, "T", work, str(updates), str(dropout), str(draw))
-        results[system] = with_ours("learning.py", *arguments)
+        results[system] = run_own("learning.py", *arguments)
     own_loss, torch_loss = (results[system]["after"] for system in SYSTEMS)
     return {
         "dropout": dropout,

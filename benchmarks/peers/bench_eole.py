@@ -1,7 +1,7 @@
-"""eole by its own command line, `eole train`.
+"""eole, by its command line `eole train`.
 
-Its statistic of attention's entropy is turned off, and its workers prepare few batches ahead, so
-that they are idle when updates are timed. Its layers are pre-norm: it has no others.
+Logging of the attention entropy is off, and workers prefetch few batches, so that they are idle
+while updates are timed. Layers are pre-norm; eole has no post-norm.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, TOKENS, Shape
 
 
 def settings(shape: Shape, folder: Path, updates: int) -> toolkit.Settings:
-    """The shape in its words."""
+    """Return the settings of the shape."""
     return {
         "src_vocab": f"{folder}/vocabulary",
         "share_vocab": True,

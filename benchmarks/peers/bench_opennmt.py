@@ -1,7 +1,7 @@
-"""OpenNMT-py by its own command line, `onmt_train`.
+"""OpenNMT-py, by its command line `onmt_train`.
 
-Its workers prepare few batches ahead, so that they are idle when updates are timed. Its layers are
-pre-norm: it has no others.
+Workers prefetch few batches, so that they are idle while updates are timed. Layers are pre-norm;
+OpenNMT-py has no post-norm.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from shapes import BETAS, DROPOUT, RATE, SMOOTHING, TOKENS, Shape
 
 
 def settings(shape: Shape, folder: Path, updates: int) -> toolkit.Settings:
-    """The shape in its words."""
+    """Return the settings of the shape."""
     return {
         "src_vocab": f"{folder}/vocabulary",
         "share_vocab": True,

@@ -1,4 +1,4 @@
-"""`torch.nn.Transformer` in a plain loop, with what it leaves to its user: see `Plain`."""
+"""`torch.nn.Transformer` in a plain loop, with the parts it leaves to users: see `Plain`."""
 
 import math
 
@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 
 class Plain(nn.Module):
-    """Embedding, sinusoids and output matrix around `nn.Transformer`; the two matrices are one.
+    """Embedding, sinusoids and output matrix around `nn.Transformer`; both matrices are shared.
 
-    Beyond the paper it has biases in its attentions, a normalisation on top of either stack, and
-    dropout on the weights of attention and within the feed-forward.
+    In addition to the paper, it has biases in attention, a final normalization of both stacks, and
+    dropout on attention weights and within the feed-forward network.
     """
 
     table: Tensor
@@ -34,33 +34,37 @@ class Plain(nn.Module):
         )
         self.output = nn.Linear(shape.d_model, vocabulary, bias=False)
         self.output.weight = self.embedding.weight
-        places = torch.arange(512.0)[:, None]
+        positions = torch.arange(512.0)[:, None]
         rates = torch.exp(torch.arange(0, shape.d_model, 2) * (-math.log(10_000) / shape.d_model))
-        waves = torch.stack([(places * rates).sin(), (places * rates).cos()], -1).flatten(1)
-        self.register_buffer("table", waves, persistent=False)
+        sinusoids = torch.stack([(positions * rates).sin(), (positions * rates).cos()], -1).flatten(
+            1
+        )
+        self.register_buffer("table", sinusoids, persistent=False)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """As section 3.4 and 3.5 of the paper have it."""
+        """Embed ids as in sections 3.4 and 3.5 of the paper."""
         scaled = self.embedding(ids) * math.sqrt(self.embedding.embedding_dim)
         return self.dropout(scaled + self.table[: ids.size(1)])
 
     def forward(self, source: Tensor, before: Tensor) -> Tensor:
-        """The logits of what follows."""
-        padded = source == self.pad
-        causal = nn.Transformer.generate_square_subsequent_mask(before.size(1), dtype=torch.bool)
+        """Compute the logits of the next tokens."""
+        padding_mask = source == self.pad
+        causal_mask = nn.Transformer.generate_square_subsequent_mask(
+            before.size(1), dtype=torch.bool
+        )
         hidden = self.transformer(
             self.embed(source),
             self.embed(before),
-            tgt_mask=causal,
-            src_key_padding_mask=padded,
-            memory_key_padding_mask=padded,
+            tgt_mask=causal_mask,
+            src_key_padding_mask=padding_mask,
+            memory_key_padding_mask=padding_mask,
             tgt_is_causal=True,
         )
         return self.output(hidden)
 
 
 def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
-    """As its tutorial trains it."""
+    """Build an update like that of its tutorial."""
     model = Plain(shape, corpus.vocabulary)
     adam = torch.optim.Adam(model.parameters(), lr=RATE, betas=BETAS, eps=EPSILON)
     criterion = nn.CrossEntropyLoss(ignore_index=corpus.pad, label_smoothing=SMOOTHING)

@@ -1,4 +1,4 @@
-"""Ours: the update that `transduce train` makes, in a process arranged as it arranges its own."""
+"""The update of `transduce train`, in a process set up like that of `transduce train`."""
 
 import loop
 import torch
@@ -14,8 +14,8 @@ from transduce.train.precision import choose_precision, make_replica
 from transduce.train.step import LossSettings, train_step
 
 
-def model_of(shape: Shape, vocabulary: int, *, dropout: float = DROPOUT) -> Transformer:
-    """The model that a recipe with such a shape has."""
+def build_model(shape: Shape, vocabulary: int, *, dropout: float = DROPOUT) -> Transformer:
+    """Build the model of a recipe with this shape."""
     width = shape.d_model // shape.heads
     return Transformer(
         ModelConfig(
@@ -32,34 +32,34 @@ def model_of(shape: Shape, vocabulary: int, *, dropout: float = DROPOUT) -> Tran
     )
 
 
-def as_ours(batch: loop.Ready, corpus: loop.Corpus) -> Batch:
-    """What our loader would make of the same pairs."""
-    real = batch.source != corpus.pad
-    mask = None if bool(real.all()) else real[:, None, None, :]
+def convert_batch(batch: loop.Ready, corpus: loop.Corpus) -> Batch:
+    """Convert a batch to that of transduce's loader."""
+    is_token = batch.source != corpus.pad
+    mask = None if bool(is_token.all()) else is_token[:, None, None, :]
     return Batch(batch.source, mask, batch.before, batch.after, corpus.tokens(batch))
 
 
 def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
-    """Adam as our recipes have it."""
+    """Build an update with Adam, as in the recipes."""
     keep_freed_memory()
-    model = model_of(shape, corpus.vocabulary)
+    model = build_model(shape, corpus.vocabulary)
     config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, precision=precision)
-    optimizers, working = make_optimizers(model, config), make_replica(model, config)
+    optimizers, replica = make_optimizers(model, config), make_replica(model, config)
     model.train()
 
     def update(batch: loop.Ready) -> None:
         train_step(
             model,
-            [as_ours(batch, corpus)],
+            [convert_batch(batch, corpus)],
             optimizers=optimizers,
             rates=[RATE],
             loss=LossSettings(smoothing=SMOOTHING),
-            replica=working,
+            replica=replica,
         )
 
     return update
 
 
 if __name__ == "__main__":
-    chosen = choose_precision(TrainConfig(), torch.device("cpu")).name
-    loop.run(build, package="transduce", precision=chosen)
+    precision = choose_precision(TrainConfig(), torch.device("cpu")).name
+    loop.run(build, package="transduce", precision=precision)

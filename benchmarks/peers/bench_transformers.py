@@ -8,7 +8,7 @@ from transformers import MarianConfig, MarianMTModel
 
 
 def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
-    """The paper's shape, as far as it has it: it adds biases, in the attentions too."""
+    """Build the closest model to the paper's: Marian adds biases, also in attention."""
     config = MarianConfig(
         vocab_size=corpus.vocabulary,
         d_model=shape.d_model,
@@ -36,12 +36,12 @@ def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
 
     def update(batch: loop.Ready) -> None:
         with loop.autocast(precision):
-            said = model(
+            output = model(
                 input_ids=batch.source,
                 attention_mask=(batch.source != corpus.pad).long(),
                 decoder_input_ids=batch.before,
             )
-            loss = criterion(said.logits.flatten(0, 1), batch.after.flatten())
+            loss = criterion(output.logits.flatten(0, 1), batch.after.flatten())
         adam.zero_grad()
         loss.backward()
         adam.step()

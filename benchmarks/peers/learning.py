@@ -16,7 +16,7 @@ from typing import Protocol
 import loop
 import torch
 from bench_torch import Plain
-from bench_transduce import as_ours, model_of
+from bench_transduce import build_model, convert_batch
 from shapes import BETAS, EPSILON, SHAPES, SMOOTHING, Shape
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -63,7 +63,7 @@ class TransduceLearner:
     def learn(self, batch: loop.Ready, rate: float) -> None:
         train_step(
             self.model,
-            [as_ours(batch, self.corpus)],
+            [convert_batch(batch, self.corpus)],
             optimizers=self.optimizers,
             rates=[rate],
             loss=LossSettings(smoothing=SMOOTHING),
@@ -71,7 +71,7 @@ class TransduceLearner:
         )
 
     def nats(self, batch: loop.Ready) -> Tensor:
-        converted = as_ours(batch, self.corpus)
+        converted = convert_batch(batch, self.corpus)
         hidden = self.model.hidden_states(
             converted.source, converted.source_mask, converted.target_in
         )
@@ -168,7 +168,7 @@ def main(name: str, model: str, folder: Path, *, updates: int, dropout: float, d
         loop.read(folder, "validation"),
     )
     torch.manual_seed(1)
-    own_model = model_of(shape, train.vocabulary, dropout=dropout)
+    own_model = build_model(shape, train.vocabulary, dropout=dropout)
     config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, warmup=WARMUP)
     learner = (
         TorchLearner(own_model, shape, train)

@@ -1,4 +1,4 @@
-"""What was measured, as rows of the record and as people read it."""
+"""Measurements as rows of the record and as a table."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -6,35 +6,39 @@ from typing import NamedTuple
 
 from peers.shapes import SHAPES
 
-OURS = "ours"
-KEEPING = {
+OWN = "ours"
+KEEP_MEMORY = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(2**34),
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_TOP_PAD_": str(2**26),
 }
-"""For glibc: keep freed memory in place of returning it."""
+"""Environment variables that make glibc keep freed memory."""
 
 
 class Setting(NamedTuple):
-    """What a system is told beside what it is to do."""
+    """Environment variables and options of a system."""
 
     environment: Mapping[str, str]
-    words: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
-COMES, EXACT, KEPT, SHORT = "as it comes", "float32", "memory kept", "kept, bfloat16"
+DEFAULTS, FLOAT32, MEMORY_KEPT, BFLOAT16 = "as it comes", "float32", "memory kept", "kept, bfloat16"
 SETTINGS: Mapping[str, Setting] = {
-    COMES: Setting({}),
-    EXACT: Setting({}, ("--precision", "float32")),
-    KEPT: Setting(KEEPING),
-    SHORT: Setting(KEEPING, ("--precision", "bfloat16")),
+    DEFAULTS: Setting({}),
+    FLOAT32: Setting({}, ("--precision", "float32")),
+    MEMORY_KEPT: Setting(KEEP_MEMORY),
+    BFLOAT16: Setting(KEEP_MEMORY, ("--precision", "bfloat16")),
 }
-OF_OURS, OF_LOOPS, OF_TOOLKITS = (COMES, EXACT), (COMES, KEPT, SHORT), (COMES, KEPT)
-"""Ours takes bfloat16 by itself where there are units; the toolkits have none on a CPU."""
+OWN_SETTINGS, LOOP_SETTINGS, TOOLKIT_SETTINGS = (
+    (DEFAULTS, FLOAT32),
+    (DEFAULTS, MEMORY_KEPT, BFLOAT16),
+    (DEFAULTS, MEMORY_KEPT),
+)
+"""transduce uses bfloat16 by default if the processor does; the toolkits cannot on a CPU."""
 
 
-class Way(NamedTuple):
+class Variant(NamedTuple):
     """A system with its settings."""
 
     system: str
@@ -42,8 +46,8 @@ class Way(NamedTuple):
     command: tuple[str, ...]
 
 
-class Found(NamedTuple):
-    """What one process found."""
+class Measurement(NamedTuple):
+    """Speed and memory of a process."""
 
     tokens_a_second: float
     tokens_an_update: float
@@ -52,54 +56,59 @@ class Found(NamedTuple):
     precision: str
 
     @classmethod
-    def of(cls, said: Mapping[str, object], peak_mb: int) -> "Found":
-        """From what a program printed."""
-        rates = (said["tokens_a_second"], said["tokens_an_update"])
-        return cls(*rates, peak_mb, said["version"], said.get("precision", "float32"))
+    def of(cls, output: Mapping[str, object], peak_mb: int) -> "Measurement":
+        """Create a measurement from a program's output."""
+        rates = (output["tokens_a_second"], output["tokens_an_update"])
+        return cls(*rates, peak_mb, output["version"], output.get("precision", "float32"))
 
 
-def rows_of(
-    found: Mapping[Way, Sequence[Found]], *, most: Mapping[str, float]
+def summarize(
+    measurements: Mapping[Variant, Sequence[Measurement]], *, ceilings: Mapping[str, float]
 ) -> list[dict[str, object]]:
-    """A row for each way, the quickest first; `most` tokens a second is a precision's ceiling."""
+    """Format a row per variant, the fastest first; `ceilings` are tokens/s by precision."""
     rows = []
-    for way, rounds in found.items():
+    for variant, rounds in measurements.items():
         if not rounds:
             continue
-        rates, precision = [one.tokens_a_second for one in rounds], rounds[0].precision
+        rates, precision = (
+            [measurement.tokens_a_second for measurement in rounds],
+            rounds[0].precision,
+        )
         rows.append(
             {
-                "system": way.system,
+                "system": variant.system,
                 "version": rounds[0].version,
-                "settings": way.settings,
+                "settings": variant.settings,
                 "precision": precision,
                 "tokens_a_second": round(statistics.median(rates), 1),
                 "each_round": [round(rate, 1) for rate in rates],
-                "share_of_ceiling": round(statistics.median(rates) / most[precision], 4),
-                "peak_mb": max(one.peak_mb for one in rounds),
-                "tokens_an_update": round(statistics.mean(one.tokens_an_update for one in rounds)),
+                "share_of_ceiling": round(statistics.median(rates) / ceilings[precision], 4),
+                "peak_mb": max(measurement.peak_mb for measurement in rounds),
+                "tokens_an_update": round(
+                    statistics.mean(measurement.tokens_an_update for measurement in rounds)
+                ),
             }
         )
     return sorted(rows, key=lambda row: -row["tokens_a_second"])
 
 
-def gains(rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """How many times as quick as the quickest peer ours is, for all settings of either."""
-    gained: list[dict[str, object]] = []
-    for own in (row for row in rows if row["system"] == OURS):
-        for settings in OF_LOOPS:
-            peers = [row for row in rows if row["system"] != OURS and row["settings"] == settings]
+def compute_gains(rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    """Compute the speed-up over the fastest peer, for all settings of both."""
+    gain_rows: list[dict[str, object]] = []
+    for own_row in (row for row in rows if row["system"] == OWN):
+        for settings in LOOP_SETTINGS:
+            peers = [row for row in rows if row["system"] != OWN and row["settings"] == settings]
             if not peers:
                 continue
-            quickest = max(peers, key=lambda row: row["tokens_a_second"])
-            gain = round(own["tokens_a_second"] / quickest["tokens_a_second"], 3)
-            beside = {"quickest_peer": quickest["system"], "peers": settings}
-            gained.append({"ours": own["settings"], **beside, "gain": gain})
-    return gained
+            fastest = max(peers, key=lambda row: row["tokens_a_second"])
+            gain = round(own_row["tokens_a_second"] / fastest["tokens_a_second"], 3)
+            peer_fields = {"quickest_peer": fastest["system"], "peers": settings}
+            gain_rows.append({"ours": own_row["settings"], **peer_fields, "gain": gain})
+    return gain_rows
 
 
-def table(model: str, measured: Mapping[str, object], *, gflops: Mapping[str, float]) -> str:
-    """What a model's rows say."""
+def format_table(model: str, measured: Mapping[str, object], *, gflops: Mapping[str, float]) -> str:
+    """Format a model's rows as a table."""
     shape, rows = SHAPES[model], measured["rows"]
     lines = [
         "",
@@ -111,16 +120,16 @@ def table(model: str, measured: Mapping[str, object], *, gflops: Mapping[str, fl
         "   each round",
     ]
     for row in rows:
-        each = ", ".join(f"{rate:,.0f}" for rate in row["each_round"])
+        round_rates = ", ".join(f"{rate:,.0f}" for rate in row["each_round"])
         lines.append(
             f"{row['system']:12}  {row['settings']:14}  {row['precision']:9}"
             f"  {row['tokens_a_second']:9,.0f}"
             f"  {row['share_of_ceiling']:10.0%}  {row['peak_mb']:9,}  {row['tokens_an_update']:13,}"
-            f"   {each}"
+            f"   {round_rates}"
         )
     lines += [
-        f"ours, {gained['ours']}, is {gained['gain']:.2f} × the quickest peer "
-        f"({gained['quickest_peer']}), {gained['peers']}"
-        for gained in measured["gains"]
+        f"ours, {gain['ours']}, is {gain['gain']:.2f} × the quickest peer "
+        f"({gain['quickest_peer']}), {gain['peers']}"
+        for gain in measured["gains"]
     ]
     return "\n".join(lines)

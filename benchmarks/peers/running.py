@@ -58,7 +58,7 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[dict[st
         return json.loads(stdout.read().splitlines()[-1]), round(usage.ru_maxrss / 1024)
 
 
-def with_ours(program: str, *words: str) -> dict[str, float]:
+def run_own(program: str, *words: str) -> dict[str, float]:
     """Run one of `PROGRAMS` with this Python; it must succeed."""
     return run([sys.executable, str(PROGRAMS / program), *words], {})[0]
 

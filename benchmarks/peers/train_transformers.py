@@ -59,7 +59,7 @@ def main() -> None:
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(out / "pieces.model"))
     limit = TimeLimit(shape["seconds"])  # encoding the corpus counts
     trainer = Seq2SeqTrainer(
-        model=model_of(shape, pieces),
+        model=build_model(shape, pieces),
         args=arguments_of(out),
         train_dataset=examples(text, "train", pieces),
         eval_dataset=examples(text, "validation", pieces),
@@ -83,7 +83,7 @@ def main() -> None:
     )
 
 
-def model_of(shape: dict[str, Any], pieces: Any) -> MarianMTModel:
+def build_model(shape: dict[str, Any], pieces: Any) -> MarianMTModel:
     """A model of the given sizes, not trained."""
     return MarianMTModel(
         MarianConfig(

@@ -1,4 +1,4 @@
-"""The field's words: names in src say what a thing is, and the docs use the standard terms."""
+"""The field's words: names in src and benchmarks say what a thing is; docs use standard terms."""
 
 import ast
 import re
@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "transduce"
+BENCHMARKS = ROOT / "benchmarks"
 IDIOSYNCRATIC = frozenset(
     [
         "one",
@@ -27,9 +28,9 @@ IDIOSYNCRATIC = frozenset(
         "beside",
     ]
 )
-"""Everyday words that were names in src and say nothing about what they name."""
+"""Everyday words that were names in src or benchmarks and say nothing about what they name."""
 MAXIMA: dict[str, int] = {}
-"""Package -> how many assigned names of it are idiosyncratic. Packages not listed have none."""
+"""Package of src, or "benchmarks" -> number of its idiosyncratic names. Others have none."""
 SHARED_CLASS_NAMES: frozenset[str] = frozenset()
 """Names that more than one public class has. To be emptied, never extended."""
 TERMS = (
@@ -43,12 +44,14 @@ TERMS = (
 
 
 def package(path: Path) -> str:
+    if path.is_relative_to(BENCHMARKS):
+        return "benchmarks"
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
 @cache
-def trees() -> dict[Path, ast.Module]:
-    return {path: ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+def trees(folder: Path = SOURCE) -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text()) for path in sorted(folder.rglob("*.py"))}
 
 
 def assigned_names(tree: ast.AST) -> list[str]:
@@ -68,7 +71,7 @@ def assigned_names(tree: ast.AST) -> list[str]:
 
 def idiosyncratic_counts() -> Counter[str]:
     counts: Counter[str] = Counter()
-    for path, tree in trees().items():
+    for path, tree in {**trees(), **trees(BENCHMARKS)}.items():
         counts[package(path)] += sum(
             name.strip("_") in IDIOSYNCRATIC for name in assigned_names(tree)
         )
