@@ -44,7 +44,7 @@ from transduce.inference.decode import (
 from transduce.inference.engines.base import EngineOptions, select_engines
 from transduce.inference.engines.interface import Engine
 from transduce.inference.glossary import Term, match_terms
-from transduce.inference.keywords import FormerKeywords, api_names, check_keywords
+from transduce.inference.keywords import api_names, unknown_keyword
 from transduce.inference.recasing import Recasing, recase
 from transduce.io.machine import require_torch
 from transduce.model.numpy_transformer import TransformerWeights
@@ -389,7 +389,7 @@ class Translator:
         first_line: int = 1,
         progress: Callable[[int], None] | None = None,
         target: str | None = None,
-        **former: Unpack[FormerKeywords],
+        **unknown: object,
     ) -> list[Translation]:
         """Translate sentences independently: batching changes only the time it takes.
 
@@ -427,7 +427,6 @@ class Translator:
             first_line: line number of the first sentence, for messages.
             progress: called with the number of finished sentences after each batch.
             target: code of the target language, for a model of several; see `to`.
-            former: deprecated keywords: beam, alpha, nbest, constraints, extras.
 
         Returns:
             One translation per sentence, in order.
@@ -436,9 +435,9 @@ class Translator:
             TypeError: if a sentence is not a string, or a keyword unknown.
             ValueError: as for `decode`.
         """
-        check_keywords(former, signature(Translator.translate).parameters)
-        nbest = former.get("nbest", num_return_sequences)
-        num_beams = former.get("beam", num_beams)
+        for name in unknown:
+            raise unknown_keyword(name, signature(Translator.translate).parameters)
+        nbest = num_return_sequences
         if num_beams is None:
             num_beams = nbest if do_sample and not mbr else max(nbest, self.search.beam)
         extras = Extras(
@@ -459,8 +458,7 @@ class Translator:
                 max_length=max_new_tokens,
                 sampling=sampling if do_sample else None,
             )
-            alpha = former.get("alpha", length_penalty)
-            config = _overridden(self.search, beam=num_beams, alpha=alpha)
+            config = _overridden(self.search, beam=num_beams, alpha=length_penalty)
             _check_options(config, nbest=nbest, mbr=mbr, batch_tokens=batch_tokens)
         except ValueError as error:
             raise ValueError(api_names(str(error))) from None
@@ -470,8 +468,8 @@ class Translator:
             beam=config.beam,
             alpha=config.alpha,
             nbest=nbest,
-            constraints=former.get("constraints") or former.get("wishes") or constraints,
-            extras=former.get("extras") or extras,
+            constraints=constraints,
+            extras=extras,
             prefix=prefix,
             batch_tokens=batch_tokens,
             first_line=first_line,

@@ -6,7 +6,6 @@ import pytest
 from tests.unit.inference.scripted import Scripted, constant
 
 from transduce.data.tokenizer import Tokenizer
-from transduce.inference.decode import Extras
 from transduce.inference.glossary import Term
 from transduce.inference.translator import Translator
 from transduce.model.transformer import Transformer
@@ -72,52 +71,12 @@ def test_a_glossary_can_be_a_mapping(translator: Translator):
     assert forced == translator.translate("a ball", glossary=[Term("ball", "Milch")])
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_former_keywords_do_what_they_did(translator: Translator):
-    former = translator.translate(
-        SENTENCES,
-        beam=2,
-        alpha=1.0,
-        nbest=2,
-        constraints=DecodingConstraints(max_length=5),
-        extras=Extras(retry_loops=False),
-    )
-
-    assert former == translator.translate(
-        SENTENCES,
-        num_beams=2,
-        length_penalty=1.0,
-        num_return_sequences=2,
-        max_new_tokens=5,
-        retry_loops=False,
-    )
-
-
-@pytest.mark.parametrize(
-    ("former", "current"),
-    [
-        ({"beam": 2}, "num_beams"),
-        ({"alpha": 0.5}, "length_penalty"),
-        ({"nbest": 2}, "num_return_sequences"),
-        ({"constraints": DecodingConstraints()}, "max_new_tokens"),
-        ({"wishes": DecodingConstraints()}, "do_sample"),
-        ({"extras": Extras()}, "retry_loops"),
-    ],
-)
-def test_a_former_keyword_warns_with_the_new_one(
-    translator: Translator, former: dict[str, object], current: str
-):
-    (name,) = former
-
-    with pytest.warns(DeprecationWarning, match=rf"translate\({name}=\).*{current}"):
-        translator.translate(SENTENCES, **former)
-
-
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
         ("num_beam", "num_beams"),
         ("beam_size", "num_beams"),
+        ("alpha", "length_penalty"),
         ("lenght_penalty", "length_penalty"),
         ("max_length", "max_new_tokens"),
         ("n_best", "num_return_sequences"),
