@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -109,11 +110,10 @@ def measure_engine(
 ) -> Iterator[dict[str, object]]:
     """Measure a server without batching, and one with its defaults."""
     translator = Translator.load(arguments.model, engine=engine)
+    decode = partial(translator.decode, beam=beam, extras=Extras(token_scores=False))
     expected = [
         translation.text
-        for translation in translate_texts(
-            translator, arguments.texts, beam=beam, extras=Extras(token_scores=False)
-        )
+        for translation in translate_texts(translator, arguments.texts, decode=decode)
     ]
     del translator
     options = ["--engine", engine, "--beam", str(beam), "--quiet"]

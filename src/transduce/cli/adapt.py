@@ -4,29 +4,25 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from transduce.cli.app import Overrides, app, print_stderr, print_stdout
 
 
 @app.command()
 def adapt(
-    model: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    model: Annotated[Path, Argument(help="Folder of a finished run.")],
     corrections: Annotated[
-        Path | None, typer.Option(metavar="STORE", help="Translation memory with the corrections.")
+        Path | None, Option(metavar="STORE", help="Translation memory with the corrections.")
     ] = None,
-    max_loss: Annotated[
-        float, typer.Option(help="BLEU that the run's own test pairs may lose.")
-    ] = 0.5,
+    max_loss: Annotated[float, Option(help="BLEU that the run's own test pairs may lose.")] = 0.5,
     rehearsal: Annotated[
-        float, typer.Option(help="Earlier training pairs per correction, against forgetting.")
+        float, Option(help="Earlier training pairs per correction, against forgetting.")
     ] = 8.0,
     settings: Overrides = None,
     rollback: Annotated[
         bool,
-        typer.Option(
-            "--rollback", help="Exchange the model and the one before the last adaptation."
-        ),
+        Option("--rollback", help="Exchange the model and the one before the last adaptation."),
     ] = False,
 ) -> None:
     """Fine-tune a model on corrections; it is replaced only if the new one is better.

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from transduce.cli.app import ModelFolder, app, print_stdout
 from transduce.io.machine import has_torch
@@ -11,9 +11,9 @@ from transduce.io.machine import has_torch
 @app.command()
 def alternatives(
     model: ModelFolder,
-    sentence: Annotated[str, typer.Argument(help="Sentence to translate.")],
-    after: Annotated[str, typer.Option(help="Beginning of the translation.")] = "",
-    count: Annotated[int, typer.Option(help="Number of alternatives.")] = 5,
+    sentence: Annotated[str, Argument(help="Sentence to translate.")],
+    after: Annotated[str, Option(help="Beginning of the translation.")] = "",
+    count: Annotated[int, Option(help="Number of alternatives.")] = 5,
 ) -> None:
     """List the most probable next pieces at a point of a translation, each with its completion.
 

@@ -1,7 +1,4 @@
-"""The application, and what its commands share: options, output and hints.
-
-stdout carries data, stderr everything else.
-"""
+"""The application, and what its commands share: options, output and hints."""
 
 import sys
 from collections.abc import Generator
@@ -10,7 +7,7 @@ from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from transduce.io.machine import has_torch, require_torch
 
@@ -28,7 +25,7 @@ _ALIASES = {
 }
 """Other programs' names of options, which help does not list."""
 
-app = typer.Typer(
+app = Typer(
     name="transduce",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -40,14 +37,9 @@ app = typer.Typer(
 )
 
 
-def command_group(name: str, help: str) -> typer.Typer:
-    """Create a command that has commands of its own.
-
-    Args:
-        name: as it is typed.
-        help: one sentence.
-    """
-    return typer.Typer(
+def command_group(name: str, help: str) -> Typer:
+    """Create a command that has commands of its own."""
+    return Typer(
         name=name,
         help=help,
         no_args_is_help=True,
@@ -58,36 +50,31 @@ def command_group(name: str, help: str) -> typer.Typer:
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="a.b=c", help="Override one setting of the recipe; repeatable."),
+    Option("--set", metavar="a.b=c", help="Override one setting of the recipe; repeatable."),
 ]
-ModelFolder = Annotated[Path, typer.Argument(help="Folder of a model or of a run.")]
+ModelFolder = Annotated[Path, Argument(help="Folder of a model or of a run.")]
 SourceLanguage = Annotated[
-    str | None, typer.Option("--source-lang", metavar="CODE", help='Source language, such as "en".')
+    str | None, Option("--source-lang", metavar="CODE", help='Source language, such as "en".')
 ]
 TargetLanguage = Annotated[
-    str | None, typer.Option("--target-lang", metavar="CODE", help='Target language, such as "de".')
+    str | None, Option("--target-lang", metavar="CODE", help='Target language, such as "de".')
 ]
-SourceText = Annotated[
-    Path, typer.Option("--source", "-i", help="Source text, one sentence per line.")
-]
-ReferenceText = Annotated[Path, typer.Option(help="Reference translations, line by line.")]
+SourceText = Annotated[Path, Option("--source", "-i", help="Source text, one sentence per line.")]
+ReferenceText = Annotated[Path, Option(help="Reference translations, line by line.")]
 TrainingRecipe = Annotated[
-    str | None,
-    typer.Argument(help="Name of a shipped recipe, or a TOML file [default: by corpus size]."),
+    str | None, Argument(help="Name of a shipped recipe, or a TOML file [default: by corpus size].")
 ]
-RunFolder = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Run folder [default: runs/NAME].")
-]
+RunFolder = Annotated[Path | None, Option("--out", "-o", help="Run folder [default: runs/NAME].")]
 Ensemble = Annotated[
     list[Path] | None,
-    typer.Option("--with", help="Ensemble with this model of the same vocabulary; repeatable."),
+    Option("--with", help="Ensemble with this model of the same vocabulary; repeatable."),
 ]
-JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Device = Annotated[str, typer.Option(help='Device: "cpu", "cuda" or "auto".')]
-Workers = Annotated[int | None, typer.Option(help="Parallel batches [default: measured].")]
-Threads = Annotated[int | None, typer.Option(help="Threads per worker [default: measured].")]
+JsonObject = Annotated[bool, Option("--json", help="Print one JSON object.")]
+Device = Annotated[str, Option(help='Device: "cpu", "cuda" or "auto".')]
+Workers = Annotated[int | None, Option(help="Parallel batches [default: measured].")]
+Threads = Annotated[int | None, Option(help="Threads per worker [default: measured].")]
 BleuTokenizer = Annotated[
-    str, typer.Option(help='BLEU tokeniser [default: by language]; "none" for tokenised text.')
+    str, Option(help='BLEU tokeniser [default: by language]; "none" for tokenised text.')
 ]
 
 
@@ -106,23 +93,15 @@ def inference_device(name: str) -> "torch.device | str":
 
 
 @contextmanager
-def hint_to_resume(out: Path) -> Generator[None]:
-    """Print the command that resumes an interrupted run."""
+def hint_to_resume(run: Path | None = None) -> Generator[None]:
+    """Say how an interrupted command resumes: a run by --resume, others when they are repeated."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        if (out / "checkpoints").is_dir():
-            print_stderr(f"interrupted; resume with: {command_name()} train --resume --out {out}")
-        raise
-
-
-@contextmanager
-def hint_to_repeat() -> Generator[None]:
-    """Say how an interrupted command resumes that continues what it finds."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        print_stderr("interrupted; repeat the command to resume")
+        if run is None:
+            print_stderr("interrupted; repeat the command to resume")
+        elif (run / "checkpoints").is_dir():
+            print_stderr(f"interrupted; resume with: {command_name()} train --resume --out {run}")
         raise
 
 

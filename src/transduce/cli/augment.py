@@ -1,16 +1,17 @@
 """transduce augment."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from transduce.cli.app import (
     Device,
     ModelFolder,
     app,
-    hint_to_repeat,
+    hint_to_resume,
     inference_device,
     print_stderr,
 )
@@ -20,26 +21,21 @@ from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, add
 @app.command()
 def augment(
     model: ModelFolder,
-    text: Annotated[
-        Path, typer.Option("--input", "-i", help="Monolingual text, one sentence per line.")
-    ],
-    out: Annotated[Path, typer.Option("--output", "-o", help="TSV file of pairs to write.")],
+    text: Annotated[Path, Option("--input", "-i", help="Monolingual text, one sentence per line.")],
+    out: Annotated[Path, Option("--output", "-o", help="TSV file of pairs to write.")],
     forward: Annotated[
-        bool,
-        typer.Option("--forward", help="Self-training: the translations are targets, not sources."),
+        bool, Option("--forward", help="Self-training: the translations are targets, not sources.")
     ] = False,
-    beam: Annotated[int, typer.Option(help="Beam size.")] = 4,
+    beam: Annotated[int, Option(help="Beam size.")] = 4,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Sample translations instead of beam search.")
+        bool, Option("--sample", help="Sample translations instead of beam search.")
     ] = False,
-    top_k: Annotated[int, typer.Option(help="Sample from this many pieces (0 = all).")] = 0,
+    top_k: Annotated[int, Option(help="Sample from this many pieces (0 = all).")] = 0,
     min_score: Annotated[
-        float, typer.Option(help="Least mean log-probability per piece, such as -1.5.")
+        float, Option(help="Least mean log-probability per piece, such as -1.5.")
     ] = -99.0,
-    max_ratio: Annotated[float, typer.Option(help="Maximum length ratio of the sides.")] = 4.0,
-    to: Annotated[
-        str, typer.Option(help="Language to translate into, for a model of several.")
-    ] = "",
+    max_ratio: Annotated[float, Option(help="Maximum length ratio of the sides.")] = 4.0,
+    to: Annotated[str, Option(help="Language to translate into, for a model of several.")] = "",
     device: Device = "cpu",
     cluster: ClusterEngine = None,
     workers: ClusterWorkers = None,
@@ -84,28 +80,12 @@ def augment(
         place = ClusterConfig(
             engine=cluster, workers=workers, device=device, shard_rows=shard_lines
         )
-        with event_printer(sys.stderr) as on_event, hint_to_repeat():
-            result = augment_on_cluster(
-                *(model, address(text), address(out)),
-                config=config,
-                languages=(source, target),
-                to=to,
-                cluster=place,
-                on_event=on_event,
-            )
-        print_stderr(f"{out}: {result}")
-        return
-    translator = Translator.load(model, device=inference_device(device))
-    if to:
-        translator = translator.to(to)
-    with event_printer(sys.stderr) as on_event, hint_to_repeat():
-        result = make_pairs(
-            translator,
-            text,
-            out,
-            config=config,
-            model=f"{sha256(find_bundle(model) / WEIGHTS)} {to}".strip(),
-            languages=(source, target),
-            on_event=on_event,
-        )
+        run = partial(augment_on_cluster, model, address(text), address(out), to=to, cluster=place)
+    else:
+        translator = Translator.load(model, device=inference_device(device))
+        translator = translator.to(to) if to else translator
+        weights = f"{sha256(find_bundle(model) / WEIGHTS)} {to}".strip()
+        run = partial(make_pairs, translator, text, out, model=weights)
+    with event_printer(sys.stderr) as on_event, hint_to_resume():
+        result = run(config=config, languages=(source, target), on_event=on_event)
     print_stderr(f"{out}: {result}")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from transduce.cli.app import app
 
@@ -11,9 +11,9 @@ from transduce.cli.app import app
 @app.command()
 def average(
     checkpoints: Annotated[
-        list[Path], typer.Argument(help="Checkpoints of one run, or models of one architecture.")
+        list[Path], Argument(help="Checkpoints of one run, or models of one architecture.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Model folder to write.")],
+    out: Annotated[Path, Option("--out", "-o", help="Model folder to write.")],
 ) -> None:
     """Average the weights of several checkpoints into one model.
 

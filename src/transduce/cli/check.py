@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+from typer import Argument, Exit
 
 from transduce.cli.app import JsonObject, app, print_stderr, print_stdout
 from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
@@ -15,7 +15,7 @@ from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_
 @with_corpus_options(*PAIR_OPTIONS, "validation", "test")
 def check(
     recipe: Annotated[
-        str | None, typer.Argument(help="Recipe that names the corpus, as for train.")
+        str | None, Argument(help="Recipe that names the corpus, as for train.")
     ] = None,
     *,
     settings: list[str],
@@ -45,4 +45,4 @@ def check(
     text = json.dumps({"report": asdict(report)}, ensure_ascii=False) if as_json else str(report)
     # Lines that are not UTF-8 contain surrogates, which stdout cannot encode.
     print_stdout(text.encode(errors="replace").decode())
-    raise typer.Exit(1 if report.severe else 0)
+    raise Exit(1 if report.severe else 0)

@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
-from transduce.cli.app import hint_to_repeat, print_stderr
+from transduce.cli.app import hint_to_resume, print_stderr
 
 ClusterEngine = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--cluster",
         metavar="local|ray[:ADDRESS]|slurm",
         help="Share the work among workers of Ray or Slurm; repeat the command to resume.",
     ),
 ]
 ClusterWorkers = Annotated[
-    int | None, typer.Option("--workers", help="Workers of --cluster [default: all cores].")
+    int | None, Option("--workers", help="Workers of --cluster [default: all cores].")
 ]
 ShardLines = Annotated[
-    int, typer.Option(help="Lines that a killed worker has to repeat at most (--cluster).")
+    int, Option(help="Lines that a killed worker has to repeat at most (--cluster).")
 ]
 
 _KEYWORDS = {
@@ -41,10 +41,7 @@ _PER_LINE = ("text", "form", "memory", "nbest", "as_json", "confidence", "align"
 
 
 def translate_on_cluster(given: Mapping[str, Any]) -> None:
-    """Translate the files of a folder or a pattern.
-
-    Args:
-        given: the options of `transduce translate`, by name.
+    """Translate the files of a folder or pattern, with options of `transduce translate` by name.
 
     Raises:
         ValueError: if input or output is missing, or an option is for single files.
@@ -76,7 +73,7 @@ def translate_on_cluster(given: Mapping[str, Any]) -> None:
         shard_rows=given["shard_lines"],
         field=given["field"],
     )
-    with event_printer(sys.stderr) as on_event, hint_to_repeat():
+    with event_printer(sys.stderr) as on_event, hint_to_resume():
         result = translate_corpus(
             given["model"],
             address(given["input"]),

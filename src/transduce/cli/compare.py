@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from transduce.cli.app import BleuTokenizer, JsonObject, ReferenceText, app, print_stdout
 from transduce.data.languages import file_language
@@ -15,23 +15,23 @@ from transduce.io.streams import read_lines
 @app.command()
 def compare(
     systems: Annotated[
-        list[Path], typer.Argument(help="Translations of each system, the baseline first.")
+        list[Path], Argument(help="Translations of each system, the baseline first.")
     ],
     target: ReferenceText,
     metric: Annotated[
-        list[str] | None, typer.Option(help="bleu, chrf or ter; repeatable [default: all].")
+        list[str] | None, Option(help="bleu, chrf or ter; repeatable [default: all].")
     ] = None,
     language: Annotated[
-        str, typer.Option(help="Code of the target language [default: that of the file names].")
+        str, Option(help="Code of the target language [default: that of the file names].")
     ] = "",
     tokenize: BleuTokenizer = "",
     test: Annotated[
-        Literal["bootstrap", "randomization"], typer.Option(help="Paired significance test.")
+        Literal["bootstrap", "randomization"], Option(help="Paired significance test.")
     ] = "bootstrap",
     samples: Annotated[
-        int | None, typer.Option(help="Number of resamples [default: 1000; randomization: 10000].")
+        int | None, Option(help="Number of resamples [default: 1000; randomization: 10000].")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the test.")] = 12345,
+    seed: Annotated[int, Option(help="Random seed of the test.")] = 12345,
     as_json: JsonObject = False,
 ) -> None:
     """Test whether systems differ significantly from a baseline.

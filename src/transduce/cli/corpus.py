@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from transduce.cli.app import Overrides, command_group, print_stderr, print_stdout
 from transduce.cli.memory import SourceCode, TargetCode
@@ -15,31 +15,31 @@ corpus = command_group("corpus", "Make a corpus of many files, or get a public o
 def build(
     sources: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             help="One file of pairs (TSV, CSV, TMX, XLIFF, PO, JSONL, Parquet), a folder of "
             "`datasets`, SOURCE,TARGET, or SOURCE,TARGET,DOCUMENTS."
         ),
     ],
     source_lang: SourceCode,
     target_lang: TargetCode,
-    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder.")],
+    out: Annotated[Path, Option("--out", "-o", help="A new folder.")],
     licence: Annotated[
-        list[str] | None, typer.Option(help="Of all, or repeated for each in order.")
+        list[str] | None, Option(help="Of all, or repeated for each in order.")
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(help="Existing test set, SOURCE,TARGET: its sentences are dropped."),
+        Option(help="Existing test set, SOURCE,TARGET: its sentences are dropped."),
     ] = None,
     near: Annotated[
         float | None,
-        typer.Option(
+        Option(
             metavar="SIMILARITY",
             help="Drop pairs that are about as similar as this to an earlier one, such as 0.8 "
             "(MinHash; needs transduce[near]).",
         ),
     ] = None,
-    validation: Annotated[int, typer.Option(min=0, help="Validation pairs at most.")] = 1000,
-    test: Annotated[int, typer.Option(min=0, help="Test pairs at most.")] = 1000,
+    validation: Annotated[int, Option(min=0, help="Validation pairs at most.")] = 1000,
+    test: Annotated[int, Option(min=0, help="Test pairs at most.")] = 1000,
     settings: Overrides = None,
 ) -> None:
     """Merge files into train, validation and test: cleaned, without duplicates and leaks.
@@ -74,10 +74,10 @@ def build(
 
 @corpus.command("get")
 def get(
-    name: Annotated[str, typer.Argument(help='Such as "wmt22" or "Statmt-europarl-10-deu-eng".')],
+    name: Annotated[str, Argument(help='Such as "wmt22" or "Statmt-europarl-10-deu-eng".')],
     source_lang: SourceCode,
     target_lang: TargetCode,
-    out: Annotated[Path, typer.Option("--out", "-o", help="A new folder.")],
+    out: Annotated[Path, Option("--out", "-o", help="A new folder.")],
 ) -> None:
     """Fetch a public corpus: sacreBLEU's test sets, or data sets of mtdata if it is installed.
 

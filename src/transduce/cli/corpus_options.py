@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from transduce.cli.app import Overrides, SourceLanguage, TargetLanguage
 from transduce.data.languages import file_language
@@ -24,16 +24,14 @@ PAIR_OPTIONS = ("source", "target", "source_lang", "target_lang")
 
 def corpus_settings(
     source: Annotated[
-        Path | None, typer.Option(help="Source side of the corpus, one sentence per line.")
+        Path | None, Option(help="Source side of the corpus, one sentence per line.")
     ] = None,
-    target: Annotated[
-        Path | None, typer.Option(help="Target side of the corpus, line by line.")
-    ] = None,
+    target: Annotated[Path | None, Option(help="Target side of the corpus, line by line.")] = None,
     source_lang: SourceLanguage = None,
     target_lang: TargetLanguage = None,
     directions: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--direction",
             metavar="EN-DE=SOURCE,TARGET",
             help="A direction of several in one model, and its files; repeatable.",
@@ -41,7 +39,7 @@ def corpus_settings(
     ] = None,
     validation: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(
+        Option(
             "--validation",
             metavar="SOURCE TARGET",
             help="Validation pairs, two files [default: held out of the corpus].",
@@ -49,11 +47,11 @@ def corpus_settings(
     ] = None,
     test: Annotated[
         tuple[Path, Path] | None,
-        typer.Option("--test", metavar="SOURCE TARGET", help="Test pairs, two files, for a score."),
+        Option("--test", metavar="SOURCE TARGET", help="Test pairs, two files, for a score."),
     ] = None,
     also: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--also",
             metavar="FILE[,FILE][:WEIGHT]",
             help="Train on this corpus too, such as synthetic pairs; an epoch goes through it "
@@ -97,11 +95,7 @@ def corpus_settings(
 
 
 def with_corpus_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options of `corpus_settings`; its `settings` are what they imply.
-
-    Args:
-        names: of the options; --set is always one.
-    """
+    """Give a command options of `corpus_settings` and --set; its `settings` are what they imply."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options = inspect.signature(corpus_settings, eval_str=True).parameters.values()
@@ -125,7 +119,6 @@ def with_corpus_options(*names: str) -> Callable[[Callable[..., None]], Callable
 
 
 def _direction_table(text: str) -> str:
-    """A direction as an inline table of TOML."""
     match = re.fullmatch(r"(\w+)[-:]([\w-]+)=([^,]+)(?:,([^,]+))?", text)
     if not match:
         raise ValueError(f"--direction takes en-de=SOURCE,TARGET, not {text!r}")
@@ -136,7 +129,6 @@ def _direction_table(text: str) -> str:
 
 
 def _addition_table(text: str) -> str:
-    """A further corpus as an inline table of TOML."""
     # A path may have a colon.
     match = re.fullmatch(r"(?:(\w+)[-:]([\w-]+)=)?(.+?)(?::(\d*\.?\d+))?", text)
     source, target, files, weight = match.groups("") if match else ("", "", text, "")
@@ -148,9 +140,7 @@ def _addition_table(text: str) -> str:
 def complete_languages(recipe: "Recipe", *, run: Path | None = None) -> "tuple[Recipe, str]":
     """Return the recipe with the languages that it lacks, and a line that names guessed ones.
 
-    Args:
-        recipe: names the corpus, whose files' names or whose text tells.
-        run: folder of the run; if it was begun, its languages are kept.
+    The corpus's files' names or text tell; of a run that was begun its languages are kept.
     """
     files, missing = recipe.data.paths(recipe.data.train), recipe.languages.missing
     if not files or not missing:

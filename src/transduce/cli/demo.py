@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from transduce.cli.app import app, command_name, hint_to_resume, print_stdout
 
@@ -12,7 +12,7 @@ from transduce.cli.app import app, command_name, hint_to_resume, print_stdout
 @app.command()
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Run folder; an earlier demo in it is replaced.")
+        Path, Option("--out", "-o", help="Run folder; an earlier demo in it is replaced.")
     ] = Path("runs/demo"),
 ) -> None:
     """Run the full pipeline on a generated corpus.

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from transduce.cli.app import app, hint_to_repeat, print_stdout
+from transduce.cli.app import app, hint_to_resume, print_stdout
 from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines
 from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
 
@@ -14,20 +14,19 @@ from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_
 @app.command()
 @with_corpus_options(*PAIR_OPTIONS)
 def distill(
-    teacher: Annotated[Path, typer.Argument(help="Folder of the teacher model or its run.")],
+    teacher: Annotated[Path, Argument(help="Folder of the teacher model or its run.")],
     recipe: Annotated[
-        str | None,
-        typer.Argument(help="Recipe that names the corpus, as for train [default: by size]."),
+        str | None, Argument(help="Recipe that names the corpus, as for train [default: by size].")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run folder of the student.")] = Path(
+    out: Annotated[Path, Option("--out", "-o", help="Run folder of the student.")] = Path(
         "runs/student"
     ),
     *,
     settings: list[str],
-    beam: Annotated[int, typer.Option(help="Beam size of the teacher's translations.")] = 4,
-    encoder_layers: Annotated[int, typer.Option(help="Encoder layers of the student.")] = 6,
+    beam: Annotated[int, Option(help="Beam size of the teacher's translations.")] = 4,
+    encoder_layers: Annotated[int, Option(help="Encoder layers of the student.")] = 6,
     decoder_layers: Annotated[
-        int, typer.Option(help="Decoder layers of the student; they determine its speed.")
+        int, Option(help="Decoder layers of the student; they determine its speed.")
     ] = 1,
     cluster: ClusterEngine = None,
     workers: ClusterWorkers = None,
@@ -73,7 +72,7 @@ def distill(
     guess = ""
     if bundle.languages.missing:  # else they are the teacher's
         selected, guess = complete_languages(selected, run=out)
-    with event_printer(sys.stderr) as on_event, hint_to_repeat():
+    with event_printer(sys.stderr) as on_event, hint_to_resume():
         result = run_distillation(
             teacher,
             selected,

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Exit, Option, TyperException, echo
 
 from transduce.cli.app import app, print_stderr
 from transduce.io.machine import TORCH_HINT, out_of_memory
@@ -32,11 +32,7 @@ _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENO
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code.
-
-    Args:
-        argv: arguments without the program's name; None takes the process's.
-    """
+    """Run a command and return its exit code; without `argv`, that of the process's arguments."""
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     for name in ("stdout", "stderr"):  # None if the caller closed them, as for a daemon
         if getattr(sys, name) is None:
@@ -54,14 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def exit_code(run: Callable[[], object], *, command: str) -> int:
     """Run a part of a command; print an error in one line and return its exit code.
 
-    Args:
-        run: what to do; its result is the exit code if it is a number.
-        command: name of the command.
+    The result is the exit code if it is a number.
     """
     try:
         code = run()
         return code if isinstance(code, int) else 0
-    except typer.TyperException as error:
+    except TyperException as error:
         return _fail(_usage_error(error), code=2)
     except ValueError as error:
         return _fail(str(error), code=2)
@@ -89,8 +83,8 @@ def _version(requested: bool) -> bool:
     if requested:
         from transduce import __version__
 
-        typer.echo(f"transduce {__version__}")
-        raise typer.Exit
+        echo(f"transduce {__version__}")
+        raise Exit
     return requested
 
 
@@ -98,9 +92,7 @@ def _version(requested: bool) -> bool:
 def _root(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version and exit."
-        ),
+        Option("--version", callback=_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Train, inspect, evaluate and deploy your own encoder-decoder Transformer.
@@ -118,7 +110,7 @@ def _fail(message: str, *, code: int) -> int:
     return code
 
 
-def _usage_error(error: typer.TyperException) -> str:
+def _usage_error(error: TyperException) -> str:
     """The message of a usage error with a pointer to the command's help."""
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "transduce")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
+from typer import Argument, Option
 
 from transduce.cli.app import BleuTokenizer, app, print_stderr, print_stdout
 from transduce.data.languages import file_language
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 class _Inputs(NamedTuple):
-    """Files that `evaluate` reads."""
-
     model: Path | None
     hypotheses: Path | None
     source: Path | None
@@ -27,73 +25,54 @@ class _Inputs(NamedTuple):
     against: Path | None
     train: Path | None
     origins: Path | None
-
-
-class _Scoring(NamedTuple):
-    """How `evaluate` translates and scores."""
-
-    language: str
-    tokenize: str
-    metrics: list[str]
-    comet_model: Path | None
     as_is: bool
-
-    def options(self) -> "ScoringOptions":
-        from transduce.evaluation.scoring import ScoringOptions, select_metrics
-
-        return ScoringOptions(
-            self.language, self.tokenize, select_metrics(self.metrics), comet_model=self.comet_model
-        )
+    """Whether the model translates without retries."""
 
 
 @app.command()
 def evaluate(
     model: Annotated[
-        Path | None, typer.Argument(help="Folder of a model or of a run; none with --hypotheses.")
+        Path | None, Argument(help="Folder of a model or of a run; none with --hypotheses.")
     ] = None,
     source: Annotated[
-        Path | None, typer.Option("--source", "-i", help="Source text, one sentence per line.")
+        Path | None, Option("--source", "-i", help="Source text, one sentence per line.")
     ] = None,
-    target: Annotated[
-        Path | None, typer.Option(help="Reference translations, line by line.")
-    ] = None,
+    target: Annotated[Path | None, Option(help="Reference translations, line by line.")] = None,
     hypotheses: Annotated[
-        Path | None, typer.Option(help="Score these translations instead of a model's.")
+        Path | None, Option(help="Score these translations instead of a model's.")
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="bleu, chrf, ter, exact, copies or perplexity; repeatable [default: all these]; "
             "chrf++; comet."
         ),
     ] = None,
     comet_model: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="COMET's model: hparams.yaml and checkpoints/."),
+        Path | None, Option(metavar="FOLDER", help="COMET's model: hparams.yaml and checkpoints/.")
     ] = None,
     language: Annotated[
-        str, typer.Option(help="Code of the target language [default: model's, or file name's].")
+        str, Option(help="Code of the target language [default: model's, or file name's].")
     ] = "",
     tokenize: BleuTokenizer = "",
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.html", help="Write an HTML report with a breakdown of errors."),
+        Option(metavar="FILE.html", help="Write an HTML report with a breakdown of errors."),
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(help="Another system's translations, to compare in the report.")
+        Path | None, Option(help="Another system's translations, to compare in the report.")
     ] = None,
     train: Annotated[
         Path | None,
-        typer.Option(help="Target side of the training text, for word frequencies [the run's]."),
+        Option(help="Target side of the training text, for word frequencies [the run's]."),
     ] = None,
     origins: Annotated[
-        Path | None,
-        typer.Option(help="Document or domain of each line, to break the scores down by."),
+        Path | None, Option(help="Document or domain of each line, to break the scores down by.")
     ] = None,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="Translate as `translate --as-is` does: no retries.")
+        bool, Option("--as-is", help="Translate as `translate --as-is` does: no retries.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
     """Score translations: BLEU, chrF, TER and exact match with signatures, and perplexity.
 
@@ -128,8 +107,11 @@ def evaluate(
             raise ValueError("perplexity needs a model: name a model and --source FILE")
     elif model is None or source is None:
         raise ValueError("name a model and its input, MODEL --source FILE, or --hypotheses FILE")
-    inputs = _Inputs(model, hypotheses, source, target, against, train, origins)
-    scoring = _Scoring(language, tokenize, metric or [], comet_model, as_is)
+    from transduce.evaluation.scoring import ScoringOptions, select_metrics
+
+    inputs = _Inputs(model, hypotheses, source, target, against, train, origins, as_is)
+    metrics = select_metrics(metric or [])
+    scoring = ScoringOptions(language, tokenize, metrics, comet_model=comet_model)
     if report is not None:
         print_stdout(_write_report(report, inputs, scoring=scoring, as_json=as_json))
         print_stderr(f"report: {report}")
@@ -137,7 +119,7 @@ def evaluate(
         print_stdout(_scores(inputs, scoring=scoring, as_json=as_json))
 
 
-def _scores(inputs: _Inputs, *, scoring: _Scoring, as_json: bool) -> str:
+def _scores(inputs: _Inputs, *, scoring: "ScoringOptions", as_json: bool) -> str:
     """Score a model's or given translations and return what is printed."""
     # Read all files before torch is imported: a wrong name fails at once.
     texts = _read(inputs.source, inputs.hypotheses, inputs.target)
@@ -145,7 +127,7 @@ def _scores(inputs: _Inputs, *, scoring: _Scoring, as_json: bool) -> str:
     from transduce.evaluation.scoring import score_lines
 
     output = _output(inputs, "", texts=texts, scoring=scoring, scores_only=True)
-    options = scoring.options()._replace(
+    options = scoring._replace(
         language=_target_language(scoring.language, inputs, model_language=output.language),
         lower_case=output.lower_case,
         intervals=True,
@@ -179,7 +161,7 @@ def _output(
     name: str,
     *,
     texts: Mapping[Path | None, list[str]],
-    scoring: _Scoring,
+    scoring: "ScoringOptions",
     scores_only: bool = False,
 ) -> "SystemOutput":
     """Translate with the model, or take the given translations; count the training text's words."""
@@ -196,8 +178,8 @@ def _output(
             name,
             sources=texts.get(inputs.source, []),
             references=texts[inputs.target],
-            scoring=scoring.options(),
-            as_is=scoring.as_is,
+            scoring=scoring,
+            as_is=inputs.as_is,
             scores_only=scores_only,
         )
     else:
@@ -212,11 +194,11 @@ def _output(
     return output
 
 
-def _write_report(file: Path, inputs: _Inputs, *, scoring: _Scoring, as_json: bool) -> str:
+def _write_report(file: Path, inputs: _Inputs, *, scoring: "ScoringOptions", as_json: bool) -> str:
     """Write the HTML report atomically and return what is printed."""
     if file.is_dir():
         raise ValueError(f"{file} is a folder: name a file for the page, such as report.html")
-    if any(path is not None and path.resolve() == file.resolve() for path in inputs):
+    if any(isinstance(path, Path) and path.resolve() == file.resolve() for path in inputs):
         raise ValueError(f"--report {file} would replace one of its inputs: name another file")
     texts = _read(inputs.target, inputs.source, inputs.hypotheses, inputs.against, inputs.origins)
     references, sources = texts[inputs.target], texts.get(inputs.source)
@@ -225,7 +207,6 @@ def _write_report(file: Path, inputs: _Inputs, *, scoring: _Scoring, as_json: bo
         from transduce.evaluation.report import build_report, to_html
         from transduce.evaluation.significance import System, distinct_names
 
-        options = scoring.options()
         system = inputs.model.resolve() if inputs.model else inputs.hypotheses
         names = distinct_names([path for path in (system, inputs.against) if path is not None])
         against = System(names[1], texts[inputs.against]) if inputs.against else None
@@ -239,7 +220,7 @@ def _write_report(file: Path, inputs: _Inputs, *, scoring: _Scoring, as_json: bo
             references,
             sources=sources,
             against=against,
-            scoring=options._replace(
+            scoring=scoring._replace(
                 language=_target_language(scoring.language, inputs, model_language=output.language)
             ),
             origins=origins,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-import typer
+from typer import Exit, Option
 
 from transduce.cli.app import (
     ModelFolder,
@@ -33,7 +33,7 @@ def export(
     model: ModelFolder,
     to: Annotated[
         Literal["ctranslate2", "huggingface", "marian-npz", "onnx", "argos", "web", "hub"],
-        typer.Option(
+        Option(
             help="Output format; huggingface is a MarianMTModel, or Pegasus for a pre-norm "
             "model; marian-npz is read by Marian's own programs; onnx by onnxruntime and "
             "transformers.js; web a page that translates in a browser; hub uploads a huggingface "
@@ -42,7 +42,7 @@ def export(
     ],
     out: Annotated[
         Path,
-        typer.Option(
+        Option(
             "--out",
             "-o",
             help="Folder to write, atomically; for argos an .argosmodel file, for web an .html "
@@ -50,23 +50,21 @@ def export(
         ),
     ],
     quantize: Annotated[
-        str | None, typer.Option(help="Quantize the weights: int8, int16, float16 or bfloat16.")
+        str | None, Option(help="Quantize the weights: int8, int16, float16 or bfloat16.")
     ] = None,
     shortlist: Annotated[
-        bool,
-        typer.Option("--shortlist", help="Learn a lexical shortlist (vmap.txt) for ctranslate2."),
+        bool, Option("--shortlist", help="Learn a lexical shortlist (vmap.txt) for ctranslate2.")
     ] = False,
     history: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--history",
             help="Show the training in the page: the run's checkpoints, to be gone through "
             "(train.keep_checkpoints).",
         ),
     ] = False,
     sample: Annotated[
-        Path | None,
-        typer.Option(help="Sentences to verify with [default: the run's validation set]."),
+        Path | None, Option(help="Sentences to verify with [default: the run's validation set].")
     ] = None,
     source_lang: SourceLanguage = None,
     target_lang: TargetLanguage = None,
@@ -135,7 +133,7 @@ def export(
     print_stdout(f"{to}: {out}")
     print_stderr(str(proof))
     if quantize is None and not proof.not_made and not proof.holds:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _write_and_prove(

@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from transduce.cli.app import SourceLanguage, TargetLanguage, app, print_stderr, print_stdout
 
@@ -12,13 +12,11 @@ from transduce.cli.app import SourceLanguage, TargetLanguage, app, print_stderr,
 @app.command("import")
 def import_(
     model: Annotated[
-        Path, typer.Argument(help="Folder of a Hugging Face Marian model, or its name on the hub.")
+        Path, Argument(help="Folder of a Hugging Face Marian model, or its name on the hub.")
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="Model folder to write, atomically [default: models/NAME]."
-        ),
+        Option("--out", "-o", help="Model folder to write, atomically [default: models/NAME]."),
     ] = None,
     source_lang: SourceLanguage = None,
     target_lang: TargetLanguage = None,

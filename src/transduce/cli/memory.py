@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from transduce.cli.app import command_group, print_stderr, print_stdout
 from transduce.io.streams import open_output
@@ -14,15 +14,15 @@ memory = command_group(
     "memory", "Keep translations in a translation memory: import, export, look up."
 )
 
-Store = Annotated[Path, typer.Argument(help="File of the translation memory.")]
-SourceCode = Annotated[str, typer.Option(metavar="CODE", help='Source language, such as "en".')]
-TargetCode = Annotated[str, typer.Option(metavar="CODE", help='Target language, such as "de".')]
+Store = Annotated[Path, Argument(help="File of the translation memory.")]
+SourceCode = Annotated[str, Option(metavar="CODE", help='Source language, such as "en".')]
+TargetCode = Annotated[str, Option(metavar="CODE", help='Target language, such as "de".')]
 
 
 @memory.command("import")
 def import_file(
     store: Store,
-    files: Annotated[list[Path], typer.Argument(help="TMX, XLIFF, PO, CSV or JSON-lines files.")],
+    files: Annotated[list[Path], Argument(help="TMX, XLIFF, PO, CSV or JSON-lines files.")],
     source_lang: SourceCode,
     target_lang: TargetCode,
 ) -> None:
@@ -52,7 +52,7 @@ def export_file(
     store: Store,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="TMX file, written atomically [default: stdout]."),
+        Option("--output", "-o", help="TMX file, written atomically [default: stdout]."),
     ] = None,
 ) -> None:
     """Write all translations as TMX 1.4, without the keys of users.
@@ -73,12 +73,12 @@ def export_file(
 @memory.command("lookup")
 def look_up(
     store: Store,
-    text: Annotated[str, typer.Argument(help="Source text.")],
+    text: Annotated[str, Argument(help="Source text.")],
     source_lang: SourceCode,
     target_lang: TargetCode,
-    minimum: Annotated[int, typer.Option(min=1, max=100, help="Least similarity in percent.")] = 70,
+    minimum: Annotated[int, Option(min=1, max=100, help="Least similarity in percent.")] = 70,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object per match, with time and origin.")
+        bool, Option("--json", help="One JSON object per match, with time and origin.")
     ] = False,
 ) -> None:
     """Print similar entries, as: percent, source, target; best first.

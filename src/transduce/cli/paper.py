@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from transduce.cli.app import Overrides, command_group, hint_to_repeat, print_stderr, print_stdout
+from transduce.cli.app import Overrides, command_group, hint_to_resume, print_stderr, print_stdout
 
 paper = command_group("paper", "Reproduce the paper: its tables, figures and architecture.")
 
@@ -182,7 +182,7 @@ def table3(
     shared = quick_settings(shared) if quick else shared
     chosen = named_rows(rows or ("base,D1" if quick else ""), width_divisor=width_divisor)
     drawn = named_seeds(seeds)
-    with event_printer(sys.stderr) as on_event, hint_to_repeat():
+    with event_printer(sys.stderr) as on_event, hint_to_resume():
         outcomes = measure(
             corpus,
             out,

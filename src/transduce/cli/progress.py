@@ -20,11 +20,8 @@ from transduce.train.events import (
     describe_duration,
 )
 
-_EVERY = 15.0
-"""Seconds between plain progress lines."""
-
-_DELAY = 2.0
-"""Seconds before a line count is displayed."""
+_EVERY = 15.0  # seconds between plain progress lines
+_DELAY = 2.0  # seconds before a line count is displayed
 
 
 @contextmanager
@@ -50,12 +47,7 @@ def event_printer(stream: TextIO) -> Generator[EventHandler]:
 
 
 def open_page(page: Path, on_event: EventHandler) -> EventHandler:
-    """Return an event handler that opens a run's page in a browser when training has begun.
-
-    Args:
-        page: a file, which training rewrites.
-        on_event: called with each event too.
-    """
+    """Return an event handler that opens a run's page in a browser when training has begun."""
     pending = [page]
 
     def handler(event: Event) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from transduce.cli.app import (
     Device,
@@ -14,7 +14,7 @@ from transduce.cli.app import (
     ModelFolder,
     SourceText,
     app,
-    hint_to_repeat,
+    hint_to_resume,
     inference_device,
     print_stderr,
     print_stdout,
@@ -28,17 +28,14 @@ from transduce.io.streams import read_lines
 def score(
     model: ModelFolder,
     source: SourceText,
-    target: Annotated[
-        Path | None, typer.Option(help="Reference translations, line by line.")
-    ] = None,
+    target: Annotated[Path | None, Option(help="Reference translations, line by line.")] = None,
     also: Ensemble = None,
     as_json: Annotated[
-        bool,
-        typer.Option("--json", help="One JSON object per line, with each piece's log-probability."),
+        bool, Option("--json", help="One JSON object per line, with each piece's log-probability.")
     ] = False,
     device: Device = "cpu",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for the scores (--cluster).")
+        Path | None, Option("--output", "-o", help="Folder for the scores (--cluster).")
     ] = None,
     cluster: ClusterEngine = None,
     workers: ClusterWorkers = None,
@@ -68,7 +65,7 @@ def score(
         config = ClusterConfig(
             engine=cluster, workers=workers, device=device, shard_rows=shard_lines
         )
-        with event_printer(sys.stderr) as on_event, hint_to_repeat():
+        with event_printer(sys.stderr) as on_event, hint_to_resume():
             result = score_corpus(
                 [model, *(also or ())],
                 address(source),

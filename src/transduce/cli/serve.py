@@ -14,7 +14,7 @@ from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Annotated, TypeVar, get_args, get_origin, get_type_hints
 
-import typer
+from typer import Argument, Option
 
 from transduce.cli.app import Threads, Workers, app, print_stderr
 from transduce.cli.entry import exit_code
@@ -57,7 +57,7 @@ def _with_settings(command: Function) -> Function:
                 kind, default = list[str], None
             option = _OPTION_NAMES.get(name, name)
             flag, variable = f"--{option.replace('_', '-')}", f"LT_{option.upper()}"
-            info = typer.Option(default, flag, envvar=variable, help=doc.documentation)
+            info = Option(default, flag, envvar=variable, help=doc.documentation)
             place = inspect.Parameter.KEYWORD_ONLY
             parameters.append(inspect.Parameter(name, place, default=info, annotation=kind))
     command.__signature__ = signature.replace(parameters=parameters)  # typer reads it
@@ -67,13 +67,11 @@ def _with_settings(command: Function) -> Function:
 @app.command()
 @_with_settings
 def serve(
-    models: Annotated[
-        list[Path], typer.Argument(help="Folders of models or runs, one per direction.")
-    ],
+    models: Annotated[list[Path], Argument(help="Folders of models or runs, one per direction.")],
     *,
     languages: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             envvar="LT_LANGUAGES",
             metavar="SOURCE-TARGET",
             help="Languages, such as en-de, of a model made without; repeatable, in order.",
@@ -81,10 +79,10 @@ def serve(
     ] = None,
     engine: Annotated[
         EngineName,
-        typer.Option(envvar="LT_ENGINE", help="Inference engine; auto: the fastest available."),
+        Option(envvar="LT_ENGINE", help="Inference engine; auto: the fastest available."),
     ] = "auto",
     compute_type: Annotated[
-        str, typer.Option(envvar="LT_COMPUTE_TYPE", help="CTranslate2: float32, int8 or auto.")
+        str, Option(envvar="LT_COMPUTE_TYPE", help="CTranslate2: float32, int8 or auto.")
     ] = "float32",
     workers: Workers = None,
     threads: Threads = None,

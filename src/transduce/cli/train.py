@@ -9,16 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Option
 
-from transduce.cli.app import (
-    RunFolder,
-    TrainingRecipe,
-    app,
-    hint_to_repeat,
-    hint_to_resume,
-    print_stdout,
-)
+from transduce.cli.app import RunFolder, TrainingRecipe, app, hint_to_resume, print_stdout
 from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
 
 
@@ -30,36 +23,34 @@ def train(
     settings: list[str],
     origin: Annotated[
         Path | None,
-        typer.Option("--from", help="Fine-tune: start from the weights of this model or run."),
+        Option("--from", help="Fine-tune: start from the weights of this model or run."),
     ] = None,
     out: RunFolder = None,
     resume: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--resume", help="Resume from the latest checkpoint in the run folder; if none, begin."
         ),
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--time",
             help="Duration of the whole run, such as 40m or 1h30m; the updates are planned to fit.",
         ),
     ] = None,
     until: Annotated[
         float | None,
-        typer.Option(
-            "--until", help="BLEU on validation at which training ends, with a last cooldown."
-        ),
+        Option("--until", help="BLEU on validation at which training ends, with a last cooldown."),
     ] = None,
     watch: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--watch", help="Open OUT/report.html in a browser; it reloads itself while training."
         ),
     ] = False,
     dry: Annotated[
-        bool, typer.Option("--dry-run", help="Say what training would take, and write nothing.")
+        bool, Option("--dry-run", help="Say what training would take, and write nothing.")
     ] = False,
 ) -> None:
     """Train a model: preprocess, train, average checkpoints, evaluate, bundle.
@@ -150,19 +141,17 @@ def tune(
     settings: list[str],
     range_: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--range", metavar="a.b=low:high[:log]", help="Numbers, whole if both are; repeatable."
         ),
     ] = None,
     choice: Annotated[
-        list[str] | None, typer.Option(metavar="a.b=c,d", help="Values; repeatable.")
+        list[str] | None, Option(metavar="a.b=c,d", help="Values; repeatable.")
     ] = None,
-    trials: Annotated[int, typer.Option(help="Number of runs.", min=1)] = 20,
-    metric: Annotated[Literal["bleu", "loss"], typer.Option(help="Score, on validation.")] = "bleu",
-    seed: Annotated[int, typer.Option(help="Seed of the search, not of the runs.", min=0)] = 1,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the trials.")] = Path(
-        "runs/tune"
-    ),
+    trials: Annotated[int, Option(help="Number of runs.", min=1)] = 20,
+    metric: Annotated[Literal["bleu", "loss"], Option(help="Score, on validation.")] = "bleu",
+    seed: Annotated[int, Option(help="Seed of the search, not of the runs.", min=0)] = 1,
+    out: Annotated[Path, Option("--out", "-o", help="Folder of the trials.")] = Path("runs/tune"),
 ) -> None:
     """Search for good settings with Optuna: each trial is a run, pruned if it falls behind.
 
@@ -189,7 +178,7 @@ def tune(
         return chosen._replace(recipe=complete_languages(chosen.recipe)[0])
 
     space = parse_space(range_ or (), choice or ())
-    with event_printer(sys.stderr) as on_event, hint_to_repeat():
+    with event_printer(sys.stderr) as on_event, hint_to_resume():
         study = search(
             choose, out, space=space, trials=trials, metric=metric, seed=seed, on_event=on_event
         )

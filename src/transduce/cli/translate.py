@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-import typer
+from typer import Argument, Option
 
 from transduce.cli.app import (
     Device,
@@ -33,8 +33,7 @@ from transduce.cli.translate_documents import (
     translate_document,
 )
 from transduce.documents.registry import FORMAT_NAMES, format_named
-from transduce.io.atomic_folder import MANIFEST, sha256
-from transduce.io.machine import VERSION
+from transduce.io.atomic_folder import sha256
 from transduce.io.resumable import LineOutput, resumable_output
 from transduce.io.streams import open_lines, open_output, split_compression
 from transduce.train.events import describe_duration
@@ -54,8 +53,6 @@ EngineName = Literal["auto", "torch", "ctranslate2"]
 
 
 class _OutputOptions(NamedTuple):
-    """Where translations go and how they are formatted."""
-
     output: Path | None
     align: Path | None
     nbest: int | None
@@ -74,18 +71,17 @@ class _OutputOptions(NamedTuple):
 @app.command()
 def translate(
     model: ModelFolder,
-    text: Annotated[str | None, typer.Argument(help="Text, instead of a file.")] = None,
+    text: Annotated[str | None, Argument(help="Text, instead of a file.")] = None,
     input: Annotated[
-        Path | None,
-        typer.Option("--input", "-i", help="Text, one sentence per line [default: stdin]."),
+        Path | None, Option("--input", "-i", help="Text, one sentence per line [default: stdin].")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Output file, written atomically [default: stdout]."),
+        Option("--output", "-o", help="Output file, written atomically [default: stdout]."),
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--format",
             metavar="NAME",
             help=f"lines (one sentence per line) or a document: {', '.join(FORMAT_NAMES)} "
@@ -94,35 +90,32 @@ def translate(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="CODE", help="Target language, for a model of several directions."),
+        Option(metavar="CODE", help="Target language, for a model of several directions."),
     ] = None,
     source_lang: Annotated[
         str | None,
-        typer.Option("--from", metavar="CODE", help="Source language; only checked with --to."),
+        Option("--from", metavar="CODE", help="Source language; only checked with --to."),
     ] = None,
     also: Ensemble = None,
     beam: Annotated[
-        int | None, typer.Option(help="Beam size, or number of samples [default: the model's].")
+        int | None, Option(help="Beam size, or number of samples [default: the model's].")
     ] = None,
     alpha: Annotated[
-        float | None,
-        typer.Option(help="Length penalty; 0 favours short output [default: the model's]."),
+        float | None, Option(help="Length penalty; 0 favours short output [default: the model's].")
     ] = None,
-    no_repeat: Annotated[
-        int, typer.Option(help="Block repeated n-grams of this size (0 = off).")
-    ] = 0,
-    min_length: Annotated[int, typer.Option(help="Minimum length of a translation in pieces.")] = 0,
+    no_repeat: Annotated[int, Option(help="Block repeated n-grams of this size (0 = off).")] = 0,
+    min_length: Annotated[int, Option(help="Minimum length of a translation in pieces.")] = 0,
     max_length: Annotated[
-        int | None, typer.Option(help="Maximum length of a translation in pieces, EOS included.")
+        int | None, Option(help="Maximum length of a translation in pieces, EOS included.")
     ] = None,
-    prefix: Annotated[str, typer.Option(help="Start every translation with this text.")] = "",
+    prefix: Annotated[str, Option(help="Start every translation with this text.")] = "",
     glossary: Annotated[
         Path | None,
-        typer.Option(help="Enforce terms: source TAB target, or TBX; stderr reports the count."),
+        Option(help="Enforce terms: source TAB target, or TBX; stderr reports the count."),
     ] = None,
     memory: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="STORE|TMX",
             help="Take lines that a translation memory has from it, texts and sentences of a "
             'document; stderr reports the count, --json marks them ("memory").',
@@ -130,60 +123,52 @@ def translate(
     ] = None,
     protect: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME|REGEX",
             help="Repeat such text unchanged: code, url, number, capitals or a regular expression; "
             "repeatable. For models trained with tokenizer.protect.",
         ),
     ] = None,
     mbr: Annotated[
-        bool,
-        typer.Option("--mbr", help="Minimum Bayes risk decoding over the beam or the samples."),
+        bool, Option("--mbr", help="Minimum Bayes risk decoding over the beam or the samples.")
     ] = False,
     as_is: Annotated[
         bool,
-        typer.Option(
-            "--as-is", help="Do not retranslate repetitive output; leave capitals as they are."
-        ),
+        Option("--as-is", help="Do not retranslate repetitive output; leave capitals as they are."),
     ] = False,
     sample: Annotated[
         bool,
-        typer.Option(
-            "--sample", help="Sample instead of beam search; print the most probable of BEAM."
-        ),
+        Option("--sample", help="Sample instead of beam search; print the most probable of BEAM."),
     ] = False,
     temperature: Annotated[
-        float, typer.Option(help="Sampling temperature; below 1 favours probable pieces.")
+        float, Option(help="Sampling temperature; below 1 favours probable pieces.")
     ] = 1.0,
-    top_k: Annotated[
-        int, typer.Option(help="Sample from the K most probable pieces (0 = all).")
-    ] = 0,
+    top_k: Annotated[int, Option(help="Sample from the K most probable pieces (0 = all).")] = 0,
     top_p: Annotated[
         float,
-        typer.Option(
+        Option(
             help="Nucleus sampling: keep the smallest set of tokens with this total probability."
         ),
     ] = 1.0,
-    seed: Annotated[int, typer.Option(help="Random seed for sampling.")] = 1,
+    seed: Annotated[int, Option(help="Random seed for sampling.")] = 1,
     nbest: Annotated[
-        int | None, typer.Option(help="Print the N best translations, as: line, rank, score, text.")
+        int | None, Option(help="Print the N best translations, as: line, rank, score, text.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object per line: text, scores, pieces, flags.")
+        bool, Option("--json", help="One JSON object per line: text, scores, pieces, flags.")
     ] = False,
     confidence: Annotated[
-        bool,
-        typer.Option("--confidence", help="Prefix each line with a confidence, 0 to 1, and a tab."),
+        bool, Option("--confidence", help="Prefix each line with a confidence, 0 to 1, and a tab.")
     ] = False,
     align: Annotated[
-        Path | None, typer.Option(help="Write word alignments (Pharaoh format, 0-0 1-2) here.")
+        Path | None, Option(help="Write word alignments (Pharaoh format, 0-0 1-2) here.")
     ] = None,
     engine: Annotated[
-        EngineName, typer.Option(help="Inference engine; auto: the fastest one available.")
+        EngineName, Option(help="Inference engine; auto: the fastest one available.")
     ] = "auto",
     compute_type: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Precision: float32, int8, bfloat16, float16 or auto with CTranslate2; float32 "
             "or bfloat16 with torch."
         ),
@@ -192,23 +177,22 @@ def translate(
     threads: Threads = None,
     shortlist: Annotated[
         Path | None,
-        typer.Option(help="Lexical shortlist (vmap.txt): faster, with slightly different output."),
+        Option(help="Lexical shortlist (vmap.txt): faster, with slightly different output."),
     ] = None,
     batch_tokens: Annotated[
-        int | None,
-        typer.Option(help="Batch size in pieces, beam and padding included [default: 8192]."),
+        int | None, Option(help="Batch size in pieces, beam and padding included [default: 8192].")
     ] = None,
     device: Device = "cpu",
     cluster: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="local|ray[:ADDRESS]|slurm",
             help="Translate a folder or glob pattern of files into the folder OUTPUT, in shards, "
             "by workers of Ray or Slurm; repeat the command to resume.",
         ),
     ] = None,
     field: Annotated[
-        str, typer.Option(help="Field of JSONL, or column of Parquet, with the text (--cluster).")
+        str, Option(help="Field of JSONL, or column of Parquet, with the text (--cluster).")
     ] = "text",
     shard_lines: ShardLines = 8192,
 ) -> None:
@@ -312,17 +296,8 @@ def translate(
         )
         run([])  # checks the settings even if the input is empty
         if document is not None:
-            run_texts = partial(
-                translate_texts,
-                translator,
-                beam=beam,
-                alpha=alpha,
-                constraints=constraints,
-                extras=extras,
-                batch_tokens=batch_tokens,
-            )
             translate_document(
-                run_texts,
+                partial(translate_texts, translator, decode=run),
                 document,
                 output,
                 terms=terms,
@@ -415,7 +390,6 @@ def _report_long(chunk: Sequence[str], input_bytes: int, *, seconds: float) -> N
 
 
 def _prompted(lines: Iterator[str]) -> Iterator[str]:
-    """Print a prompt before each line is read."""
     while True:
         sys.stderr.write("> ")
         sys.stderr.flush()
@@ -444,15 +418,13 @@ def _output_settings(
     options: Mapping[str, object], models: Sequence[Path], *, terms: "tuple[Term, ...]"
 ) -> Mapping[str, str]:
     """Return all that determines the output besides the input, for `resumable_output`."""
-    from transduce.bundle.bundle import find_bundle
+    from transduce.cluster.translate import model_settings
 
     shortlist = options["shortlist"]
-    return {
-        **{name: str(value) for name, value in options.items() if name not in _PLACES},
-        "model": " ".join(sha256(find_bundle(model) / MANIFEST) for model in models),
+    kept = {name: value for name, value in options.items() if name not in _PLACES}
+    return model_settings(kept, *models) | {
         "glossary": " ".join(map(str, terms)),
         "shortlist": sha256(shortlist) if isinstance(shortlist, Path) else "",
-        "version of transduce": VERSION,
     }
 
 
@@ -509,7 +481,6 @@ def _check_options(
 
 
 def _check_document_options(options: Mapping[str, object], *, form: str) -> None:
-    """Refuse options for single lines."""
     for name, value in options.items():
         if value:
             raise ValueError(
@@ -582,7 +553,6 @@ def _remembered(translation: "Translation", match: "Match") -> "Translation":
 def _format(
     number: int, translation: "Translation", *, options: _OutputOptions, match: "Match | None"
 ) -> str:
-    """Format a translation as lines of the output."""
     if options.as_json:
         fields: dict[str, object] = {"line": number, **asdict(translation)}
         if options.memory:

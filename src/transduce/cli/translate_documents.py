@@ -45,13 +45,7 @@ def chosen_format(form: str | None, input: Path | None, output: Path | None) -> 
 def read_input_document(
     file: Path | None, form: str, *, target: str = "", text: str | None = None
 ) -> "Document":
-    """Read a document from a file, or from stdin if `file` is None.
-
-    Args:
-        file: None means stdin.
-        form: name of its format.
-        target: code of the target language, for multilingual formats.
-        text: the document itself, instead of a file.
+    """Read a document: the text, else a file, else stdin; `target` is for multilingual formats.
 
     Raises:
         ValueError: for a malformed file.
@@ -80,10 +74,7 @@ def translate_document(
 
     Args:
         translate_texts: `inference.translator.translate_texts` with a model and its settings.
-        document: the parsed input.
-        output: output file; None means stdout.
         terms: the glossary, whose use is reported.
-        engine: description of the engine, for stderr.
         memory: looks up texts and sentences in a translation memory; they replace the model's.
     """
     from transduce.cli.progress import line_counter

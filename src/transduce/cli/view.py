@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from transduce.cli.app import ModelFolder, app, print_stdout
 from transduce.io.streams import open_output
@@ -14,13 +14,12 @@ _FORMATS = {".html": "page", ".htm": "page", ".svg": "picture", ".json": "weight
 @app.command()
 def view(
     model: ModelFolder,
-    sentence: Annotated[str, typer.Argument(help="Sentence to translate.")],
+    sentence: Annotated[str, Argument(help="Sentence to translate.")],
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="Output file, written atomically: .html, .svg, .json."),
+        Path, Option("--out", "-o", help="Output file, written atomically: .html, .svg, .json.")
     ],
     translation: Annotated[
-        str | None, typer.Option(help="Its translation [default: the model's own].")
+        str | None, Option(help="Its translation [default: the model's own].")
     ] = None,
 ) -> None:
     """Visualize a model's attention weights as it translates a sentence.

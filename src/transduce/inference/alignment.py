@@ -51,7 +51,7 @@ def group_pieces(pieces: Sequence[str]) -> tuple[tuple[int, ...], ...]:
 def align(
     trace: Trace, source_pieces: Sequence[str], target_pieces: Sequence[str]
 ) -> tuple[Link, ...]:
-    """Align every target word to the source word with the most attention.
+    """Align every target word to the source word with the most attention; none if that is blank.
 
     A word's attention is the mean over its pieces of their total attention to a source word's.
 
@@ -59,9 +59,6 @@ def align(
         trace: attention weights of the pair (`model.trace`).
         source_pieces: the source, ending in EOS.
         target_pieces: the translation, ending in EOS if it was reached.
-
-    Returns:
-        One link per target word, in order; none if the source is blank.
     """
     assert trace.cross.shape[2:] == (len(target_pieces), len(source_pieces))
     source_words, target_words = group_pieces(source_pieces), group_pieces(target_pieces)
@@ -107,7 +104,6 @@ def word_attention(
     Args:
         attention: of target pieces to source pieces.
         source_words: the source's piece indices by word (`group_pieces`).
-        target_words: the target's.
     """
     by_word = np.stack([attention[:, list(word)].sum(1) for word in source_words], axis=1)
     return np.stack([by_word[list(word)].mean(0) for word in target_words])

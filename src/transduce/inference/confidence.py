@@ -45,13 +45,7 @@ class ScoredWord(NamedTuple):
 def word_confidences(
     confidence: Confidence, pieces: Sequence[str], log_probs: Sequence[float]
 ) -> tuple[tuple[str, float], ...]:
-    """Return each word of a translation with its confidence; empty without a calibration.
-
-    Args:
-        confidence: the model's calibration.
-        pieces: the translation's.
-        log_probs: log-probability of each piece; may be empty.
-    """
+    """Return each word of a translation and its confidence; none without calibration or scores."""
     calibration = confidence.words
     if calibration is None or len(log_probs) != len(pieces):
         return ()
@@ -72,8 +66,6 @@ def calibrate(
     Args:
         pieces: the pieces of each translation, EOS included.
         log_probs: log-probability of each piece.
-        translations: their text.
-        references: the reference of each.
         fragmentations: fragmentation of each source; empty if they are not to be examined.
     """
     translated_words = [scored_words(*pair) for pair in zip(pieces, log_probs, strict=True)]
@@ -93,10 +85,6 @@ def fragmentation(text: str, pieces: Sequence[str]) -> float:
     """Return the pieces per character of a source; an unknown character counts as two pieces.
 
     Words that training did not contain split into short pieces.
-
-    Args:
-        text: the source.
-        pieces: its pieces; unknown ones and bytes have the form "<...>".
 
     >>> fragmentation("sun", ["▁sun"]), fragmentation("xyz", ["▁x", "y", "z"])
     (0.3333333333333333, 1.0)
@@ -146,8 +134,6 @@ def fit_sentences(
 
     Args:
         log_probs: mean log-probability of each translation's pieces, EOS included.
-        translations: their text.
-        references: the reference of each.
     """
     quality = [chrf(*pair) / 100 for pair in zip(translations, references, strict=True)]
     return fit_calibration(np.array(log_probs), np.array(quality))
@@ -199,7 +185,6 @@ def isotonic_regression(
     Args:
         x: non-decreasing.
         y: the values to make non-decreasing.
-        weights: weight of each point.
 
     Returns:
         The mean x and mean y of each block, both strictly increasing.

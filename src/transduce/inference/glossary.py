@@ -139,12 +139,7 @@ def encode_term(term: Term, tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def case_variants(sentence_words: Sequence[str], start: int, size: int) -> list[tuple[str, ...]]:
-    """Return some words of a sentence as written and, at its start, without the capital.
-
-    Args:
-        sentence_words: all words of the sentence.
-        start: index of the first of `size` words.
-        size: how many.
+    """Return `size` words from `start` on as written and, at the sentence's start, uncapitalised.
 
     >>> case_variants(["«", "Hot", "Dog", "»"], 1, 2)
     [('Hot', 'Dog'), ('hot', 'Dog')]
@@ -205,13 +200,7 @@ class GlossaryReport:
 def glossary_report(
     pairs: Iterable[tuple[str, str]], terms: tuple[Term, ...], *, first_line: int = 1
 ) -> GlossaryReport:
-    """Count matches and applications of terms, line by line.
-
-    Args:
-        pairs: source and translation of each line.
-        terms: the glossary.
-        first_line: number of the first line.
-    """
+    """Count matches and applications of terms in pairs of source and translation, line by line."""
     counts: list[TermCount] = []
     for line, (source, translation) in enumerate(pairs, first_line):
         matched = match_terms(source, terms)
@@ -310,8 +299,6 @@ def term_constraints(
     Args:
         text: the tidied source.
         ids: its pieces, without EOS.
-        terms: those that match, in order (`match_terms`).
-        tokenizer: the model's.
 
     Raises:
         ValueError: if the vocabulary lacks a character of a target.
@@ -339,13 +326,7 @@ def term_constraints(
 def missing_terms(
     hypothesis: Hypothesis, terms: Sequence[TermConstraint], pieces: Sequence[str]
 ) -> list[TermConstraint]:
-    """Return the terms that a translation does not contain as whole words.
-
-    Args:
-        hypothesis: the translation.
-        terms: those that it must contain.
-        pieces: the translation's.
-    """
+    """Return the terms that a translation of these pieces does not contain as whole words."""
     return [term for term in terms if not _contains(hypothesis.ids, term.target_ids, pieces)]
 
 
@@ -361,9 +342,7 @@ def request_with_next_term(
     Args:
         model: its attention decides where a term goes.
         request: the request that led to `hypothesis`; its prefix is only ever extended.
-        hypothesis: the current translation.
         terms: its missing terms, at least one.
-        pieces: the translation's pieces.
     """
     source = (*request.source, EOS)
     attention = combined_attention(trace(model, source, hypothesis.ids).cross)

@@ -21,10 +21,8 @@ _BETA_SQUARED = 4  # weight of recall over precision: chrF2 has β = 2
 def select_mbr(candidates: Sequence[str], weights: Sequence[float] | None = None) -> int:
     """Return the index of the candidate with the highest expected chrF; the first of equals.
 
-    Args:
-        candidates: translations of one sentence; a duplicate sample counts twice.
-        weights: positive weight of each candidate as a reference, on any scale; None is uniform, as
-            for samples. For an n-best list, see `normalised_probabilities`.
+    A duplicate sample counts twice. Weights of the candidates as references are on any scale; None
+    is uniform, as for samples. For an n-best list, see `normalised_probabilities`.
 
     >>> select_mbr(["ein Tier rennt", "ein Hund rennt", "ein Hund läuft"])
     1
@@ -87,7 +85,6 @@ def normalised_probabilities(log_probs: Sequence[float]) -> tuple[float, ...]:
 
 
 def _n_gram_counts(texts: Sequence[str], order: int) -> Float64[np.ndarray, "texts n_grams"]:
-    """Count the n-grams of each text."""
     counts = [Counter(text[i : i + order] for i in range(len(text) - order + 1)) for text in texts]
     columns = {n_gram: column for column, n_gram in enumerate(set().union(*counts))}
     table = np.zeros((len(texts), len(columns)))

@@ -62,8 +62,6 @@ def recase(text: str, tokenizer: Tokenizer, *, terms: tuple[Term, ...] = ()) -> 
 
     Args:
         text: a source sentence. Addresses, identifiers, tags and `terms` in it keep their case.
-        tokenizer: the model's, which knows the usual case of words.
-        terms: the glossary.
     """
     text = tidy(text)
     blocks = text.split()
@@ -105,7 +103,6 @@ def _style(words: Sequence[str]) -> Literal["", "capitals", "title", "every word
 
 
 def _cost(text: str, tokenizer: Tokenizer) -> tuple[int, int]:
-    """The unknown pieces of a text, and all of them."""
     ids = tokenizer.encode(text)
     return ids.count(tokenizer.UNK), len(ids)
 

@@ -38,10 +38,6 @@ def detect_repetition(source: Sequence[str], target: Sequence[str]) -> str:
     is at least two more than the source repeats anything. A translation is too long with more than
     3 x source + 20 pieces.
 
-    Args:
-        source: its pieces.
-        target: the translation's pieces. EOS may end either.
-
     >>> detect_repetition(["▁a", "▁dog"], ["▁ein", *["▁Hund", "▁und"] * 3])
     'repetition ("Hund und" ×3)'
     """
@@ -93,8 +89,6 @@ def is_improvement(source: Sequence[str], retry: Sequence[str], *, loss: float) 
     the flagged one stays: it is the model's own best, and another loop is no better.
 
     Args:
-        source: its pieces.
-        retry: the pieces of the retry.
         loss: by how much its `novel_log_prob` is below that of the first translation.
     """
     # NaN, where most of both repeats, is no reason to keep the first.

@@ -177,7 +177,6 @@ class Translator:
 
         Args:
             engines: in order of preference.
-            tokenizer: the model's.
             model: what the engines run; the first model of an ensemble.
             search: default settings; `max_source` must fit the model's positions.
             confidence: the model's calibration; None if it has none.
@@ -206,10 +205,8 @@ class Translator:
         """Load a bundle, or the best bundle of a run folder.
 
         Args:
-            path: the model folder.
             ensemble: further models with the same vocabulary, whose probabilities are averaged
                 with the first one's (torch engine only).
-            device: where to compute.
             options: `engine`, `compute_type`, `plan` and `shortlist`; see `EngineOptions`.
 
         Raises:
@@ -268,12 +265,7 @@ class Translator:
         device: "torch.device | str" = "cpu",
         **options: Unpack[EngineOptions],
     ) -> "Translator":
-        """Make a translator from a bundle.
-
-        Args:
-            bundle: the model, loaded on `device`.
-            device: where to compute.
-            options: see `EngineOptions`.
+        """Make a translator from a bundle that is loaded on `device`, with `EngineOptions`.
 
         Raises:
             ValueError: if the engine is unavailable.
@@ -302,8 +294,6 @@ class Translator:
 
         Args:
             model: the model, or an ensemble; training may continue afterwards.
-            tokenizer: its tokenizer.
-            search: default settings.
         """
         from transduce.inference.engines.torch_engine import TorchEngine
 
@@ -623,15 +613,7 @@ class Translator:
         ]
 
     def alternatives(self, sentence: str, after: str = "", *, count: int = 5) -> list[Continuation]:
-        """Return the most probable continuations of a partial translation.
-
-        Args:
-            sentence: the source.
-            after: the translation so far.
-            count: number of continuations.
-
-        Returns:
-            The most probable next pieces, best first, each with the best translation after it.
+        """Return the most probable next pieces after a beginning, each with the best translation.
 
         Raises:
             ValueError: for a blank or too long sentence, a beginning at the length limit, a `count`
@@ -769,11 +751,7 @@ def translate_texts(
     texts: Sequence[str],
     *,
     markup: Markup | list[Markup] = "placeholders",
-    beam: int | None = None,
-    alpha: float | None = None,
-    constraints: DecodingConstraints = UNCONSTRAINED,
-    extras: Extras = DEFAULT_EXTRAS,
-    batch_tokens: int = BATCH_TOKENS,
+    decode: Callable[..., list[Translation]] | None = None,
     progress: Callable[[int], None] | None = None,
     on_translation: Callable[[Translation], None] | None = None,
     remembered: Callable[[str], str | None] = lambda text: None,
@@ -784,19 +762,10 @@ def translate_texts(
     batches are full; alignments are computed only where tags need them.
 
     Args:
-        translator: for the language of the texts.
-        texts: any number of sentences each.
         markup: what is preserved verbatim (`segment_text`), in all texts or in each.
-        beam, alpha, constraints, extras, batch_tokens: as for `Translator.decode`.
-        progress: called with the number of translated segments.
+        decode: the translator's `decode` with settings; None: without any.
         on_translation: called with the translation of each segment, in order.
         remembered: known translation of a text or sentence, used instead of the model's.
-
-    Returns:
-        Each text's translation, with the placeholders and tags that were not preserved.
-
-    Raises:
-        ValueError: as `Translator.translate` does.
     """
     markups: list[Markup] = markup if isinstance(markup, list) else [markup] * len(texts)
     known = [
@@ -808,14 +777,8 @@ def translate_texts(
         for text, kept, translation in zip(texts, markups, known, strict=True)
     ]
     segments = [segment for parts in segmented for segment in parts.units]
-    translations = translator.decode(
-        [segment.text for segment in segments],
-        beam=beam,
-        alpha=alpha,
-        constraints=constraints,
-        extras=extras,
-        batch_tokens=batch_tokens,
-        progress=progress,
+    translations = (decode or translator.decode)(
+        [segment.text for segment in segments], progress=progress
     )
     if on_translation is not None:
         for translation in translations:
@@ -860,7 +823,6 @@ def _check_options(config: SearchConfig, *, nbest: int, mbr: bool, batch_tokens:
 
 
 def _checked_sentences(sentences: Iterable[str], *, first_line: int) -> list[str]:
-    """Return the sentences as a list, all of them strings."""
     if isinstance(sentences, str):
         raise TypeError("decode takes a list of sentences, not a string: put it in brackets")
     texts = list(sentences)

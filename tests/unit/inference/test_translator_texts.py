@@ -1,6 +1,7 @@
 """Whole texts go to the translator at once, and each comes back as one."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from tests.unit.inference.scripted import Scripted
@@ -92,4 +93,4 @@ def test_progress_and_translations_are_told(translator: Translator):
 
 def test_settings_reach_the_translator(translator: Translator):
     with pytest.raises(ValueError, match="beam"):
-        translate_texts(translator, ["red"], beam=0)
+        translate_texts(translator, ["red"], decode=partial(translator.decode, beam=0))
