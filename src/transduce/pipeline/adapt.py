@@ -116,7 +116,6 @@ def adapt(
         rehearsal: earlier training pairs per correction, against forgetting.
         max_loss: BLEU that the earlier test pairs may lose.
         settings: over the recipe finetune, each "section.key=value".
-        on_event: called with each event.
 
     Raises:
         ValueError: if there are too few corrections, or the folder is not a finished run.
@@ -157,10 +156,7 @@ def adapt(
 
 
 def roll_back(model: Path) -> None:
-    """Exchange a run's model and the one before its last adaptation.
-
-    Args:
-        model: folder of the run.
+    """Exchange the model in a run's folder and the one before its last adaptation.
 
     Raises:
         ValueError: if it was never adapted.
@@ -177,11 +173,9 @@ def roll_back(model: Path) -> None:
 
 
 def split_corrections(entries: Iterable[Entry], *, languages: tuple[str, str]) -> CorrectionSplit:
-    """Split corrections by a hash of their source, so that a source stays in its part.
+    """Split the corrections among entries, of two languages, by a hash of their source.
 
-    Args:
-        entries: of a translation memory; others than corrections are left out.
-        languages: codes of source and target language; other pairs are left out.
+    So a source stays in its part.
     """
     codes = tuple(map(base_language, languages))
     newest: dict[str, Entry] = {}

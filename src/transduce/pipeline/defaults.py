@@ -159,15 +159,7 @@ class RecipeChoice(NamedTuple):
 
 
 def choose_recipe(recipe: str | None, settings: Sequence[str] = ()) -> RecipeChoice:
-    """Load the recipe that is named, or choose one by the corpus.
-
-    Args:
-        recipe: a name or file, as for `load_recipe`; None chooses.
-        settings: over it, each "section.key=value".
-
-    Raises:
-        ValueError: as `load_recipe` and `recipe_for_corpus`.
-    """
+    """Load a recipe, a name or file, with settings, as `load_recipe`; None: one for the corpus."""
     by_hand = explicit_settings(None, settings)
     lengths = sorted({"train.epochs", "train.time", "train.updates"} & by_hand)
     if len(lengths) > 1:
@@ -175,16 +167,13 @@ def choose_recipe(recipe: str | None, settings: Sequence[str] = ()) -> RecipeCho
     if recipe is None:
         return recipe_for_corpus(settings)
     loaded = load_recipe(recipe, settings)
-    plan = schedule_plan(loaded, by_hand)
-    return RecipeChoice(loaded, "", plan)
+    return RecipeChoice(loaded, "", schedule_plan(loaded, by_hand))
 
 
 def schedule_plan(recipe: Recipe, by_hand: frozenset[str] = frozenset()) -> EpochPlan | None:
     """Return the plan of a recipe whose length is a number of epochs or a time.
 
-    Args:
-        recipe: of the run.
-        by_hand: settings that stay as they are.
+    Settings made by hand stay as they are.
     """
     if not (recipe.train.epochs or recipe.train.time):
         return None
@@ -192,10 +181,7 @@ def schedule_plan(recipe: Recipe, by_hand: frozenset[str] = frozenset()) -> Epoc
 
 
 def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
-    """Choose a recipe by the size of the corpus.
-
-    Args:
-        settings: made by hand, "section.key=value", `data.train` among them; they win.
+    """Choose a recipe by the corpus of the settings, each "section.key=value", which win.
 
     Returns:
         The complete recipe. Without a corpus it is `tiny`, and the summary is empty.

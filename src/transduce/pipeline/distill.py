@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -52,6 +53,7 @@ from transduce.pipeline.run_folder import (
     describe_fault,
     has_begun,
     prepare_run,
+    write_text,
 )
 from transduce.pipeline.selection import recipe_bleu
 from transduce.pipeline.synthetic_pairs import translate_lines
@@ -128,10 +130,8 @@ def distill(
         path: the teacher, a model of the same languages. The student gets its vocabulary.
         recipe: the corpus, the student's shape, and how to train it.
         out: the student's run. What an earlier call left there is gone on with.
-        beam: the teacher's.
         plan: sets the student's updates once the corpus is prepared.
         cluster: where workers translate; None: in this process.
-        on_event: called with each event of the run.
 
     Raises:
         ValueError: if corpus, teacher and folder do not go together; one line that says what to
@@ -140,19 +140,29 @@ def distill(
     """
     if cluster:
         check_installed(cluster)
-    teacher = StartModel.load(path)
+    distillation = _Distillation(path, StartModel.load(path), out, beam, cluster, on_event)
     with exclusive_lock(out):
-        begun = _check(teacher, recipe, out, beam=beam)
-        original = _with_vocabulary(recipe, teacher.bundle)
-        tokenizer = teacher.bundle.tokenizer
+        return distillation.run(recipe, plan)
+
+
+class _Distillation(NamedTuple):
+    """A teacher, and the folder of its student."""
+
+    path: Path
+    teacher: StartModel
+    out: Path
+    beam: int
+    cluster: ClusterConfig | None
+    on_event: EventHandler
+
+    def run(self, recipe: Recipe, plan: EpochPlan | None) -> DistillationResult:
+        """Translate, train and measure, whatever of it is not done."""
+        out, on_event = self.out, self.on_event
+        begun = self._check(recipe)
+        original = _with_vocabulary(recipe, self.teacher.bundle)
+        tokenizer = self.teacher.bundle.tokenizer
         given = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, on_event=on_event)
-        _translate(
-            *(path, teacher, given, out),
-            recipe=original,
-            beam=beam,
-            cluster=cluster,
-            on_event=on_event,
-        )
+        self._translate(given, original)
         student = _of_the_student(original, out, test=bool(given.test))
         if (out / "recipe.toml").is_file():
             if plan and begun:
@@ -164,38 +174,136 @@ def distill(
         part, pairs = ("test", given.test) if given.test else ("validation", given.validation)
         on_event(LogMessage(f"measuring both on {len(pairs):,} sentences"))
         result = DistillationResult(
-            finished=finished,
-            part=part,
-            sentences=len(pairs),
-            rows=_measured({"teacher": path, "student": out}, pairs, recipe=student, beam=beam),
+            finished=finished, part=part, sentences=len(pairs), rows=self._measured(student, pairs)
         )
-        with open_output(out / RECORD) as file:
-            file.write(f"{json.dumps(asdict(result), indent=2, ensure_ascii=False)}\n".encode())
-    return result
+        text = json.dumps(asdict(result), indent=2, ensure_ascii=False)
+        write_text(out / RECORD, f"{text}\n")
+        return result
 
+    def _check(self, recipe: Recipe) -> bool:
+        """Refuse an impossible distillation; return whether the student's training has begun."""
+        teacher, out = self.teacher, self.out
+        if self.beam < 1:
+            raise ValueError(f"the teacher's beam must be 1 or more, not {self.beam}")
+        if recipe.data.directions or teacher.bundle.directions:
+            raise ValueError("distillation is for models of one direction")
+        if recipe.data.also:
+            raise ValueError("a student is trained on one corpus: leave out data.also (--also)")
+        if recipe.tokenizer.extend:
+            raise ValueError("a student has its teacher's vocabulary: leave out tokenizer.extend")
+        languages, unset = teacher.bundle.languages, Languages()
+        for side in ("source", "target"):
+            wanted, known = getattr(recipe.languages, side), getattr(languages, side)
+            if wanted != known and getattr(unset, side) not in (wanted, known):
+                raise ValueError(
+                    f"languages.{side} is {wanted!r}, but {teacher.name} translates "
+                    f"{languages.source!r} to {languages.target!r}"
+                )
+        find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
+        if any(path.name != LOCK_FILE for path in out.iterdir()) and not (out / ORIGINAL).is_dir():
+            raise ValueError(f"{out} holds other files: name another folder by --out")
+        return has_begun(out)
 
-def _check(teacher: StartModel, recipe: Recipe, out: Path, *, beam: int) -> bool:
-    """Refuse an impossible distillation; return whether the student's training has begun."""
-    if beam < 1:
-        raise ValueError(f"the teacher's beam must be 1 or more, not {beam}")
-    if recipe.data.directions or teacher.bundle.directions:
-        raise ValueError("distillation is for models of one direction")
-    if recipe.data.also:
-        raise ValueError("a student is trained on one corpus: leave out data.also (--also)")
-    if recipe.tokenizer.extend:
-        raise ValueError("a student has its teacher's vocabulary: leave out tokenizer.extend")
-    languages, unset = teacher.bundle.languages, Languages()
-    for side in ("source", "target"):
-        wanted, known = getattr(recipe.languages, side), getattr(languages, side)
-        if wanted != known and getattr(unset, side) not in (wanted, known):
-            raise ValueError(
-                f"languages.{side} is {wanted!r}, but {teacher.name} translates "
-                f"{languages.source!r} to {languages.target!r}"
+    def _translate(self, given: Prepared, recipe: Recipe) -> None:
+        """Write the distilled corpus unless it exists; refuse one of another teacher or corpus."""
+        out, folder = self.out, self.out / FOLDER
+        made = {
+            "teacher": self.teacher.sha256,
+            "beam": self.beam,
+            "original": sha256(out / ORIGINAL / PREPARED_FOLDER / MANIFEST),
+        }
+        try:
+            check_folder(folder, expected="a distilled corpus")
+        except ValueError as error:
+            if folder.exists():
+                self.on_event(LogMessage(f"{describe_fault(error)}: translating it again"))
+        else:
+            if json.loads((folder / _MADE).read_text(encoding="utf-8")) != made:
+                raise ValueError(
+                    f"{folder} was made by another teacher, with another beam or of another "
+                    f"corpus: name another folder by --out"
+                )
+            (out / _TARGETS).unlink(missing_ok=True)  # of a run killed just before it did
+            shutil.rmtree(out / _SHARDS, ignore_errors=True)
+            self.on_event(LogMessage(f"the corpus is translated already, in {folder}"))
+            return
+        text = f"translating {len(given.store):,} sources with {self.teacher.name}"
+        self.on_event(LogMessage(text))
+        settings = {key: str(value) for key, value in made.items()}
+        device = find_device(recipe.train.device)
+        with (
+            self._translated(given.store, settings=settings, device=device) as targets,
+            atomic_folder(folder) as fresh,
+        ):
+            rows = zip(range(len(given.store)), targets, strict=True)
+            pairs = (Pair(given.store.pair(row).source, target) for row, target in rows)
+            write_pairs(fresh, _names("train", recipe.languages), pairs)
+            write_pairs(fresh, _names("validation", recipe.languages), given.validation)
+            if given.test:
+                write_pairs(fresh, _names("test", recipe.languages), given.test)
+            (fresh / _MADE).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
+
+    @contextmanager
+    def _translated(
+        self, store: Store, *, settings: Mapping[str, str], device: torch.device
+    ) -> Generator[list[str]]:
+        """Yield the teacher's translations; what resumes them goes when the block succeeds."""
+        sources = (store.pair(row).source for row in range(len(store)))
+        shards, file = self.out / _SHARDS, self.out / _TARGETS
+        if self.cluster:
+            shards.mkdir(exist_ok=True)
+            with open_output(shards / "in.txt") as stream:
+                stream.writelines(f"{source}\n".encode() for source in sources)
+            result = translate_corpus(
+                *(self.path, str(shards / "in.txt"), str(shards / "out")),
+                config=replace(self.cluster, device=device.type),
+                on_event=self.on_event,
+                num_beams=self.beam,
             )
-    find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
-    if any(path.name != LOCK_FILE for path in out.iterdir()) and not (out / ORIGINAL).is_dir():
-        raise ValueError(f"{out} holds other files: name another folder by --out")
-    return has_begun(out)
+            yield [line for name in result.files for line in read_lines(shards / "out" / name)]
+            shutil.rmtree(shards)
+            return
+        translator = Translator.load(self.path, device=device)
+        self.on_event(LogMessage(translator.engine_description))
+        with resumable_output([file], sources, settings=settings) as output:
+            translate_lines(
+                sources,
+                output,
+                translate=lambda chunk, progress: translator.translate(
+                    chunk, num_beams=self.beam, token_scores=False, progress=progress
+                ),
+                write=lambda translation: output.write(f"{translation.text}\n"),
+                on_event=self.on_event,
+            )
+            yield partial_file(file).read_bytes().decode().split("\n")[:-1]
+        file.unlink()
+
+    def _measured(self, recipe: Recipe, pairs: Sequence[Pair]) -> tuple[DistillationScore, ...]:
+        """Score both on all pairs; time them in turn on the first ones, beam and greedy."""
+        # On the CPU.
+        translators = {"teacher": Translator.load(self.path), "student": Translator.load(self.out)}
+        ways = list(product(translators, dict.fromkeys((self.beam, 1))))
+        sources = [pair.source for pair in pairs]
+        texts = [
+            translation_texts(_translate_fast(translators[name], sources, width))
+            for name, width in ways
+        ]
+        least = [float("inf")] * len(ways)
+        for _ in range(_ROUNDS):
+            for place, (name, width) in enumerate(ways):
+                begun = time.perf_counter()
+                _translate_fast(translators[name], sources[:TIMED], width)
+                least[place] = min(least[place], time.perf_counter() - begun)
+        return tuple(
+            DistillationScore(
+                name=f"{name}, beam {width}" if width > 1 else f"{name}, greedy",
+                bleu=_headline(recipe, hypotheses, pairs),
+                parameters=translators[name].model.size,
+                sentences_per_second=len(sources[:TIMED]) / seconds,
+                engine=translators[name].engine_description,
+            )
+            for (name, width), hypotheses, seconds in zip(ways, texts, least, strict=True)
+        )
 
 
 def _with_vocabulary(recipe: Recipe, bundle: Bundle) -> Recipe:
@@ -212,7 +320,6 @@ def _with_vocabulary(recipe: Recipe, bundle: Bundle) -> Recipe:
 
 
 def _of_the_student(recipe: Recipe, out: Path, *, test: bool) -> Recipe:
-    """Return the recipe with the distilled corpus."""
     data = replace(
         recipe.data,
         folder=str(out / FOLDER),
@@ -224,136 +331,10 @@ def _of_the_student(recipe: Recipe, out: Path, *, test: bool) -> Recipe:
 
 
 def _names(part: str, languages: Languages) -> tuple[str, str]:
-    """Return the file names of one part of the corpus."""
     codes = (languages.source, languages.target)
     if codes[0] == codes[1] or not all(code.replace("-", "").isalnum() for code in codes):
         codes = ("source", "target")
     return f"{part}.{codes[0]}", f"{part}.{codes[1]}"
-
-
-def _translate(
-    path: Path,
-    teacher: StartModel,
-    given: Prepared,
-    out: Path,
-    *,
-    recipe: Recipe,
-    beam: int,
-    cluster: ClusterConfig | None,
-    on_event: EventHandler,
-) -> None:
-    """Write the distilled corpus, unless it exists; refuse that of another teacher or corpus."""
-    folder = out / FOLDER
-    made = {
-        "teacher": teacher.sha256,
-        "beam": beam,
-        "original": sha256(out / ORIGINAL / PREPARED_FOLDER / MANIFEST),
-    }
-    try:
-        check_folder(folder, expected="a distilled corpus")
-    except ValueError as error:
-        if folder.exists():
-            on_event(LogMessage(f"{describe_fault(error)}: translating it again"))
-    else:
-        if json.loads((folder / _MADE).read_text(encoding="utf-8")) != made:
-            raise ValueError(
-                f"{folder} was made by another teacher, with another beam or of another corpus: "
-                f"name another folder by --out"
-            )
-        (out / _TARGETS).unlink(missing_ok=True)  # of a run killed just before it did
-        shutil.rmtree(out / _SHARDS, ignore_errors=True)
-        on_event(LogMessage(f"the corpus is translated already, in {folder}"))
-        return
-    on_event(LogMessage(f"translating {len(given.store):,} sources with {teacher.name}"))
-    translated = _translated(
-        path,
-        given.store,
-        out,
-        settings={key: str(value) for key, value in made.items()},
-        device=find_device(recipe.train.device),
-        cluster=cluster,
-        on_event=on_event,
-    )
-    with translated as targets, atomic_folder(folder) as fresh:
-        rows = zip(range(len(given.store)), targets, strict=True)
-        pairs = (Pair(given.store.pair(row).source, target) for row, target in rows)
-        write_pairs(fresh, _names("train", recipe.languages), pairs)
-        write_pairs(fresh, _names("validation", recipe.languages), given.validation)
-        if given.test:
-            write_pairs(fresh, _names("test", recipe.languages), given.test)
-        (fresh / _MADE).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _translated(
-    path: Path,
-    store: Store,
-    out: Path,
-    *,
-    settings: Mapping[str, str],
-    device: torch.device,
-    cluster: ClusterConfig | None,
-    on_event: EventHandler,
-) -> Generator[list[str]]:
-    """Yield the teacher's translations; what resumes them goes when the block succeeds."""
-    sources = (store.pair(row).source for row in range(len(store)))
-    beam, shards = int(settings["beam"]), out / _SHARDS
-    if cluster:
-        shards.mkdir(exist_ok=True)
-        with open_output(shards / "in.txt") as file:
-            file.writelines(f"{source}\n".encode() for source in sources)
-        result = translate_corpus(
-            *(path, str(shards / "in.txt"), str(shards / "out")),
-            config=replace(cluster, device=device.type),
-            on_event=on_event,
-            num_beams=beam,
-        )
-        yield [line for name in result.files for line in read_lines(shards / "out" / name)]
-        shutil.rmtree(shards)
-        return
-    translator = Translator.load(path, device=device)
-    on_event(LogMessage(translator.engine_description))
-    with resumable_output([out / _TARGETS], sources, settings=settings) as output:
-        translate_lines(
-            sources,
-            output,
-            translate=lambda chunk, progress: translator.translate(
-                chunk, num_beams=beam, token_scores=False, progress=progress
-            ),
-            write=lambda translation: output.write(f"{translation.text}\n"),
-            on_event=on_event,
-        )
-        yield partial_file(out / _TARGETS).read_bytes().decode().split("\n")[:-1]
-    (out / _TARGETS).unlink()
-
-
-def _measured(
-    paths: Mapping[str, Path], pairs: Sequence[Pair], *, recipe: Recipe, beam: int
-) -> tuple[DistillationScore, ...]:
-    """Score the models on all pairs; time them in turn on the first ones, beam and greedy."""
-    translators = {name: Translator.load(path) for name, path in paths.items()}  # on the CPU
-    ways = list(product(translators, dict.fromkeys((beam, 1))))
-    sources = [pair.source for pair in pairs]
-    texts = [
-        translation_texts(_translate_fast(translators[name], sources, width))
-        for name, width in ways
-    ]
-    least = [float("inf")] * len(ways)
-    for _ in range(_ROUNDS):
-        for place, (name, width) in enumerate(ways):
-            begun = time.perf_counter()
-            _translate_fast(translators[name], sources[:TIMED], width)
-            least[place] = min(least[place], time.perf_counter() - begun)
-    return tuple(
-        DistillationScore(
-            name=f"{name}, beam {width}" if width > 1 else f"{name}, greedy",
-            bleu=_headline(recipe, hypotheses, pairs),
-            parameters=translators[name].model.size,
-            sentences_per_second=len(sources[:TIMED]) / seconds,
-            engine=translators[name].engine_description,
-        )
-        for (name, width), hypotheses, seconds in zip(ways, texts, least, strict=True)
-    )
 
 
 def _headline(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:

@@ -1,8 +1,7 @@
 """Fine-tuning: a run that starts from a model's weights in place of random ones.
 
 Shape and vocabulary are the model's; the recipe decides the training. If `tokenizer.extend` adds
-pieces, old ids and rows stay, PAD moves to the new end, and the embedding of a new piece starts as
-the mean of the embeddings of the old pieces that spelled it.
+pieces, old ids and rows stay, and PAD moves to the new end.
 """
 
 from collections.abc import Collection, Sequence
@@ -60,8 +59,6 @@ def adopt_model(
     Dropout, languages and search are the model's too, unless the recipe sets them.
 
     Args:
-        recipe: how to train.
-        start: the model.
         explicit: the settings that the recipe sets, as "section.key"; the rest are defaults.
         by_hand: settings made over the recipe, which must not contradict the model.
 

@@ -42,9 +42,7 @@ def measure_evaluation(
     """Return the seconds of a validation, and of the evaluation after training.
 
     Args:
-        recipe: of the run.
         validation: all validation pairs, of which some are measured.
-        test: all test pairs.
         translate: translates pairs with the untrained model.
         perplexity: reads pairs with it.
     """
@@ -69,8 +67,6 @@ def fit_time(
     """Return the recipe with as many updates as fit into its time, and the plan that says so.
 
     Args:
-        recipe: with `train.time`.
-        durations: as measured.
         elapsed: seconds of the time that are spent already.
         plan: has the settings that stay as they are.
 

@@ -44,8 +44,6 @@ def propose_alpha(
     """Return the exponent whose translations score best; the nearest to the recipe's of equals.
 
     Args:
-        model: the model, on any device.
-        tokenizer: its tokenizer.
         pairs: validation pairs, of which at most 500 are searched, evenly spaced.
         search: the recipe's, whose exponent stays if there are fewer than 100 pairs, or no beam.
         measure: scores the translations under one exponent.

@@ -155,9 +155,6 @@ def near_filter(similarity: float) -> Callable[[Iterable[Pair]], list[bool]]:
     The similarity is that of Jaccard, of the 4-grams of both sides without case, spaces and
     punctuation, as MinHash estimates it.
 
-    Args:
-        similarity: of pairs that count as nearly equal, above 0 and at most 1.
-
     Raises:
         ValueError: if it is out of range, or rensa is not installed.
     """
@@ -254,7 +251,6 @@ def _cleaned(
 
 
 def _tables(path: Path) -> list[Path]:
-    """The tables of a folder, or the file itself."""
     if not path.is_dir():
         return [path]
     if files := sorted((*path.glob("*.arrow"), *path.glob("*.parquet"))):

@@ -62,11 +62,9 @@ def prepare(
 
     Args:
         recipe: names the corpus.
-        out: the run's folder.
         start: a model to start from; its tokenizer is used, and it is stored with the corpus.
         vocabulary: a tokenizer to use as it is.
         cluster: where workers clean and encode; None: in this process.
-        on_event: called with each event.
 
     Raises:
         ValueError: if the corpus cannot be used; one line with file, line and what to change.
@@ -140,13 +138,7 @@ def _lost_characters(tokenizer: Tokenizer, characters: Sequence[set[str]]) -> It
 
 
 def is_up_to_date(recipe: Recipe, out: Path, *, start: StartModel | None = None) -> bool:
-    """Whether `out`/prepared was made from these corpus files.
-
-    Args:
-        recipe: names the corpus.
-        out: the run's folder.
-        start: the model to start from, which must be the same too.
-    """
+    """Whether `out`/prepared was made from these corpus files, and of this model to start from."""
     try:
         facts = read_facts(out)
     except (OSError, ValueError):
@@ -195,13 +187,7 @@ def _vocabulary_message(recipe: Recipe, start: StartModel | None, *, given: bool
 
 
 def write_pairs(folder: Path, names: tuple[str, str], pairs: Iterable[Pair]) -> None:
-    """Write pairs as two files of lines.
-
-    Args:
-        folder: of both files.
-        names: of the source's file and of the target's.
-        pairs: are read once.
-    """
+    """Write pairs as two files of lines, the source's and the target's."""
     with (folder / names[0]).open("wb") as source, (folder / names[1]).open("wb") as target:
         for pair in pairs:
             source.write(f"{pair.source}\n".encode())
@@ -256,7 +242,6 @@ def progress_reporter(on_event: EventHandler, done: str, *, of: int = 0) -> Call
     """Return a callback that reports how many pairs are done, every ten seconds.
 
     Args:
-        on_event: called with each report.
         done: a participle, such as "read".
         of: pairs in total, if known.
     """
@@ -273,7 +258,6 @@ def progress_reporter(on_event: EventHandler, done: str, *, of: int = 0) -> Call
 
 
 def _summary(facts: PreparationRecord, recipe: Recipe) -> Iterator[str]:
-    """What was prepared, for the person."""
     if over_long := facts.dropped.get("over-long"):
         pairs = f"{over_long:,} pair{'s' * (over_long != 1)}"
         yield f"dropped {pairs} above {recipe.data.max_pieces} pieces"

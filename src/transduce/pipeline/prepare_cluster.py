@@ -75,10 +75,8 @@ class ShardedCorpus:
         """Clean the shards that are missing.
 
         Args:
-            recipe: names the corpus.
             out: the run's folder, which all workers see.
             config: where to run.
-            on_event: receives progress.
 
         Raises:
             ValueError: if the corpus cannot be used, or `out` was begun with other options.
@@ -120,12 +118,7 @@ class ShardedCorpus:
     def keep_tokenizer(
         self, train: Callable[[], Tokenizer], characters: Sequence[set[str]]
     ) -> Tokenizer:
-        """Train the tokenizer, unless an interrupted call has.
-
-        Args:
-            train: trains it.
-            characters: of each side, which `train` collects.
-        """
+        """Train the tokenizer, unless an interrupted call has; `train` collects the characters."""
         file, letters = self._folder / "tokenizer.model", self._folder / "characters.json"
         if file.is_file():
             for side, known in zip(characters, json.loads(letters.read_bytes()), strict=True):
@@ -143,14 +136,7 @@ class ShardedCorpus:
         excluded: Collection[int],
         progress: Callable[[int], None],
     ) -> Store:
-        """Encode the shards that are missing, and write the store.
-
-        Args:
-            folder: the store's.
-            tokenizer: of `keep_tokenizer`.
-            excluded: lines that are not trained on.
-            progress: called with the number of pairs written.
-        """
+        """Encode the shards that are missing, and write the store without the excluded lines."""
         lines = np.fromiter(excluded, dtype=np.int64, count=len(excluded))
         write_atomically(self._folder / "excluded.npz", _pack(lines=np.sort(lines)))
         most = self._recipe.data.max_pieces

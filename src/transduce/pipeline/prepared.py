@@ -61,11 +61,7 @@ class Prepared:
     """Line number of the first pair of each corpus of `data.also`."""
 
     def mixture(self, data: CorpusConfig) -> Mixture | None:
-        """How often the pairs of each direction or corpus are used; None: once an epoch.
-
-        Args:
-            data: has the temperature or the weights.
-        """
+        """How often the pairs of each direction or corpus are used; None: once an epoch."""
         return corpus_mixture(
             data, self.store, directions=self.directions, also_lines=self.also_lines
         )
@@ -134,11 +130,7 @@ def open_prepared(out: Path) -> Prepared:
 
 
 def check_positions(recipe: Recipe, prepared: Prepared) -> None:
-    """Refuse text too long for learned positions now, not at the first validation.
-
-    Raises:
-        ValueError: one line that names the set, the pair and the setting.
-    """
+    """Refuse text too long for learned positions now, not at the first validation."""
     if recipe.model.positions != "learned":
         return
     for name, pairs in (("validation", prepared.validation), ("test", prepared.test)):
@@ -156,11 +148,7 @@ def check_positions(recipe: Recipe, prepared: Prepared) -> None:
 
 
 def read_facts(out: Path) -> PreparationRecord:
-    """Read and validate `out`/prepared/prepared.json.
-
-    Raises:
-        ValueError: if it is damaged.
-    """
+    """Read and validate `out`/prepared/prepared.json."""
     file = out / PREPARED_FOLDER / "prepared.json"
     return read_record(file, PreparationRecord, remedy="prepare the corpus again")
 
@@ -172,14 +160,7 @@ def corpus_mixture(
     directions: Sequence[PreparedDirection],
     also_lines: Sequence[int],
 ) -> Mixture | None:
-    """Return how often the pairs of each direction or corpus are used; None: once an epoch.
-
-    Args:
-        data: has the temperature or the weights.
-        store: the pairs.
-        directions: of the corpus.
-        also_lines: first line of each corpus of `data.also`.
-    """
+    """Return how often the pairs of each direction or corpus are used; None: once an epoch."""
     firsts, passes = corpus_passes(data, directions=directions, also_lines=also_lines)
     if set(passes) == {1.0}:
         return None
@@ -194,7 +175,6 @@ def corpus_passes(
 
     Args:
         data: has the temperature, which is of the directions alone, and the weights.
-        directions: of the corpus.
         also_lines: first line of each corpus of `data.also`.
     """
     trained = [direction for direction in directions if direction.pairs]

@@ -71,13 +71,11 @@ def run_recipe(
     `out` and the corpus must be the same files for all. Restarted by torchrun, they resume.
 
     Args:
-        recipe: what to run.
         out: the run's folder; it may hold what `prepare_run` wrote.
         resume: continue the run that `out` holds, or begin one if it holds none.
         start: the model to start from, which the recipe must fit (`adopt_model`); None: random.
         plan: sets the recipe's updates once the corpus is prepared.
         started: when the time of `train.time` began, of `time.monotonic()`; None: now.
-        on_event: called with each event.
 
     Raises:
         ValueError: if the corpus or the folder cannot be used; one line that says what to change.
@@ -126,12 +124,6 @@ def dry_run(
     on_event: EventHandler,
 ) -> str:
     """Describe what a run would take; a few updates are trained in a temporary folder.
-
-    Args:
-        recipe: what would be run.
-        start: the model to start from.
-        plan: as of `run_recipe`.
-        on_event: called with each event of preparing.
 
     Raises:
         ValueError: if the corpus cannot be used; one line that says what to change.
@@ -207,7 +199,6 @@ class _Run(NamedTuple):
 
     @property
     def evaluator(self) -> RunEvaluator:
-        """Evaluates the run's weights."""
         return RunEvaluator(self.recipe, self.out, self.prepared, self.on_event)
 
     def initial_model(self, device: torch.device) -> Transformer:

@@ -33,14 +33,7 @@ def initial_model(recipe: Recipe, prepared: Prepared) -> Transformer:
 def run_bundle(
     recipe: Recipe, model: Transformer, *, prepared: Prepared, scores: Mapping[str, float]
 ) -> Bundle:
-    """Return a bundle with the run's tokenizer, languages and provenance.
-
-    Args:
-        recipe: of the run.
-        model: its weights.
-        prepared: its corpus.
-        scores: recorded with it, by name.
-    """
+    """Return a bundle of weights with the run's tokenizer, languages, provenance and scores."""
     return Bundle(
         model=model,
         tokenizer=prepared.tokenizer,

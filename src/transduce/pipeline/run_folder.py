@@ -29,8 +29,7 @@ _MACHINE = frozenset(
 )
 """Settings of the machine, not of what is learned: a resumed run may change them."""
 
-_CORPUS = ("data.", "tokenizer.", "augment.", "train.seed")
-"""Settings that preparing depends on."""
+_CORPUS = ("data.", "tokenizer.", "augment.", "train.seed")  # settings that preparing depends on
 
 
 def has_begun(out: Path) -> bool:
@@ -39,16 +38,7 @@ def has_begun(out: Path) -> bool:
 
 
 def check_output_folder(recipe: Recipe, out: Path, *, resume: bool) -> None:
-    """Refuse a folder that this recipe's run cannot be written to.
-
-    Args:
-        recipe: of the run.
-        out: the run's folder.
-        resume: whether to continue the run that it holds, if any.
-
-    Raises:
-        ValueError: one line that says what to do instead.
-    """
+    """Refuse a folder that this recipe's run cannot be written to, or resumed in."""
     file = out / "recipe.toml"
     if resume and not file.is_file():
         if has_begun(out):
@@ -117,14 +107,11 @@ def prepare_run(
     """Prepare the corpus in a run's folder, unless it is prepared and up to date.
 
     Args:
-        recipe: of the run.
-        out: the run's folder.
         resume: keep a prepared corpus even if the corpus files are gone or changed.
         start: the model to start from.
         vocabulary: used in place of one that would be trained.
         plan: sets the updates in recipe.toml by the prepared corpus.
         cluster: where workers clean and encode; None: in this process.
-        on_event: called with each event.
 
     Raises:
         ValueError: if the corpus cannot be used; then nothing is left behind.

@@ -40,11 +40,7 @@ from transduce.train.loop import TrainResult, Validation
 
 
 def check_until(recipe: Recipe, prepared: Prepared) -> None:
-    """Refuse a `train.until` above the BLEU of a perfect translation, which may be too short.
-
-    Raises:
-        ValueError: one line that names the setting.
-    """
+    """Refuse a `train.until` above the BLEU of a perfect translation, which may be too short."""
     until, references = recipe.train.until, [pair.target for pair in prepared.validation]
     # A perfect score is 100 up to rounding.
     if (
@@ -297,14 +293,7 @@ class RunEvaluator(NamedTuple):
 def recipe_bleu(
     recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair], *, language: str = ""
 ) -> Score:
-    """Compute BLEU as the recipe has it.
-
-    Args:
-        recipe: names the target language, and perhaps a tokeniser.
-        hypotheses: a translation of each pair.
-        pairs: have the references.
-        language: of the target, if it is not the recipe's.
-    """
+    """Compute BLEU as the recipe has it, in its target language unless another is named."""
     return bleu(
         hypotheses,
         [pair.target for pair in pairs],

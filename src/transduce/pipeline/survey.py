@@ -1,7 +1,4 @@
-"""Read a corpus once, before anything is written: its pairs by purpose, and what is wrong with it.
-
-The pairs of several directions follow one another, with tags and consecutive line numbers.
-"""
+"""Read a corpus once, before anything is written: its pairs by purpose, and its faults."""
 
 import itertools
 import sys
@@ -137,7 +134,6 @@ class Survey(NamedTuple):
         Args:
             fine_tuned: whether training starts from a model, for which few pairs are enough.
             progress: called with a training line number, now and then.
-            on_event: called with each finding.
 
         Raises:
             ValueError: if the two languages are swapped, or those of a direction.
@@ -184,12 +180,7 @@ class Survey(NamedTuple):
 
 
 def survey_corpus(recipe: Recipe, corpus: TrainingPairs, progress: Callable[[int], None]) -> Survey:
-    """Read every file to its end.
-
-    Args:
-        recipe: names the corpus.
-        corpus: reads its training pairs.
-        progress: called with the number of each training pair.
+    """Read every file to its end; `progress` is called with the number of each training pair.
 
     Raises:
         ValueError: if a file cannot be used, or there is nothing to train or validate on.
@@ -283,7 +274,6 @@ def _prepared_directions(
     validation: Sequence[int],
     test: Sequence[int],
 ) -> tuple[PreparedDirection, ...]:
-    """Describe the directions by their sizes."""
     directions: list[PreparedDirection] = []
     for number, part in enumerate(recipe.data.directions):
         if part.train and not pairs[number]:

@@ -87,7 +87,6 @@ def augment(
         config: how, and which pairs are kept.
         model: identifies the translator's weights; another one cannot resume.
         languages: of the text and of its translation; "" is not checked.
-        on_event: called with each event.
 
     Returns:
         One line: pairs kept, and lines that this call left out by reason.
@@ -140,8 +139,6 @@ def augment_on_cluster(
         config: as for `augment`.
         languages: likewise.
         to: target language, for a model of several.
-        cluster: where to run.
-        on_event: called with each event.
 
     Returns:
         One line: pairs kept.
@@ -199,7 +196,6 @@ def translate_lines(
         output: receives what `write` writes.
         translate: translates a chunk, and reports how many sentences of it are done.
         write: called with each translation.
-        on_event: called with each event.
     """
     if output.done:
         on_event(LogMessage(f"continuing after {output.done:,} lines"))

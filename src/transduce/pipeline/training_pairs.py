@@ -69,13 +69,7 @@ class FirstReading:
     """Hashes of the pairs; empty if duplicates are kept."""
 
     def note(self, numbered: NumberedPair, recipe: Recipe, digest: Callable[[str], int]) -> None:
-        """Note a pair.
-
-        Args:
-            numbered: the pair.
-            recipe: says which hashes are needed.
-            digest: hashes a text.
-        """
+        """Note a pair, with the hashes that the recipe needs."""
         data, (line, pair) = recipe.data, numbered
         self.lines.append(line)
         if data.directions and not data.validated:  # a text may be on either side

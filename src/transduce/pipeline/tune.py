@@ -66,12 +66,9 @@ def search(
 
     Args:
         choose: makes a recipe of the settings of a trial.
-        out: the folder of the trials.
         space: what is searched, by setting.
-        trials: how many.
         metric: "bleu" or "loss": of a validation it prunes, of the final model it is the score.
         seed: of the search.
-        on_event: called with each event.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     identity = [str(choose([]).recipe), str(dict(space)), metric, str(seed)]
